@@ -18,13 +18,15 @@ python3 -m venv "$folder/venv"
 # shellcheck disable=SC1091
 . "$folder/venv/bin/activate"
 
-# To compile all modules of all packages takes pip a minute; a tenth of them is ever imported.
+# To compile all modules of all packages takes pip a minute; a tenth of them is ever imported. That
+# tenth is compiled once: each of some hundred processes would take seconds for it.
 export PIP_NO_COMPILE=1
+unset PYTHONDONTWRITEBYTECODE
 
 # A browser, the page's server and its models want all cores, as Ray and a simulated GPU do, and
 # terminals are made by forking, which wants a young process: these parts run by themselves.
 terminal=(tests/test_chat_terminal.py)
-pages=(tests/test_demo_page.py tests/test_server_page.py tests/test_speech_demo.py)
+pages=(tests/test_demo_page.py tests/test_speech_demo.py)
 cluster=(tests/test_cluster.py)
 gpu=(tests/gpu)
 # shellcheck disable=SC2034

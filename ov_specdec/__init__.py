@@ -3,6 +3,12 @@
 Names are imported when they are first used, so that `ov-specdec --version` loads no OpenVINO.
 """
 
+import sys
+
+# OpenVINO reports its import and conversions to an analytics service, unless this package of its
+# is missing. Its own setting, `opt_in_out --opt_out`, belongs to the user, and reports itself.
+sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
+
 TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one more import
 
 __all__ = [
@@ -39,8 +45,6 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from ov_specdec.batch import Batch
-    from ov_specdec.chunks import Chunk, GenerationResult
     from ov_specdec.errors import (
         AudioError,
         ContextLengthError,
@@ -53,11 +57,14 @@ if TYPE_CHECKING:
         SpecdecError,
         TokenizerMismatchError,
     )
-    from ov_specdec.generation import GenerationStream
-    from ov_specdec.kwargs import GenerationKwargs, TranscriptionKwargs
-    from ov_specdec.options import GenerationOptions
-    from ov_specdec.origins import Origin
+    from ov_specdec.generation.batch import Batch
+    from ov_specdec.generation.text_generator import GenerationStream
+    from ov_specdec.options.generation import GenerationOptions
+    from ov_specdec.options.kwargs import GenerationKwargs, TranscriptionKwargs
     from ov_specdec.pipeline import SpeculativePipeline
+    from ov_specdec.results.chunks import Chunk, GenerationResult
+    from ov_specdec.results.origins import Origin
+    from ov_specdec.results.stats import GenerationStats, RoundStats
     from ov_specdec.speech.options import TranscriptionOptions
     from ov_specdec.speech.segments import (
         Segment,
@@ -65,9 +72,8 @@ if TYPE_CHECKING:
         TranscriptionChunk,
         TranscriptionResult,
     )
-    from ov_specdec.speech.stream import TranscriptionStream
+    from ov_specdec.speech.transcriber import TranscriptionStream
     from ov_specdec.speech_pipeline import SpeechPipeline
-    from ov_specdec.stats import GenerationStats, RoundStats
     from ov_specdec.text.messages import Message
 
     __version__: str
@@ -76,28 +82,22 @@ else:
 
     _MODULES = {
         "errors": (
-            *(
-                "AudioError",
-                "ContextLengthError",
-                "DeviceError",
-                "ExportError",
-                "LogitsError",
-                "ModelError",
-            ),
-            *("OptionError", "SessionError", "SpecdecError", "TokenizerMismatchError"),
+            *("AudioError", "ContextLengthError", "DeviceError", "ExportError", "LogitsError"),
+            *("ModelError", "OptionError", "SessionError", "SpecdecError"),
+            "TokenizerMismatchError",
         ),
-        "batch": ("Batch",),
-        "chunks": ("Chunk", "GenerationResult"),
-        "generation": ("GenerationStream",),
-        "kwargs": ("GenerationKwargs", "TranscriptionKwargs"),
-        "options": ("GenerationOptions",),
-        "origins": ("Origin",),
+        "generation.batch": ("Batch",),
+        "results.chunks": ("Chunk", "GenerationResult"),
+        "generation.text_generator": ("GenerationStream",),
+        "options.kwargs": ("GenerationKwargs", "TranscriptionKwargs"),
+        "options.generation": ("GenerationOptions",),
+        "results.origins": ("Origin",),
         "pipeline": ("SpeculativePipeline",),
         "speech.options": ("TranscriptionOptions",),
         "speech.segments": ("Segment", "SpeechStats", "TranscriptionChunk", "TranscriptionResult"),
-        "speech.stream": ("TranscriptionStream",),
+        "speech.transcriber": ("TranscriptionStream",),
         "speech_pipeline": ("SpeechPipeline",),
-        "stats": ("GenerationStats", "RoundStats"),
+        "results.stats": ("GenerationStats", "RoundStats"),
         "text.messages": ("Message",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

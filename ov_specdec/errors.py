@@ -106,21 +106,6 @@ class ExportError(SpecdecError):
     """A checkpoint could not be exported to OpenVINO IR."""
 
 
-class TransformersVersionError(ExportError):
-    """Optimum needs another version of transformers to export a model."""
-
-    def __init__(self, name: str, bound: str, wanted: str, found: str) -> None:
-        """bound: whether the required version is the "Maximum" or the "Minimum"."""
-        limit = "at most" if bound == "Maximum" else "at least"
-        self.wanted = wanted
-        self.finding = (
-            f"{name}: Optimum exports this family with transformers {wanted} {limit}, and this is "
-            f"{found}"
-        )
-        remedy = " makes an environment for it"
-        super().__init__(f"{self.finding}: ", Option("transformers", wanted), remedy)
-
-
 CLOSED = "this pipeline is closed: make a new one"
 """The message of a `SessionError` for a closed pipeline."""
 
@@ -139,7 +124,7 @@ def requiring(needs: str, extra: str) -> Iterator[None]:
         raise OptionError(f"{needs} ({error}): {install(extra)}") from error
 
 
-def openvino_message(error: RuntimeError) -> str:
+def openvino_message(error: Exception) -> str:
     """The line with the problem of an OpenVINO exception; the rest is source locations."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[-1] if lines else type(error).__name__

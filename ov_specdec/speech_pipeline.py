@@ -1,52 +1,47 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from typing_extensions import Unpack
+from typing_extensions import Self, Unpack
 
-from ov_specdec.arguments import check_devices, check_drafter
-from ov_specdec.drafters.factory import DrafterFactory, DrafterKind, DrafterName
-from ov_specdec.drafters.pairing import DraftModel
-from ov_specdec.engine import Engine, EngineLoop, Limits
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
-from ov_specdec.foreign_options import OF_MODELS, OF_SPEECH, name_missing, refuse_foreign
-from ov_specdec.kwargs import TranscriptionKwargs
-from ov_specdec.loading.alignment import load_aligner
-from ov_specdec.loading.compile import LoadedModel, load_models
-from ov_specdec.loading.devices import Precision
-from ov_specdec.loading.kept_costs import kept_costs
-from ov_specdec.loading.locate import locate
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import FEATURES_CHECK, ModelSource, check_pair, open_source
-from ov_specdec.planning.costs import CostCurve, KeptCosts, Progress
+from ov_specdec.generation.arguments import check_devices
+from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
+from ov_specdec.generation.text_generator import TextGenerator
+from ov_specdec.models.compile import LoadedModel, load_models
+from ov_specdec.models.encoder import load_aligner
+from ov_specdec.models.kept_costs import kept_costs
+from ov_specdec.models.locate import locate
+from ov_specdec.models.source import FEATURES_CHECK, ModelSource, check_pair, open_source
+from ov_specdec.options.foreign_names import drop_neutral
+from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
+from ov_specdec.planning.costs import CostCurve, Progress
+from ov_specdec.planning.costs.source import KeptCosts
 from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.speech.audio import Audio, Samples, read_audio
-from ov_specdec.speech.decoder import WindowDecoder
 from ov_specdec.speech.features import FeatureExtractor
-from ov_specdec.speech.model import Model
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech.settings import WhisperSettings
-from ov_specdec.speech.stream import TranscriptionStream
-from ov_specdec.speech.transcriber import Transcription
-from ov_specdec.stats import Stopwatch
+from ov_specdec.speech.transcriber import Transcription, TranscriptionStream
+from ov_specdec.speech.whisper import Whisper
 from ov_specdec.text.guard import GuardReport
 
 
-@name_missing(OF_SPEECH)
-@refuse_foreign(OF_MODELS)
 class SpeechPipeline:
     """Transcribes like the main model, but faster, with draft tokens from a drafter.
 
     main: folder of an exported Whisper, or its name on the Hub. draft: a smaller or distilled one;
-    it shares the main model's encoder if it has the same, or none. drafter: see
-    `SpeculativePipeline`; None takes "model" with a draft, else "suffix". The main model's settings
-    and language apply to both. encoder_device: device of the encoders; None: that of the decoders.
-    Other arguments: see `SpeculativePipeline`.
+    it shares the main model's encoder if it has the same, or none. options: see
+    `SpeechPipelineOptions`. The main model's settings and language apply to both.
 
     It transcribes one recording at a time; chunks of several threads are interleaved.
 
@@ -58,28 +53,12 @@ class SpeechPipeline:
         self,
         main: str | Path,
         draft: str | Path | None = None,
-        *,
-        drafter: DrafterName | DrafterKind | None = None,
-        device: str = "CPU",
-        draft_device: str | None = None,
-        encoder_device: str | None = None,
-        precision: Precision = "default",
-        properties: Mapping[str, str] | None = None,
-        draft_properties: Mapping[str, str] | None = None,
-        num_threads: int | None = None,
-        cache_dir: str | Path | None = None,
+        **options: Unpack[SpeechPipelineKwargs],
     ) -> None:
         watch = Stopwatch()
-        kind = check_drafter(drafter, main, draft, draft_device, draft_properties, None)
-        config = RuntimeConfig(
-            device=device,
-            precision=precision,
-            properties=properties,
-            num_threads=num_threads,
-            cache_dir=cache_dir,
-            encoder_device=encoder_device,
-        )
-        draft_config = config.for_draft(draft_device, draft_properties)
+        known = drop_neutral(options, SpeechPipelineOptions.model_fields)
+        given = SpeechPipelineOptions(main=main, draft=draft, **known)
+        kind, (config, draft_config) = given.kind, given.configs
         check_devices([config] if draft is None else [config, draft_config])
         sources = [open_source(locate(name)) for name in (main, draft) if name is not None]
         settings = WhisperSettings.read(sources[0].folder.path)
@@ -97,24 +76,34 @@ class SpeechPipeline:
         self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
         runners = [_speech_runner(model) for model in self._models]
         draft_runner = runners[1] if len(runners) > 1 else None
-        drafts = DraftModel(draft_runner) if draft_runner else None
-        self._extractor = FeatureExtractor(**sources[0].folder.features)
-        self._decoder: WindowDecoder | None = WindowDecoder(
+        generator = TextGenerator(
             runners[0],
             EngineLoop(Engine(runners[0], draft_runner, Limits(), self._costs)),
             self.tokenizer,
-            settings,
-            DrafterFactory(kind, drafts),
-            list({id(runner.encoder): runner.encoder for runner in runners}.values()),
-            partial(
-                load_aligner,
-                sources[0].folder,
-                config,
-                settings.alignment_heads,
-                runners[0].encoder,
-            ),
-            LearnedStats(self._costs),
+            settings.vocab_size,
+            frozenset({settings.eos_token_id}),
+            kind,
+            draft_runner,
+            learned=LearnedStats(self._costs),
         )
+        heads, encoder = settings.alignment_heads, runners[0].encoder
+        self._whisper: Whisper | None = Whisper(
+            settings,
+            FeatureExtractor(**sources[0].folder.features),
+            generator,
+            list({id(runner.encoder): runner.encoder for runner in runners}.values()),
+            partial(load_aligner, sources[0].folder, config, heads, encoder),
+        )
+
+    @classmethod
+    def from_pretrained(
+        cls,
+        main: str | Path,
+        draft: str | Path | None = None,
+        **options: Unpack[SpeechPipelineKwargs],
+    ) -> Self:
+        """The constructor, under the name that it has in transformers."""
+        return cls(main, draft, **options)
 
     @property
     def main(self) -> LoadedModel:
@@ -148,7 +137,7 @@ class SpeechPipeline:
         on_block: Callable[[], None] = lambda: None,
     ) -> tuple[Samples, int]:
         """Read a recording as samples with their rate, for `stream`: see `read_audio`."""
-        rate = self._extractor.sampling_rate
+        rate = self._open_whisper().extractor.sampling_rate
         return read_audio(audio, rate, max_seconds, on_block), rate
 
     def stream(self, audio: Audio, **options: Unpack[TranscriptionKwargs]) -> TranscriptionStream:
@@ -161,26 +150,19 @@ class SpeechPipeline:
         Recording and options are checked at once; raises `OptionError`, and `AudioError` for an
         invalid recording. `cancel` and `close` of the returned stream end the transcription.
         """
-        decoder = self._open_decoder()
+        whisper = self._open_whisper()
         chosen = TranscriptionOptions.from_kwargs(options)
-        decoder.check(chosen.at(0.0))
+        whisper.generator.check(chosen.at(0.0))
         if chosen.word_timestamps:
-            _ = decoder.aligner  # compile it, or fail, before decoding starts
-        model = Model(
-            decoder.settings,
-            self._extractor,
-            lambda text: self.tokenizer.encode_rendered(text).ids,
-            self.tokenizer.decode,
-            decoder,
-        )
-        samples = read_audio(audio, self._extractor.sampling_rate)
-        return TranscriptionStream(Transcription(model, samples, chosen))
+            _ = whisper.aligner  # compile it, or fail, before decoding starts
+        samples = read_audio(audio, whisper.extractor.sampling_rate)
+        return TranscriptionStream(Transcription(whisper, samples, chosen))
 
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
         """Measure the cost of passes: see `SpeculativePipeline.prepare`."""
-        with self._open_decoder().loop.alone():
+        with self._open_whisper().generator.loop.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)
             return self._costs.prepare(progress, seconds)
@@ -188,19 +170,19 @@ class SpeechPipeline:
     @property
     def step_seconds(self) -> float:
         """Seconds since the current step of the models began; 0 if none is running."""
-        return self._open_decoder().loop.step_seconds
+        return self._open_whisper().generator.loop.step_seconds
 
     def close(self) -> None:
         """Free the models. A running transcription ends within one pass."""
-        if self._decoder is not None:
-            self._decoder.loop.close()
-        self._decoder = self._costs = None
+        if self._whisper is not None:
+            self._whisper.generator.loop.close()
+        self._whisper = self._costs = None
         self._models = []
 
-    def _open_decoder(self) -> WindowDecoder:
-        if self._decoder is None:
+    def _open_whisper(self) -> Whisper:
+        if self._whisper is None:
             raise SessionError(CLOSED)
-        return self._decoder
+        return self._whisper
 
     def __enter__(self) -> "SpeechPipeline":
         return self
@@ -220,12 +202,11 @@ def _require_fit(
     report: GuardReport, main: ModelSource, draft: ModelSource, vocab_size: int
 ) -> None:
     """Refuse a draft with other features, another tokenizer, or without timestamps."""
-    for check in report.checks:
-        if check.name == FEATURES_CHECK and check.differences:
-            raise ModelError(
-                f"draft '{draft.folder.path}' and main '{main.folder.path}' have different audio "
-                f"features ({check.differences[0]}): give a draft with the same features"
-            )
+    if found := report.checks.get(FEATURES_CHECK):
+        raise ModelError(
+            f"draft '{draft.folder.path}' and main '{main.folder.path}' have different audio "
+            f"features ({found[0]}): give a draft with the same features"
+        )
     report.require()
     if draft.logits_width < vocab_size:
         raise ModelError(

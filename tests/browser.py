@@ -45,18 +45,6 @@ CONTRAST = """element => {
 }"""
 """The contrast ratio of an element's text by WCAG 2.1, 1 to 21; what fades it counts."""
 
-WATCH_CONTRAST = f"""selector => {{
-    const contrast = {CONTRAST};
-    window.lowestContrast = 21;
-    const look = () => {{
-        const element = document.querySelector(selector);
-        if (element) window.lowestContrast = Math.min(window.lowestContrast, contrast(element));
-        requestAnimationFrame(look);
-    }};
-    look();
-}}"""
-"""Keeps the lowest contrast of what a selector finds in `window.lowestContrast` from now on."""
-
 
 @contextmanager
 def demo_process(*arguments):

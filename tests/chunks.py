@@ -1,8 +1,8 @@
 """The chunks of a made-up generation, and what the demo makes of them."""
 
-from ov_specdec.chunks import Chunk
-from ov_specdec.demo.run import Run
-from ov_specdec.stats import GenerationStats, RoundStats
+from ov_specdec.demo.comparison import Run
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import GenerationStats, RoundStats
 
 CHUNKS = [
     Chunk("a", [1], "plain"),

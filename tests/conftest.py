@@ -27,6 +27,14 @@ def pytest_configure(config):
         keep_to_one_core(int(worker["workerid"].removeprefix("gw")))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _short_measurements():
+    """Of the costs of passes, which take two seconds for each pair: tests want no exact ones."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ov_specdec.models.kept_costs.MEASURING_SECONDS", 0.2)
+        yield
+
+
 @pytest.fixture(scope="session")
 def shelf(pytestconfig):
     """Exported models, kept in pytest's cache: `pytest --cache-clear` makes them anew."""

@@ -6,7 +6,7 @@ import numpy as np
 
 from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
-from ov_specdec.runner.base import Logits, Span, check_room, check_rows
+from ov_specdec.runner.base import Logits, Runner, Span
 from ov_specdec.runner.cached_sequence import CachedSequence
 
 NextToken = Callable[[Sequence[int]], int | Logits]
@@ -14,8 +14,8 @@ HiddenState = Callable[[Sequence[int]], Sequence[float]]
 """From all tokens so far to the hidden state of the last one, [hidden_size]."""
 
 
-class ScriptedModel:
-    """Implements `Runner`, on real block tables. Its blocks hold the tokens that they were fed.
+class ScriptedModel(Runner):
+    """A runner on real block tables. Its blocks hold the tokens that they were fed.
 
     Row i of a span is one-hot at the scripted successor of everything up to `tokens[i]`, or what
     the script returns in place of it, computed from what the blocks hold: if tokens were fed in the
@@ -23,13 +23,10 @@ class ScriptedModel:
     wrong side of the border.
     """
 
-    max_sequences = None
     max_draft_tokens = None
-    forgets_freely = True
+    has_cheap_rollback = True
     bytes_per_token = 8
-    bytes_per_state = 0
     static_shapes = frozenset()
-    is_invariant = is_proven = False
 
     def __init__(
         self,
@@ -47,7 +44,7 @@ class ScriptedModel:
         self.hidden_size = len(hidden_state([0])) if hidden_state else None
         self.vocab_size = vocab_size
         self.max_length = max_length
-        self.border = border
+        self.original_context = border
         self.block_size = block_size
         num_blocks = num_blocks or 16 * -(-max_length // block_size)
         self.pool = BlockPool(num_blocks, num_blocks)
@@ -80,10 +77,9 @@ class ScriptedModel:
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         past = [span.slot.length for span in spans]
+        self._check(spans)
         try:
             for span in spans:
-                check_room(span.slot.length, len(span.tokens), self.max_length)
-                check_rows(span)
                 span.slot.append(len(span.tokens))
             self._may_fail()
         except BaseException:
@@ -143,7 +139,7 @@ class ScriptedModel:
 
     def _row(self, tokens: Sequence[int], is_beyond: bool) -> Logits:
         following = self._next_token(tokens)
-        if self.border is not None and is_beyond != (len(tokens) > self.border):
+        if self.original_context is not None and is_beyond != (len(tokens) > self.original_context):
             return np.arange(self.vocab_size) != following
         if isinstance(following, np.ndarray):
             return following

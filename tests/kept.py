@@ -1,7 +1,7 @@
 """`python -m tests.kept [FAMILY...]`: makes the models below tests/data anew, and compares them.
 
-Each with the version of transformers that Optimum exports it with, in the environment that
-`ov-specdec export --transformers` makes. The exit code is 1 where a file differs.
+Each with the version of transformers that Optimum exports it with, as `ov-specdec export
+--transformers` does it. The exit code is 1 where a file differs.
 """
 
 import subprocess
@@ -10,7 +10,7 @@ import tempfile
 from importlib.metadata import version
 from pathlib import Path
 
-from ov_specdec.loading.export_environment import find_python
+from ov_specdec.models.optimum import python_with
 from tests import tiny_hybrid, tiny_windows
 
 ROOT = Path(__file__).parents[1]
@@ -33,9 +33,9 @@ def main() -> int:
 def compare(module: str, family: str, wanted: str, kept: Path) -> list[str]:
     """Files that come out otherwise than they are kept."""
     is_installed = version("transformers").startswith(f"{wanted}.")
-    python = Path(sys.executable) if is_installed else find_python(f"{wanted}.*")
+    python = python_with(None if is_installed else f"{wanted}.*")
     with tempfile.TemporaryDirectory() as made:
-        command = [str(python), "-m", module, made, family]
+        command = [*python, "-m", module, made, family]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=600)
         return [
             file

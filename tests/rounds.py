@@ -1,6 +1,6 @@
 """Made-up records of rounds and steps."""
 
-from ov_specdec.stats import PassStats, RoundStats, StepStats
+from ov_specdec.results.stats import PassStats, RoundStats, StepStats
 
 
 def a_round(drafted=0, accepted=0, seconds=1.0, drafting=0.0, size=None, **more):
@@ -24,8 +24,8 @@ def step_of(stats):
     The draft model's first pass has fed what it lacked beside the draft tokens. All of its passes
     take the same time for a token.
     """
-    drafted, fed, cached = stats.num_drafted, stats.draft_pass_tokens, stats.cached_tokens
+    drafted, fed = stats.num_drafted, stats.draft_pass_tokens
     sizes = [fed - drafted + 1, *[1] * (drafted - 1)] if fed else []
     seconds = stats.draft_seconds / max(fed, 1)
-    drafts = (PassStats(size, cached, 1, 0, size * seconds) for size in sizes)
-    return StepStats(PassStats(stats.pass_tokens, cached, 1, 0, stats.verify_seconds), (*drafts,))
+    drafts = (PassStats(size, 1, 0, size * seconds) for size in sizes)
+    return StepStats(PassStats(stats.pass_tokens, 1, 0, stats.verify_seconds), (*drafts,))

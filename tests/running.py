@@ -7,16 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from ov_specdec.drafters import Drafter, Proposal
+from ov_specdec.drafters.base import Drafter, Proposal
 from ov_specdec.drafters.cascade import readers
-from ov_specdec.engine import Engine, EngineLoop, Limits, Round, Sequence
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.sequence import Sequence
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import ConstantLength, Plan, PlanRequest, Policy
+from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, forward
-from ov_specdec.sampling.from_options import Samplers
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.random_source import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
+from ov_specdec.sampling.verification import Draft
 
 
 def sequence(
@@ -34,8 +38,9 @@ def sequence(
     cache = main
     if not isinstance(cache, CachedSequence):
         cache = CachedSequence(cache, readers=readers(drafter))
-    own = list(tokens), max_length, cache, sampler, drafter, policy, frozenset(eos)
-    return Sequence(*own, max_unread=None, **more)
+    if eos:
+        sampler = replace(sampler, ends=frozenset(eos))
+    return Sequence(list(tokens), max_length, cache, sampler, drafter, policy, **more)
 
 
 def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Sequence:
@@ -45,28 +50,22 @@ def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Seque
     return text
 
 
-def repeatable(samplers: Samplers, seed: int) -> Samplers:
+def repeatable(samplers: tuple[Sampler, Sampler], seed: int) -> tuple[Sampler, Sampler]:
     """Samplers that draw as without a seed, and the same in each run."""
     random = NumpyRandomSource(np.random.default_rng(seed))
-    both = (
+    main, draft = (
         replace(sampler, random=random) if isinstance(sampler, RandomSampler) else sampler
-        for sampler in (samplers.main, samplers.draft)
+        for sampler in samplers
     )
-    return Samplers(*both)
+    return main, draft
 
 
 def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[PlanRequest], Plan]) -> Proposal:
-    """What a drafter proposes that has its models to itself. plan: answers its questions."""
-    steps, answer = drafter.propose(tokens), None
-    try:
-        while True:
-            waits_for, answer = steps.send(answer), None
-            if isinstance(waits_for, PlanRequest):
-                answer = plan(waits_for)
-            else:
-                forward([waits_for], [waits_for.span(PREFILL_CHUNK)])
-    except StopIteration as done:
-        return done.value
+    """What a drafter proposes that has its models to itself. plan: answers its offers."""
+    offers = drafter.offers(tokens)
+    if not offers:
+        return Proposal(Draft([]))
+    return alone(drafter.propose(tokens, plan(PlanRequest(tuple(offers)))))
 
 
 def rounds(

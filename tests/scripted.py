@@ -1,13 +1,14 @@
 """A text generator over scripted models, whose tokens are letters."""
 
 from threading import Event
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 
-from ov_specdec.drafters.factory import DrafterFactory, kind_of
-from ov_specdec.drafters.pairing import DraftModel
-from ov_specdec.engine import Engine, EngineLoop, Limits
-from ov_specdec.generation import TextGenerator
-from ov_specdec.options import GenerationOptions
+from ov_specdec.drafters.factory import kind_of
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.generation.text_generator import TextGenerator
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.schedule import LearnedStats
 
 PATIENCE = 30.0
@@ -18,16 +19,16 @@ class Letters:
     """A tokenizer of 50 letters."""
 
     chat_template = None
-    max_token_length = 1
+    special_tokens = MappingProxyType({})
 
-    def encode(self, text, src_lang=None):
+    def encode(self, text, src_lang=None, add_special_tokens=True):
         return [ord(letter) - ord("A") for letter in text]
 
     def encode_rendered(self, text):
         return SimpleNamespace(ids=self.encode(text))
 
-    def decode(self, ids):
-        return "".join(chr(ord("A") + token) for token in ids)
+    def piece_after(self, before, token):
+        return chr(ord("A") + token).encode()
 
 
 class Gate:
@@ -46,14 +47,15 @@ class Gate:
         return self._model.forward(spans)
 
 
-def generator(main, draft=None, limits=None, drafters=None, costs=None):
-    """Generates with a main model, and a draft model where there is one, unless drafters differ."""
+def generator(main, draft=None, limits=None, drafter=None, costs=None, pairing=None):
+    """Generates with a main model, and a draft model where there is one, unless a drafter is given.
+
+    drafter: its name or kind.
+    """
     learned = LearnedStats() if costs is None else LearnedStats(costs)
     loop = EngineLoop(Engine(main, draft, limits or Limits(), learned.costs))
-    if drafters is None:
-        kind = kind_of("model" if draft else "none")
-        drafters = DrafterFactory(kind, draft and DraftModel(draft))
-    return TextGenerator(main, loop, Letters(), 50, frozenset(), drafters, learned)
+    kind = kind_of(drafter or ("model" if draft else "none"))
+    return TextGenerator(main, loop, Letters(), 50, frozenset(), kind, draft, pairing, learned)
 
 
 def stream(main, draft=None, prompt="ABC", **options):

@@ -169,7 +169,7 @@ def scope_of_completion(**more: Any) -> MutableMapping[str, Any]:
     }
 
 
-def wait_until(condition: Callable[[], bool], seconds: float = 20) -> None:
+def wait_until(condition: Callable[[], bool], seconds: float = 60) -> None:
     """Return once it is true; what a server does after its answer is not seen at once."""
     end = time.monotonic() + seconds
     while not condition():

@@ -2,12 +2,12 @@
 
 import pytest
 
-from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance, SharedCounts
+from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance, Counts
 from tests.rounds import a_round
 
 
 def taught(*rounds, common=None):
-    acceptance = Acceptance(SharedCounts() if common is None else common)
+    acceptance = Acceptance(Counts() if common is None else common)
     for stats in rounds:
         acceptance.learn(stats)
     return acceptance
@@ -27,31 +27,11 @@ def test_draft_tokens_after_the_first_that_was_rejected_teach_nothing():
     assert rate(taught(*[a_round(8, 2)] * 100)) == pytest.approx(2 / 3, abs=0.05)
 
 
-def test_the_first_tokens_of_a_text_tell_little_of_the_others():
-    early, late = taught(*[a_round(3, 0)] * 3), taught(*[a_round()] * 8, *[a_round(3, 0)] * 3)
-    assert rate(early) > 0.45  # nine draft tokens, none of them accepted
-    assert rate(early) > rate(late)
-
-
 def test_a_new_text_starts_with_what_others_had_and_is_believed_soon():
-    common = SharedCounts()
+    common = Counts()
     taught(*[a_round(4, 0)] * 100, common=common)
     assert rate(taught(common=common)) < 0.1
     assert rate(taught(*[a_round(4, 4)] * 10, common=common)) > 0.5
-
-
-def test_a_confidence_is_worth_what_others_are_until_it_is_known():
-    assert taught().calibrated(0.1) == pytest.approx(MODEL_PRIOR)
-    acceptance = taught(*[a_round(4, 4, confidences=(0.3,) * 4)] * 20)
-    assert acceptance.calibrated(0.9) == pytest.approx(acceptance.calibrated(0.1))
-    assert acceptance.calibrated(0.9) > 0.9
-
-
-def test_each_confidence_becomes_known():
-    wrong = [a_round(1, 0, confidences=(0.9,)), a_round(1, 1, confidences=(0.3,))]
-    acceptance = taught(*wrong * 50)
-    assert acceptance.calibrated(0.9) < 0.1
-    assert acceptance.calibrated(0.3) > 0.9
 
 
 def test_each_kind_of_match_has_its_own_acceptance():

@@ -7,6 +7,17 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from tests.tiny import ARCHITECTURES, REFERENCE_PROMPTS, REFERENCE_TOKENS
 
+FEW = pytest.mark.parametrize(
+    "architecture",
+    [
+        pytest.param(n, marks=[] if n in ("llama", "mpt") else pytest.mark.deep)
+        for n in ARCHITECTURES
+    ],
+    indirect=True,
+    scope="module",
+)
+"""One that is paged, and one that is not."""
+
 NOT_PAGED = ("mpt",)
 """Counts positions by index, which OpenVINO's transformation does not carry over."""
 
@@ -26,7 +37,6 @@ def compare_with_torch(pair, num_tokens, lengths, **settings):
         return pipeline.main.kv
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES, indirect=True, scope="module")
 def test_speculative_is_plain_is_the_checkpoints_own_on_both_caches(architecture, pair):
     found = [compare_with_torch(pair, 40, (4,), kv=kv) for kv in ("auto", "stateful")]
     assert found == ["stateful" if architecture in NOT_PAGED else "paged", "stateful"]
@@ -41,6 +51,7 @@ def test_speculative_is_plain_is_the_checkpoints_own_on_both_caches(architecture
     ],
     ids=str,
 )
+@FEW
 def test_so_it_is_over_longer_texts(pair, settings):
     compare_with_torch(pair, REFERENCE_TOKENS, (1, 4), **settings)
 
@@ -54,6 +65,7 @@ MIXED = (
 )
 
 
+@FEW
 def test_sixteen_requests_at_once_equal_the_same_requests_alone(pair):
     generator = random.Random(7)  # noqa: S311
     prompts = [

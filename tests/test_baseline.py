@@ -3,7 +3,8 @@
 import pytest
 
 from ov_specdec import GenerationOptions
-from ov_specdec.baseline import common_prefix, plain_options
+from ov_specdec.cache import common_prefix
+from ov_specdec.options.generation import PLAIN
 
 
 @pytest.mark.parametrize(
@@ -16,8 +17,5 @@ def test_outputs_part_at_the_first_difference_or_where_one_ends(tokens, others, 
 
 
 def test_plain_options_switch_off_every_schedule():
-    options = plain_options(
-        {"num_assistant_tokens": 4, "num_assistant_tokens_schedule": "constant"}
-    )
-    assert GenerationOptions.from_kwargs(options).num_assistant_tokens == 0
-    assert plain_options({"top_k": 3})["top_k"] == 3
+    options = {"num_assistant_tokens": 4, "num_assistant_tokens_schedule": "constant", **PLAIN}
+    assert GenerationOptions(**options).num_assistant_tokens == 0

@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.batch_file import Results, Serving, Tally, answer_lines, find_changed
+from ov_specdec.batch_file.results import Results
+from ov_specdec.batch_file.run import BatchRun
 from ov_specdec.openai import ApiError
 from ov_specdec.openai.batches import LineError, make_failure, read_request
-from ov_specdec.openai.body import Rules, UnknownNames
+from ov_specdec.openai.body import Rules
 from tests.command_line import run
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -27,14 +28,13 @@ def line(custom_id, url=TEXT, **body):
 @pytest.fixture(scope="module")
 def serving(tmp_path_factory, tiny_pair):
     with SpeculativePipeline(*tiny_pair, precision="exact", max_batch_size=2) as pipeline:
-        yield Serving(pipeline, "tiny", 2)
+        yield BatchRun(pipeline, "tiny", 2)
 
 
 def answer(lines, path, serving):
     """Answer lines into a file; what it then holds, and the count."""
-    tally = Tally()
-    with Results(path) as results:
-        answer_lines(lines, results, serving, tally, lambda _: None)
+    with Results(path) as tally:
+        list(serving.answer(lines, tally))
     return [json.loads(line) for line in path.read_text().splitlines()], tally
 
 
@@ -57,7 +57,7 @@ def test_the_command_answers_in_openais_shape(chat_pair, tmp_path):
     assert done.returncode == 1, done.stderr  # since one has failed
     assert done.stdout == ""
     failure, summary = done.stderr.splitlines()[-2:]
-    assert failure.startswith("first error: custom_id='bad': max_tokens=0 must be")
+    assert failure.startswith("first error: custom_id='bad': max_tokens=0 only scores a")
     assert summary.startswith("2 answered, 1 failed, 0 answered before, 46 ")
     results = by_id(map(json.loads, output.read_text().splitlines()))
     assert set(results) == {"chat", "text", "bad"}
@@ -97,8 +97,23 @@ def test_each_answer_is_the_one_that_its_prompt_gets_alone(serving, tmp_path):
     assert tally.tokens == sum(r["response"]["body"]["usage"]["completion_tokens"] for r in found)
 
 
+def test_a_prompt_is_scored(serving, tmp_path):
+    lines = [
+        line("scored", prompt="abc", max_tokens=0, echo=True, logprobs=1),
+        line("text", prompt="abc", max_tokens=0, logprobs=1),
+        line("chat", CHAT, messages=[{"role": "user", "content": "a"}], max_tokens=0),
+    ]
+    found = by_id(answer(lines, tmp_path / "results", serving)[0])
+    choice = found["scored"]["response"]["body"]["choices"][0]
+    assert (choice["text"], choice["finish_reason"]) == ("abc", "length")
+    assert len(choice["logprobs"]["token_logprobs"]) > 1
+    for name in ("text", "chat"):
+        response = found[name]["response"]
+        assert (response["status_code"], response["body"]["error"]["param"]) == (400, "max_tokens")
+
+
 def test_a_file_is_read_as_its_requests_are_answered(serving, tmp_path):
-    taken, ahead = 0, []
+    taken = 0
 
     def lines():
         nonlocal taken
@@ -106,9 +121,7 @@ def test_a_file_is_read_as_its_requests_are_answered(serving, tmp_path):
             yield line(str(taken), prompt="ab", max_tokens=2, ignore_eos=True)
 
     with Results(tmp_path / "results") as results:
-        answer_lines(
-            lines(), results, serving, Tally(), lambda tally: ahead.append(taken - tally.answered)
-        )
+        ahead = [taken - results.answered for _ in serving.answer(lines(), results)]
     assert len(ahead) == 40
     assert max(ahead) <= 4  # twice what runs at a time
 
@@ -159,7 +172,7 @@ BAD_BODIES = {
 
 def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
     lines = [line(name, **body) for name, (body, _, _) in BAD_BODIES.items()]
-    strict = replace(serving, rules=Rules(unknown=UnknownNames(refuse=True)))
+    strict = replace(serving, rules=Rules(strict=True))
     found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", strict)
     results = by_id(found)
     for name, (_, status, param) in BAD_BODIES.items():
@@ -170,14 +183,15 @@ def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
 
 
 def test_what_fails_while_it_runs_is_that_requests_error(serving, tmp_path, monkeypatch):
-    decode = serving.pipeline.tokenizer.decode
+    tokenizer = serving.pipeline.tokenizer
+    piece_after = tokenizer.piece_after
 
-    def fails(ids):
-        if 7 in ids:
+    def fails(before, token):
+        if 7 in (before, token):
             raise ZeroDivisionError("on purpose")
-        return decode(ids)
+        return piece_after(before, token)
 
-    monkeypatch.setattr(serving.pipeline._open_generator().tokenizer, "decode", fails)
+    monkeypatch.setattr(tokenizer, "piece_after", fails)
     lines = [
         line("bad", prompt=[5, 7], n=2, seed=1),
         line("good", prompt=[5, 6], logit_bias={7: -100}),
@@ -211,15 +225,8 @@ def test_the_other_choices_of_a_request_that_fails_end_with_it(serving, tmp_path
 
 def test_a_result_is_in_the_file_as_soon_as_it_is_counted(serving, tmp_path):
     path, lines = tmp_path / "results", [line(str(n), prompt="ab", max_tokens=1) for n in range(4)]
-    num_written = []
     with Results(path) as results:  # a run that is killed closes nothing
-        answer_lines(
-            lines,
-            results,
-            serving,
-            Tally(),
-            lambda _: num_written.append(path.read_bytes().count(b"\n")),
-        )
+        num_written = [path.read_bytes().count(b"\n") for _ in serving.answer(lines, results)]
     assert num_written == [1, 2, 3, 4]
 
 
@@ -227,56 +234,16 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     path = tmp_path / "results"
     lines = [line(str(number), prompt="ab") for number in range(6)]
 
-    def stop(tally):
-        if tally.answered == 3:
-            raise KeyboardInterrupt
-
-    with Results(path) as results, pytest.raises(KeyboardInterrupt):
-        answer_lines(lines, results, serving, Tally(), stop)
+    with Results(path) as results:
+        for _ in serving.answer(lines, results):
+            if results.answered == 3:
+                break
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"id": "batch_req_1", "custom_id": "tor')
     found, tally = answer(lines, path, serving)
     assert path.read_bytes().startswith(whole)
     assert (tally.answered, tally.skipped) == (3, 3)
     assert sorted(result["custom_id"] for result in found) == list("012345")
-
-
-@pytest.mark.parametrize(
-    ("changes", "options"),
-    [({"prompt": "cd"}, {}), ({"max_tokens": 11}, {}), ({}, {"main": "other"}), ({}, {"kv": "x"})],
-)
-def test_what_has_changed_since_it_was_answered_is_found(serving, tmp_path, changes, options):
-    path, known = tmp_path / "results", {"main": None, "kv": "auto"}
-    lines = [line(name, prompt="ab", max_tokens=2) for name in "ab"]
-    answer(lines, path, replace(serving, settings=known))
-    with Results(path) as results:
-        assert not list(find_changed([*lines, line("new", prompt="x")], results, known))
-        later = [b"\n", b"no JSON\n", line("b", **{"prompt": "ab", "max_tokens": 2, **changes})]
-        assert list(find_changed(later, results, {**known, **options})) == [(3, "b")]
-        results.remove({"b"})
-    assert [json.loads(each)["custom_id"] for each in path.read_text().splitlines()] == ["a"]
-    found, tally = answer([lines[0], later[2]], path, replace(serving, settings=known))
-    assert ([each["custom_id"] for each in found], tally.answered) == (["a", "b"], 1)
-
-
-def test_a_changed_line_stops_the_command_before_models_are_loaded(tiny_pair, tmp_path):
-    requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
-    requests.write_bytes(line("a", prompt="ab") + line("b", prompt="cd"))
-    models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
-    command = ("batch", requests, "--output", output)
-    assert run(*command, *models).returncode == 0
-    answered = output.read_bytes()
-    requests.write_bytes(line("a", prompt="ab") + line("b", prompt="ef"))
-    stopped = run(*command, *models)
-    assert stopped.returncode == 2
-    assert "line 2 of REQUESTS" in stopped.stderr
-    assert "custom_id='b'" in stopped.stderr
-    other = run(*command, "--main", "nowhere")
-    assert "line 1 of REQUESTS" in other.stderr
-    assert output.read_bytes() == answered
-    again = run(*command, *models, "--overwrite")
-    assert again.stderr.splitlines()[-1].startswith("1 answered, 0 failed, 1 answered before")
-    assert len(output.read_text().splitlines()) == 2
 
 
 def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(serving, tmp_path):
@@ -296,7 +263,7 @@ def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(
 )
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"
-    path.write_text(json.dumps(make_failure("a", "0", ApiError(400, "no"))) + "\n" + content)
+    path.write_text(json.dumps(make_failure("a", ApiError(400, "no"))) + "\n" + content)
     before = path.read_bytes()
     with pytest.raises(OptionError, match=r"line 2 .* is not a result of a batch"):
         Results(path)
@@ -350,7 +317,7 @@ def test_a_prediction_is_drafted_from(chat_pair, tmp_path, drafter):
     messages = [{"role": "user", "content": "Write a function"}]
     body = {"messages": messages, "max_tokens": 40, "ignore_eos": True}
     with SpeculativePipeline(chat_pair[0], drafter=drafter, precision="exact") as pipeline:
-        serving = Serving(pipeline, "tiny", 2)
+        serving = BatchRun(pipeline, "tiny", 2)
         (plain,), _ = answer([line("a", CHAT, **body)], tmp_path / "plain", serving)
         text = plain["response"]["body"]["choices"][0]["message"]["content"]
         body["prediction"] = {"type": "content", "content": text}

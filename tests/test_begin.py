@@ -4,11 +4,10 @@ from threading import Event, current_thread
 
 import pytest
 
-from ov_specdec.drafters import PromptLookup
-from ov_specdec.drafters.factory import DrafterFactory, kind_of
-from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.drafters.earlier_outputs import EarlierOutputs
+from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.options import GenerationOptions
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.translation import Translation
 from tests.fakes import ScriptedModel
 from tests.scripted import PATIENCE, Letters, generator
@@ -53,8 +52,8 @@ def run(text, **options):
     given = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW, **options)
     try:
         ids = text.encode(PROMPT, given)
-        generation = text.begin(ids, given, chunks.extend, lambda error: ended.set())
-        text.loop.add(generation.sequence)
+        sequence = text.begin(ids, given, chunks.extend, lambda error: ended.set())
+        text.loop.add(sequence)
         assert ended.wait(PATIENCE)
         return [token for chunk in chunks for token in chunk.token_ids]
     finally:
@@ -63,27 +62,18 @@ def run(text, **options):
         assert not errors
 
 
-def factories():
-    draft, kind = ScriptedModel(next_token, vocab_size=8), kind_of("model")
-    return {
-        "suffix": (None, DrafterFactory(kind_of("suffix"))),
-        "prompt-lookup": (None, DrafterFactory(kind_of("prompt-lookup"))),
-        **{
-            name: (draft, DrafterFactory(kind, DraftModel(draft, Pairing(name, table_pair(8)))))
-            for name in ("intersection", "retokenize")
-        },
-    }
-
-
-@pytest.mark.parametrize("name", factories())
+@pytest.mark.parametrize("name", ["suffix", "prompt-lookup", "intersection", "retokenize"])
 def test_a_step_builds_nothing_but_what_the_step_before_has_added(built, name):
-    draft, drafters = factories()[name]
+    main, draft = (ScriptedModel(next_token, vocab_size=8) for _ in range(2))
     options = {}
+    if name in ("intersection", "retokenize"):
+        text = generator(main, draft, pairing=table_pair(8, name))
+    else:
+        text = generator(main, drafter=name)
     if name == "suffix":
-        drafters.earlier.remember(None, range(300), num_prompt=0)
+        text.earlier.remember(None, range(300), num_prompt=0)
         options["reference_texts"] = "HGFEDCBA" * 100
-    main = ScriptedModel(next_token, vocab_size=8)
-    tokens = run(generator(main, draft, drafters=drafters), **options)
+    tokens = run(text, **options)
     assert len(tokens) == NUM_NEW
     assert max(built["steps"]) <= LENGTH + 1
     assert sum(built["steps"]) < NUM_NEW
@@ -93,19 +83,20 @@ def test_a_step_builds_nothing_but_what_the_step_before_has_added(built, name):
 
 
 def test_an_output_is_not_indexed_by_the_step_that_ends_it(built):
-    drafters = DrafterFactory(kind_of("suffix"))
+    earlier = EarlierOutputs()
     for _ in range(2):
-        run(generator(ScriptedModel(next_token, vocab_size=8), drafters=drafters))
+        text = generator(ScriptedModel(next_token, vocab_size=8), drafter="suffix")
+        text.earlier = earlier
+        run(text)
     assert max(built["steps"]) <= LENGTH + 1
     # Of the first output, with the end of its prompt, by whoever asked for the second.
-    assert drafters.earlier.num_tokens == 32 + NUM_NEW + 1
-    assert drafters.earlier.num_tokens in built["caller"]
+    assert earlier.num_tokens == 32 + NUM_NEW + 1
+    assert earlier.num_tokens in built["caller"]
 
 
 def test_outputs_of_a_batch_are_looked_into_by_those_that_still_run():
-    main, drafters = ScriptedModel(next_token, vocab_size=8), DrafterFactory(kind_of("suffix"))
-    text = generator(main, drafters=drafters)
+    text = generator(ScriptedModel(next_token, vocab_size=8), drafter="suffix")
     options = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW)
     text.batch([("A", options), ("A", options)])
-    assert drafters.earlier.num_waiting == 0
-    assert drafters.earlier.num_tokens == 2 * (NUM_NEW + 1 + 1)
+    assert text.earlier.num_waiting == 0
+    assert text.earlier.num_tokens == 2 * (NUM_NEW + 1 + 1)

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.baseline import common_prefix
+from ov_specdec.cache import common_prefix
 from ov_specdec.cache.block_pool import BlockPool, Root
 from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError

@@ -1,10 +1,11 @@
 """Prompt lookup first, the draft model where nothing matches."""
 
-from ov_specdec.drafters import Cascade, Declined, ModelDrafter, PromptLookup, Proposal
-from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.sampling.verification import Draft
 from tests.fakes import ScriptedModel, counting, held_by, mixing
 from tests.running import plain, propose, rounds, sequence
 
@@ -16,49 +17,30 @@ def make(next_token=counting):
     return Cascade(PromptLookup(), ModelDrafter(CachedSequence(draft), GREEDY)), draft
 
 
-def constant(ask):
-    return Plan(2, "constant")
+def taking(source, length=2):
+    """A plan that takes the offer of a source."""
+    return lambda ask: Plan(
+        length, "pays", next(offer for offer in ask.offers if offer.source == source)
+    )
 
 
-def propose_nothing():
-    return Proposal(Draft([]))
-    yield  # a coroutine, as all are
-
-
-def test_a_match_comes_first():
+def test_it_offers_what_both_can_draft():
     drafter, draft = make()
-    proposed = propose(drafter, [7, 8, 9, 7], constant)
-    assert (proposed.draft.tokens, proposed.source) == ([8, 9], "prompt-lookup")
+    match, model = drafter.offers([7, 8, 9, 7])
+    assert (match, model) == (Offer("prompt-lookup", 1 / 2, 8), Offer("model"))
+    assert drafter.offers([7, 8, 9, 7, 5]) == [Offer("model")]
     assert draft.passes == []
 
 
-def test_without_a_match_the_model_drafts():
-    drafter, _ = make()
-    proposed = propose(drafter, [7, 8, 9], constant)
-    assert (proposed.draft.tokens, proposed.source) == ([10, 11], "model")
-
-
-def test_a_match_that_the_policy_turns_down_leaves_the_round_to_the_model():
-    def only_model(ask):
-        return Plan(2 if ask.source == "model" else 0, "constant")
-
-    drafter, _ = make()
-    proposed = propose(drafter, [7, 8, 9, 7], only_model)
-    assert proposed.source == "model"
-    assert proposed.declined == Declined("prompt-lookup", 1 / 2, 8)  # the policy learns of it
-    assert drafter.sources == ("prompt-lookup", "model")
-
-
-def test_a_match_that_is_turned_down_between_two_others_is_learnt_of():
-    def only_model(ask):
-        return Plan(2 if ask.source == "model" else 0, "constant")
-
-    _, draft = make()
-    model = ModelDrafter(CachedSequence(draft), GREEDY)
-    silent, _ = make()
-    silent.propose = lambda tokens: propose_nothing()
-    three = Cascade(Cascade(silent, PromptLookup()), model)
-    assert propose(three, [7, 8, 9, 7], only_model).declined == Declined("prompt-lookup", 1 / 2, 8)
+def test_the_one_drafts_whose_offer_is_taken():
+    drafter, draft = make()
+    drafted = propose(drafter, [7, 8, 9, 7], taking("prompt-lookup")).draft
+    assert (drafted.tokens, draft.passes) == ([8, 9], [])
+    drafted = propose(drafter, [7, 8, 9, 7], taking("model")).draft
+    assert (drafted.tokens, len(draft.passes)) == ([8, 9], 2)
+    three = Cascade(Cascade(PromptLookup(1), PromptLookup()), drafter)
+    assert three.sources == ("prompt-lookup", "prompt-lookup", "prompt-lookup", "model")
+    assert propose(three, [7, 8, 9], taking("model")).draft.tokens == [10, 11]
 
 
 def test_its_caches_are_those_of_both():

@@ -1,6 +1,5 @@
 """A chat without a terminal and without a model: its conversation, commands and settings."""
 
-import io
 import json
 import math
 import signal
@@ -11,20 +10,16 @@ import click
 import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
-from rich.console import Console
 
-from ov_specdec.chunks import Chunk, GenerationResult
 from ov_specdec.cli.app import app
-from ov_specdec.cli.chat.answer import cancelled_by_interrupts, describe, in_colours
-from ov_specdec.cli.chat.command import use_prompt_cache
-from ov_specdec.cli.chat.commands import COMMANDS, Chat, converse, respond
-from ov_specdec.cli.chat.conversation import Conversation
+from ov_specdec.cli.chat.command import cancelled_by_interrupts, describe
+from ov_specdec.cli.chat.conversation import COMMANDS, SALT, Chat, converse
 from ov_specdec.cli.chat.lines import CommandCompleter
-from ov_specdec.cli.chat.settings import Settings
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.errors import OptionError
-from ov_specdec.options import GenerationOptions
-from ov_specdec.stats import GenerationStats, RoundStats
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.results.chunks import GenerationResult
+from ov_specdec.results.stats import GenerationStats, RoundStats
 
 SYSTEM = {"role": "system", "content": "Be brief."}
 QUESTION = {"role": "user", "content": "Hello"}
@@ -37,75 +32,96 @@ def options():
     return [p for p in parameters if p.name in GENERATION]
 
 
+class Answering:
+    """Answers "Hi", and keeps what it was asked, with which options."""
+
+    def __init__(self):
+        self.asked, self.options = [], []
+
+    def __call__(self, messages, options):
+        self.asked.append(messages)
+        self.options.append(options)
+        if messages[-1]["content"] == "bad":
+            raise OptionError("the model's context is full")
+        return None if messages[-1]["content"] == "cancelled" else "Hi"
+
+
 @pytest.fixture
 def chat():
-    settings = Settings(options(), {}, GenerationOptions.from_kwargs, defaults={})
-    return Chat(Conversation((SYSTEM, QUESTION, ANSWER)), settings)
+    messages = [SYSTEM, QUESTION, ANSWER]
+    return Chat(Answering(), options(), lambda given: GenerationOptions(**given), {}, messages)
 
 
 def error(chat, line):
     """The message of a line that is refused and changes nothing."""
-    before = (chat.conversation, chat.settings)
+    before = (chat.messages, chat.given)
     with pytest.raises(OptionError) as caught:
-        respond(chat, line)
-    assert (chat.conversation, chat.settings) == before
+        chat.respond(line)
+    assert (chat.messages, chat.given) == before
     return str(caught.value)
 
 
 def test_a_line_is_a_message_to_be_answered(chat):
     for line, text in (("Why?", "Why?"), ("//etc/hosts?", "/etc/hosts?"), ("a\n/b", "a\n/b")):
-        reply = respond(chat, line)
-        expected = (SYSTEM, QUESTION, ANSWER, {"role": "user", "content": text})
-        assert reply.asked.messages == expected
-    assert chat.conversation.messages == (SYSTEM, QUESTION, ANSWER)
-    assert respond(chat, " \n ").asked is None
+        before, question = chat.messages, {"role": "user", "content": text}
+        assert chat.respond(line) == ""
+        assert chat.answer.asked[-1] == [*before, question]
+        assert chat.messages == [*before, question, ANSWER]
+    assert chat.respond(" \n ") == ""
+    assert len(chat.answer.asked) == 3
+
+
+def test_a_cancelled_answer_without_text_leaves_the_conversation(chat):
+    assert "the conversation is unchanged" in chat.respond("cancelled")
+    assert chat.messages == [SYSTEM, QUESTION, ANSWER]
 
 
 def test_clear_leaves_the_system_message(chat):
-    assert "except for the system message" in respond(chat, "/clear").note
-    assert chat.conversation.messages == (SYSTEM,)
-    chat.conversation = Conversation((QUESTION, ANSWER))
-    assert respond(chat, "/clear").note == "the conversation is empty"
-    assert chat.conversation.messages == ()
+    assert "except for the system message" in chat.respond("/clear")
+    assert chat.messages == [SYSTEM]
+    chat.messages = [QUESTION, ANSWER]
+    assert chat.respond("/clear") == "the conversation is empty"
+    assert chat.messages == []
 
 
 def test_undo_removes_the_last_exchange(chat):
-    chat.conversation = Conversation((*chat.conversation.messages, AGAIN, ANSWER))
-    assert "'Why?'" in respond(chat, "/undo").note
-    assert chat.conversation.messages == (SYSTEM, QUESTION, ANSWER)
-    respond(chat, "/undo")
-    assert chat.conversation.messages == (SYSTEM,)
+    chat.messages += [AGAIN, ANSWER]
+    assert "'Why?'" in chat.respond("/undo")
+    assert chat.messages == [SYSTEM, QUESTION, ANSWER]
+    chat.respond("/undo")
+    assert chat.messages == [SYSTEM]
     assert error(chat, "/undo") == "the conversation is empty: write a message first"
 
 
 def test_retry_asks_the_last_message_again(chat):
-    assert respond(chat, "/retry").asked.messages == (SYSTEM, QUESTION)
-    assert chat.conversation.messages == (SYSTEM, QUESTION, ANSWER)
-    chat.conversation = Conversation()
+    chat.respond("/retry")
+    assert chat.answer.asked == [[SYSTEM, QUESTION]]
+    assert chat.messages == [SYSTEM, QUESTION, ANSWER]
+    chat.messages = []
     assert "is empty" in error(chat, "/retry")
 
 
 def test_the_system_message_is_shown_replaced_and_removed(chat):
-    assert respond(chat, "/system").note == "system: Be brief."
-    respond(chat, "/system  Be  kind.")
-    assert chat.conversation.messages[0] == {"role": "system", "content": "Be  kind."}
-    assert respond(chat, '/system ""').note == "there is no system message"
-    assert chat.conversation.messages == (QUESTION, ANSWER)
-    respond(chat, "/system Be brief.")
-    assert chat.conversation.messages == (SYSTEM, QUESTION, ANSWER)
+    assert chat.respond("/system") == "system: Be brief."
+    chat.respond("/system  Be  kind.")
+    assert chat.messages[0] == {"role": "system", "content": "Be  kind."}
+    assert chat.respond('/system ""') == "there is no system message"
+    assert chat.messages == [QUESTION, ANSWER]
+    chat.respond("/system Be brief.")
+    assert chat.messages == [SYSTEM, QUESTION, ANSWER]
 
 
 def test_a_saved_conversation_is_loaded_again(chat, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
-    chat.conversation = chat.conversation.with_message("user", "größer\n🙂")
-    messages = chat.conversation.messages
-    assert respond(chat, "/save ~/a b.json").note == "saved 4 messages in '~/a b.json'"
+    chat.messages.append({"role": "user", "content": "größer\n🙂"})
+    messages = chat.messages
+    assert chat.respond("/save ~/a b.json") == "saved 4 messages in '~/a b.json'"
     saved = (tmp_path / "a b.json").read_text(encoding="utf-8")
-    assert json.loads(saved) == list(messages)
+    assert json.loads(saved) == messages
     assert "größer" in saved
-    respond(chat, "/clear")
-    assert respond(chat, "/load ~/a b.json").note == "loaded 4 messages from '~/a b.json'"
-    assert chat.conversation.messages == messages
+    chat.respond("/clear")
+    assert chat.respond("/load ~/a b.json") == "loaded 4 messages from '~/a b.json'"
+    assert chat.messages == messages
 
 
 BAD_FILES = {
@@ -138,13 +154,6 @@ def test_a_file_that_cannot_be_written_is_refused(chat, tmp_path):
     assert "cannot be written (embedded null byte)" in error(chat, "/save a\0b")
 
 
-def test_messages_that_cannot_be_written_leave_a_file_as_it_was(chat, tmp_path):
-    (tmp_path / "x").write_text("before")
-    chat.conversation = Conversation(({**QUESTION, "name": "\ud800"},))
-    assert "cannot be written ('utf-8' codec" in error(chat, f"/save {tmp_path / 'x'}")
-    assert (tmp_path / "x").read_text() == "before"
-
-
 def test_commands_that_cannot_be_followed_say_what_is_wrong(chat):
     assert "no command '/cler' (did you mean /clear?); start" in error(chat, "/cler")
     assert "no command '/xyz' (/help lists all)" in error(chat, "/xyz")
@@ -154,19 +163,10 @@ def test_commands_that_cannot_be_followed_say_what_is_wrong(chat):
 
 
 def test_help_names_every_command_and_option_lists_every_option(chat):
-    assert all(f"{name} " in respond(chat, "/help").note for name in COMMANDS)
-    listed = [line.split()[0] for line in respond(chat, "/set").note.splitlines()]
+    assert all(f"{name} " in chat.respond("/help") for name in COMMANDS)
+    listed = [line.split()[0] for line in chat.respond("/set").splitlines()]
     assert "max-new-tokens" in listed
     assert len(listed) == len(options())
-
-
-@pytest.mark.parametrize("line", ["/exit", "exit", "quit ", "/bye"])
-def test_what_leaves_other_programs_leaves_a_chat(chat, line):
-    assert respond(chat, line).leaves
-
-
-def test_a_message_may_begin_with_quit(chat):
-    assert not respond(chat, "quit smoking").leaves
 
 
 SET = {
@@ -188,24 +188,13 @@ SET = {
 @pytest.mark.parametrize("line", SET)
 def test_set_reads_values_as_the_command_line_does(line, chat):
     key, value = SET[line]
-    respond(chat, f"/set {line}")
-    assert chat.settings.given == {key: value}
-
-
-def test_options_that_may_be_given_several_times_are_collected(chat):
-    for value in ("a", "b"):
-        respond(chat, f"/set stop {value}")
-    assert chat.settings.given["stop_strings"] == ("a", "b")
-    assert "stop                            'a', 'b'\n" in respond(chat, "/set").note
-    respond(chat, "/unset stop")
-    for bias in ("3=1", "4=2", "3=3"):
-        respond(chat, f"/set logit-bias {bias}")
-    assert chat.settings.given == {"logit_bias": {3: 3.0, 4: 2.0}}
+    chat.respond(f"/set {line}")
+    assert chat.given == {key: value}
 
 
 BAD_SETTINGS = {
     "top-k many": "Invalid value for '--top-k': 'many' is not a valid integer",
-    "top-p 2": "top_p=2.0 must be a number from 0.0 to 1.0",
+    "top-p 2": "top_p=2.0 must be a number from 0 to 1",
     "ignore-eos perhaps": "'perhaps' is not a valid boolean",
     r"stop \d": r"\d is not an escape",
     "tempreature 1": "there is no option 'tempreature': did you mean temperature?",
@@ -220,22 +209,12 @@ def test_bad_settings_are_refused(line, chat):
     assert BAD_SETTINGS[line] in error(chat, f"/set {line}")
 
 
-def test_settings_that_contradict_each_other_are_refused(chat):
-    respond(chat, "/set top-k 4")
-    assert "has no effect with do_sample=False" in error(chat, "/set do-sample false")
-    respond(chat, "/unset top-k")
-    respond(chat, "/set do-sample false")
-    assert "there is no option 'x'" in error(chat, "/unset x")
-
-
-def test_unset_brings_the_default_back():
-    parameters, default = options(), {"max_new_tokens": 1024}
-    settings = Settings(parameters, default, GenerationOptions.from_kwargs, default)
-    changed = settings.with_value("max-new-tokens", "4").with_value("top-k", "3")
-    assert changed.given == {"max_new_tokens": 4, "top_k": 3}
-    assert changed.without_value("max-new-tokens").given == {"max_new_tokens": 1024, "top_k": 3}
-    assert changed.without_value("top-k").given == {"max_new_tokens": 4}
-    assert {p.name: p.default for p in parameters}["max_new_tokens"] == 1024
+def test_unset_brings_the_default_back(chat):
+    chat.respond("/set max-new-tokens 4")
+    chat.respond("/set top-k 3")
+    assert chat.given == {"max_new_tokens": 4, "top_k": 3}
+    chat.respond("/unset max-new-tokens")
+    assert chat.given == {"top_k": 3}
 
 
 def completions(text):
@@ -254,32 +233,11 @@ def test_commands_options_and_files_are_completed(tmp_path):
 
 
 def test_an_error_in_an_answer_takes_the_message_back(chat):
-    before, errors = chat.conversation, []
-
-    def answer(chat, asked):
-        if asked.messages[-1]["content"] == "bad":
-            raise OptionError("the model's context is full")
-        return asked.with_message("assistant", "Hi")
-
+    before, errors = chat.messages, []
     lines = ["/nothing", "bad", "good", "/exit", "never"]
-    converse(chat, lines, answer, note=print, on_error=errors.append)
+    converse(chat, lines, note=print, on_error=errors.append)
     assert [str(error).split(" ")[0] for error in errors] == ["there", "the"]
-    good = {"role": "user", "content": "good"}
-    assert chat.conversation.messages == (*before.messages, good, ANSWER)
-
-
-def coloured(**settings):
-    output = Console(file=io.StringIO(), force_terminal=True, color_system="truecolor", **settings)
-    show = in_colours(output)
-    show(Chunk("a\t[b]\n" + 90 * "c", [1], "plain"))
-    show(Chunk("d\te", [2], "draft"))
-    return output.file.getvalue()
-
-
-def test_accepted_draft_tokens_have_a_colour_and_the_text_stays_as_it_is():
-    own = "a\t[b]\n" + 90 * "c"
-    assert coloured() == f"{own}\x1b[38;2;0;158;115md\te\x1b[0m"
-    assert coloured(no_color=True) == f"{own}d\te"
+    assert chat.messages == [*before, {"role": "user", "content": "good"}, ANSWER]
 
 
 def described(
@@ -318,33 +276,13 @@ def test_ctrl_c_while_an_answer_is_begun_cancels_it():
 
 
 def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
-    assert chat.next_options() == {}
-    respond(chat, "/set temperature 1")
-    respond(chat, "/set seed 7")
-    assert [chat.next_options()["choice"] for _ in range(3)] == [0, 1, 2]
-    respond(chat, "/set top-k 5")
-    assert chat.next_options()["choice"] == 3
-    respond(chat, "/set --seed 7")
-    options = chat.next_options()
-    assert (options["seed"], options["choice"]) == (7, 0)
+    lines = ["a", "/set temperature 1", "/set seed 7", "b", "c", "/retry", "/set top-k 5", "d"]
+    converse(chat, [*lines, "/set --seed 7", "e"], note=print)
+    first, *others = chat.answer.options
+    assert first == {"cache_salt": SALT}
+    assert [(each["seed"], each["choice"]) for each in others] == [(7, n) for n in (0, 1, 2, 3, 0)]
 
 
-def test_a_prompt_cache_is_read_in_the_form_that_the_chat_will_have(tmp_path):
-    asked, saved = [], []
-
-    class Models:
-        draft = None
-
-        def generate(self, prompt, **given):
-            asked.append((prompt, given))
-            return GenerationResult("", [1], "length", GenerationStats(5))
-
-        def save_cache(self, file):
-            saved.append(file)
-
-    rendering, file = {"chat_template_kwargs": {"thinks": False}}, tmp_path / "cache"
-    given = {**rendering, "temperature": 0.5, "max_new_tokens": 99}
-    use_prompt_cache(Models(), file, Conversation((SYSTEM,)), given, print)
-    prompt = (SYSTEM, {"role": "user", "content": ""})
-    assert asked == [(prompt, {"max_new_tokens": 1, **rendering})]
-    assert saved == [file]
+def test_answers_that_nothing_caches_are_in_no_conversation(chat):
+    converse(chat, ["/set cache-prompt false", "a"], note=print)
+    assert GenerationOptions(**chat.answer.options[0]).cache_salt is None

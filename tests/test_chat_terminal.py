@@ -4,13 +4,15 @@ import json
 import os
 import re
 import shutil
+import signal
 import sys
 
 import pytest
 
-from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.models.locate import embedded_folder
 from tests.chats import PLAIN
 from tests.command_line import run
+from tests.test_chat_screen import lines
 
 if sys.platform == "win32":
     pytest.skip("there are no pseudo-terminals", allow_module_level=True)
@@ -31,7 +33,7 @@ DEADLINE = 120
 class Talk:
     """A chat in a terminal of its own."""
 
-    def __init__(self, models, home, *options):
+    def __init__(self, models, home, *options, columns=160, early=""):
         command = ["-m", "ov_specdec", "chat", "--main", models / "main", "--draft"]
         command += [models / "draft", "--max-new-tokens", 8, "--ignore-eos", *options]
         command += ["--static-shapes", 4]
@@ -43,12 +45,15 @@ class Talk:
             sys.executable,
             list(map(str, command)),
             env=environment,
-            dimensions=(40, 160),
+            dimensions=(40, columns),
             encoding="utf-8",
             timeout=DEADLINE,
         )
         self.process.delaybeforesend = None
-        self.expect(READY)
+        if early:
+            self.expect("Loading models")
+            self.process.send(early)
+        self.greeting = plain(self.expect(READY))
 
     def expect(self, text):
         """Read up to this text; returns what came before it."""
@@ -72,8 +77,9 @@ class Talk:
 
 
 def plain(shown):
-    """Without a spinner and escape sequences."""
-    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", re.sub(r"(?s).*\x1b\[1A\x1b\[2K", "", shown))
+    """Without a spinner, lines that are written again, and escape sequences."""
+    shown = re.sub(r"(?s).*\x1b\[1A\x1b\[2K", "", shown)
+    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", re.sub(r"[^\n]*\r\x1b\[0K", "", shown))
 
 
 @pytest.fixture(scope="module")
@@ -154,6 +160,74 @@ def test_ctrl_c_ends_the_answer_and_keeps_its_beginning(talk, tmp_path):
     assert talk.tell("/undo") == ["removed the message 'import os' and its answer"]
 
 
+def test_the_start_names_models_and_drafter(talk):
+    *_, models, keys = talk.greeting.splitlines()
+    assert models == "main, drafter model draft"
+    assert keys == "/help lists commands and keys, Ctrl-D leaves"
+
+
+@pytest.mark.deep
+def test_what_is_typed_during_an_answer_waits_for_the_next_line(talk, tmp_path):
+    talk.tell("/set max-new-tokens 200")
+    talk.process.send("import os\r")
+    talk.expect(ANSWERS)
+    talk.process.send("tipt\x7f\x7f\x7fyped\rahead")
+    assert "typed" not in talk.expect(READY).replace("import os", "")
+    assert "yped" in talk.expect(READY)
+    talk.expect("ahead")
+    talk.send("\r")
+    assert [m["content"] for m in talk.saved(tmp_path)[1::2]] == ["import os", "typed", "ahead"]
+
+
+def test_what_is_typed_while_models_are_loaded_waits_for_the_first_line(models, tmp_path):
+    talk = Talk(models, tmp_path, early="import os\r")
+    assert "import" not in talk.greeting
+    talk.expect(READY)
+    assert talk.saved(tmp_path)[0]["content"] == "import os"
+    talk.process.close(force=True)
+
+
+def test_what_is_typed_after_a_stop_is_not_shown_either(models, tmp_path):
+    talk = Talk(models, tmp_path, "--max-new-tokens", 1500)
+    talk.process.send("import os\r")
+    talk.expect(ANSWERS)
+    talk.process.kill(signal.SIGSTOP)
+    talk.process.setecho(True)  # as a shell does
+    talk.process.kill(signal.SIGCONT)
+    assert talk.process.waitnoecho(DEADLINE)
+    talk.process.close(force=True)
+
+
+@pytest.mark.deep
+def test_an_answer_is_broken_between_words(models, tmp_path):
+    talk = Talk(models, tmp_path, "--max-new-tokens", 60, columns=24)
+    shown = talk.send("def area(width, height):\r").partition(ANSWERS)[2]
+    answer = lines(re.sub(r"\x1b\[[\d;?]*[^K\d;?]", "", shown).replace("\r\n", "\n"), 24)
+    words = talk.saved(tmp_path)[-1]["content"].split()
+    talk.process.close(force=True)
+    assert max(map(len, words)) < 24 < len(" ".join(words))
+    assert " ".join(answer).split()[: len(words)] == words
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(n, marks=pytest.mark.deep) for n in (signal.SIGHUP, signal.SIGQUIT)),
+    ],
+)
+def test_a_chat_that_is_ended_from_outside_leaves_the_terminal_as_it_was(models, tmp_path, number):
+    talk = Talk(models, tmp_path, "--max-new-tokens", 1500)
+    talk.process.send("import os\r")
+    talk.expect(ANSWERS)
+    assert not talk.process.getecho()
+    talk.process.kill(number)
+    talk.process.expect(pexpect.EOF)
+    assert talk.process.getecho()
+    talk.process.close()
+    assert talk.process.signalstatus == number
+
+
 def test_ctrl_c_clears_a_line_and_then_says_how_to_leave(talk):
     assert "leaves the chat" not in talk.send("never sent\x03")
     assert "Ctrl-D or /exit leaves the chat" in talk.send("\x03")
@@ -171,7 +245,7 @@ def test_options_are_set_and_listed(talk):
     assert talk.tell("/set temperature 0.5") == []
     assert re.search(r"\ntemperature +0\.5\n", "\n".join(talk.tell("/set")))
     assert talk.tell("/set no-repeat-ngram-size -1") == [
-        "error: --no-repeat-ngram-size -1 must be a whole number, at least 0"
+        "error: --no-repeat-ngram-size -1 must be a whole number of at least 0"
     ]
     talk.tell("/unset temperature")
     assert re.search(r"\ntemperature +-\n", "\n".join(talk.tell("/set")))
@@ -204,7 +278,7 @@ def test_a_full_context_is_said_and_the_conversation_goes_on(talk, tmp_path):
     (tmp_path / "long.json").write_text(json.dumps(messages))
     talk.tell(f"/load {tmp_path}/long.json")
     (complaint,) = talk.tell("class Stack:")
-    assert re.match(r"error: the prompt has \d+ tokens, and the model's context 2048 ", complaint)
+    assert re.match("error: This model's maximum context length is 2048 tokens. The ", complaint)
     assert complaint.endswith("; /undo or /clear makes room")
     assert talk.saved(tmp_path) == messages
     talk.tell("/undo")
@@ -268,7 +342,7 @@ def test_an_error_ends_what_is_piped_in(chat_pair):
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert lines[0].startswith("4 tokens")
-    assert lines[1:] == ["error: --top-p 2.0 must be a number from 0.0 to 1.0"]
+    assert lines[1:] == ["error: --top-p 2.0 must be a number from 0 to 1"]
     done = run("chat", *chat_pair, stdin=b"\xff\n")
     assert done.returncode == 2
     assert done.stderr.startswith("error: stdin cannot be read as text: 'utf-8' codec")
@@ -278,47 +352,10 @@ def test_a_model_without_a_chat_template_is_refused_before_it_is_compiled(monkey
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.pipeline_models.load_models", load)
+    monkeypatch.setattr("ov_specdec.generation.models.load_models", load)
     for models, name in (((), "the embedded model"), (("--main", tiny_pair[0]), "--main ")):
         done = run("chat", *models, "--drafter", "none")
         assert (done.returncode, done.stdout) == (2, "")
         assert re.fullmatch(
             f"error: {name}.* has no chat template: .* ov-specdec generate\n", done.stderr
         )
-
-
-@pytest.mark.deep
-def test_a_prompt_cache_saves_reading_the_system_message_again(chat_pair, tmp_path):
-    file = tmp_path / "prompt.safetensors"
-
-    def chat(system):
-        options = ("--max-new-tokens", 8, "--ignore-eos", "--prompt-cache", file)
-        done = run("chat", *chat_pair, *options, "--system", system, stdin=b"Why?\n")
-        assert done.returncode == 0, done.stderr
-        reused = re.search(r"(\d+) of (\d+) prompt tokens reused", done.stderr)
-        return done.stdout, done.stderr, int(reused[1])
-
-    system = "Speak Python with everybody."
-    first, _, reused_after_reading = chat(system)
-    assert file.with_name("prompt.draft.safetensors").is_file()
-    written = file.read_bytes()
-    second, notes, reused = chat(system)
-    assert reused == reused_after_reading >= len(system.split())
-    assert (second, len(notes.splitlines())) == (first, 1)
-    _, notes, _ = chat("Do not speak Python.")
-    assert re.search(r"matches \d+ of the first \d+ tokens of this chat: delete", notes)
-    assert file.read_bytes() == written
-
-    file.with_name("prompt.draft.safetensors").unlink()  # as of a chat that had no draft
-    assert chat(system)[2] == reused
-    assert file.with_name("prompt.draft.safetensors").is_file()
-
-
-def test_a_prompt_cache_that_cannot_be_used_is_refused(chat_pair, tmp_path):
-    file = tmp_path / "prompt.safetensors"
-    file.write_text("x")
-    done = run("chat", *chat_pair, "--prompt-cache", file, stdin=b"Why?\n")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.search(f"'{file}' cannot be read .*: delete it", done.stderr)
-    done = run("chat", *chat_pair, "--prompt-cache", file, "--no-cache-prompt")
-    assert "has no effect with --no-cache-prompt" in done.stderr

@@ -29,7 +29,7 @@ BAD_INPUT = {
         "no draft model for --main .: give --draft, or choose --drafter suffix or",
     ),
     "needless draft": (
-        ["generate", "x", "--draft", "folder", "--drafter", "none"],
+        ["generate", "x", "--main", ".", "--draft", "folder", "--drafter", "none"],
         "--draft folder has no effect with --drafter none",
     ),
     "unknown device": (["generate", "x", "--device", "TPU"], "device 'TPU' is not available"),
@@ -91,7 +91,13 @@ BAD_INPUT = {
         "'own' is not one of 'none', 'model'",
     ),
     "no file of results": (["batch", "x"], "Missing option '--output'"),
-    "no whisper": (["transcribe", "x"], "Missing option '--main'"),
+    "no whisper": (["transcribe", "x"], "no model is named: give a Whisper before FILES, or with"),
+    "no recordings": (["transcribe", str(ROOT / "models" / "main")], "Missing argument 'FILES...'"),
+    "no requests": (["batch", "--output", "y"], "Missing argument 'REQUESTS'"),
+    "two files of requests": (
+        ["batch", "x", "y", "--output", "z", "--main", "."],
+        "REQUESTS are 2 files: give one",
+    ),
     "bad bias": (["generate", "x", "--logit-bias", "4"], "'4' must have the form ID=BIAS"),
     "bad ids": (["generate", "x", "--suppress-tokens", "a,b"], "'a,b' must be token ids"),
     "unknown id": (["generate", "x", "--suppress-tokens", "9999"], "id 9999: the model has 0 to"),
@@ -105,7 +111,7 @@ BAD_INPUT = {
     ),
     "top_p above 1": (
         ["generate", "x", "--top-p", "1.5"],
-        "--top-p 1.5 must be a number from 0.0 to",
+        "--top-p 1.5 must be a number from 0 to",
     ),
     "greedy, yet warm": (
         ["generate", "x", "--no-do-sample", "--top-k", "4"],
@@ -119,7 +125,7 @@ BAD_INPUT = {
         ["generate", "x", "--kv", "paged", "--max-hidden-tokens", "8"],
         "--max-hidden-tokens 8 has no effect with --kv paged",
     ),
-    "empty stop": (["generate", "x", "--stop", ""], "--stop '' must be texts"),
+    "empty stop": (["generate", "x", "--stop", ""], "--stop '' must be a text that is not empty"),
     "no escape": (["generate", "x", "--stop", r"\d"], r"\d is not an escape"),
     "bad property": (["generate", "x", "--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
     "unknown property": (["generate", "x", "--property", "NO=1"], "Unsupported property NO"),
@@ -138,22 +144,31 @@ BAD_INPUT = {
     "option of vllm": (["serve", "--max-num-seqs", "4"], "--max-num-seqs: give --max-batch-size"),
     "option of llama.cpp": (["serve", "--alias", "x"], "give --served-model-name"),
     "letters of llama.cpp": (["generate", "x", "-ngl", "99"], "no option -ngl: give --device (see"),
-    "the same, not help": (["serve", "-hf", "a/b"], "no option -hf: give --main, with an OpenVINO"),
+    "the same, not help": (["serve", "-hf", "a/b"], "no option -hf: give --main (see ov-"),
     "the same, a draft": (["chat", "-md", "x"], "there is no option -md: give --draft (see ov-"),
-    "the same, a flag": (["generate", "x", "-sp"], "-sp: give --no-skip-special-tokens (see ov-"),
-    "option of export": (["serve", "--quantization", "x"], "give the command export its --weight"),
-    "underscores": (["generate", "x", "--max_new_tokens", "5"], "mean --max-new-tokens? (see ov-"),
-    "option of vllm, in words": (["serve", "--tensor-parallel-size", "2"], "--replicas, for more"),
-    "model as argument": (["serve", "gpt2"], "extra argument (gpt2): give a model with --main"),
-    "command as option": (["generate", "x", "--chat"], "give the command chat, or"),
-    "argument as option": (["check", "--main", "x"], "no option --main: give MAIN without it"),
+    "the same, a flag": (["generate", "x", "-no-cnv"], "-no-cnv: give --no-chat-template (see ov-"),
+    "option of export": (["serve", "--quantization", "x"], "export the model with --weight-format"),
+    "underscores": (["generate", "x", "--max_new_tokens", "5"], "give --max-new-tokens (see ov-"),
+    "option of vllm, in words": (["serve", "--tensor-parallel-size", "2"], "give --replicas"),
+    "command as option": (["generate", "x", "--chat"], "run ov-specdec chat"),
+    "a main model twice": (
+        ["chat", "x", "--main", "y"],
+        "MAIN is 'x', and --main y: give it once",
+    ),
+    "three models": (["check", "x", "y", "z"], "unexpected extra argument (z) (see ov-"),
     "option of others, not here": (["check", "-n", "5"], "there is no option -n (see ov-"),
     "option before a command": (["--model", "x"], "--model is no option of ov-specdec: give a"),
     "unquoted prompt": (
         ["generate", "def", "f"],
+        "'def' is not a folder here: give the folder that holds openvino_model.xml, or a name on "
+        "the Hub, which is owner/model (the first of several arguments is the model, and one with "
+        "spaces needs quotes)",
+    ),
+    "unquoted prompt after a model": (
+        ["generate", str(ROOT / "models" / "main"), "def", "f"],
         "the prompt is 2 arguments: put it into quotes, as in 'def f'",
     ),
-    "command of others": (["run", "x"], "there is no command 'run': give generate or chat"),
+    "command of others": (["run", "x"], "there is no command 'run': give generate (see ov-"),
     "unknown command": (["xyz"], "there is no command 'xyz': there are: generate, "),
     "mistyped command": (["genrate"], "no command 'genrate': did you mean generate? (see ov-"),
     "no repeats": (["compare", "x", "--repeat", "0"], "--repeat 0 must be a whole number"),
@@ -175,33 +190,69 @@ def test_bad_input_is_one_line_and_exit_code_two(case, tmp_path):
     assert complaint in refused(run(*arguments, cwd=tmp_path))
 
 
-WITH_MODELS = {
-    "generate": ("generate", "x", "--main"),
-    "chat": ("chat", "--main"),
-    "compare": ("compare", "x", "--main"),
-    "batch": ("batch", "requests", "--output", "results", "--main"),
-    "transcribe": ("transcribe", "requests", "--main"),
-    "demo": ("demo", "--main"),
-    "serve": ("serve", "--main"),
-    "tune": ("tune",),
-    "bench": ("bench", "--output", "b.json", "--main"),
-    "check": ("check",),
+OWN = {
+    "generate": ("x",),
+    "chat": (),
+    "compare": ("x",),
+    "batch": ("requests", "--output", "results"),
+    "transcribe": ("requests",),
+    "demo": (),
+    "serve": (),
+    "tune": (),
+    "bench": ("--output", "b.json"),
+    "check": (),
 }
-"""How each command is given a main model."""
+"""The commands with a main and a draft model, and what else they are given."""
+
+AS_ARGUMENT, AS_OPTION = (), ("--main",)
 
 
-@pytest.mark.parametrize("draft", [False, True])
-@pytest.mark.parametrize("command", WITH_MODELS)
-def test_a_path_that_is_wrong_is_said_to_be_so_whatever_else_is_missing(command, draft, tmp_path):
+def named(command, main, *draft, before=AS_OPTION):
+    """A command with a main model as argument or option. draft: a draft model, if any."""
+    drafts = ("--draft", *draft) if draft else ()
+    return [command, *before, main, *OWN[command], *drafts]
+
+
+@pytest.mark.parametrize("before", [AS_ARGUMENT, AS_OPTION])
+@pytest.mark.parametrize("draft", [(), ("/no/draft",)])
+@pytest.mark.parametrize("command", OWN)
+def test_a_path_that_is_wrong_is_said_to_be_so_whatever_else_is_missing(
+    command, draft, before, tmp_path
+):
     (tmp_path / "requests").touch()
+    (tmp_path / "smollm2-int8" / "main").mkdir(parents=True)
     for given, complaint in (
         ("/no/where", "'/no/where' does not exist: give the folder"),
         ("gpt2", "'gpt2' is not a folder here: give the folder"),
+        ("smolm2-int8", "'smolm2-int8' is not a folder here: did you mean smollm2-int8?"),
+        (f"{tmp_path}/smolm2/main", f"does not exist: did you mean {tmp_path}/smollm2-int8/main?"),
     ):
-        others = ("/no/draft",) if command in ("tune", "check") else ("--draft", "/no/draft")
-        done = run(*WITH_MODELS[command], given, *(others if draft else ()), cwd=tmp_path)
+        done = run(*named(command, given, *draft, before=before), cwd=tmp_path)
         assert complaint in refused(done)
         assert given != "gpt2" or "a name on the Hub, which is owner/model" in done.stderr
+
+
+@pytest.mark.parametrize("command", [command for command in OWN if command != "transcribe"])
+def test_a_draft_needs_a_main_model(command, tmp_path):
+    (tmp_path / "requests").touch()
+    done = run(command, *OWN[command], "--draft", "folder", cwd=tmp_path)
+    assert refused(done) == "error: --draft folder needs --main: give that too\n"
+
+
+@pytest.mark.parametrize("main", ["nowhere/main", "/no/where"])
+def test_other_commands_take_the_model_as_argument_and_option_too(main, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    (tmp_path / "nowhere2" / "main").mkdir(parents=True)
+    for command in ("devices", "check"):
+        for before in (AS_ARGUMENT, AS_OPTION):
+            message = refused(run(command, *before, main, cwd=tmp_path))
+            assert f"'{main}'" in message
+            assert ("did you mean nowhere2/main?" in message) == (main == "nowhere/main")
+
+
+def test_a_folder_with_a_model_is_one_also_beside_a_prompt_from_elsewhere():
+    done = run("generate", ROOT / "models" / "main", "--drafter", "none", stdin=b"")
+    assert "stdin is empty" in refused(done)
 
 
 def test_without_a_prompt_at_a_terminal_all_ways_are_named():
@@ -227,8 +278,8 @@ def no_loading(monkeypatch):
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.pipeline_models.load_models", load)
-    monkeypatch.setattr("ov_specdec.pipeline_models.open_source", load)
+    monkeypatch.setattr("ov_specdec.generation.models.load_models", load)
+    monkeypatch.setattr("ov_specdec.generation.models.open_source", load)
 
 
 @pytest.mark.parametrize("command", ["generate", "compare"])
@@ -245,7 +296,7 @@ def test_options_and_prompts_are_checked_before_models_are_loaded(command, optio
 @pytest.mark.parametrize(
     ("option", "value", "complaint"),
     [
-        ("--port", "99999", "--port 99999 must be a whole number, from 0 to 65535"),
+        ("--port", "99999", "--port 99999 must be a whole number from 0 to 65535"),
         ("--host", "nohost.invalid", "--host 'nohost.invalid' is not known"),
     ],
 )
@@ -256,9 +307,8 @@ def test_addresses_are_checked_before_models_are_loaded(option, value, complaint
 def test_a_prompt_beyond_the_context_is_bad_input(tiny_pair):
     models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
     done = run("generate", "--prompt-file", "-", *models, stdin=b"x y " * 300)
-    assert re.match(
-        r"error: the prompt has \d+ tokens, and the model's context 256 ", refused(done)
-    )
+    said = r"error: This model's maximum context length is 256 tokens\. .* with \d+ tokens: shorten"
+    assert re.match(said, refused(done))
 
 
 def test_a_draft_with_another_tokenizer_is_bad_input(tiny_pair, tmp_path):
@@ -276,24 +326,24 @@ BROKEN_MODELS = {
     "stateless IR": (save_stateless_ir, "is not a stateful decoder: export it"),
     "context": (
         lambda folder: change(folder / "config.json", max_position_embeddings="many"),
-        "config.json gives max_position_embeddings as 'many', which is no number",
+        "config.json gives max_position_embeddings as 'many' (input should be a valid integer)",
     ),
     "end": (
         lambda folder: change(folder / "generation_config.json", **{"eos_token_id": "</s>"}),
-        "gives eos_token_id as '</s>', which is no token id",
+        "gives eos_token_id as '</s>' (input should be a valid integer)",
     ),
     "sampling": (
         lambda folder: change(folder / "generation_config.json", top_p=1.5),
-        "top_p 1.5 must be a number from 0.0 to 1.0; correct it, or leave it out with "
+        "top_p 1.5 must be a number from 0 to 1; correct it, or leave it out with "
         "--generation-config none",
     ),
     "chat template": (
         lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0] "),
-        "chat template cannot be rendered",
+        "chat template cannot render",
     ),
     "chat template that divides by zero": (
         lambda folder: (folder / "chat_template.jinja").write_text("{{ 1 / 0 }}"),
-        "chat template cannot be rendered",
+        "chat template cannot render",
     ),
     "chat template that raises": (
         lambda folder: (folder / "chat_template.jinja").write_text("{{ messages[0]['a']['b'] }}"),

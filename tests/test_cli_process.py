@@ -14,7 +14,9 @@ import pytest
 
 import ov_specdec
 from ov_specdec.cli.app import COMMANDS
+from ov_specdec.models.optimum import run_optimum
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.optimum import stub_optimum
 
 COMMAND = str(Path(sysconfig.get_path("scripts")) / "ov-specdec")
 LLAMA = "meta-llama/Llama-2-7b-chat-hf"
@@ -43,6 +45,18 @@ importlib.util.find_spec = hide(importlib.util.find_spec, lambda name: None)
 importlib.metadata.version = hide(importlib.metadata.version, no_package)
 from ov_specdec.cli import main
 main()
+"""
+
+REFUSE_NETWORK = """
+import os, sys
+
+def refuse(event, arguments):
+    if event in {"socket.connect", "socket.getaddrinfo", "socket.gethostbyname"}:
+        with open(os.environ["REFUSED"], "a") as file:
+            file.write(f"{event} {arguments}\\n")
+        raise OSError("this test has no network")
+
+sys.addaudithook(refuse)
 """
 
 
@@ -74,6 +88,32 @@ def test_no_command_imports_what_is_heavy():
     modules = [f"ov_specdec.cli.{name}" for name in COMMANDS]
     done = python(f"import sys, {', '.join(modules)}; print({heavy} & set(sys.modules))")
     assert done.stdout == "set()\n", done.stderr
+
+
+OVC = """
+import runpy, sys
+sys.argv[1:] = ["--version"]
+runpy.run_module("openvino.tools.ovc", run_name="__main__")
+"""
+
+
+@pytest.mark.deep
+def test_nothing_is_reported_to_anyone(tmp_path, monkeypatch):
+    # Every Python process runs it at its start, those that OpenVINO forks to report included.
+    (tmp_path / "sitecustomize.py").write_text(REFUSE_NETWORK)
+    refused = tmp_path / "refused"
+    for name in ("CI", "TF_BUILD", "JENKINS_URL"):  # OpenVINO reports nothing where they are set
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"PYTHONPATH": tmp_path, "HOME": tmp_path, "REFUSED": refused}.items():
+        monkeypatch.setenv(name, str(value))
+    done = run(COMMAND, "generate", "x = ", "--max-new-tokens", "2")
+    assert done.returncode == 0, done.stderr
+    stub_optimum(tmp_path, OVC)
+    run_optimum("x", "llama", tmp_path / "made", [])
+    assert not refused.exists(), refused.read_text()
+    assert not (tmp_path / "intel").exists()
+    python("import openvino")
+    assert "google-analytics" in refused.read_text()  # so this test would see it
 
 
 @POSIX

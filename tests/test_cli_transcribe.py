@@ -49,6 +49,26 @@ def test_files_are_written_one_for_each_recording(models, file, tmp_path):
     assert content["stats"]["audio_seconds"] == pytest.approx(4.1)
 
 
+def test_a_bad_recording_is_reported_and_the_others_are_transcribed(models, file, tmp_path):
+    other, bad, empty = (tmp_path / name for name in ("other.wav", "bad.mp3", "empty.mp3"))
+    write_recording(other, recording(1.5), RATE)
+    bad.write_bytes(bytes(range(256)) * 9)
+    empty.touch()
+    arguments = (*models, *PLAIN, "--num-assistant-tokens", 4)
+    texts = [run("transcribe", each, *arguments).stdout for each in (file, other)]
+    done = run("transcribe", bad, file, empty, tmp_path, other, "missing.wav", *arguments)
+    assert (done.returncode, done.stdout) == (2, "".join(texts))
+    said = [line.split(" ")[:2] for line in done.stderr.splitlines()]
+    assert said == [
+        ["error:", f"'{bad}'"],
+        [f"{file}:", "4.1"],
+        ["error:", f"'{empty}'"],
+        ["error:", f"'{tmp_path}'"],
+        [f"{other}:", "1.5"],
+        ["error:", "'missing.wav'"],
+    ]
+
+
 def test_words_are_shown_with_their_times(models, file):
     arguments = (*models, *PLAIN, "--word-timestamps", "--format", "json")
     segments = json.loads(run("transcribe", file, *arguments).stdout)["segments"]

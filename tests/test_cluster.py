@@ -9,7 +9,6 @@ import sys
 import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from functools import partial
 from itertools import chain
 from types import SimpleNamespace
 
@@ -23,12 +22,12 @@ from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
 from ov_specdec.cli.serve import serve as command
 from ov_specdec.cluster.application import ClusterArgs, build
-from ov_specdec.cluster.remote import RemoteEngine
-from ov_specdec.cluster.router import PrefixRouter
+from ov_specdec.cluster.remote import RemoteEngine, Work
+from ov_specdec.cluster.router import BEGINNING, SessionRouter, session_of
 from ov_specdec.cluster.run import NAME, connected, deploy, reason_of
-from ov_specdec.cluster.work import Work
 from ov_specdec.errors import OptionError
 from ov_specdec.openai import ApiError, Ask
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.stream import Stream
 from tests.server import serving_process
 
@@ -176,7 +175,7 @@ def test_a_client_that_leaves_frees_its_blocks(cluster):
     assert after - before < 800  # of 900
 
 
-def test_a_prompt_goes_to_the_replica_that_has_its_prefix(cluster):
+def test_a_prompt_goes_to_the_replica_of_its_session(cluster):
     with cluster.stream(PROMPTS[1]):
         busy = cluster.metric("num_requests_running")
         cluster.complete(PROMPTS[2])  # goes to the other one, which is idle
@@ -202,7 +201,7 @@ def test_a_prompt_goes_elsewhere_when_that_replica_is_busy(cluster):
 
 @pytest.mark.deep
 def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
-    prompt = "def f("  # has no full block, so that only load decides
+    prompt = "def f("  # is of no session, so that only load decides
     alone = cluster.complete(prompt, max_tokens=900)["choices"][0]["text"]
     with cluster.stream(prompt) as one, cluster.stream(prompt) as other:
         assert list(cluster.metric("num_requests_running").values()) == [1, 1]
@@ -281,13 +280,6 @@ def test_the_address_is_on_stdout_although_what_ray_prints_is_not(monkeypatch):
     assert done.stdout.startswith("http://127.0.0.1:")
 
 
-def test_an_id_that_no_model_has_is_left_to_the_replica():
-    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None, max_length=1000))
-    for token, num_blocks in ((5, 1), (2**63, 0)):
-        ask = Ask("completions", None, ([token] * 40,), {"apply_chat_template": False})
-        assert len(engine._prefixes(ask, None)) == num_blocks
-
-
 def test_keys_stay_in_the_ingress(monkeypatch):
     bound = []
     monkeypatch.setattr("ray.serve.Deployment.bind", lambda self, *given: bound.append(given))
@@ -297,16 +289,34 @@ def test_keys_stay_in_the_ingress(monkeypatch):
     assert "a-key" not in repr((args, bound))
 
 
-def test_a_request_is_routed_by_its_tenant_and_its_salt():
-    def prefixes(tenant, **given):
-        options = {"apply_chat_template": False, **given}
-        return engine._prefixes(Ask("completions", None, ([5] * 40,), options), tenant)
+def session(prompt, tenant=None, key=None, **options):
+    return session_of(
+        Work(Ask("chat", None, (prompt,), GenerationOptions(**options), cache_key=key), tenant)
+    )
 
-    engine = RemoteEngine(Handle(), SimpleNamespace(tokenizer=None, max_length=1000))
-    salted = [prefixes(tenant, cache_salt="x") for tenant in ("one", "other", None)]
-    assert len({*salted, prefixes("one"), prefixes("other"), prefixes(None)}) == 6
-    assert salted[2] == prefixes("x")
-    assert prefixes("one", cache_prompt=False) == ()
+
+def test_turns_of_a_conversation_are_of_one_session():
+    system, first = {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hi"}
+    answer, other = {"role": "assistant", "content": "Hi"}, {"role": "user", "content": "Why?"}
+    begun = session([system, first])
+    assert begun == session([system, first, answer, other]) is not None
+    assert begun != session([system, other])
+    text = "x" * BEGINNING
+    assert session(text + "a") == session(text + "b") is not None
+    assert session(list(range(BEGINNING))) is not None
+    assert session(text[1:]) is None
+
+
+def test_sessions_of_other_tenants_salts_and_keys_differ():
+    text = "x" * BEGINNING
+    found = [
+        *(session(text, tenant) for tenant in ("one", "other", None)),
+        *(session(text, tenant, cache_salt="x") for tenant in ("one", "other", None)),
+        *(session(text, tenant, key) for tenant in ("one", None) for key in ("key", "another")),
+    ]
+    assert len({*found, None}) == len(found) + 1
+    assert session("a", "one", "key") == session(text, "one", "key")
+    assert session(text, cache_prompt=False) is None
 
 
 def test_why_replicas_do_not_start_is_what_their_error_says():
@@ -321,7 +331,7 @@ def test_why_replicas_do_not_start_is_what_their_error_says():
 
 @pytest.fixture
 def router():
-    made = PrefixRouter.__new__(PrefixRouter)  # Ray's own part wants a Ray
+    made = SessionRouter.__new__(SessionRouter)  # Ray's own part wants a Ray
     made.initialize_state(batch_size=BATCH)
     return made
 
@@ -334,7 +344,7 @@ def pending(name, work):
 
 
 def ranks(router, work):
-    """Those of two replicas that have room, by how well they suit."""
+    """Two replicas, by how well they suit."""
     replicas = [SimpleNamespace(replica_id=name) for name in "AB"]
     chosen = asyncio.run(router.choose_replicas(replicas, pending("next", work)))
     return [{replica.replica_id for replica in rank} for rank in chosen]
@@ -342,34 +352,24 @@ def ranks(router, work):
 
 def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
     def of_choices(n):
-        return Work(Ask("completions", None, ("x",), {}, n), None, ())
+        return Work(Ask("completions", None, ("x",), GenerationOptions(), n), None)
 
     router.on_request_routed(pending("one", of_choices(2 * BATCH)), "A", None)
     router.on_request_routed(pending("other", of_choices(1)), "B", None)
-    assert ranks(router, of_choices(1)) == [{"B"}]
+    assert ranks(router, of_choices(1)) == [{"B"}, {"A"}]
     router.on_request_completed("A", "one")
     assert ranks(router, of_choices(1)) == [{"A"}, {"B"}]
 
 
-def test_a_prompt_goes_where_its_key_has_gone(router):
-    def work_of(token, tenant, key):
-        options = {"apply_chat_template": False}
-        ask = Ask("completions", None, ([token] * 40,), options, cache_key=key)
-        handle = Handle([])
+def test_a_request_goes_where_its_session_has_gone_unless_that_is_full(router):
+    def work(text, n=1):
+        return Work(Ask("completions", None, (text * BEGINNING,), GenerationOptions(), n), None)
 
-        async def run():
-            engine = RemoteEngine(handle, SimpleNamespace(tokenizer=None, max_length=1000))
-            async with engine.running(ask, tenant, Stream(1, None), partial(asyncio.sleep, 0)):
-                await asyncio.sleep(0)
-
-        asyncio.run(run())
-        return handle.works[0]
-
-    router.on_request_routed(pending("one", work_of(5, "one", "key")), "A", None)
-    router.on_request_completed("A", "one")
-    assert ranks(router, work_of(6, "one", "key")) == [{"A"}, {"B"}]
-    for tenant, key in (("other", "key"), ("one", "another"), ("one", None)):
-        assert ranks(router, work_of(6, tenant, key)) == [{"A", "B"}]
+    router.on_request_routed(pending("one", work("a")), "A", None)
+    assert ranks(router, work("a")) == [{"A"}, {"B"}]
+    assert ranks(router, work("b")) == [{"B"}, {"A"}]
+    router.on_request_routed(pending("two", work("a", BATCH)), "A", None)
+    assert ranks(router, work("a")) == [{"B"}, {"A"}]
 
 
 class Handle:
@@ -377,7 +377,6 @@ class Handle:
 
     def __init__(self, *scripts):
         self._scripts = list(scripts)
-        self.works = []
         self.num_cancelled = 0
 
     def options(self, stream):
@@ -388,7 +387,6 @@ class Handle:
         return self
 
     def remote(self, work):
-        self.works.append(work)
         return Response(self, self._scripts.pop(0))
 
 
@@ -412,9 +410,8 @@ def read(*scripts):
     async def run():
         handle = Handle(*scripts)
         stream = Stream(1, None)
-        await RemoteEngine(handle, None)._read(
-            Work(Ask("chat", None, ("x",), {}), None, ()), stream
-        )
+        engine = RemoteEngine(handle, None, 100, None)
+        await engine._read(Work(Ask("chat", None, ("x",), GenerationOptions()), None), stream)
         return await stream.next_all(), handle.num_cancelled
 
     return asyncio.run(run())

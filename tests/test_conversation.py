@@ -1,11 +1,12 @@
-"""Several turns on one pipeline: later prompts hold the answers as they were generated."""
+"""Several turns on one pipeline: with a salt, later prompts hold answers as they were generated."""
 
 import pytest
 
-from ov_specdec import ContextLengthError, SpeculativePipeline
+from ov_specdec import ContextLengthError, GenerationOptions, SpeculativePipeline
 from tests.chats import USER
 
-SAMPLED = {"temperature": 1.5, "seed": 3, "max_new_tokens": 24, "suppress_tokens": [0]}
+MINE = {"cache_salt": "mine"}
+SAMPLED = {"temperature": 1.5, "seed": 3, "max_new_tokens": 24, "suppress_tokens": [0], **MINE}
 """What a random model draws is hardly ever what its text encodes to. Token 0 has no text."""
 
 
@@ -15,7 +16,7 @@ def pipeline(chat_pair):
         yield pipeline
 
 
-def prompt_ids(pipeline, messages):
+def prompt_ids(pipeline, messages, **salt):
     """The ids that a pipeline reads for messages, as logits processors see them."""
     seen = []
 
@@ -23,13 +24,14 @@ def prompt_ids(pipeline, messages):
         seen.append(tokens)
         return logits
 
-    pipeline.generate(messages, max_new_tokens=1, num_assistant_tokens=0, logits_processor=[watch])
+    options = {"max_new_tokens": 1, "num_assistant_tokens": 0, "logits_processor": [watch]}
+    pipeline.generate(messages, **options, **salt)
     return seen[0]
 
 
 def later(pipeline, text):
     """What is read where a text was the answer to the user's message."""
-    return prompt_ids(pipeline, [USER, {"role": "assistant", "content": text}, USER])
+    return prompt_ids(pipeline, [USER, {"role": "assistant", "content": text}, USER], **MINE)
 
 
 def test_a_later_turn_reads_what_was_generated(pipeline):
@@ -40,11 +42,34 @@ def test_a_later_turn_reads_what_was_generated(pipeline):
     follow_up = [USER, {"role": "assistant", "content": result.text}, USER]
     pipeline.generate([USER], **SAMPLED)
     # The cache holds all of the first turn but its newest token, which no model has read.
-    cached = pipeline.generate(follow_up, max_new_tokens=1).stats.cached_tokens
+    cached = pipeline.generate(follow_up, max_new_tokens=1, **MINE).stats.cached_tokens
     # Earlier tests may have left blocks that hold even more.
     assert cached >= len(before) + len(result.token_ids) - 1
     with SpeculativePipeline(pipeline.tokenizer.path, drafter="none") as fresh:
         assert later(fresh, result.text) != later(pipeline, result.text)
+
+
+@pytest.mark.parametrize("theirs", [{}, {"cache_salt": "theirs"}], ids=["no salt", "a salt"])
+def test_what_others_generate_changes_no_answer(pipeline, theirs):
+    """Some write a text in pieces that it does not encode to; others quote it."""
+    spelled = 0
+    for seed in range(12):
+        written = pipeline.generate(
+            [USER], **{**SAMPLED, "seed": seed, "cache_salt": None, **theirs}
+        )
+        answered = [USER, {"role": "assistant", "content": written.text}, USER]
+        tokenizer = pipeline.tokenizer
+        natural = tokenizer.encode_rendered(
+            tokenizer.render_chat(answered, GenerationOptions())
+        ).ids
+        before = prompt_ids(pipeline, [USER])
+        spelled += natural[: len(before) + 24] != [*before, *written.token_ids]
+        for whose in ({}, {"cache_salt": "others"}):
+            assert prompt_ids(pipeline, answered, **whose) == natural
+            given = pipeline.generate(answered, max_new_tokens=8, **whose)
+            fresh = pipeline.generate(natural, max_new_tokens=8, cache_prompt=False)
+            assert given.token_ids == fresh.token_ids
+    assert spelled > 6
 
 
 @pytest.mark.parametrize("end", ["cancel", "close"])
@@ -86,6 +111,6 @@ def test_a_conversation_that_is_too_long_is_refused_before_its_answers_are_looke
     monkeypatch.setattr(
         pipeline._generator.generated_tokens, "restore", lambda *arguments: looked.append(arguments)
     )
-    with pytest.raises(ContextLengthError, match="the model's context 256"):
-        pipeline.generate([USER, {"role": "assistant", "content": "width " * 300}, USER])
+    with pytest.raises(ContextLengthError, match="context length is 256"):
+        pipeline.generate([USER, {"role": "assistant", "content": "width " * 300}, USER], **MINE)
     assert looked == []

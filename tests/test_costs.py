@@ -7,46 +7,50 @@ from random import Random
 
 import pytest
 
-from ov_specdec.drafters import ModelDrafter
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.errors import OptionError
-from ov_specdec.invariance import SMALL_PASS
-from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, KeptCosts, LiveCurve, PassCurve
-from ov_specdec.planning.costs.kept import VERSION, read_curve, write_curve
-from ov_specdec.planning.costs.measure import SWEEPS, WIDE, measure
+from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, LiveCurve, PassCurve
+from ov_specdec.planning.costs.measure import SWEEPS, WIDE, Measurement
+from ov_specdec.planning.costs.source import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.records.record import VERSION
+from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.stats import PassStats, StepStats
 from tests import running
 from tests.fakes import ScriptedModel, counting, held_by
 from tests.rounds import a_round, step_of
 
 CURVE = CostCurve(
-    PassCurve({16: {1: 1.0, 4: 2.5, 8: 2.0}, 256: {1: 1.2, 4: 3.0, 8: 4.0}}, 0.5),
-    PassCurve({16: {1: 0.1, 2: 0.15}}, 0.05),
+    PassCurve({1: 1.0, 4: 2.5, 8: 2.0}, 0.5),
+    PassCurve({1: 0.1, 2: 0.15}, 0.05),
     sweeps=SWEEPS,
 )
 
 
-def test_passes_are_interpolated_over_tokens_and_over_cached_ones():
-    assert CURVE.main.at(1, 16) == 1.0
-    assert CURVE.main.at(1, 136) == pytest.approx(1.1)
-    assert CURVE.main.at(2, 16) == pytest.approx(1.5)
-    assert CURVE.main.at(6, 0) == pytest.approx(2.25)  # larger ones may cost less
+def test_passes_are_interpolated_over_tokens():
+    assert CURVE.main.at(1) == 1.0
+    assert CURVE.main.at(2) == pytest.approx(1.5)
+    assert CURVE.main.at(6) == pytest.approx(2.25)  # larger ones may cost less
 
 
 def test_beyond_what_was_measured_passes_do_not_get_cheaper():
-    falling = PassCurve({16: {1: 2.0, 8: 1.0}})
-    assert falling.at(16, 16) == 1.0
-    # On average a token more costs (2 - 1) / 7, and (4 - 1.2) / 7.
-    assert CURVE.main.at(16, 16) == pytest.approx(2.0 + 8 / 7)
-    assert CURVE.main.at(16, 256) == pytest.approx(4.0 + 8 * 0.4)
-    assert CURVE.main.at(1, 496) == CURVE.main.at(1, 256)
+    falling = PassCurve({1: 2.0, 8: 1.0})
+    assert falling.at(16) == 1.0
+    # On average a token more costs (2 - 1) / 7.
+    assert CURVE.main.at(16) == pytest.approx(2.0 + 8 / 7)
+    assert CURVE.main.at(5000) == CURVE.main.by_size(4999, 5001)[0]
 
 
 def test_drafting_costs_per_draft_token_and_after_a_full_draft():
-    assert CURVE.drafting(16) == pytest.approx((0.1, 0.15))
-    assert CostCurve(CURVE.main).drafting(16) == (0.0, 0.0)
+    assert CURVE.drafting == pytest.approx((0.1, 0.15))
+    assert CostCurve(CURVE.main).drafting == (0.0, 0.0)
+
+
+def measure(main, draft, seconds, sweeps=SWEEPS, progress=None):
+    measurement = Measurement(main, draft, sweeps)
+    measurement.run(seconds, progress)
+    return measurement.curve(NOMINAL)
 
 
 def model(max_length=2000):
@@ -56,27 +60,30 @@ def model(max_length=2000):
 def test_all_sizes_are_measured_where_there_is_time():
     shares = []
     curve = measure(model(), model(), 2.0, sweeps=2, progress=shares.append)
-    assert set(curve.main.seconds) == {16, 256}
-    assert all(set(row) == {*SIZES, *WIDE} for row in curve.main.seconds.values())
-    assert set(curve.draft.seconds[16]) == {1, 2, 16}
+    assert set(curve.main.seconds) == {*SIZES, *WIDE}
+    assert set(curve.draft.seconds) == {1, 2, 16}
     assert shares == sorted(shares)
 
 
 def test_without_time_the_most_important_sizes_are_measured():
-    curve = measure(model(), model(), 0.0)
-    assert set(curve.main.seconds[16]) == {1, 8, 4}
-    assert 256 not in curve.main.seconds
-    assert set(measure(model(), None, 0.0).main.seconds[16]) >= {1, 8, 4}
+    assert set(measure(model(), model(), 0.0).main.seconds) == {1, 8, 4}
+    assert set(measure(model(), None, 0.0).main.seconds) >= {1, 8, 4}
+
+
+def test_a_measurement_goes_on_where_it_was():
+    measurement, main = Measurement(model(), None, 2), model()
+    measurement.run(0.0)
+    few = measurement.curve(NOMINAL)
+    measurement.run(2.0)
+    assert few.main.seconds.keys() < measurement.curve(NOMINAL).main.seconds.keys()
+    assert (few.sweeps, measurement.curve(NOMINAL).sweeps) == (1, 2)
+    assert main.passes == []
 
 
 def test_a_short_context_is_not_exceeded():
-    assert set(measure(model(max_length=100), None, 1.0, sweeps=1).main.seconds) == {16}
     short = measure(model(max_length=70), model(max_length=20), 1.0, sweeps=2)
-    assert set(short.main.seconds[16]) == {*SIZES, *WIDE[:1]}
-    assert set(short.draft.seconds[16]) == {1, 2}
-    longer = measure(model(), model(max_length=256), 2.0, sweeps=1)
-    assert set(longer.main.seconds) == {16, 256}
-    assert set(longer.draft.seconds) == {16}
+    assert set(short.main.seconds) == {*SIZES, *WIDE[:1]}
+    assert set(short.draft.seconds) == {1, 2, 16}
 
 
 def test_memory_for_one_sequence_is_enough_to_measure():
@@ -87,15 +94,16 @@ def test_memory_for_one_sequence_is_enough_to_measure():
 
 def test_what_memory_has_no_room_for_is_not_measured():
     main = ScriptedModel(counting, max_length=1000, num_blocks=8)
-    assert set(measure(main, None, 1.0, sweeps=2).main.seconds[16]) == {*SIZES}
+    assert set(measure(main, None, 1.0, sweeps=2).main.seconds) == {*SIZES}
     assert main.pool.num_used == 0
 
 
 def test_without_room_for_the_shortest_passes_the_curve_stays_an_nominal_one(tmp_path):
     main = ScriptedModel(counting, max_length=1000, num_blocks=3)
+    alone(CachedSequence(main).advance([1] * 12))
     costs = KeptCosts(main, model(), tmp_path / "curve.json", 0.1)
     assert costs.prepare() == NOMINAL
-    assert main.pool.num_used == 0
+    assert main.pool.num_used == 3
     assert list(tmp_path.iterdir()) == []
 
 
@@ -162,7 +170,7 @@ def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
     path.write_text(spoil(path.read_text()))
     assert read_curve(path) is None
     costs = KeptCosts(model(), model(), path, 0.0)
-    assert costs.prepare().main.at(1, 16) > 0
+    assert costs.prepare().main.at(1) > 0
     assert read_curve(path) == costs.curve  # measured, and kept instead
 
 
@@ -175,14 +183,13 @@ def test_a_kept_curve_is_not_measured_again(tmp_path):
     assert main.passes == []
 
 
-def test_a_curve_of_few_passes_is_measured_further_by_later_processes(tmp_path):
+def test_a_curve_of_few_passes_is_measured_anew_by_a_later_process(tmp_path):
     path = tmp_path / "curve.json"
-    slow = PassCurve({16: dict.fromkeys(SIZES, 9.0), 4096: {1: 7.0}}, 0.5)
+    slow = PassCurve(dict.fromkeys(SIZES, 9.0), 0.5)
     write_curve(path, CostCurve(slow, CURVE.draft, sweeps=1))
     later = KeptCosts(model(), model(), path, 5.0)
     assert later.curve.main == slow  # until there is time to measure
-    assert later.prepare().main.at(1, 16) < 1.0  # the shorter time of both
-    assert later.curve.main.at(1, 4096) < 1.0  # only the first process has seen it, at its own pace
+    assert later.prepare().main.at(1) < 1.0
     assert later.curve.sweeps == SWEEPS
     assert read_curve(path) == later.curve
     main = model()
@@ -190,53 +197,12 @@ def test_a_curve_of_few_passes_is_measured_further_by_later_processes(tmp_path):
     assert main.passes == []
 
 
-def test_a_measurement_on_a_busy_machine_is_brought_to_the_pace_of_a_quiet_one():
-    busy = PassCurve({16: {1: 2.0, 3: 4.0, 4: 5.0, 8: 10.0}}, change=4.0, per_sequence=0.2)
-    quiet = PassCurve({16: {1: 1.0, 2: 1.5, 3: 2.0, 4: 3.0}}, change=3.0)
-    for one, other in ((busy, quiet), (quiet, busy)):
-        least = one.least(other)
-        assert least.seconds == {16: {1: 1.0, 2: 1.5, 3: 2.0, 4: 2.5, 8: 5.0}}
-        assert (least.change, least.per_sequence) == (2.0, 0.1)
-
-
-def test_one_disturbed_pass_does_not_make_the_others_of_its_measurement_cheap():
-    disturbed = PassCurve({16: {1: 6.0, 4: 3.5, 8: 4.0}})
-    quiet = PassCurve({16: {1: 3.0, 4: 3.5, 8: 4.0}})
-    for one, other in ((disturbed, quiet), (quiet, disturbed)):
-        assert one.least(other).seconds == quiet.seconds
-
-
-def test_later_processes_measure_first_what_the_earlier_had_no_time_for(tmp_path):
-    path, sizes = tmp_path / "curve.json", []
-    for _ in range(SWEEPS):
-        curve = KeptCosts(model(), model(), path, 0.0).prepare()
-        sizes.append(set(curve.main.seconds[16]))
-    assert sizes[:3] == [{1, 8, 4}, {1, 8, 4, 2, 3}, {1, 8, 4, 2, 3, 16, 6}]
-    assert sizes[-1] >= set(SIZES)
-    main = model()
-    assert KeptCosts(main, model(), path, 0.0).prepare() == curve
-    assert main.passes == []  # not for ever
-
-
-def test_passes_behind_a_long_prefill_are_not_compared():
-    """Where only small passes agree, the prefill of these was none."""
-    places = []
-    curve = measure(model(), None, 5.0, compare=lambda place, *_: places.append(place))
-    assert 256 in curve.main.seconds
-    assert 0 < max(places) <= SMALL_PASS
-
-
-def test_sweeps_are_counted():
-    assert measure(model(), model(), 0.0).sweeps == 1
-    assert measure(model(), model(), 5.0, sweeps=2).sweeps == 2
-
-
 def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
     costs = KeptCosts(model(), None, blocked / "curve.json", 0.0)
     with pytest.warns(RuntimeWarning, match="cannot be kept in .* XDG_CACHE_HOME"):
-        assert costs.prepare().main.at(1, 16) > 0
+        assert costs.prepare().main.at(1) > 0
 
 
 def test_until_passes_are_timed_the_curve_is_nominal_and_not_kept(tmp_path):
@@ -246,7 +212,7 @@ def test_until_passes_are_timed_the_curve_is_nominal_and_not_kept(tmp_path):
     assert KeptCosts(main, None, path, 0.1).curve.draft is None
     for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
         costs.learn(step_of(stats))
-    assert costs.curve.main.at(4, 16) > 1.5 * NOMINAL.main.at(4, 16)
+    assert costs.curve.main.at(4) > 1.5 * NOMINAL.main.at(4)
     assert not path.exists()
     assert main.passes == draft.passes == []
     assert costs.prepare().sweeps > 0
@@ -285,25 +251,7 @@ def taught(rounds):
 
 def test_a_size_that_takes_longer_beside_others_is_corrected():
     live = taught((rounds(1, 1.0) + rounds(4, 5.0)) * 80)
-    assert live.curve.main.at(4, 16) / live.curve.main.at(1, 16) == pytest.approx(5.0, rel=0.1)
-
-
-def test_a_pass_of_a_static_shape_between_two_others_changes_no_size():
-    curve = replace(CURVE, main=replace(CURVE.main, static=frozenset({1})))
-    live = LiveCurve(curve)
-    for stats in (rounds(1, 1.0, 1) + rounds(4, 5.0, 1)) * 240:
-        live.learn(step_of(stats))
-    assert live.curve.main.at(4, 16) / live.curve.main.at(1, 16) == pytest.approx(5.0, rel=0.1)
-
-
-def test_what_takes_longer_as_a_whole_is_the_pace():
-    live = taught((rounds(1, 3.0) + rounds(4, 7.5)) * 40)
-    assert live.curve.main.seconds[16] == pytest.approx(CURVE.main.seconds[16])
-
-
-def test_a_change_of_pace_that_comes_with_a_change_of_size_is_none_of_the_size():
-    live = taught(rounds(1, 1.0, 200) + rounds(4, 5.0, 200) + rounds(1, 2.0, 200))
-    assert live.curve == CURVE
+    assert live.curve.main.at(4) / live.curve.main.at(1) == pytest.approx(5.0, rel=0.1)
 
 
 def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
@@ -314,14 +262,9 @@ def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
             pace = 2.0 / pace if generator.random() < 0.05 else pace
             slower = pace * (10.0 if generator.random() < 0.05 else 1.0)
             disturbed.append(replace(stats, verify_seconds=slower * stats.verify_seconds))
-    row = taught(disturbed).curve.main.seconds[16]
+    row = taught(disturbed).curve.main.seconds
     assert min(row.values()) > 0
     assert row[4] / row[1] == pytest.approx(2.5, rel=0.15)  # what both have gained is the pace
-
-
-def test_a_change_of_size_teaches_nothing():
-    changes = [a_round(), a_round(3, 0, 50.0)] * 40
-    assert taught(changes).curve == CURVE
 
 
 class Noted:
@@ -354,42 +297,14 @@ def test_the_draft_reading_the_prompt_is_no_drafting():
     reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
     assert taught(reading).curve == CURVE
     drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
-    assert taught(drafting).curve.draft.at(1, 16) > CURVE.draft.at(1, 16)
+    assert taught(drafting).curve.draft.at(1) > CURVE.draft.at(1)
 
 
 def test_what_drafting_takes_is_learnt_of_each_draft_token():
     """The first pass after the main model's takes longer, which is no reason for longer drafts."""
-    costs = LiveCurve(CostCurve(PassCurve({16: {1: 1.0, 8: 1.5}}), PassCurve({16: {1: 0.05}})))
-    drafts = [PassStats(1, 20, 1, 0, seconds) for seconds in (0.2, *[0.1] * 6)]
+    costs = LiveCurve(CostCurve(PassCurve({1: 1.0, 8: 1.5}), PassCurve({1: 0.05})))
+    drafts = [PassStats(1, 1, 0, seconds) for seconds in (0.2, *[0.1] * 6)]
     for size, seconds in ((1, 1.0), (1, 1.0), (8, 1.5), (8, 1.5)) * 100:
-        done = PassStats(size, 20, 1, 0, seconds)
+        done = PassStats(size, 1, 0, seconds)
         costs.learn(StepStats(done, tuple(drafts) if size == 8 else ()))
-    assert costs.curve.drafting(20)[0] == pytest.approx(0.8 / 7, rel=0.05)
-
-
-def test_two_sizes_that_meet_at_slow_passes_do_not_correct_each_other_for_ever():
-    """The first passes of a text are slow, and its later ones are another row of the curve."""
-    costs = LiveCurve(CostCurve(PassCurve({16: {1: 1.0, 8: 2.0}, 256: {1: 1.0, 8: 2.0}})))
-    for _ in range(400):
-        for num_cached, seconds in [(20, 3.0)] * 3 + [(20, 2.0)] * 5 + [(200, 2.0)] * 8:
-            costs.learn(StepStats(PassStats(8, num_cached, 1, 0, seconds)))
-    assert 1.4 < costs.curve.main.at(8, 20) / costs.curve.main.at(1, 20) < 2.8
-    assert 1.4 < costs.curve.main.at(8, 200) / costs.curve.main.at(1, 200) < 2.8
-
-
-def test_a_static_shape_is_kept_with_what_was_measured_and_no_correction(tmp_path):
-    path = tmp_path / "curve.json"
-    write_curve(path, CURVE)
-    costs = KeptCosts(model(), model(), path, 1.0)
-    costs.prepare()
-    for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
-        costs.learn(step_of(stats))
-    assert costs.curve != CURVE
-    costs.set_static("main", frozenset({4}), 0.25)
-    assert read_curve(path) == replace(CURVE, main=replace(CURVE.main, saved=0.25))
-
-
-def test_what_a_static_shape_saves_makes_no_pass_free():
-    disturbed = PassCurve({16: {1: 0.7}, 256: {1: 0.2}}, saved=0.9, static=frozenset([1]))
-    assert disturbed.at(1, 256) == pytest.approx(0.1)
-    assert disturbed.by_size(1, 1, 256)[0] == pytest.approx(0.1)
+    assert costs.curve.drafting[0] == pytest.approx(0.8 / 7, rel=0.05)

@@ -2,16 +2,15 @@
 
 from html import unescape
 
-from ov_specdec.chunks import Chunk
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.conversation import Turn
-from ov_specdec.stats import GenerationStats, RoundStats
-from tests.chunks import CANCELLED, CHUNKS, followed
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import GenerationStats, RoundStats
+from tests.chunks import CANCELLED, followed
 
 
 def test_a_pane_marks_origins_and_escapes_the_text():
-    html = view.pane(followed(), "Speculative")
+    html = view.pane([("", followed())], "Speculative")
     assert '<span class="draft">bc</span>' in html
     assert '<span class="correction">d</span>' in html
     assert '<span class="bonus">&lt;f&gt;</span>' in html
@@ -22,10 +21,10 @@ def test_a_pane_marks_origins_and_escapes_the_text():
 
 def test_a_conversation_has_messages_above_both_answers_and_the_last_figures():
     turns = [
-        Turn("<1>", Comparison(plain=followed(), speculative=followed(CANCELLED))),
-        Turn("2", Comparison(plain=followed(CANCELLED))),
+        Comparison("<1>", plain=followed(), speculative=followed(CANCELLED)),
+        Comparison("2", plain=followed(CANCELLED)),
     ]
-    plain, speculative = view.turn_panes(turns)
+    plain, speculative = view.panes(turns)
     places = [plain.index(text) for text in ("&lt;1&gt;", ">bc<", "&lt;f&gt;", ">2<")]
     assert [*places, plain.rindex(">bc<")] == sorted({*places, plain.rindex(">bc<")})
     assert '<span class="draft">bc</span>' in speculative
@@ -36,25 +35,10 @@ def test_a_conversation_has_messages_above_both_answers_and_the_last_figures():
     assert (plain.count(">stopped<"), speculative.count(">stopped<")) == (2, 1)
 
 
-def test_a_conversation_without_turns_has_empty_panes():
-    assert view.turn_panes([]) == view.panes(Comparison())
-
-
-def test_neighbours_of_one_origin_share_an_element():
-    pieces = [Chunk("a", [1], "plain"), Chunk("b", [2], "plain", [], "stop", CHUNKS[-1].stats)]
-    assert '<span class="plain">ab</span>' in view.pane(followed(pieces), "Plain")
-
-
 def test_rounds_show_what_was_rejected_in_front_of_its_correction():
     html = view.rounds(followed())
     assert html.count("<li>") == 3
     assert '<span class="draft">bc</span><del>hi</del><span class="correction">d</span>' in html
-
-
-def test_a_line_break_within_a_round_stays_in_its_line():
-    run = followed([Chunk("a\nb", [1], "plain", [], "length", CHUNKS[-1].stats)])
-    assert "\n" not in view.rounds(run)
-    assert view.NEW_LINE in view.rounds(run)
 
 
 def test_the_legend_explains_every_mark():
@@ -64,14 +48,10 @@ def test_the_legend_explains_every_mark():
     assert "<del>" in html
 
 
-def test_there_is_no_verdict_before_the_end():
-    assert view.verdict(Comparison()) == ""
-
-
 def test_the_verdict_gives_ratio_and_note():
     plain, speculative = followed(), followed()
     plain.seconds, speculative.seconds = 3.0, 2.0
-    html = view.verdict(Comparison(False, "", plain, speculative))
+    html = view.verdict(Comparison(plain=plain, speculative=speculative))
     assert "<strong>1.50\N{MULTIPLICATION SIGN}</strong>" in html
     assert "the same, token for token" in html
 

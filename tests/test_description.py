@@ -1,8 +1,6 @@
 """An option that is described in one place is found wherever options are."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Sequence
 
 import click
 import pytest
@@ -13,22 +11,18 @@ from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import generate
 from ov_specdec.cli.terminal import in_option_names
-from ov_specdec.description import About, describe
 from ov_specdec.openai import ApiError, ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.openai.batches import BODIES
 from ov_specdec.openai.body import read
-from ov_specdec.openai.fields import options_of, with_options
+from ov_specdec.openai.fields import with_options
+from ov_specdec.options.model import kinds_of, option, request_fields
 from tests.option_tables import kwargs, options_page
 
 
-@dataclass(frozen=True)
 class More(GenerationOptions):
     """All options, and one that nothing else knows of."""
 
-    sparkle: Annotated[
-        int, About("How much it sparkles.", low=1, high=9, unit="stars", field="shine")
-    ] = 3
-    weights: Annotated[Mapping[int, float] | None, About("Weights by token id.")] = None
+    sparkle: int = option(3, "How much it sparkles.", ge=1, le=9, unit="stars", field="shine")
 
 
 NAME = "sparkle"
@@ -36,17 +30,15 @@ NAME = "sparkle"
 
 @pytest.mark.parametrize("value", [0, 10, "x", None, True])
 def test_it_is_checked(value):
-    with pytest.raises(
-        OptionError, match=f"{NAME}=.* must be a whole number, from 1 to 9"
-    ) as error:
+    with pytest.raises(OptionError, match=f"{NAME}=.* must be a whole number from 1 to 9") as error:
         More(sparkle=value)
     assert (error.value.option, error.value.value) == (NAME, value)
-    assert More.from_kwargs({NAME: 4}).sparkle == 4
+    assert More(**{NAME: 4}).sparkle == 4
 
 
 def test_it_is_an_option_of_the_command_line():
     @click.command()
-    @click_options(describe(More))
+    @click_options(More.model_fields)
     def command(**given):
         click.echo(given[NAME])
 
@@ -66,16 +58,18 @@ TYPED = {
 """Values on the command line, by metavar."""
 
 
-WITH_VALUES = [p for p in generate.params if p.name in describe(More) and not p.is_flag]
+WITH_VALUES = [p for p in generate.params if p.name in More.model_fields and not p.is_flag]
 
 
-@pytest.mark.parametrize("option", WITH_VALUES, ids=lambda option: option.name)
-def test_every_option_can_be_typed(option, tmp_path):
+@pytest.mark.parametrize("parameter", WITH_VALUES, ids=lambda each: each.name)
+def test_every_option_can_be_typed(parameter, tmp_path):
     file = tmp_path / "list.json"
     file.write_text("[]")
-    choices = getattr(option.type, "choices", ())
-    text = choices[0] if choices else TYPED.get(option.metavar, str(file))
-    value = option.process_value(click.Context(generate), (text,) if option.multiple else text)
+    choices = getattr(parameter.type, "choices", ())
+    text = choices[0] if choices else TYPED.get(parameter.metavar, str(file))
+    value = parameter.process_value(
+        click.Context(generate), (text,) if parameter.multiple else text
+    )
     assert value not in (None, ())
 
 
@@ -84,9 +78,9 @@ def test_a_command_describes_its_own_options_where_it_takes_them():
     @own_options
     def command(
         *,
-        size: Annotated[int, About("Its size.", low=1)],
-        names: Annotated[Sequence[str], About("A name.", flag="name")] = (),
-        is_round: Annotated[bool, About("Whether it is round.", flag="round")] = False,
+        size: int = option(..., "Its size.", ge=1),
+        names: Sequence[str] = option((), "A name.", flag="name"),
+        is_round: bool = option(False, "Whether it is round.", flag="round"),
     ):
         click.echo(f"{size} {names} {is_round}")
 
@@ -97,7 +91,7 @@ def test_a_command_describes_its_own_options_where_it_takes_them():
     assert printed(*given).output == "3 ('a', 'b') True\n"
     assert printed("--size", "3").output == "3 () False\n"
     assert "Missing option '--size'" in printed().output
-    assert str(printed("--size", "0").exception) == "size=0 must be a whole number, at least 1"
+    assert str(printed("--size", "0").exception) == "size=0 must be a whole number of at least 1"
     assert "--name TEXT A name; repeatable." in " ".join(printed("--help").output.split())
 
 
@@ -111,7 +105,7 @@ BODY_OF = {
 @pytest.mark.parametrize("endpoint", BODY_OF)
 def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
     known, needed = BODY_OF[endpoint]
-    body = with_options(options_of(endpoint, More))(known)
+    body = with_options(More, request_fields(More, endpoint))(known)
     assert read(body, {**needed, "shine": 4}).options[NAME] == 4
     with pytest.raises(ApiError) as error:
         read(body, {**needed, "shine": 10})
@@ -122,14 +116,6 @@ def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
     assert described == {"type": "integer", "minimum": 1, "maximum": 9}
 
 
-def test_keys_of_a_mapping_are_texts_in_requests():
-    body = with_options(options_of("completions", More))(CompletionBody)
-    assert read(body, {"prompt": "x", "weights": {"5": 0.5}}).options["weights"] == {5: 0.5}
-    with pytest.raises(ApiError, match=r'weights\.a="a" must be a whole number') as error:
-        read(body, {"prompt": "x", "weights": {"a": 0.5}})
-    assert error.value.param == "weights.a"
-
-
 def test_files_of_requests_have_the_bodies_of_the_server():
     assert set(BODIES.values()) == {ChatBody, CompletionBody}
 
@@ -138,7 +124,7 @@ def test_it_is_in_the_keyword_arguments_and_in_the_documents():
     assert f"    {NAME}: int\n" in kwargs(More)
     (row,) = (line for line in options_page(More).splitlines() if NAME in line)
     assert row == (
-        f"| `{NAME}` | whole number of stars, 1 to 9 | 3 | `--{NAME}` | `shine` | "
+        f"| `{NAME}` | a whole number from 1 to 9, in stars | 3 | `--{NAME}` | `shine` | "
         "How much it sparkles. |"
     )
 
@@ -146,7 +132,8 @@ def test_it_is_in_the_keyword_arguments_and_in_the_documents():
 @pytest.mark.parametrize("endpoint", BODY_OF)
 def test_every_field_of_an_option_is_read_as_the_option_that_it_describes(endpoint):
     kind, needed = BODY_OF[endpoint]
-    for each in options_of(endpoint):
-        if each.kinds[0] in (int, float):
-            value = 1 if each.default in (None, "auto") else each.default
-            assert read_ask(kind, {**needed, each.field: value}).options[each.name] == value
+    for name, field in request_fields(GenerationOptions, endpoint).items():
+        known = GenerationOptions.model_fields[name]
+        if kinds_of(known.annotation)[0] in (int, float):
+            value = 1 if known.default in (None, "auto") else known.default
+            assert getattr(read_ask(kind, {**needed, field: value}).options, name) == value

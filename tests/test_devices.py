@@ -7,16 +7,15 @@ import numpy as np
 import openvino as ov
 import pytest
 
-from ov_specdec import device_check
 from ov_specdec.cli import check as check_command
-from ov_specdec.device_check import Agreement, compare_with_cpu
 from ov_specdec.errors import OptionError
-from ov_specdec.loading import memory_limit
-from ov_specdec.loading.devices import Device
-from ov_specdec.loading.memory_limit import GB, limit_memory
-from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.measure import device_check, tuner
+from ov_specdec.measure.device_check import Agreement, compare_with_cpu
+from ov_specdec.models import memory_limit
+from ov_specdec.models.devices import Device
+from ov_specdec.models.memory_limit import GB, limit_memory
+from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.block_memory import VisibleMemory, bytes_of_block
-from ov_specdec.tuning import tuner
 from tests.command_line import run
 
 GPU = Device("GPU.0", "Fake GPU", ("FP32", "FP16"))

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ov_specdec.cli.app import COMMANDS
-from ov_specdec.cli.chat.commands import HELP
-from ov_specdec.engine import Engine
+from ov_specdec.cli.chat.conversation import Chat
+from ov_specdec.engine.engine import Engine
 from tests.benchmarks.drawing import IMAGES
 from tests.benchmarks.figures.results import Results
 from tests.docs import (
@@ -35,7 +35,7 @@ def test_the_page_of_the_command_line_has_every_command():
     assert re.findall(r"^    :command: (.*)$", page, re.MULTILINE) == list(COMMANDS)
     modules = [f"ov_specdec.cli.{name}" for name in COMMANDS]
     assert re.findall(r"^    :module: (.*)$", page, re.MULTILINE) == modules
-    assert HELP in page, "the commands of a chat have changed"
+    assert Chat.help(None, "") in page, "the commands of a chat have changed"
 
 
 def test_the_list_of_modules_is_what_their_docstrings_say():
@@ -82,18 +82,3 @@ def test_files_that_are_named_are_there(document):
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
-
-
-def test_nothing_is_said_to_be_installed_by_a_name_that_no_index_has():
-    said = re.compile(r"""pip install .*?ov-specdec\b""")
-    kinds = (".py", ".md", ".ipynb", ".sh", ".yml", ".yaml", ".html")
-    folders = [ROOT / name for name in ("ov_specdec", "docs", "notebooks", "models", "tests")]
-    files = [*ROOT.iterdir(), *(file for folder in folders for file in folder.rglob("*"))]
-    wrong = [
-        f"{file.relative_to(ROOT)}: {line.strip()[:80]}"
-        for file in files
-        if file.suffix in kinds and file != Path(__file__)
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if said.search(line.partition(" && ")[0])
-    ]
-    assert not wrong, "say it as ov_specdec.errors.install does"

@@ -4,10 +4,13 @@ from ov_specdec.planning.draft_length import (
     MAX_REQUESTED_LENGTH,
     ConstantLength,
     HeuristicLength,
+    Offer,
     Plan,
     PlanRequest,
 )
-from ov_specdec.stats import RoundStats
+from ov_specdec.results.stats import RoundStats
+
+ASK = PlanRequest((Offer("model"),))
 
 
 def a_round(drafted, accepted):
@@ -17,11 +20,11 @@ def a_round(drafted, accepted):
 def test_constant_length_never_changes():
     policy = ConstantLength(4)
     policy.update(a_round(4, 0))
-    assert policy.answer(PlanRequest("model")).length == 4
+    assert policy.answer(ASK).length == 4
 
 
 def test_heuristic_starts_at_five():
-    assert HeuristicLength().answer(PlanRequest("model")).length == 5
+    assert HeuristicLength().answer(ASK).length == 5
 
 
 @pytest.mark.parametrize(
@@ -40,25 +43,7 @@ def test_heuristic_starts_at_five():
 def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
     policy = HeuristicLength(start)
     policy.update(a_round(drafted, accepted))
-    assert policy.answer(PlanRequest("model")).length == expected
-
-
-def test_a_plan_ends_after_a_draft_token_that_its_source_doubts():
-    plan = Plan(8, "constant", min_confidence=0.5)
-    assert plan.wants_confidence
-    assert not plan.ends_after([0.9, 0.5])
-    assert plan.ends_after([0.9, 0.49])
-
-
-def test_a_plan_ends_where_all_draft_tokens_together_are_unlikely_to_stand():
-    plan = Plan(8, "pays", floors=(0.25,) * 8, acceptance=lambda confidence: confidence / 2)
-    assert not plan.ends_after([1.0, 0.9][:1])
-    assert plan.ends_after([1.0, 0.9])  # 0.5 * 0.45
-
-
-def test_a_plan_without_bounds_asks_for_no_confidence():
-    assert not Plan(8, "constant").wants_confidence
-    assert not Plan(8, "constant").ends_after([0.0])
+    assert policy.answer(ASK).length == expected
 
 
 @pytest.mark.parametrize(("room", "length"), [(9, 4), (4, 4), (3, 3), (0, 0), (-1, 0)])

@@ -3,10 +3,10 @@
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.drafters import Beginning, DrafterKind, Proposal
-from ov_specdec.drafters.factory import KINDS, draft_model
-from ov_specdec.options import GenerationOptions
-from ov_specdec.planning.draft_length import ask
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.factory import KINDS, DrafterKind, Request, draft_model
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.draft_length import Offer
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.sampling.verification import Draft
 from tests import running
@@ -22,13 +22,16 @@ class Echo:
     sources = ("echo",)
     caches = ()
 
-    def __init__(self, beginning: Beginning):
-        self.prompt = list(beginning.tokens)
+    def __init__(self, request: Request):
+        self.prompt = list(request.tokens)
 
-    def propose(self, tokens):
+    def offers(self, tokens):
         assert tokens[: len(self.prompt)] == self.prompt
-        plan = yield from ask("echo", 0.5)
-        return Proposal(Draft(list(tokens[-plan.length :])), "echo", plan)
+        return [Offer("echo", 0.5, tokens[-1])]
+
+    def propose(self, tokens, plan):
+        yield from ()
+        return Proposal(Draft(list(tokens[-plan.length :])))
 
 
 def test_a_drafter_from_outside_is_a_value(tiny_pair):

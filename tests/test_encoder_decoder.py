@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from ov_specdec import ModelError, OptionError, SessionError
+from ov_specdec.cache.slot import Source
 from ov_specdec.drafters.model import ModelDrafter
-from ov_specdec.loading.compile import load_model, load_models
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source
+from ov_specdec.models.compile import load_model, load_models
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.runner.source import Source
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from tests.enumeration import enumerate_outcomes

@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.drafters import Cascade, ModelDrafter, PromptLookup
-from ov_specdec.engine import Engine, Round
+from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
-from ov_specdec.planning.draft_length import Bid, ConstantLength, HeuristicLength, Plan
+from ov_specdec.planning.draft_length import MOST, ConstantLength, Estimate, HeuristicLength, Plan
+from ov_specdec.results.stats import Round
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests import running
@@ -39,7 +42,7 @@ class Hopeless:
     is_planned = True
 
     def answer(self, ask):
-        return Bid(ask.source, ask.confidence, 0.0)
+        return Estimate(ask.offers[0], (0.0,) * MOST)
 
     def update(self, stats):
         pass
@@ -48,7 +51,7 @@ class Hopeless:
 def passes_of(size):
     """Costs of passes that are best filled up to a size."""
     seconds = {1: 2.0, size - 1: 2.0, size: 1.0, 64: 50.0}
-    main = PassCurve({16: seconds}, static=frozenset({size}))
+    main = PassCurve(seconds, static=frozenset({size}))
     return FixedCurve(CostCurve(main))
 
 
@@ -243,7 +246,7 @@ def test_a_pass_is_not_filled_up_beyond_the_context():
 
 def test_a_pass_is_not_filled_up_with_what_takes_time_to_forget():
     main = ScriptedModel(counting)
-    main.forgets_freely = False
+    main.has_cheap_rollback = False
     text = running.sequence(main, [5, 6], 12, drafting(counting)[0], Filling(1))
     list(running.rounds(text, costs=passes_of(8)))
     assert set(main.passes[1:]) == {2, 1}

@@ -6,13 +6,13 @@ import socket
 import subprocess
 import sys
 from contextlib import contextmanager
-from tempfile import TemporaryFile
 
 import pytest
 
 from ov_specdec.errors import ExportError
-from ov_specdec.loading.optimum import run_child
-from ov_specdec.loading.partial import partial_folder
+from ov_specdec.models.optimum import run_optimum
+from ov_specdec.models.partial import partial_folder
+from tests.optimum import stub_optimum
 
 DEADLINE = 120
 """Seconds after which something that should have happened never will."""
@@ -44,11 +44,8 @@ class Exports:
         self.source = folder / "x"
         self.source.mkdir()
         for name in ("config.json", "tokenizer.json"):
-            (self.source / name).touch()
-        for package in ("optimum", "optimum/intel", "optimum/commands"):
-            (folder / "stub" / package).mkdir(parents=True)
-            (folder / "stub" / package / "__init__.py").touch()
-        (folder / "stub" / "optimum" / "commands" / "optimum_cli.py").write_text(OPTIMUM)
+            (self.source / name).write_text("{}")
+        stub_optimum(folder / "stub", OPTIMUM)
         port = str(server.getsockname()[1])
         self.environment = {
             **os.environ,
@@ -145,42 +142,24 @@ def test_an_interrupted_export_ends_optimum_and_leaves_nothing(exports):
     assert names(exports.output) == []
 
 
-def test_the_child_gets_no_answers_and_keeps_its_temporary_files_in_the_folder(
-    tmp_path, monkeypatch
-):
-    (tmp_path / "asks.py").write_text(
-        "import faulthandler, sys, tempfile\n"
-        f"faulthandler.dump_traceback_later({DEADLINE}, exit=True)\n"
-        "print(sys.argv[1:], tempfile.gettempdir(), flush=True)\n"
-        "input()\n"
-    )
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    status, lines = run_in_child(["asks", "a", "b"], tmp_path)
-    assert status == 1
-    assert lines[0] == f"['a', 'b'] {tmp_path}"
-    assert lines[-1].startswith("EOFError")
+ASKS = f"""
+import faulthandler, importlib.util, profile, sys, tempfile
+faulthandler.dump_traceback_later({DEADLINE}, exit=True)
+print(sys.argv[1:3], tempfile.gettempdir(), importlib.util.find_spec("here"), profile.Profile)
+input()
+"""
 
 
-def run_in_child(command, folder):
-    """The exit status of a command, and the lines that it printed."""
-    with TemporaryFile("w+", encoding="utf-8") as log:
-        status = run_child(command, log, folder)
-        log.seek(0)
-        return status, log.read().splitlines()
-
-
-def test_the_child_imports_nothing_from_the_current_folder_or_the_packages(tmp_path, monkeypatch):
-    (tmp_path / "stub").mkdir()
-    (tmp_path / "stub" / "asks.py").write_text(
-        "import importlib.util, profile\n"
-        "print(importlib.util.find_spec('colorama_here'), hasattr(profile, 'Profile'))\n"
-        "print(hasattr(profile, 'fingerprint'))\n"
-    )
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here" / "colorama_here.py").touch()
-    monkeypatch.chdir(tmp_path / "here")
+def test_optimum_gets_no_answers_and_nothing_of_the_current_folder(tmp_path, monkeypatch, capfd):
+    stub_optimum(tmp_path / "stub", ASKS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stub"))
-    assert run_in_child(["asks"], tmp_path) == (0, ["None True", "False"])
+    (tmp_path / "here.py").touch()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ExportError, match="Optimum failed with exit status 1"):
+        run_optimum("x", "llama", tmp_path / "made", [])
+    lines = capfd.readouterr().err.splitlines()
+    assert lines[0] == f"['export', 'openvino'] {tmp_path} None <class 'profile.Profile'>"
+    assert lines[-1].startswith("EOFError")
 
 
 def test_what_another_process_has_made_meanwhile_is_left_alone(tmp_path):

@@ -3,7 +3,8 @@
 import pytest
 
 from ov_specdec.errors import ModelError
-from ov_specdec.files import as_argument, read_json, replacing
+from ov_specdec.records.files import as_argument, read_json, replacing
+from ov_specdec.records.record import read_section, write_section
 
 
 def test_two_that_write_a_file_at_once_do_not_spoil_each_others(tmp_path):
@@ -44,3 +45,15 @@ def test_json_that_is_no_object_is_refused(tmp_path, content):
 def test_a_path_with_spaces_is_one_argument(tmp_path):
     assert as_argument("models/x-int8") == "models/x-int8"
     assert as_argument("my models/x")[0] == as_argument("my models/x")[-1] != "m"
+
+
+@pytest.mark.parametrize("damage", ["", "[]", "{", '{"version": 1, "sections": 3}', "\udcff"])
+def test_a_section_leaves_the_others_of_its_record_and_replaces_a_damaged_one(tmp_path, damage):
+    path = tmp_path / "record.json"
+    write_section(path, "a", {"n": 1})
+    write_section(path, "b", {"n": 2})
+    assert [read_section(path, name, lambda content: content["n"]) for name in "ab"] == [1, 2]
+    path.write_text(damage, encoding="utf-8", errors="surrogateescape")
+    write_section(path, "b", {"n": 3})
+    assert read_section(path, "a", lambda content: content["n"]) is None
+    assert read_section(path, "b", lambda content: content["n"]) == 3

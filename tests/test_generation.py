@@ -4,12 +4,14 @@ from threading import Event, Thread
 
 import pytest
 
-from ov_specdec.chunks import collect
 from ov_specdec.errors import OptionError
-from ov_specdec.generation import GenerationStream
-from ov_specdec.options import GenerationOptions
+from ov_specdec.generation.text_generator import GenerationStream
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance
-from ov_specdec.planning.costs import SIZES, KeptCosts
+from ov_specdec.planning.costs import SIZES
+from ov_specdec.planning.costs.source import KeptCosts
+from ov_specdec.results.chunks import collect
+from ov_specdec.server.metrics import Metrics
 from tests.fakes import ScriptedModel, counting
 from tests.scripted import PATIENCE, Gate, generator, stream
 
@@ -84,9 +86,9 @@ def submit(text, prompt, **options):
     """The chunks of a generation, as steps bring them."""
     chunks, given = [], GenerationOptions(ignore_eos=True, **options)
     ids = text.encode(prompt, given)
-    generation = text.begin(ids, given, chunks.extend, lambda error: None)
-    text.loop.add(generation.sequence)
-    return generation.sequence, chunks
+    sequence = text.begin(ids, given, chunks.extend, lambda error: None)
+    text.loop.add(sequence)
+    return sequence, chunks
 
 
 def finish(text, request):
@@ -228,3 +230,29 @@ def test_a_prompt_of_another_type_is_refused(prompt):
 def test_a_prompt_that_is_no_valid_text_is_refused():
     with pytest.raises(OptionError, match="not valid text at character 1"):
         stream(ScriptedModel(counting), prompt="A\udcff")
+
+
+@pytest.mark.parametrize(("stop", "num_accepted"), [("E", 1), ("G", 3), ("L", 8), ("EF", 2)])
+def test_draft_tokens_after_a_stop_string_do_not_count_as_accepted(stop, num_accepted):
+    chunks = [
+        *stream(
+            ScriptedModel(counting),
+            ScriptedModel(counting),
+            num_assistant_tokens=8,
+            stop_strings=stop,
+        )
+    ]
+    stats = chunks[-1].stats
+    drafts = [chunk for chunk in chunks if chunk.origin == "draft"]
+    assert sum(len(chunk.token_ids) for chunk in drafts) == stats.accepted == num_accepted
+    assert sum(run["accepted"] for run in stats.draft_lengths) == num_accepted
+    metrics = Metrics("tiny")
+    metrics.ended(stats, "stop")
+    labels = {"model_name": "tiny"}
+    name = "ov_specdec:spec_decode_num_accepted_tokens"
+    assert metrics.registry.get_sample_value(f"{name}_total", labels) == num_accepted
+    positions = [
+        metrics.registry.get_sample_value(f"{name}_per_pos_total", {**labels, "position": str(i)})
+        for i in range(8)
+    ]
+    assert positions == [1] * num_accepted + [None] * (8 - num_accepted)

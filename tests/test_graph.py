@@ -5,9 +5,9 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.cache.longrope import LONG
-from ov_specdec.loading.graph import LOGITS_INDICES, choose_factors, hides_by_mask, select_rows
-from ov_specdec.loading.source import open_source
+from ov_specdec.graph.paging import LOGITS_INDICES, choose_factors, hides_by_mask, select_rows
+from ov_specdec.models.source import open_source
+from ov_specdec.runner.base import LONG
 
 
 @pytest.fixture

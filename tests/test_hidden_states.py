@@ -8,12 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.drafters import Cascade, DrafterKind, PromptLookup, Proposal
-from ov_specdec.drafters.factory import DrafterFactory
-from ov_specdec.engine import Engine, Limits
-from ov_specdec.engine.sequence import WantedLogprobs
-from ov_specdec.options import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, ask
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.factory import DrafterKind
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.draft_length import ConstantLength, Offer
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.verification import Draft
 from tests import running
@@ -82,8 +84,10 @@ class HeadDrafter:
         for place, state in zip(places, hidden_states[:, 2], strict=True):
             self.cache.runner.given[self.cache._slot, place] = int(state)
 
-    def propose(self, tokens):
-        plan = yield from ask("head")
+    def offers(self, tokens):
+        return [Offer("head")]
+
+    def propose(self, tokens, plan):
         draft, known = [], len(tokens) - 1
         if plan.length:
             done = yield from self.cache.advance(tokens[:known], num_rows=1)
@@ -93,7 +97,7 @@ class HeadDrafter:
                 state = mixed([*tokens, *draft][known:], states[-1], known)
                 place = len(tokens) + len(draft)
                 draft.append((state + (place in self._wrong)) % 50)
-        return Proposal(Draft(draft), "head", plan)
+        return Proposal(Draft(draft))
 
 
 def request(main, head, prompt=TEXT, num_new=12, length=3, wrong=(), **more):
@@ -164,7 +168,7 @@ def test_a_kept_prefix_is_as_long_as_what_main_and_head_both_hold():
     assert both.tokens == expected(longer)
     assert rounds[0].stats.cached_tokens == 20
     assert places_of(both) == list(range(20, len(both.tokens) - 1))
-    main.pool.forget_all()
+    main.pool.forget(range(main.pool.size))
     only_head = request(main, head, longer)
     assert run(only_head)[0].stats.cached_tokens == 0
     assert only_head.tokens == both.tokens
@@ -174,7 +178,7 @@ def test_a_kept_prefix_is_as_long_as_what_main_and_head_both_hold():
 def test_a_prompt_that_is_scored_is_observed():
     main, head = main_model(), Head()
     run(request(main, head))
-    scored = request(main, head, TEXT * 8, logprobs=WantedLogprobs(prompt=1))
+    scored = request(main, head, TEXT * 8, options=GenerationOptions(prompt_logprobs=1))
     run(scored)
     assert scored.tokens == expected(TEXT * 8)
     assert places_of(scored) == list(range(len(scored.tokens) - 1))
@@ -209,13 +213,11 @@ def test_a_draft_that_waits_for_its_head_is_dropped_and_planned_anew():
     text = request(main, head, TEXT * 60)
     engine = Engine(main, head)
     engine.add_request(text)
-    while text.num_rounds == 0 or text.waits_for is None:
+    while text.is_first_round or text.fed_cache is None:
         engine.step()
-    assert text.waits_for is text.drafter.cache  # which reads the prompt in several steps
-    text.max_unread = 0
-    engine.scheduler.sweep()
-    assert (text.present_round, text.waits_for, text.num_planned) == (None, None, 0)
-    text.max_unread = None
+    assert text.fed_cache is text.drafter.cache  # which reads the prompt in several steps
+    engine.scheduler._requeue(text)
+    assert (text.round, text.fed_cache, text.num_planned) == (None, None, 0)
     while engine.scheduler.has_work:
         engine.step()
     assert text.tokens == expected(TEXT * 60)
@@ -233,26 +235,24 @@ JOBS = st.tuples(
     wrong=st.sets(st.integers(0, 110)),
     border=st.none() | st.integers(1, 90),
     kind=st.sampled_from([ScriptedModel, Snapshots]),
-    max_unread=st.sampled_from([None, 3]),
+    interval=st.sampled_from([None, 3]),
 )
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=30, deadline=None)
 def test_every_draft_is_made_of_the_right_states(
-    jobs, blocks, chunk, wrong, border, kind, max_unread
+    jobs, blocks, chunk, wrong, border, kind, interval
 ):
     main = main_model(kind, num_blocks=blocks[0], border=border)
     head = Head(num_blocks=blocks[1])
     texts = [request(main, head, *job, wrong) for job in jobs]
     engine = Engine(main, head, Limits(4, chunk))
     for text in texts:
-        text.max_unread = max_unread
         engine.add_request(text)
     for step in range(3000):
         if all(text.has_ended for text in texts):
             break
         engine.step()
-        if step % 5 == 0:
-            for text in texts:
-                text.unread.clear()
+        if interval and step % interval == 0 and step < 100 and engine.scheduler.running:
+            engine.scheduler._requeue(engine.scheduler.running[-1])
     for text, (prompt, num_new, _) in zip(texts, jobs, strict=True):
         assert text.error is None
         assert text.tokens == expected(prompt, num_new)
@@ -285,7 +285,7 @@ def test_a_main_model_without_hidden_states_is_refused_when_a_request_comes(tiny
     kind = DrafterKind("head", (lambda _: HeadDrafter(Head()),))
     behind = DrafterKind("lookup, then head", (lambda _: PromptLookup(), *kind.makes))
     for each in (kind, behind):
-        text = generator(ScriptedModel(mixing(SEED)), drafters=DrafterFactory(each))
+        text = generator(ScriptedModel(mixing(SEED)), drafter=each)
         with pytest.raises(OptionError, match="drafter HeadDrafter reads hidden states, and this"):
             text.stream("ABC", GenerationOptions(max_new_tokens=5))
         plain = GenerationOptions(max_new_tokens=5, num_assistant_tokens=0)
@@ -302,7 +302,7 @@ def test_a_generator_has_a_drafter_read_the_states_of_its_main_model():
     main, head = main_model(), Head()
     made = []
     kind = DrafterKind("head", (lambda _: made.append(HeadDrafter(head)) or made[-1],))
-    text = generator(main, head, drafters=DrafterFactory(kind))
+    text = generator(main, head, drafter=kind)
     options = GenerationOptions(max_new_tokens=20, num_assistant_tokens=3)
     first, second = text.batch([("ABCDEFG", options)] * 2)
     assert first.token_ids == second.token_ids == expected(range(7), 20)[7:]

@@ -1,31 +1,32 @@
 """Batch invariance: the check on scripted models, and passes of real ones bit by bit."""
 
+import re
+from contextlib import closing
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.errors import DeviceError
-from ov_specdec.invariance import (
+from ov_specdec.checks.invariance import (
     CHECKED,
     LARGE_PASS,
     NOT_CHECKED,
     SMALL_PASS,
-    ComparedRows,
     Invariance,
-    Verdict,
-    check,
+    InvarianceCheck,
+    InvarianceVerdict,
     read_verdict,
     write_verdict,
 )
-from ov_specdec.loading import invariance as loading
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.runtime_config import RuntimeConfig
+from ov_specdec.errors import DeviceError
+from ov_specdec.models import invariance as loading
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
 from ov_specdec.runner.packed import Feed, Form
-from ov_specdec.runner.parts import Part, divide
-from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
+from ov_specdec.runner.paged import Part, divide
 from tests.fakes import ScriptedModel, mixing
 
 
@@ -45,13 +46,9 @@ class Uneven:
         self._off = {}  # by slot: the first place whose keys are
         self.max_pass_tokens = None
         self.passes = []
-        self.num_forgotten = 0
 
     def __getattr__(self, name):
         return getattr(self._model, name)
-
-    def clear_prefix_cache(self):
-        self.num_forgotten += 1
 
     def forward(self, spans):
         slots = [span.slot for span in spans]
@@ -83,8 +80,22 @@ class Trace(Uneven):
         return logits
 
 
+def check(model, fractions=None):
+    """The verdict on a model. fractions: gets the fraction done after each pass."""
+
+    def run():
+        done.append((yield from InvarianceCheck(model).passes()))
+
+    done = []
+    seen = list(run())
+    if fractions is not None:
+        fractions += seen
+    return done[0]
+
+
 FAULTS = {
     "a pass over 1 tokens": lambda sizes: sizes == [1],
+    "a pass over 3 tokens": lambda sizes: sizes == [3],
     "a pass over 9 tokens": lambda sizes: sizes == [9],
     "a pass over 33 tokens": lambda sizes: sum(sizes) == 33,
     "a pass over 1 tokens beside 3 sequences of 1": lambda sizes: sizes == [1] * 4,
@@ -96,32 +107,37 @@ FAULTS = {
 @pytest.mark.parametrize("difference", FAULTS)
 def test_a_way_in_which_logits_differ_is_found_and_named(difference):
     model = Uneven(FAULTS[difference])
-    assert check(model, ComparedRows()) == Verdict(difference)
+    assert check(model) == InvarianceVerdict(difference)
 
 
 def test_traces_of_rejected_tokens_are_found():
-    assert check(Trace(), ComparedRows()) == Verdict("a pass after 20 rejected tokens")
+    assert check(Trace()) == InvarianceVerdict("a pass after 20 rejected tokens")
 
 
 def test_passes_that_agree_while_they_are_small_are_kept_small():
     model = Uneven(lambda sizes: sum(sizes) > 80)
-    assert check(model, ComparedRows()) == Verdict(max_pass_tokens=SMALL_PASS)
-    assert max(map(sum, model.passes)) == LARGE_PASS
+    assert check(model) == InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+    assert SMALL_PASS < max(map(sum, model.passes)) < LARGE_PASS  # the long ones are spared
+    larger = Uneven(lambda sizes: sum(sizes) > 200)
+    assert check(larger) == InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+    assert max(map(sum, larger.passes)) == LARGE_PASS
 
 
-def test_passes_that_always_agree_are_told_so_in_forty_of_them():
-    model, shares = Uneven(lambda sizes: False), []
-    assert check(model, ComparedRows(), shares.append) == Verdict()
-    assert len(model.passes) <= 40
-    assert shares == sorted(shares)
+def test_passes_that_always_agree_are_told_so_in_46_of_them():
+    model, fractions = Uneven(lambda sizes: False), []
+    assert check(model, fractions) == InvarianceVerdict()
+    assert len(model.passes) <= 46
+    assert fractions == sorted(fractions)
     assert model.pool.num_used == 0
 
 
-@pytest.mark.parametrize("max_length", [32, 50, 90, 128, 300])
+@pytest.mark.parametrize("max_length", [16, 32, 50, 90, 128, 300])
 def test_models_of_short_contexts_are_checked_too(max_length):
-    differs = FAULTS["a pass over 9 tokens"]
-    assert check(Uneven(lambda sizes: False, max_length=max_length), ComparedRows()).passed
-    assert not check(Uneven(differs, max_length=max_length), ComparedRows()).passed
+    differs = FAULTS["a pass over 3 tokens"]
+    assert check(Uneven(lambda sizes: False, max_length=max_length)) == InvarianceVerdict()
+    assert check(Uneven(differs, max_length=max_length)).difference
+    large = check(Uneven(lambda sizes: sum(sizes) > 80, max_length=max_length))
+    assert large.max_pass_tokens == (SMALL_PASS if max_length > 82 else None)
 
 
 def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
@@ -133,38 +149,69 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     status = Invariance(again, path).status
     assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
     assert "a pass over 9 tokens gave different logits" in status.reason
-    write_verdict(path, Verdict(max_pass_tokens=SMALL_PASS))
+    write_verdict(path, InvarianceVerdict(max_pass_tokens=SMALL_PASS))
     small = Uneven(lambda sizes: False)
     assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
-    assert (small.max_pass_tokens, small.num_forgotten) == (SMALL_PASS, 1)
+    assert small.max_pass_tokens == SMALL_PASS
     assert small.passes == []
     assert small.is_proven
 
 
-def test_rows_of_timed_passes_end_it_as_soon_as_they_differ():
+def test_a_kept_number_of_tokens_that_no_check_ends_with_is_not_used(tmp_path):
+    write_verdict(tmp_path / "verdict.json", InvarianceVerdict(max_pass_tokens=-3))
     model = Uneven(lambda sizes: False)
+    assert Invariance(model, tmp_path / "verdict.json").is_pending
+    assert model.max_pass_tokens == SMALL_PASS
+
+
+@pytest.mark.parametrize("most", [None, SMALL_PASS])
+def test_until_a_verdict_passes_have_the_form_that_every_verdict_allows(most):
+    model = Uneven(lambda sizes: most is not None and sum(sizes) > most)
     known = Invariance(model, None)
-    known.compare(5, np.ones((2, 4), np.float32), "a pass over 2 tokens")
-    known.compare(6, np.ones((1, 4), np.float32), "another")
-    assert known.status.is_on
-    known.compare(6, np.full((1, 4), 1 + 1e-6, np.float32), "a pass over 8 tokens")
-    assert "a pass over 8 tokens" in known.status.reason
-    assert not model.is_invariant
-
-
-def test_rows_that_come_after_the_verdict_change_nothing():
-    known = Invariance(Uneven(lambda sizes: False), None)
-    known.compare(5, np.ones((1, 4), np.float32), "a pass over 1 tokens")
+    assert model.max_pass_tokens == SMALL_PASS
+    passes = known.passes()
+    while max(map(sum, model.passes), default=0) <= SMALL_PASS:
+        next(passes)
+    passes.close()  # after the first larger one
+    assert model.max_pass_tokens == SMALL_PASS
     assert known.check().is_proven
-    known.compare(5, np.zeros((1, 4), np.float32), "a pass over 8 tokens")
+    assert model.max_pass_tokens == most
+
+
+def test_an_interrupted_check_frees_its_memory_and_goes_on_where_it_was():
+    model = Uneven(lambda sizes: False)
+    known, num_passes = Invariance(model, None), len(whole_check().passes)
+    for _ in range(num_passes):
+        with closing(known.passes()) as passes:
+            next(passes)
+        assert model.pool.num_used == 0
+    assert known.is_pending  # nothing was done yet
+    model.passes.clear()
+    for num_done in range(num_passes):
+        with closing(known.passes()) as passes:
+            for _ in zip(range(num_passes // 2 + num_done), passes, strict=False):
+                pass
+        if not known.is_pending:
+            break
     assert known.status.is_proven
+    assert len(model.passes) < 2.5 * num_passes
 
 
-def test_memory_that_has_no_room_for_the_check_is_no_verdict():
-    known = Invariance(Uneven(lambda sizes: False, num_blocks=4), None)
+def whole_check():
+    model = Uneven(lambda sizes: False)
+    check(model)
+    return model
+
+
+@pytest.mark.parametrize("settings", [{"num_blocks": 4}, {"max_length": 5}])
+def test_memory_or_context_that_has_no_room_for_the_check_is_no_verdict(settings):
+    model = Uneven(lambda sizes: False, **settings)
+    known = Invariance(model, None)
     status = known.check()
     assert (status.is_on, status.is_checked) == (True, False)
-    assert "blocks of the KV cache" in status.reason
+    assert re.match("not checked: .*(blocks of the KV cache|no room)", status.reason)
+    assert not known.is_pending  # and is not tried again and again
+    assert (model.max_pass_tokens, model.pool.num_used) == (SMALL_PASS, 0)
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"version": 0}', '{"version": 1}', "no JSON"])
@@ -176,7 +223,7 @@ def test_a_file_that_holds_no_verdict_is_none(tmp_path, content):
 def arrays(layout, **form):
     feed = Feed(layout, Form(**form))
     names = (LOGITS_INDICES, ATTENTION_INDICES, KEPT_INDICES, "subsequence_begins")
-    return [feed.tensors[name].data.tolist() for name in names], np.arange(9)[feed.taken].tolist()
+    return [feed.tensors[name].data.tolist() for name in names], np.arange(9)[feed.wanted].tolist()
 
 
 def test_a_single_token_alone_is_two_rows():
@@ -385,7 +432,7 @@ def test_where_none_passes_it_says_what_differs(tiny_pair, monkeypatch):
 
 
 def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
-    failed = Verdict("a pass over 9 tokens")
+    failed = InvarianceVerdict("a pass over 9 tokens")
     monkeypatch.setattr(loading, "read_verdict", lambda path: failed)
     known = loading.look_up(ModelFolder.read(tiny_pair[0]), RuntimeConfig())
     assert (known.is_on, known.is_checked) == (False, True)

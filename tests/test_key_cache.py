@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.loading.devices import openvino_core
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.graph import to_paged
-from ov_specdec.loading.key_cache import KEYS, SINKS, center_keys
-from ov_specdec.loading.source import read_ir
+from ov_specdec.graph.keys import KEYS, SINKS, center_keys
+from ov_specdec.graph.paging import to_paged
+from ov_specdec.models.devices import openvino_core
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.source import read_ir
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from tests.benchmarks.key_quantization import BY_TOKEN, CACHES, INFERENCE

@@ -6,15 +6,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ov_specdec.chunks import Output
-from ov_specdec.drafters import ModelDrafter
-from ov_specdec.engine import WantedLogprobs
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine import round as decoding
-from ov_specdec.logprobs import finite, token_logprobs
+from ov_specdec.engine.output import Output
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.results.logprobs import finite, token_logprobs
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.processors import SuppressTokens
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import GreedySampler, process
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.command_line import run
@@ -40,20 +41,22 @@ def test_more_tokens_may_be_asked_for_than_there_are():
     assert token_logprobs(ROWS, [0], 0)[0].top == ()
 
 
-def speculate(prompt, num_new, border=None, logprobs=WantedLogprobs()):
+def speculate(prompt, num_new, border=None, **options):
     """Rounds of a scripted pair whose draft is sometimes wrong. border: of the main model."""
     script = mixing(1)
     main = ScriptedModel(script, border=border)
     draft = ScriptedModel(wrong_at(script, {12, 17, 18}))
     drafter = ModelDrafter(CachedSequence(draft), GreedySampler())
     length = len(prompt) + num_new
-    text = sequence(main, prompt, length, drafter, ConstantLength(4), logprobs=logprobs)
+    text = sequence(
+        main, prompt, length, drafter, ConstantLength(4), options=GenerationOptions(**options)
+    )
     return text, list(rounds_of(text)), main
 
 
 def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
     prompt = [1, 2, 3, 1]
-    state, rounds, _ = speculate(prompt, 20, logprobs=WantedLogprobs(1))
+    state, rounds, _ = speculate(prompt, 20, logprobs=1)
     scored = [token for round_ in rounds for token in round_.logprobs]
     assert [token.token_id for token in scored] == state.tokens[len(prompt) :]
     # A scripted row is one-hot at the right token, so that each is the most likely of its place.
@@ -61,15 +64,16 @@ def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
     assert any(round_.num_from_draft not in (0, 4) for round_ in rounds[1:])
 
 
-def test_log_probabilities_may_be_those_after_the_processors():
+def test_log_probabilities_may_be_those_after_the_processors(monkeypatch):
     forbidden = SuppressTokens(range(10, 50))
     prompt, script = [1, 2, 3, 1], mixing(1)
     seen = []
 
-    def watch(tokens, row):
+    def watch(processors, tokens, row):
         seen.append(list(tokens))
-        return forbidden(tokens, row)
+        return process(processors, tokens, row)
 
+    monkeypatch.setattr(decoding, "process", watch)
     sampler = GreedySampler((forbidden,))
     state = sequence(
         ScriptedModel(script),
@@ -78,7 +82,7 @@ def test_log_probabilities_may_be_those_after_the_processors():
         ModelDrafter(CachedSequence(ScriptedModel(script)), sampler),
         ConstantLength(4),
         sampler=sampler,
-        logprobs=WantedLogprobs(0, processors=(watch,)),
+        options=GenerationOptions(logprobs=0, logprobs_mode="processed_logprobs"),
     )
     rows = list(rounds_of(state))
     scored = [token for round_ in rows for token in round_.logprobs]
@@ -99,8 +103,8 @@ def test_a_prompt_is_scored_on_either_side_of_the_border_by_what_is_computed_the
     monkeypatch, border
 ):
     monkeypatch.setattr(decoding, "SCORED_PER_PASS", 5)
-    plain, rounds, _ = speculate([2] * 30, 8, logprobs=WantedLogprobs(prompt=1))
-    state, other, _ = speculate([2] * 30, 8, border, logprobs=WantedLogprobs(prompt=1))
+    plain, rounds, _ = speculate([2] * 30, 8, prompt_logprobs=1)
+    state, other, _ = speculate([2] * 30, 8, border, prompt_logprobs=1)
     assert other[0].prompt_logprobs == rounds[0].prompt_logprobs
     assert state.tokens == plain.tokens
 
@@ -113,7 +117,7 @@ def test_a_prompt_is_scored_in_parts_and_each_token_once(monkeypatch, length):
     while len(prompt) < length:  # what the model itself would say, but for one token
         prompt.append(7 if len(prompt) == 3 else script(prompt))
     plain, _, _ = speculate(prompt, 8)
-    state, rounds, main = speculate(prompt, 8, logprobs=WantedLogprobs(prompt=1))
+    state, rounds, main = speculate(prompt, 8, prompt_logprobs=1)
     scored = rounds[0].prompt_logprobs
     assert [token.token_id for token in scored] == prompt
     assert scored[0].logprob is None
@@ -124,20 +128,35 @@ def test_a_prompt_is_scored_in_parts_and_each_token_once(monkeypatch, length):
     assert max(main.passes[: len(prompt) // 5 + 1]) <= 6
 
 
+@pytest.mark.parametrize("length", [1, 2, 70])
+def test_a_prompt_is_scored_without_an_output(tiny_pair, length):
+    prompt = [5, 9, 7, 8, 6] * 20
+    with SpeculativePipeline(*tiny_pair, precision="exact") as pipeline:
+        options = {"prompt_logprobs": 2, "cache_prompt": False}
+        alone = pipeline.generate(prompt[:length], max_new_tokens=0, **options)
+        beside = pipeline.generate(prompt[:length], max_new_tokens=1, **options)
+        [chunk] = pipeline.stream(prompt[:length], max_new_tokens=0, **options)
+        with pytest.raises(OptionError, match=r"max_new_tokens=0 .* needs prompt_logprobs: give b"):
+            pipeline.generate(prompt, max_new_tokens=0)
+    assert alone.prompt_logprobs == beside.prompt_logprobs == chunk.prompt_logprobs
+    assert (alone.text, alone.token_ids, alone.finish_reason) == ("", [], "length")
+    assert (alone.stats.generated_tokens, alone.stats.tokens_per_second) == (0, 0.0)
+
+
 def test_tokens_behind_a_stop_string_are_not_scored():
     prompt = [1, 2, 3, 1]
-    _, rounds, _ = speculate(prompt, 12, logprobs=WantedLogprobs(0))
+    _, rounds, _ = speculate(prompt, 12, logprobs=0)
     cut = next(round_ for round_ in rounds if round_.num_from_draft > 1)
     stop = chr(65 + cut.tokens[0])
 
-    def decode(ids):
-        return "".join(chr(65 + token) for token in ids)
+    def piece_after(_before, token):
+        return chr(65 + token).encode()
 
-    text = IncrementalDetokenizer(decode, prompt, [stop])
-    output, own = Output(text, len(prompt)), sequence(ScriptedModel(mixing(1)), prompt, 99)
+    text = IncrementalDetokenizer(piece_after, prompt, [stop])
+    output = Output(text, len(prompt))
     chunks = []
     for round_ in rounds:
-        chunks += output.add(own, round_)
+        chunks += output.add(round_, None)
         if chunks[-1].finish_reason:
             break
     assert (chunks[-1].origin, chunks[-1].token_ids) == ("draft", cut.tokens[:1])

@@ -6,7 +6,7 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.loading.one_thread import THREADS, OneThreadModel, with_errors
+from ov_specdec.models.devices import THREADS, OneThreadModel, with_errors
 
 
 def compiled():

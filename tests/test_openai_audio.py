@@ -5,20 +5,20 @@ import json
 import pytest
 
 from ov_specdec.openai.audio import TranscriptionForm, TranslationForm, read_form
-from ov_specdec.openai.body import UnknownNames
+from ov_specdec.openai.body import Rules
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.transcriptions import StreamedTranscription, make_transcription
-from ov_specdec.speech.segments import TranscriptionChunk
-from ov_specdec.stats import GenerationStats, RoundStats
+from ov_specdec.results.stats import GenerationStats, RoundStats
+from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk, TranscriptionResult
 from tests.test_speech_windows import result
 
 
 def read_transcription(texts):
-    return read_form(TranscriptionForm, texts, UnknownNames(refuse=True))
+    return read_form(TranscriptionForm, texts, Rules(strict=True))
 
 
 def read_translation(texts):
-    return read_form(TranslationForm, texts, UnknownNames(refuse=True))
+    return read_form(TranslationForm, texts, Rules(strict=True))
 
 
 def form(**fields):
@@ -125,14 +125,22 @@ def test_answers_have_openais_shapes():
     assert verbose["segments"][0]["tokens"] == [1, 2]
 
 
+def test_the_language_of_silence_is_a_text_too():
+    asked = read_transcription(form(response_format="verbose_json"))
+    silence = TranscriptionResult("", (), None, SpeechStats(3.0))
+    assert make_transcription(asked, silence).model_dump()["language"] == "und"
+
+
 def test_a_stream_ends_with_the_whole_text():
-    made, events = answered(), StreamedTranscription()
-    sent = [
-        events.add(TranscriptionChunk("First.", 1.0)),
-        events.add(TranscriptionChunk("", 2.0)),
-        events.add(TranscriptionChunk(" Second.", 3.0)),
-        events.add(TranscriptionChunk("", 3.0, stats=made.stats, finish_reason="stop")),
+    made = answered()
+    chunks = [
+        TranscriptionChunk("First.", 1.0),
+        TranscriptionChunk("", 2.0),
+        TranscriptionChunk(" Second.", 3.0),
+        TranscriptionChunk("", 3.0, stats=made.stats, finish_reason="stop"),
     ]
+    writer = StreamedTranscription(read_transcription(form(stream="true")))
+    sent = [b"".join(writer.add(0, chunk)) for chunk in chunks]
     assert sent[1] == b""
     lines = b"".join(sent).decode().splitlines()
     data = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data")]

@@ -5,8 +5,10 @@ import itertools
 import numpy as np
 import pytest
 
-from ov_specdec.drafters import ModelDrafter, PromptLookup, SuffixDrafter
-from ov_specdec.drafters.pairing import DraftModel, Pairing
+from ov_specdec.drafters.factory import draft_with
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -78,10 +80,10 @@ DRAFT_TOKENS = {
 }
 
 
-def table_pair(size):
+def table_pair(size, pairing="auto"):
     """The tokenizers of two models of so many tokens."""
     main, draft = TableTokenizer(*MAIN_TOKENS[:size]), TableTokenizer(*DRAFT_TOKENS[size])
-    return TokenizerPair(main, draft, size, size)
+    return TokenizerPair(main, draft, size, size, pairing)
 
 
 def scripted(model):
@@ -97,7 +99,7 @@ def make_drafter(kind, draft, sampler):
         earlier.add([1, 0, 1, 0, 2, 2])
         return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
     if kind in ("intersection", "retokenize"):
-        return DraftModel(draft, Pairing(kind, table_pair(draft.vocab_size))).make(sampler)
+        return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
     sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors, sampler.ends)
     return ModelDrafter(CachedSequence(draft), sampler)
 
@@ -185,7 +187,11 @@ def greatest_difference(a, b):
 )
 @pytest.mark.parametrize(
     ("rounds_of", "length"),
-    [*((rounds, length) for length in (1, 2, 3)), (beside_another, 2)],
+    [
+        (rounds, 3),
+        (beside_another, 2),
+        *(pytest.param(rounds, length, marks=pytest.mark.deep) for length in (1, 2)),
+    ],
 )
 def test_speculative_sampling_has_the_main_models_distribution(
     rounds_of, length, kind, pair, warper

@@ -8,15 +8,18 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError, pipeline_models
+from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError
+from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.intersection import OUTSIDE, IntersectionCache
-from ov_specdec.drafters.pairing import DraftModel, Pairing
-from ov_specdec.engine import Engine, EngineLoop, Sequence
-from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.sequence import Sequence
+from ov_specdec.generation import models
+from ov_specdec.models.locate import embedded_folder
 from ov_specdec.planning.draft_length import ConstantLength, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.text.guard import Check, Difference, GuardReport
+from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -26,6 +29,11 @@ from tests.test_pieces import save_sentencepiece
 from tests.tiny import VOCAB_SIZE, export, save_checkpoint, save_tokenizer
 
 PAIRINGS = ["intersection", "retokenize"]
+BY_NIGHT = pytest.mark.deep
+ONE = ["intersection", pytest.param("retokenize", marks=BY_NIGHT)]
+OTHER = ["retokenize", pytest.param("intersection", marks=BY_NIGHT)]
+"""Of real models every run has one pairing of each test; scripted models have both."""
+
 PROSE = "the quick brown fox jumps over the lazy dog and naps\n"
 TEXT = "def area(width, height):\n    return width * height  # größe 日本語 😀\n" * 2
 GREEDY = GreedySampler()
@@ -48,7 +56,7 @@ def tokenizers(tmp_path_factory):
 
 
 def paired_drafter(draft, pair, name, sampler=GREEDY):
-    return DraftModel(draft, Pairing(name, pair)).make(sampler)
+    return draft_with(draft, sampler, pair if pair.pairing == name else replace(pair, pairing=name))
 
 
 def reciting(ids, end):
@@ -194,7 +202,7 @@ def test_a_draft_goes_on_beyond_its_own_context(tokenizers, name):
 @pytest.mark.parametrize("name", PAIRINGS)
 def test_nothing_is_drafted_after_what_the_draft_has_no_ids_for(tokenizers, name):
     pair = tokenizers["prose"]
-    nothing = replace(pair)
+    nothing = replace(pair, pairing=name)
     nothing.common.special.clear()
     text = [nothing.main.eos_token_id]
     draft = ScriptedModel(lambda _: 77, vocab_size=pair.draft_size)
@@ -204,7 +212,7 @@ def test_nothing_is_drafted_after_what_the_draft_has_no_ids_for(tokenizers, name
 
 
 def differing(main, draft):
-    return GuardReport((Check("vocabulary", (Difference("id 1", "'a'", "'b'"),)),))
+    return GuardReport({"vocabulary": ["id 1: main 'a', draft 'b'"]})
 
 
 def make_other_draft(folder):
@@ -224,7 +232,7 @@ def other_draft(shelf, tmp_path_factory):
 PROMPT = "def area(width):\n    "
 
 
-@pytest.mark.parametrize("name", PAIRINGS)
+@pytest.mark.parametrize("name", OTHER)
 def test_the_embedded_draft_changes_nothing_of_another_models_text(tiny_pair, name):
     main, draft = tiny_pair[0], embedded_folder("draft")
     with SpeculativePipeline(main, draft, pairing=name, precision="exact") as pipeline:
@@ -239,12 +247,12 @@ def test_the_embedded_draft_changes_nothing_of_another_models_text(tiny_pair, na
         assert pipeline.generate(PROMPT, **drawn).stats.drafted > 0
 
 
-@pytest.mark.parametrize("name", PAIRINGS)
+@pytest.mark.parametrize("name", ONE)
 def test_the_embedded_pair_is_as_good_with_a_pairing_that_it_does_not_need(monkeypatch, name):
     options = {"max_new_tokens": 64, "num_assistant_tokens": 4}
     with SpeculativePipeline(precision="exact") as pipeline:
         expected = pipeline.generate("def fibonacci(n):", **options)
-    monkeypatch.setattr(pipeline_models, "check_pair", differing)
+    monkeypatch.setattr(models, "check_pair", differing)
     with SpeculativePipeline(pairing=name, precision="exact") as pipeline:
         paired = pipeline.generate("def fibonacci(n):", **options)
     assert paired.token_ids == expected.token_ids
@@ -301,7 +309,7 @@ def test_auto_chooses_a_pairing(tiny_pair, other_draft):
         assert pipeline.pairing in PAIRINGS
 
 
-@pytest.mark.parametrize("name", PAIRINGS)
+@pytest.mark.parametrize("name", ONE)
 def test_kv_caches_of_a_pairing_are_kept_in_files(tiny_pair, other_draft, tmp_path, name):
     pair, options = (tiny_pair[0], other_draft[1]), {"max_new_tokens": 24, "ignore_eos": True}
     with SpeculativePipeline(*pair, pairing=name, precision="exact") as pipeline:
@@ -337,8 +345,8 @@ def preempted(monkeypatch):
     found, preempt = [], Sequence.preempt
 
     def noted(request):
-        if isinstance(request.waits_for, CachedSequence):
-            found.append(request.waits_for.runner)
+        if request.fed_cache is not None:
+            found.append(request.fed_cache.runner)
         preempt(request)
 
     monkeypatch.setattr(Sequence, "preempt", noted)
@@ -395,7 +403,7 @@ def test_drafts_in_shared_passes_are_those_of_each_alone_preempted_or_not(
 TOGETHER = ["def area(width):\n    ", "print(area(3, 4))\n" * 4, "the quick brown fox", "日本"] * 2
 
 
-@pytest.mark.parametrize("name", PAIRINGS)
+@pytest.mark.parametrize("name", OTHER)
 def test_requests_at_once_get_what_each_gets_alone_preempted_or_not(
     preempted, tiny_pair, other_draft, name
 ):

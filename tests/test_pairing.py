@@ -1,6 +1,7 @@
 """What two tokenizers have in common, and which pairing suits them."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -93,19 +94,19 @@ def test_ids_that_a_model_does_not_score_are_left_out(make):
 def test_auto_takes_the_intersection_where_most_of_a_text_is_in_common(make):
     main, alike = make("main"), make("alike")
     assert pair(main, alike).share_of_text == 1.0
-    assert pair(main, alike).choose("auto") == "intersection"
+    assert pair(main, alike).used == "intersection"
     far = make("far", sample="the quick brown fox " * 3 + "é日😀", vocab_size=300)
     assert pair(far, alike).share_of_text < 1.0
     for name in ("intersection", "retokenize"):
-        assert pair(main, alike).choose(name) == name
+        assert replace(pair(main, alike), pairing=name).used == name
 
 
 def test_an_intersection_of_nothing_is_refused(make):
     main, draft = make("main"), make("draft", change=rename_eos)
     nothing = TokenizerPair(main, draft, len(main.bytes_of), 1)
     with pytest.raises(TokenizerMismatchError, match="no token of ordinary text in common"):
-        nothing.choose("intersection")
-    assert nothing.choose("auto") == "retokenize"
+        replace(nothing, pairing="intersection").require_possible()
+    assert nothing.used == "retokenize"
     assert "pairings: retokenize; auto is retokenize" in list(nothing.lines())
 
 

@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from ov_specdec.drafters import ModelDrafter
-from ov_specdec.planning.acceptance import SharedCounts
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -25,15 +25,15 @@ from tests.test_output_distribution import (
 )
 from tests.toy import table_model
 
-CURVE = CostCurve(PassCurve({16: {1: 1.0, 16: 4.0}}), PassCurve({16: {1: 0.02, 16: 0.1}}))
+CURVE = CostCurve(PassCurve({1: 1.0, 16: 4.0}), PassCurve({1: 0.02, 16: 0.1}))
 """A token more costs a fifth of a plain pass: draft tokens that are not likely do not pay."""
 
 
 class ForgetfulDrafter(ModelDrafter):
     """A broken one: leaves out the last draft token that was drawn, for its own probability."""
 
-    def propose(self, tokens):
-        proposal = yield from super().propose(tokens)
+    def propose(self, tokens, plan):
+        proposal = yield from super().propose(tokens, plan)
         drawn, probs = proposal.draft.tokens, proposal.draft.probs
         if not probs or probs[-1].prob(drawn[-1]) > 0.5:
             return proposal
@@ -41,11 +41,11 @@ class ForgetfulDrafter(ModelDrafter):
 
 
 def output_probs(pair, drafter, lengths):
-    """The probability of each first OUTPUT_LENGTH tokens, beside a sequence that bids too."""
+    """The probability of each first OUTPUT_LENGTH tokens, beside a sequence that drafts too."""
     main, draft = map(table_model, PAIRS[pair])
 
     def run(random):
-        common = SharedCounts()
+        common = Counts()
         models = scripted(main), scripted(draft)
 
         def planned(tokens, sampler, kind):
@@ -54,7 +54,7 @@ def output_probs(pair, drafter, lengths):
                 tokens,
                 len(tokens) + OUTPUT_LENGTH + 1,
                 kind(CachedSequence(models[1]), sampler),
-                AdaptiveLength(("model",), common),
+                AdaptiveLength(common, FixedCurve(CURVE)),
                 sampler=sampler,
             )
 

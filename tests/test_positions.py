@@ -5,7 +5,7 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.loading.positions import take_positions
+from ov_specdec.graph.positions import take_positions
 
 
 def counting(last="MatMul", has_input=False):

@@ -3,8 +3,8 @@ import tracemalloc
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.drafters import Declined, PromptLookup
-from ov_specdec.planning.draft_length import Plan, PlanRequest
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.planning.draft_length import Offer, Plan
 from tests import running
 
 
@@ -70,31 +70,16 @@ def test_the_index_finds_what_a_search_finds_however_the_text_grew(tokens, steps
 
 def test_is_the_more_confident_the_longer_the_match():
     def confidence_after(*tokens):
-        return propose(PromptLookup(), tokens, 2).confidences
+        return [offer.confidence for offer in PromptLookup().offers(tokens)]
 
-    assert confidence_after(1, 9, 2, 1) == (1 / 2, 1 / 2)
-    assert confidence_after(5, 1, 9, 2, 5, 1) == (2 / 3, 2 / 3)
-
-
-def test_tells_the_policy_how_confident_it_is_before_it_drafts():
-    asked = []
-
-    def plan(ask):
-        asked.append(ask)
-        return Plan(0, "loses")
-
-    proposal = running.propose(PromptLookup(), [1, 2, 1], plan)
-    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "loses")
-    assert proposal.declined == Declined("prompt-lookup", 1 / 2, 2)
-    assert asked == [PlanRequest("prompt-lookup", 1 / 2)]
+    assert confidence_after(1, 9, 2, 1) == [1 / 2]
+    assert confidence_after(5, 1, 9, 2, 5, 1) == [2 / 3]
 
 
-def test_has_no_model_and_asks_only_where_it_has_an_idea():
-    def plan(ask):
-        raise AssertionError
-
+def test_offers_a_match_with_its_first_token():
+    assert PromptLookup().offers([1, 2, 1]) == [Offer("prompt-lookup", 1 / 2, 2)]
+    assert PromptLookup().offers([1, 2, 3]) == []
     assert PromptLookup().caches == ()
-    assert running.propose(PromptLookup(), [1, 2, 3], plan).draft.tokens == []
 
 
 def test_a_long_text_and_long_matches_take_no_memory_besides_its_ids():
@@ -102,7 +87,7 @@ def test_a_long_text_and_long_matches_take_no_memory_besides_its_ids():
     tracemalloc.start()
     try:
         drafter = PromptLookup(32, tokens=tokens)
-        assert propose(drafter, tokens, 3).match_confidence == 32 / 33
+        assert propose(drafter, tokens, 3).confidences == (32 / 33,) * 3
         assert tracemalloc.get_traced_memory()[1] < 100 * len(tokens)
     finally:
         tracemalloc.stop()

@@ -5,14 +5,14 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.devices import find_device, openvino_core
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.graph import to_paged
-from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.loading.qkv import fuse_qkv
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source, read_ir
+from ov_specdec.graph.paging import to_paged
+from ov_specdec.graph.qkv import fuse_qkv
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import find_device, openvino_core
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source, read_ir
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 
@@ -46,7 +46,7 @@ def logits(model, precision):
     return np.concatenate(rows)
 
 
-@pytest.mark.parametrize("name", ["main", "draft", "llama"])
+@pytest.mark.parametrize("name", [pytest.param("main", marks=pytest.mark.deep), "draft", "llama"])
 def test_logits_are_bitwise_what_they_were(name, tiny_pair):
     folder = tiny_pair[0] if name == "llama" else embedded_folder(name)
     before, after = paged(folder), paged(folder)

@@ -9,12 +9,12 @@ import pytest
 
 from ov_specdec import SessionError
 from ov_specdec.errors import CacheFullError
-from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.devices import PRECISION_PROPERTIES
-from ov_specdec.loading.graph import select_rows, to_paged
-from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source
+from ov_specdec.graph.paging import select_rows, to_paged
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import PRECISION_PROPERTIES
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.runner.block_memory import VisibleMemory, lazy_zeros
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
@@ -61,7 +61,7 @@ def fresh(model: Runner, slot: Slot, text) -> np.ndarray:
 def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
     tiny_pair, kv, monkeypatch
 ):
-    monkeypatch.setattr("ov_specdec.loading.prepare.select_rows", lambda *_, **__: False)
+    monkeypatch.setattr("ov_specdec.models.prepare.select_rows", lambda *_, **__: False)
     config = RuntimeConfig(kv=kv, precision="exact")
     model = load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
     slot, text = model.open(), tokens(7)

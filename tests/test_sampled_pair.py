@@ -8,10 +8,11 @@ import pytest
 from scipy.stats import chi2
 
 from ov_specdec import GenerationOptions
-from ov_specdec.drafters import ModelDrafter
-from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.loading.source import open_source
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.models.source import open_source
 from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import noise, verification
 from ov_specdec.sampling.from_options import make_samplers
@@ -102,13 +103,11 @@ class MissingRowError(Exception):
     """A row of logits is missing."""
 
 
-class RowsModel:
+class RowsModel(Runner):
     """A model and its only sequence, whose logits come from `Rows`; `MissingRowError` without."""
 
     max_length = 2048
-    max_sequences = num_free = capacity = border = max_draft_tokens = None
-    static_shapes = frozenset()
-    forgets_freely = is_invariant = is_proven = False
+    is_beyond = False
 
     def __init__(self, rows, prompt_length):
         self._rows = rows
@@ -136,9 +135,6 @@ class RowsModel:
 
     def rollback(self, slot, length):
         self._text = self._text[:length]
-
-    def commit(self, slot, tokens, length):
-        pass
 
     def free(self, slot, tokens=()):
         self._text = []
@@ -169,9 +165,9 @@ def sample(pair, options, make, seed):
     main, draft, prompt = pair
     samplers = make(prompt, options, seed)
     caches = [CachedSequence(RowsModel(rows, len(prompt))) for rows in (main, draft)]
-    drafter = ModelDrafter(caches[1], samplers.draft)
+    drafter = ModelDrafter(caches[1], samplers[1])
     length, policy = len(prompt) + NEW_TOKENS, ConstantLength(2)
-    text = sequence(caches[0], prompt, length, drafter, policy, sampler=samplers.main)
+    text = sequence(caches[0], prompt, length, drafter, policy, sampler=samplers[0])
     with suppress(MissingRowError):
         list(rounds(text))
         return text.tokens
@@ -220,7 +216,7 @@ def p_value(pair, options, seed, make=unseeded):
     known, given the history of each. The last bin follows from the others and is left out.
     """
     main, _, prompt = pair
-    sampler = seeded(prompt, options, None).main
+    sampler = seeded(prompt, options, None)[0]
     excess = np.zeros(NUM_BINS)
     covariance = np.zeros((NUM_BINS, NUM_BINS))
     known = {}
@@ -242,17 +238,26 @@ def p_value(pair, options, seed, make=unseeded):
     return float(chi2.sf(statistic, len(filled)))
 
 
-@pytest.mark.parametrize("name", OPTION_SETS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "temperature 1",
+        *(pytest.param(name, marks=pytest.mark.deep) for name in [*OPTION_SETS][1:]),
+    ],
+)
 def test_samples_follow_the_main_models_distribution(pair, name):
     seed = list(OPTION_SETS).index(name)
     assert p_value(pair, OPTION_SETS[name], seed) > 0.001
 
 
-@pytest.mark.parametrize("name", ["temperature 1", "greedy draft", "all together"])
+@pytest.mark.parametrize(
+    "name", ["temperature 1", pytest.param("all together", marks=pytest.mark.deep)]
+)
 def test_over_seeds_samples_follow_it_too(pair, name):
     assert p_value(pair, OPTION_SETS[name], 0, seeded) > 0.001
 
 
+@pytest.mark.deep
 def test_seeds_whose_noise_is_too_small_are_noticed(pair, monkeypatch):
     monkeypatch.setattr(noise, "uniform", lambda *given: uniform(*given) ** 0.9)
     assert p_value(pair, OPTION_SETS["temperature 1"], 0, seeded) < 1e-6
@@ -262,10 +267,11 @@ def test_seeds_whose_noise_is_too_small_are_noticed(pair, monkeypatch):
     ("rule", "broken", "options"),
     [
         ("prefix_probability", lambda main, draft, ratio: 1.0, "temperature 1"),
-        (
+        pytest.param(
             "acceptance_probability",
             lambda main_prob, draft_prob: 1.0 if main_prob > 0 else 0.0,
             "greedy draft",
+            marks=pytest.mark.deep,
         ),
     ],
     ids=["any possible prefix", "any possible token"],

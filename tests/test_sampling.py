@@ -1,5 +1,7 @@
 """Sampling and logits processors through the Python interface, on a tiny pair."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -131,18 +133,18 @@ def test_draft_tokens_of_a_sampled_run_are_accepted_and_rejected(
 
 
 def test_options_become_rules():
-    assert samplers().main == samplers().draft == GreedySampler(ends=frozenset([0]))
-    assert samplers(temperature=0.5, top_k=3).main.warper == LogitsWarper(temperature=0.5, top_k=3)
+    assert samplers() == (GreedySampler(ends=frozenset([0])),) * 2
+    assert samplers(temperature=0.5, top_k=3)[0].warper == LogitsWarper(temperature=0.5, top_k=3)
     sampled = samplers(do_sample=True)
-    assert sampled.draft is sampled.main
-    assert isinstance(samplers(do_sample=True, assistant_do_sample=False).draft, GreedySampler)
-    assert isinstance(samplers(top_p=0.5).main, RandomSampler)
+    assert sampled[1] is sampled[0]
+    assert isinstance(samplers(do_sample=True, assistant_do_sample=False)[1], GreedySampler)
+    assert isinstance(samplers(top_p=0.5)[0], RandomSampler)
 
 
 def test_processors_come_in_the_order_of_transformers():
     chain = samplers(
         min_new_tokens=2, bad_words_ids=[[1]], repetition_penalty=2.0, logit_bias={1: 1.0}
-    ).main.processors
+    )[0].processors
     kinds = [type(processor) for processor in chain]
     assert kinds == [LogitBias, RepetitionPenalty, BadWords, MinNewTokens]
 
@@ -155,7 +157,7 @@ def test_a_processor_may_write_to_what_it_is_given():
         return logits
 
     tokens, row = [5, 6], np.arange(8, dtype=np.float32)
-    assert samplers(logits_processor=[writes]).main.sample(tokens, row).token == 3
+    assert samplers(logits_processor=[writes])[0].sample(tokens, row).token == 3
     assert (tokens, row.tolist()) == ([5, 6], list(range(8)))
 
 
@@ -169,6 +171,25 @@ def test_a_processor_that_returns_no_row_is_refused(pipeline):
 def test_a_processor_for_a_batch_learns_that_there_is_none(pipeline):
     with pytest.raises(OptionError, match=r"failed \(too many indices.*without a batch axis"):
         pipeline.generate(PROMPT, logits_processor=[lambda tokens, logits: logits[:, 0]])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, 1e300])
+def test_a_processor_whose_logits_give_no_distribution_is_named(pipeline, value):
+    def spoil(tokens, logits):
+        return logits.astype(np.float64) + value
+
+    message = rf"logits_processor .*spoil.* returned {re.escape(str(value))}"
+    with pytest.raises(LogitsError, match=message):
+        pipeline.generate(PROMPT, logits_processor=[spoil])
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0}, {"temperature": 0.7, "seed": 1}])
+@pytest.mark.parametrize("penalty", [1e-6, 1e6])
+@pytest.mark.parametrize("bias", [1e30, -1e30])
+def test_the_greatest_options_together_give_a_text(pipeline, sampling, penalty, bias):
+    options = {"repetition_penalty": penalty, "logit_bias": {5: bias, 6: -bias}, **sampling}
+    result = pipeline.generate(PROMPT, max_new_tokens=8, ignore_eos=True, **options)
+    assert len(result.token_ids) == 8
 
 
 @pytest.mark.parametrize("options", [{}, {"do_sample": True}])

@@ -5,10 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.drafters import ModelDrafter, Proposal
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.errors import DeadEndError, LogitsError
-from ov_specdec.options import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise, uniform
@@ -62,7 +63,7 @@ def samplers_for(**options):
 
 def by_definition(main, seed, choice=0, **options):
     """The text that a seed means: each token has the greatest log-probability plus Gumbel noise."""
-    law = samplers_for(**{"do_sample": True, **options}).main  # without a seed
+    law = samplers_for(**{"do_sample": True, **options})[0]  # without a seed
     tokens = list(PROMPT)
     while len(tokens) < len(PROMPT) + SIZE:
         distribution = law.distribution(tokens, main(tokens))
@@ -83,7 +84,10 @@ class Wrong:
     def __init__(self, seed):
         self._random = np.random.default_rng(seed)
 
-    def propose(self, tokens):
+    def offers(self, tokens):
+        return [Offer("wrong")]
+
+    def propose(self, tokens, plan):
         yield from ()
         length = int(self._random.integers(5))
         return Proposal(Draft(self._random.integers(0, VOCAB, length).tolist()))
@@ -92,32 +96,30 @@ class Wrong:
 def speculative(main, draft, kind, length, rounds_of=rounds, **options):
     """The text, and how many draft tokens were accepted and proposed."""
     samplers = samplers_for(**options)
-    drafter = (
-        Wrong(length) if kind == "wrong" else make_drafter(kind, scripted(draft), samplers.draft)
-    )
+    drafter = Wrong(length) if kind == "wrong" else make_drafter(kind, scripted(draft), samplers[1])
     text = sequence(
         scripted(main),
         PROMPT,
         len(PROMPT) + SIZE,
         drafter,
         ConstantLength(length),
-        sampler=samplers.main,
+        sampler=samplers[0],
     )
     stats = [round_.stats for round_ in rounds_of(text)]
     return text.tokens, sum(s.num_accepted for s in stats), sum(s.num_drafted for s in stats)
 
 
-@pytest.mark.parametrize("name", OPTION_SETS)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
 @given(
+    rounds_of=st.sampled_from([rounds, beside_another]),
+    name=st.sampled_from(list(OPTION_SETS)),
     seed=st.integers(0, 2**64 - 1),
     choice=st.integers(0, 3),
     model=st.integers(0, 1000),
     noise=st.sampled_from([0.0, 0.3, 2.0]),
     length=st.integers(1, 6),
 )
-@settings(deadline=None, max_examples=5)
+@settings(deadline=None, max_examples=12)
 def test_whatever_is_drafted_the_text_is_the_one_of_the_seed(
     rounds_of, kind, name, seed, choice, model, noise, length
 ):
@@ -128,7 +130,7 @@ def test_whatever_is_drafted_the_text_is_the_one_of_the_seed(
         rounds_of = rounds
     draft = alike(main, noise)
     assert speculative(main, draft, kind, length, rounds_of, **options)[0] == expected
-    sampler = samplers_for(**options).main
+    sampler = samplers_for(**options)[0]
     assert plain(scripted(main), PROMPT, len(PROMPT) + SIZE, sampler=sampler).tokens == expected
 
 
@@ -142,8 +144,8 @@ def test_a_draft_model_drafts_with_the_same_noise(name):
 
 def test_with_a_greedy_draft_the_noise_is_the_main_models_alone():
     samplers = samplers_for(temperature=1.0, seed=3, assistant_do_sample=False)
-    assert isinstance(samplers.main, SeededSampler)
-    assert samplers.draft == GreedySampler()
+    assert isinstance(samplers[0], SeededSampler)
+    assert samplers[1] == GreedySampler()
     flat = table_model(np.full((VOCAB, VOCAB), 1.0) + np.eye(VOCAB, k=1))
     options = {"temperature": 1.0, "seed": 3}
     drawn = speculative(flat, flat, "sampled", 3, **options)
@@ -162,8 +164,8 @@ def test_drafts_of_another_vocabulary_couple_by_the_main_models_ids():
     )
     for seed in range(20):
         samplers = samplers_for(temperature=1.0, seed=seed)
-        drafter = make_drafter("intersection", draft, samplers.draft)
-        length, sampler = len(PROMPT) + SIZE, samplers.main
+        drafter = make_drafter("intersection", draft, samplers[1])
+        length, sampler = len(PROMPT) + SIZE, samplers[0]
         text = sequence(main, PROMPT, length, drafter, ConstantLength(3), sampler=sampler)
         stats = [round_.stats for round_ in rounds(text)]
         assert sum(s.num_drafted for s in stats) > 0
@@ -217,13 +219,13 @@ def test_the_choices_of_a_seed_are_texts_of_their_own_and_no_other_seeds():
 )
 def test_what_truncation_leaves_out_is_never_chosen(options, allowed):
     row = np.log(np.array([1, 2, 3, 5, 8, 13, 40, 60], np.float32))
-    chosen = {samplers_for(seed=s, **options).main.sample([0], row).token for s in range(300)}
+    chosen = {samplers_for(seed=s, **options)[0].sample([0], row).token for s in range(300)}
     assert chosen == allowed
 
 
 def test_ties_at_the_border_of_top_p_are_decided_by_the_row():
     even = np.zeros(VOCAB, np.float32)
-    chosen = {samplers_for(seed=s, top_p=0.5).main.sample([0], even).token for s in range(300)}
+    chosen = {samplers_for(seed=s, top_p=0.5)[0].sample([0], even).token for s in range(300)}
     assert chosen == {0, 1, 2, 3}
 
 
@@ -264,7 +266,7 @@ def test_a_seeded_draft_ends_where_no_token_may_follow():
 def test_a_seeded_draft_is_as_sure_as_its_noise_leaves_it():
     sampler = SeededSampler((), LogitsWarper(), Noise(4))
     drafter = ModelDrafter(CachedSequence(scripted(by_history(1))), sampler)
-    plan = Plan(6, "adaptive", acceptance=lambda confidence: 1.0, floors=(0.0,) * 6)
+    plan = Plan(6, "constant", min_confidence=1e-9)
     proposal = propose(drafter, PROMPT, lambda ask: plan)
     history, expected = list(PROMPT), []
     for token in proposal.draft.tokens:

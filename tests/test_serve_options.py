@@ -6,7 +6,11 @@ import pytest
 from click.testing import CliRunner
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.cli import models
 from ov_specdec.cli.serve import serve as command
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.costs import CostCurve, PassCurve
+from ov_specdec.results.stats import BatchInvariance
 from tests.server import NAME, serving
 
 
@@ -80,16 +84,21 @@ def test_a_file_says_what_would_be_typed(handed, tmp_path):
     assert "'--autoscale': '1:0' must be MIN:MAX" in handed("--config", file).output
 
 
-def test_a_variable_is_named_as_its_option(handed):
-    named = {"OV_SPECDEC_PROPERTY": "A=1 B=2", "OV_SPECDEC_DRAFT_PROPERTY": "C=3"}
-    given = handed(**named).pipeline
-    assert given["properties"] == {"A": "1", "B": "2"}
-    assert given["draft_properties"] == {"C": "3"}
-
-
-def test_limits_that_nobody_gives(handed):
-    settings = handed().settings
-    assert (settings.max_audio_seconds, settings.max_request_tokens) == (3600, 131_072)
+def test_the_length_of_an_answer_has_one_default(handed, tiny_pair):
+    assert handed().settings.default_max_tokens is GenerationOptions().max_new_tokens is None
+    assert handed("--default-max-tokens", 7).settings.default_max_tokens == 7
+    assert "--default-max-tokens 0 must be" in handed("--default-max-tokens", 0).output
+    with (
+        SpeculativePipeline(tiny_pair[0], drafter="none", max_model_len=40) as pipeline,
+        serving(pipeline) as usual,
+        serving(pipeline, default_max_tokens=7) as bounded,
+    ):
+        fields = {"prompt": [5] * 10, "ignore_eos": True}
+        lengths = [each.complete(**fields)["usage"] for each in (usual, bounded)]
+        assert bounded.complete(**fields, max_tokens=9)["usage"]["completion_tokens"] == 9
+        said = [each.service.engine.defaults for each in (usual, bounded)]
+    assert [usage["completion_tokens"] for usage in lengths] == [30, 7]
+    assert said == ["temperature=1.0", "max_new_tokens=7, temperature=1.0"]
 
 
 def test_models_are_loaded_as_it_is_told(handed):
@@ -117,19 +126,6 @@ def test_requests_may_call_the_model_by_any_of_its_names(tiny_pair):
         assert server.post("/v1/completions", prompt="x", model="third").status_code == 404
 
 
-def test_where_it_listens(handed, tmp_path):
-    pem = ("--ssl-certfile", "c.pem", "--ssl-keyfile", "k.pem", "--root-path", "/llm")
-    tls = handed(*pem)
-    assert (tls.binding.ssl_certfile, tls.binding.ssl_keyfile) == ("c.pem", "k.pem")
-    assert tls.binding.root_path == "/llm"
-    assert tls.settings.allowed_hosts
-    assert "[::1]" in tls.settings.allowed_hosts
-    local = handed("--uds", tmp_path / "socket")
-    assert (local.binding.uds, local.settings.allowed_hosts) == (str(tmp_path / "socket"), ())
-    refused = handed("--replicas", 2, "--uds", tmp_path / "socket")
-    assert "--uds has no effect with several replicas" in refused.output
-
-
 def test_a_chat_template_is_that_of_the_server(tiny_pair, tmp_path, monkeypatch):
     file = tmp_path / "mine.jinja"
     file.write_text("[{{ messages[0].content }}]")
@@ -142,3 +138,22 @@ def test_a_chat_template_is_that_of_the_server(tiny_pair, tmp_path, monkeypatch)
         assert server.http.get("/v1/models").json()["data"][0]["chat_template"]
         ids = server.post("/tokenize", messages=[{"role": "user", "content": "area"}]).json()
         assert server.post("/detokenize", tokens=ids["tokens"]).json()["prompt"] == "[area]"
+
+
+@pytest.mark.parametrize(
+    ("is_on", "more", "is_named"), [(True, 0.4, True), (True, 0.1, False), (False, 0.4, False)]
+)
+def test_the_price_of_batch_invariance_is_named_where_it_is_high(
+    monkeypatch, caplog, is_on, more, is_named
+):
+    """more: of a pass over 8 requests, than over 8 tokens of one."""
+    curve = CostCurve(PassCurve({1: 1.0, 8: 1.0}, per_sequence=more / 7))
+    pipeline = SimpleNamespace(
+        check_batch_invariant=lambda _: BatchInvariance(is_on, "made up"),
+        measure_costs=lambda: curve,
+    )
+    monkeypatch.setattr(models, "make_pipeline", lambda _: pipeline)
+    assert models.make_lasting_pipeline({}) is pipeline
+    said = caplog.text
+    assert ("8 requests take 1.4 times as long" in said) is is_named
+    assert ("--batch-invariant false" in said) is is_named

@@ -2,9 +2,9 @@
 
 import asyncio
 import concurrent.futures
+import gzip
 import json
 import logging
-from types import SimpleNamespace
 
 import httpx
 import pytest
@@ -14,9 +14,9 @@ from fastapi.testclient import TestClient
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, is_loopback
 from ov_specdec.errors import OptionError
-from ov_specdec.loading.generation_config import SamplingDefaults
+from ov_specdec.models.generation_config import SamplingDefaults
 from ov_specdec.openai import ApiError
-from ov_specdec.openai.tokens import DetokenizeBody
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.access import Record
 from ov_specdec.server.app import make_app
 from ov_specdec.server.logs import JsonLines
@@ -70,10 +70,19 @@ def test_state_is_told(server):
     proven = float(seen["is_on"] and seen["is_checked"])
     gauge = f'ov_specdec:batch_invariant{{model_name="{NAME}"}} {proven}'
     assert gauge in get("/metrics").text
-    assert get("/").text.startswith("<!doctype html>")
-    head = server.http.head("/")
-    assert (head.status_code, head.text) == (200, "")
+    assert "/v1/completions" in get("/").json()["endpoints"]
     assert get("/docs").status_code == get("/openapi.json").status_code == 200
+
+
+def test_head_is_answered_wherever_get_is(server):
+    paths = server.http.get("/openapi.json").json()["paths"]
+    read = [path.format(model=NAME) for path, methods in paths.items() if "get" in methods]
+    assert len(read) > 4
+    for path in (*read, "/", "/docs", "/v1/models/nothing"):
+        answer, head = server.http.get(path), server.http.head(path)
+        assert (head.status_code, head.content) == (answer.status_code, b"")
+        assert head.headers["content-type"] == answer.headers["content-type"]
+    assert server.http.head("/v1/completions").status_code == 405
 
 
 def test_an_answer_is_what_the_pipeline_gives(server, pipeline):
@@ -99,7 +108,8 @@ def test_requests_without_a_temperature_have_the_recommended_one_or_1(
     server, pipeline, monkeypatch, recommended, given, temperature
 ):
     monkeypatch.setattr(pipeline, "_defaults", SamplingDefaults(recommended))
-    assert server.service.engine.complete(given, None).temperature == temperature
+    options = GenerationOptions(**given)
+    assert server.service.engine.complete(options, None).temperature == temperature
 
 
 def test_many_answers_at_once_are_those_that_each_gets_alone(server):
@@ -182,7 +192,7 @@ def test_cached_tokens_are_counted(server):
 @pytest.mark.parametrize(
     ("body", "code", "param", "words"),
     [
-        ({"prompt": "x" * 5000}, "context_length_exceeded", None, "context 256"),
+        ({"prompt": "x" * 5000}, "context_length_exceeded", None, "context length is 256"),
         ({"prompt": ""}, None, None, "the prompt is empty"),
         ({"prompt": [99999]}, None, None, "token id 99999"),
         ({"prompt": ["a"] * 200}, None, "prompt", "200 prompts exceed the 144"),
@@ -229,18 +239,21 @@ def test_bodies_that_cannot_be_read_are_refused(server, content, kind, status):
     assert answer.json()["error"]["message"]
 
 
-def test_a_byte_order_mark_is_no_part_of_a_body(server):
-    body = '{"prompt": "a", "max_tokens": 1}'.encode("utf-8-sig")
-    kind = {"content-type": "application/json"}
-    assert server.http.post("/v1/completions", content=body, headers=kind).status_code == 200
-
-
-def test_a_form_in_an_encoding_that_cannot_be_read_is_refused(server):
-    kind = {"content-type": "multipart/form-data; boundary=x; charset=undefined"}
-    form = b'--x\r\nContent-Disposition: form-data; name="model"\r\n\r\na\r\n--x--\r\n'
-    answer = server.http.post("/v1/audio/transcriptions", content=form, headers=kind)
-    assert answer.status_code == 400
-    assert "the form cannot be read" in answer.json()["error"]["message"]
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/completions", "application/json"),
+        ("/tokenize", "application/json"),
+        ("/v1/audio/transcriptions", "multipart/form-data; boundary=x"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "gzip, identity"])
+def test_a_compressed_body_is_named_as_such(server, path, kind, encoding):
+    headers = {"content-type": kind, "content-encoding": encoding}
+    answer = server.http.post(path, content=gzip.compress(b"{}"), headers=headers)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (415, "invalid_request_error")
+    assert f"the content encoding '{encoding}'" in error["message"]
 
 
 def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(server, caplog):
@@ -274,30 +287,6 @@ def test_paths_and_methods_that_are_not_there(server):
         assert answer.headers["x-request-id"]
 
 
-@pytest.mark.parametrize(
-    ("path", "meant"),
-    [
-        ("/chat/completions", "/v1/chat/completions"),
-        ("/v1/v1/chat/completions", "/v1/chat/completions"),
-        ("/completions", "/v1/completions"),
-        ("/v1/complete", "/v1/completions"),
-        ("/models", "/v1/models"),
-        ("/responses", "/v1/responses"),
-    ],
-)
-def test_a_path_that_is_not_there_names_the_one_that_is_meant(path, meant, server):
-    answer = server.http.post(path, json={})
-    assert answer.status_code == 404
-    assert answer.json()["error"]["message"] == f"POST {path}: Not Found: did you mean {meant}?"
-
-
-def test_a_path_like_no_other_names_all_and_a_method_the_right_one(server):
-    message = server.http.post("/api/chat", json={}).json()["error"]["message"]
-    assert "there are /v1/chat/completions, /v1/completions, " in message
-    message = server.http.get("/v1/completions").json()["error"]["message"]
-    assert message == "GET /v1/completions: Method Not Allowed: send POST"
-
-
 def test_tokens_there_and_back(server):
     told = server.post("/tokenize", prompt="def area(", return_token_strs=True).json()
     assert told["count"] == len(told["tokens"]) == len(told["token_strs"])
@@ -311,24 +300,6 @@ def test_tokens_there_and_back(server):
     assert server.post("/detokenize", tokens=[-1]).status_code == 400
 
 
-def test_the_size_of_the_vocabulary_is_asked_for_once():
-    class Tokens:
-        num_asked = 0
-
-        @property
-        def vocab_size(self):
-            self.num_asked += 1  # which copies the vocabulary
-            return 5
-
-        def decode_all(self, ids):
-            return str(ids)
-
-    service, tokenizer = Service(Settings()), Tokens()
-    service.take(SimpleNamespace(tokenizer=tokenizer))
-    assert service.detokenize(DetokenizeBody(tokens=[1, 2, 3])).prompt == "[1, 2, 3]"
-    assert tokenizer.num_asked == 1
-
-
 def test_a_key_is_needed_where_one_is_set(guarded):
     assert guarded.http.get("/health").status_code == 200
     for key in (None, "wrong", KEYS[0][:-1], KEYS[0] + "x"):
@@ -340,23 +311,6 @@ def test_a_key_is_needed_where_one_is_set(guarded):
         assert guarded.post("/v1/completions", key, prompt="a").status_code == 200
 
 
-@pytest.mark.parametrize("prefix", ["", "/llm"])
-def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
-    caplog.set_level("INFO", "ov_specdec.server")
-    outer = FastAPI()
-    outer.mount(prefix, make_app(Service(Settings(api_keys=KEYS))))
-    client = TestClient(outer)
-    for path in ("/v1/models", "/v1/models/x"):
-        assert client.get(prefix + path).status_code == 401
-    for path in ("/v1/completions", "/tokenize", "/detokenize"):
-        assert client.post(prefix + path, json={}).status_code == 401
-    key = {"authorization": f"Bearer {KEYS[0]}"}
-    assert client.get(f"{prefix}/v1/models", headers=key).status_code == 503
-    caplog.clear()
-    assert client.get(f"{prefix}/metrics").status_code == 200
-    assert not caplog.records
-
-
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
@@ -365,14 +319,13 @@ def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
         ({"api_keys": ["a", ""]}, "API key 2 is empty"),
         ({"api_keys": ["schl\u00fcssel"]}, "API key 1 cannot be sent in a header"),
         ({"api_keys": [" a"]}, "API key 1 cannot be sent in a header"),
-        ({"cors_origins": "*"}, "cors_origins must be a list"),
+        ({"cors_origins": "*"}, "cors_origins='*' must be a list"),
         ({"model_name": None}, "model_name=None must be a text"),
         ({"max_queue": "128"}, "max_queue='128' must be a whole number"),
         ({"max_body": 0}, "max_body=0 must be a whole number"),
         ({"request_timeout": 0}, "request_timeout=0 must be a number above 0"),
         ({"step_timeout": None}, "step_timeout=None must be a number above 0"),
         ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number of at least 0"),
-        ({"temperature": -1}, "temperature=-1 must be a number of at least 0"),
     ],
 )
 def test_settings_that_cannot_be_used_are_refused(settings, words):
@@ -380,7 +333,7 @@ def test_settings_that_cannot_be_used_are_refused(settings, words):
         Settings(**settings)
     assert str(error.value).startswith(words)
     assert "secret" not in str(error.value)
-    assert Settings(api_keys=["a b"], cors_origins=["*"], temperature=None).api_keys == ["a b"]
+    assert Settings(api_keys=["a b"], cors_origins=["*"]).api_keys == ["a b"]
 
 
 @pytest.mark.parametrize(
@@ -421,31 +374,6 @@ def test_only_the_given_web_sites_may_call(guarded):
     assert allowed("https://b.example") is None
 
 
-def test_the_headers_of_openais_client_are_allowed(guarded):
-    headers = {
-        "origin": "https://a.example",
-        "access-control-request-method": "POST",
-        "access-control-request-headers": "authorization,content-type,x-stainless-lang",
-    }
-    assert guarded.http.options("/v1/completions", headers=headers).status_code == 200
-
-
-def test_polls_are_logged_for_debugging_only(server, caplog, monkeypatch):
-    caplog.set_level("INFO", "ov_specdec.server")
-    monkeypatch.setattr(server.service, "check_health", busy)
-    assert server.http.get("/health").status_code == 503
-    monkeypatch.undo()
-    assert server.http.get("/health").status_code == 200
-    assert server.http.get("/version").status_code == 200
-    wait_until(lambda: any(hasattr(record, "record") for record in caplog.records))
-    logged = [each.record.path for each in caplog.records if hasattr(each, "record")]
-    assert logged == ["/version"]
-
-
-async def busy():
-    raise ApiError(503, "the models are loading")
-
-
 def test_keys_are_never_logged(guarded, caplog):
     with caplog.at_level("DEBUG", "ov_specdec.server"):
         guarded.post("/v1/completions", KEYS[0], prompt="a", user="me")
@@ -454,11 +382,6 @@ def test_keys_are_never_logged(guarded, caplog):
     assert records[-1]["status"] == 200
     assert records[-1]["user"] == "me"
     assert KEYS[0] not in json.dumps(records) + caplog.text
-
-
-def test_keys_are_in_no_repr(guarded):
-    kept = (guarded.service.settings, make_app(guarded.service).user_middleware)
-    assert not [key for key in KEYS for each in kept if key in repr(each)]
 
 
 def test_what_callers_call_themselves_and_the_model_is_logged_in_part(server, caplog):
@@ -552,3 +475,94 @@ def test_unknown_fields_are_ignored_unless_they_are_to_be_refused(pipeline):
         error = answer.json()["error"]
         assert (answer.status_code, error["param"]) == (400, "zzz")
         assert error["code"] == "unknown_parameter"
+
+
+def score(server, **fields):
+    """The choices of a completion that only scores its prompts."""
+    return server.complete(**{"prompt": PROMPTS[0], "max_tokens": 0, "echo": True, **fields})
+
+
+@pytest.mark.parametrize("prompt", [PROMPTS[0], [5, 6, 7], PROMPTS[:2]])
+@pytest.mark.parametrize("n", [1, 2])
+def test_no_tokens_at_all_score_a_prompt(server, prompt, n):
+    fields = {"prompt": prompt, "echo": True, "logprobs": 2, "n": n}
+    scored, longer = score(server, **fields), server.complete(**fields, max_tokens=1)
+    assert scored["usage"]["completion_tokens"] == 0
+    assert scored["usage"]["prompt_tokens"] == longer["usage"]["prompt_tokens"]
+    for choice, other in zip(scored["choices"], longer["choices"], strict=True):
+        assert other["text"].startswith(choice["text"])
+        assert choice["finish_reason"] == "length"
+        for name, values in choice["logprobs"].items():
+            assert values == other["logprobs"][name][:-1]
+
+
+@pytest.mark.parametrize("logprobs", [None, 0, 1])
+def test_a_prompt_is_scored_in_a_stream_too(server, logprobs):
+    whole = score(server, logprobs=logprobs)["choices"][0]
+    fields = {"prompt": PROMPTS[0], "max_tokens": 0, "echo": True, "logprobs": logprobs}
+    lines = server.post("/v1/completions", **fields, stream=True).text.split("\n\n")
+    [event] = [json.loads(line[6:])["choices"][0] for line in lines if line.startswith("data: {")]
+    assert {name: event[name] for name in whole} == whole
+    assert whole["text"] == PROMPTS[0]
+    assert (whole["logprobs"] is None) == (logprobs is None)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "field", "fields"),
+    [
+        ("/v1/completions", "max_tokens", {"prompt": "a"}),
+        ("/v1/completions", "max_tokens", {"prompt": "a", "logprobs": 1}),
+        ("/v1/completions", "max_tokens", {"prompt": "a", "echo": False}),
+        ("/v1/chat/completions", "max_tokens", {"messages": MESSAGES, "logprobs": True}),
+        ("/v1/chat/completions", "max_completion_tokens", {"messages": MESSAGES}),
+        ("/v1/responses", "max_output_tokens", {"input": "a"}),
+    ],
+)
+def test_no_tokens_at_all_are_an_error_elsewhere(server, path, field, fields, stream):
+    answer = server.post(path, **fields, **{field: 0}, stream=stream)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+
+
+LONG_PROMPTS = [
+    ("/v1/completions", {"prompt": [5] * 256}),
+    ("/v1/completions", {"prompt": "x " * 300}),
+    ("/v1/completions", {"prompt": ["x", "x " * 3000]}),
+    ("/v1/chat/completions", {"messages": [{**MESSAGES[0], "content": "x " * 300}]}),
+    ("/v1/chat/completions", {"messages": MESSAGES * 300}),
+    ("/v1/responses", {"input": "x " * 3000}),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "fields"), LONG_PROMPTS)
+def test_an_overflow_has_the_words_that_clients_look_for(server, path, fields, stream):
+    answer = server.post(path, **fields, stream=stream)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+    # LiteLLM and LangChain fall back to another model where these words are: the first in its
+    # `is_error_str_context_window_exceeded`, the others in `_handle_openai_bad_request`.
+    for words in ("This model's maximum context length is 256 tokens", "prompt is too long"):
+        assert words in error["message"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/llm"])
+def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    outer = FastAPI()
+    outer.mount(prefix, make_app(Service(Settings(api_keys=KEYS))))
+    client = TestClient(outer)
+    for path in ("/v1/models", "/v1/models/x"):
+        assert client.get(prefix + path).status_code == 401
+    for path in ("/v1/completions", "/tokenize", "/detokenize"):
+        assert client.post(prefix + path, json={}).status_code == 401
+    key = {"authorization": f"Bearer {KEYS[0]}"}
+    assert client.get(f"{prefix}/v1/models", headers=key).status_code == 503
+    caplog.clear()
+    assert client.get(f"{prefix}/metrics").status_code == 200
+    assert not caplog.records
+
+
+def test_keys_are_in_no_repr(guarded):
+    kept = (guarded.service.settings, make_app(guarded.service).user_middleware)
+    assert not [key for key in KEYS for each in kept if key in repr(each)]

@@ -161,6 +161,16 @@ def test_langchain_chats(server):
     assert answer.usage_metadata["output_tokens"] == 6
 
 
+def test_langchain_knows_an_overflow(server):
+    from langchain_core.exceptions import ContextOverflowError
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(model=NAME, base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+    for ask in (model.invoke, lambda text: list(model.stream(text))):
+        with pytest.raises(ContextOverflowError, match="This model's maximum context length is 2"):
+            ask("return " * 300)
+
+
 def test_llm_chats(server, monkeypatch, tmp_path):
     monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
     from llm.default_plugins.openai_models import Chat

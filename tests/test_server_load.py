@@ -23,7 +23,7 @@ def test_no_answer_is_lost_mixed_or_cut_under_load():
         with serving(pipeline, max_batch_size=8, max_queue=16) as server:
             figures = asyncio.run(load(server.url, num_clients=32, seconds=3))
             # One that hung up leaves a moment after its client, and its blocks after the step.
-            wait_until(lambda: server.service.queue.num_active == 0)
+            wait_until(lambda: server.service.slots.taken.total() == 0)
             wait_until(lambda: server.metric("kv_cache_usage_perc") == 0)
     assert figures["wrong"] == []
     assert figures["left running"] == 0

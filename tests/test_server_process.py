@@ -32,21 +32,35 @@ def test_sigterm_lets_what_runs_finish_and_ends_with_0(tmp_path, chat_pair):
             next(lines)
             process.send_signal(signal.SIGTERM)
             assert [line for line in lines if line][-1] == "data: [DONE]"
+        assert process.wait(30) == 0
         with pytest.raises(httpx.ConnectError):
             httpx.get(client.base_url.join("/health"))
-        assert process.wait(30) == 0
         log = [json.loads(line) for line in process.stderr.read().splitlines()]
     requests = {line["path"]: line for line in log if line.get("event") == "request"}
     assert requests["/v1/completions"]["status"] == 200
     assert requests["/v1/completions"]["completion_tokens"] == 200
     assert "key-of-a" not in json.dumps(log)
     served = f"serving main {chat_pair[0]} on CPU, draft {chat_pair[1]} on CPU, drafter model"
-    assert served in [line.get("message") for line in log]
+    usual = "default options of requests: temperature=1.0"
+    assert {served, usual} <= {line.get("message") for line in log}
 
 
-def test_ctrl_c_under_load_ends_it_in_time():
+ASK = {"prompt": "def f(", "max_tokens": 2}
+README = Path(__file__).parent.parent / "README.md"
+
+
+def test_it_answers_the_request_of_the_readme_and_ctrl_c_under_load_ends_it_in_time():
+    _, _, section = README.read_text(encoding="utf-8").partition("## As a server")
+    command, request = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[:2]
+    assert command == "pip install '.[serve]' && ov-specdec serve\n"
+    curl, url, h, header, d, body = shlex.split(request.replace("\\\n", ""))
+    assert (curl, h, d) == ("curl", "-H", "-d")
+    assert url.startswith("http://127.0.0.1:8000/")
     limits = ("--shutdown-timeout", "0.5", "--max-queue", "2", "--static-shapes", "none")
     with serving_process(*limits) as (process, client):
+        headers = dict([header.split(": ")])
+        answer = client.post(httpx.URL(url).path, content=body, headers=headers)
+        assert answer.json()["choices"][0]["text"].strip()
         assert client.get("/version", headers={"host": "evil.example"}).status_code == 400
         answers = []
 
@@ -68,23 +82,7 @@ def test_ctrl_c_under_load_ends_it_in_time():
     assert answers[0].json()["error"]["code"] == "draining"
 
 
-ASK = {"prompt": "def f(", "max_tokens": 2}
-README = Path(__file__).parent.parent / "README.md"
-
-
-def test_the_first_request_of_the_readme_is_answered():
-    _, _, section = README.read_text(encoding="utf-8").partition("## As a server")
-    command, request = re.findall(r"```sh\n(.*?)```", section, re.DOTALL)[:2]
-    assert command == "pip install '.[serve]' && ov-specdec serve\n"
-    curl, url, h, header, d, body = shlex.split(request.replace("\\\n", ""))
-    assert (curl, h, d) == ("curl", "-H", "-d")
-    assert url.startswith("http://127.0.0.1:8000/")
-    with serving_process() as (_, client):
-        headers = dict([header.split(": ")])
-        answer = client.post(httpx.URL(url).path, content=body, headers=headers)
-    assert answer.json()["choices"][0]["text"].strip()
-
-
+@pytest.mark.deep
 def test_it_serves_over_tls(tmp_path):
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     made = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=localhost")
@@ -120,7 +118,7 @@ def load():
     print("loading", flush=True)
     time.sleep(60)
 
-serve(load, Settings(), Binding("127.0.0.1", 0), print)
+serve(load, Settings(), Binding(host="127.0.0.1", port=0), print)
 """
 
 

@@ -5,7 +5,7 @@ import json
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 
 import pytest
 from starlette.requests import Request
@@ -13,13 +13,12 @@ from starlette.responses import JSONResponse
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.openai import ApiError
-from ov_specdec.openai.streaming import StreamedCompletion
 from ov_specdec.server import reply
 from ov_specdec.server.access import digest_of
 from ov_specdec.server.app import make_app
-from ov_specdec.server.bodies import LARGE, read_form, read_json
+from ov_specdec.server.bodies import read_form
 from ov_specdec.server.engine import LocalEngine
-from ov_specdec.server.queue import Queue
+from ov_specdec.server.limits import Slots
 from tests.server import paused, scope_of_completion, serving, wait_until
 
 ASK = {"prompt": "def area(", "max_tokens": 2, "temperature": 0, "ignore_eos": True}
@@ -33,127 +32,44 @@ def pipeline(chat_pair):
     main, draft = chat_pair
     with SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made:
         made.prepare(seconds=0.2)
+        made.check_batch_invariant()  # not in idle time, when passes are paused
         yield made
 
 
-async def settled():
-    """Let everybody go on to what they wait for."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
-class Visitors:
-    """Requests in a queue, by name: who has had a turn, and in which order."""
-
-    def __init__(self, queue):
-        self.queue = queue
-        self.served = []
-        self._tasks = {}
-        self._leave = {}
-
-    async def come(self, name, key, size=1):
-        leave = self._leave[name] = asyncio.Event()
-
-        async def visit():
-            with self.queue.entered(key) as place:
-                place.grow(size)
-                await place.turn(60)
-                self.served.append(name)
-                await leave.wait()
-
-        self._tasks[name] = asyncio.ensure_future(visit())
-        await settled()
-
-    async def leave(self, name):
-        self._leave[name].set()
-        await self._tasks[name]
-        await settled()
-
-    async def give_up(self, name):
-        self._tasks[name].cancel()
-        with suppress(asyncio.CancelledError):
-            await self._tasks[name]
-        await settled()
-
-
-def visit(num_places, max_waiting, play):
-    async def run():
-        visitors = Visitors(Queue(num_places, max_waiting))
-        await asyncio.wait_for(play(visitors), 20)
-        return visitors
-
-    return asyncio.run(run())
-
-
-def test_keys_are_served_in_turns_and_those_of_one_key_as_they_came():
-    async def play(visitors):
-        for name in ("a1", "a2", "a3", "b1", "b2", "c1"):
-            await visitors.come(name, name[0])
-        assert (visitors.served, visitors.queue.num_waiting) == (["a1"], 5)
-        for number in range(5):
-            await visitors.leave(visitors.served[number])
-
-    assert visit(1, 10, play).served == ["a1", "a2", "b1", "c1", "a3", "b2"]
-
-
-def test_nobody_overtakes_a_request_that_needs_several_places():
-    async def play(visitors):
-        await visitors.come("one", "a")
-        await visitors.come("two", "b", size=2)
-        await visitors.come("small", "c")
-        assert visitors.served == ["one"]
-        await visitors.leave("one")
-        assert visitors.served == ["one", "two"]
-        await visitors.leave("two")
-
-    assert visit(2, 10, play).served == ["one", "two", "small"]
-
-
-def test_a_request_with_more_choices_than_places_runs_alone():
-    async def play(visitors):
-        await visitors.come("many", "a", size=5)
-        await visitors.come("next", "a")
-        assert visitors.served == ["many"]
-        await visitors.leave("many")
-
-    assert visit(2, 10, play).served == ["many", "next"]
-
-
-def test_who_gives_up_while_waiting_makes_room():
-    async def play(visitors):
-        for name in ("a", "b", "c"):
-            await visitors.come(name, name)
-        await visitors.give_up("b")
-        assert (visitors.queue.num_waiting, visitors.queue.num_active) == (1, 2)
-        await visitors.give_up("a")
-
-    visitors = visit(1, 5, play)
-    assert visitors.served == ["a", "c"]
+@pytest.fixture(scope="module")
+def one_by_one(chat_pair):
+    """A pipeline that runs one sequence at a time."""
+    main, draft = chat_pair
+    with SpeculativePipeline(
+        main, draft, precision="exact", num_threads=1, max_batch_size=1
+    ) as made:
+        made.prepare(seconds=0.2)
+        yield made
 
 
 def test_there_is_room_for_so_many_and_no_more():
-    queue = Queue(2, 1)
-    with ExitStack() as places:
-        first, _, _ = (places.enter_context(queue.entered(None)) for _ in range(3))
+    slots = Slots(3)
+    with ExitStack() as taken:
+        first, _, _ = (taken.enter_context(slots.entered(None)) for _ in range(3))
         with pytest.raises(ApiError, match="3 requests are running or waiting"):
-            places.enter_context(queue.entered(None))
+            taken.enter_context(slots.entered(None))
         with pytest.raises(ApiError, match="3 requests are running"):
-            first.grow(2)
-        with pytest.raises(ApiError, match="4 choices exceed the 3 places"):
-            first.grow(4, 4)
-    assert queue.num_active == 0
+            first(2)
+        with pytest.raises(ApiError, match="4 choices exceed the 3 slots"):
+            first(4, 4)
+    assert slots.taken.total() == 0
 
 
 def test_a_full_queue_takes_one_request_of_each_other_key():
-    queue = Queue(2, 1)
-    with ExitStack() as places:
+    slots = Slots(3)
+    with ExitStack() as taken:
         for _ in range(3):
-            places.enter_context(queue.entered("a"))
-        places.enter_context(queue.entered("b")).grow(3)
+            taken.enter_context(slots.entered("a"))
+        taken.enter_context(slots.entered("b"))(3)
         for key in ("a", "b"):
             with pytest.raises(ApiError, match="6 requests are running"):
-                places.enter_context(queue.entered(key))
-    assert queue.num_active == 0
+                taken.enter_context(slots.entered(key))
+    assert slots.taken.total() == 0
 
 
 def test_a_place_is_kept_while_a_thread_works_for_a_client_that_has_left(pipeline, monkeypatch):
@@ -164,7 +80,7 @@ def test_a_place_is_kept_while_a_thread_works_for_a_client_that_has_left(pipelin
         assert goes_on.wait(PATIENCE)
         return check(*given)
 
-    async def run(app, queue):
+    async def run(app, slots):
         messages = [{"type": "http.request", "body": json.dumps(ASK).encode()}]
         left = asyncio.Event()
 
@@ -181,20 +97,20 @@ def test_a_place_is_kept_while_a_thread_works_for_a_client_that_has_left(pipelin
         answering = asyncio.ensure_future(app(scope_of_completion(), receive, send))
         await left.wait()
         await asyncio.wait([answering], timeout=SOON)
-        num_active = queue.num_active
+        num_taken = slots.taken.total()
         goes_on.set()
         await answering
-        return num_active, queue.num_active
+        return num_taken, slots.taken.total()
 
     monkeypatch.setattr(LocalEngine, "_check", waiting)
     with serving(pipeline) as server:
         app = make_app(server.service)
-        assert asyncio.run(run(app, server.service.queue)) == (1, 0)
+        assert asyncio.run(run(app, server.service.slots)) == (1, 0)
 
 
-def test_a_request_that_waits_too_long_is_told_to_come_again(pipeline, monkeypatch):
-    settings = {"max_batch_size": 1, "max_queue": 4, "queue_timeout": SOON}
-    with serving(pipeline, **settings) as server, paused(pipeline, monkeypatch) as goes_on:
+def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeypatch):
+    settings = {"max_batch_size": 1, "max_queue": 4, "queue_timeout": 1.0}
+    with serving(one_by_one, **settings) as server, paused(one_by_one, monkeypatch) as goes_on:
         first = threading.Thread(target=lambda: server.post("/v1/completions", **ASK))
         first.start()
         wait_until(lambda: server.metric("num_requests_running") == 1)
@@ -204,19 +120,19 @@ def test_a_request_that_waits_too_long_is_told_to_come_again(pipeline, monkeypat
             assert int(answer.headers["retry-after"]) >= 1
         goes_on.set()
         first.join()
-        wait_until(lambda: server.service.queue.num_active == 0)
+        wait_until(lambda: server.service.slots.taken.total() == 0)
 
 
-def test_requests_of_a_server_have_their_turns_key_by_key(pipeline, monkeypatch, caplog):
+def test_requests_of_a_server_have_their_turns_key_by_key(one_by_one, monkeypatch, caplog):
     caplog.set_level("INFO", "ov_specdec.server")
     settings = {"max_batch_size": 1, "api_keys": ("key-of-a", "key-of-b")}
     keys = [settings["api_keys"][letter == "b"] for letter in "aaab"]
-    with serving(pipeline, **settings) as server, ThreadPoolExecutor() as threads:
-        with paused(pipeline, monkeypatch) as goes_on:
+    with serving(one_by_one, **settings) as server, ThreadPoolExecutor() as threads:
+        with paused(one_by_one, monkeypatch) as goes_on:
             answers = []
             for number, key in enumerate(keys):
                 answers.append(threads.submit(server.post, "/v1/completions", key, **ASK))
-                wait_until(lambda n=number: server.service.queue.num_active > n)
+                wait_until(lambda n=number: server.service.slots.taken.total() > n)
                 wait_until(lambda n=number: server.metric("num_requests_waiting") == n)
             goes_on.set()
         assert all(answer.result().is_success for answer in answers)
@@ -262,9 +178,9 @@ def unread(app, **scope):
 )
 def test_what_there_is_no_room_for_is_not_read(pipeline, path, kind):
     with serving(pipeline, max_batch_size=1, max_queue=1) as server:
-        queue, app = server.service.queue, make_app(server.service)
+        slots, app = server.service.slots, make_app(server.service)
         headers = [(b"content-type", kind.encode())]
-        with queue.entered(None), queue.entered(None):
+        with slots.entered(None), slots.entered(None):
             assert unread(app, path=path, headers=headers) == (429, "queue_full")
 
 
@@ -277,14 +193,6 @@ def request(content, kind):
 
     scope = scope_of_completion(headers=[(b"content-type", kind.encode())])
     return Request(scope, receive)
-
-
-@pytest.mark.parametrize("size", [1, LARGE])
-def test_large_bodies_are_read_in_another_thread(size):
-    content = json.dumps({"prompt": "x" * size}).encode()
-    ask = request(content, "application/json")
-    reader = asyncio.run(read_json(ask, 2 * LARGE, 1.0, lambda _: threading.get_ident()))
-    assert (reader == threading.get_ident()) == (size == 1)
 
 
 @pytest.mark.parametrize(
@@ -305,23 +213,6 @@ def test_answers_are_encoded_in_another_thread(pipeline, monkeypatch, path, body
     monkeypatch.setattr(JSONResponse, "render", noted)
     with serving(pipeline) as server:
         assert server.post(path, **body).status_code == 200
-    assert in_loop == [False]
-
-
-def test_the_log_probabilities_of_a_streamed_prompt_are_described_in_another_thread(
-    pipeline, monkeypatch
-):
-    add, in_loop = StreamedCompletion.add, []
-
-    def noted(events, index, chunk):
-        if chunk.prompt_logprobs:
-            in_loop.append(asyncio._get_running_loop() is not None)
-        return add(events, index, chunk)
-
-    monkeypatch.setattr(StreamedCompletion, "add", noted)
-    with serving(pipeline) as server:
-        answer = server.post("/v1/completions", **ASK, stream=True, echo=True, logprobs=2)
-    assert answer.text.endswith("data: [DONE]\n\n")
     assert in_loop == [False]
 
 
@@ -361,14 +252,14 @@ def test_failures_are_counted_by_what_ended_them(pipeline, monkeypatch):
         assert count() == 4
 
 
-def test_the_times_of_a_request_are_observed_from_its_arrival(pipeline, monkeypatch):
+def test_the_times_of_a_request_are_observed_from_its_arrival(one_by_one, monkeypatch):
     names = (
         *("request_queue_time_seconds", "request_prefill_time_seconds"),
         *("request_decode_time_seconds", "time_to_first_token_seconds"),
         *("e2e_request_latency_seconds", "request_prompt_tokens", "request_generation_tokens"),
     )
-    with serving(pipeline, max_batch_size=1) as server:
-        with paused(pipeline, monkeypatch) as goes_on, ThreadPoolExecutor() as threads:
+    with serving(one_by_one, max_batch_size=1) as server:
+        with paused(one_by_one, monkeypatch) as goes_on, ThreadPoolExecutor() as threads:
             first = threads.submit(server.post, "/v1/completions", **ASK)
             wait_until(lambda: server.metric("num_requests_running") == 1)
             second = threads.submit(server.post, "/v1/completions", **ASK)
@@ -383,7 +274,7 @@ def test_the_times_of_a_request_are_observed_from_its_arrival(pipeline, monkeypa
         assert queue + prefill < to_first < whole
         assert server.metric("request_generation_tokens_sum") == 4
         exported = server.http.get("/metrics").text
-        size = f'kv_cache_size_tokens="{pipeline.main.runner.capacity}"'
+        size = f'kv_cache_size_tokens="{one_by_one.main.runner.capacity}"'
         (cache,) = re.findall("ov_specdec:cache_config_info{.*}", exported)
         assert size in cache
         # A counter that begins with its first request hides it from `rate`.

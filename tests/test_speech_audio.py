@@ -1,9 +1,8 @@
 """Recordings from files and arrays: what they become, and what is refused."""
 
+import gc
 import io
-import sys
 import tracemalloc
-import wave
 from itertools import pairwise
 
 import av
@@ -11,8 +10,8 @@ import numpy as np
 import pytest
 from transformers import WhisperFeatureExtractor
 
-from ov_specdec.engine import Cancelled
-from ov_specdec.errors import AudioError, OptionError
+from ov_specdec.engine.sequence import Cancelled
+from ov_specdec.errors import AudioError
 from ov_specdec.speech import audio, features
 from ov_specdec.speech.audio import read_audio
 from ov_specdec.speech.features import FeatureExtractor
@@ -137,29 +136,11 @@ def test_a_recording_may_be_too_long(monkeypatch):
             read_audio(flac(0), rate)
 
 
-@pytest.mark.parametrize(("channels", "rate"), [(1, 1), (1, 999), (65, RATE)])
-def test_a_file_of_odd_rate_or_channels_is_refused(channels, rate):
-    file = io.BytesIO()
-    with wave.open(file, "wb") as made:
-        made.setparams((channels, 2, rate, 0, "NONE", ""))
-        made.writeframes(bytes(200 * channels))
-    file.seek(0)
-    with pytest.raises(AudioError, match=f"the file has {channels} channels at {rate} Hz: give"):
-        read_audio(file, RATE)
-
-
-def test_a_path_that_cannot_be_looked_up_is_refused():
-    for path in ("~nosuchuser/x.wav", "x" * 5000):
-        with pytest.raises(AudioError, match=r"cannot be looked up") as error:
-            read_audio(path, RATE)
-        assert len(str(error.value)) < 200
-
-
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ((np.zeros(0), RATE), "the recording is empty"),
-        ((np.array([0.0, np.nan]), RATE), "sample 1 of the recording is [nan]"),
+        ((np.array([0.0, np.nan]), RATE), "a sample of the recording is [nan]"),
         ((np.array([np.inf]), RATE), "which is no finite number"),
         ((tone(), 0), "sampling_rate=0 must be a whole number"),
         ((tone(), 16000.5), "sampling_rate=16000.5 must be"),
@@ -176,7 +157,7 @@ def test_a_path_that_cannot_be_looked_up_is_refused():
         (tone(), "neither a file nor samples with their rate"),
         ("nowhere.wav", "'nowhere.wav' is not a file"),
         (io.BytesIO(b"no audio"), "the file is no recording that can be read"),
-        (io.BytesIO(b""), "the file is no recording that can be read"),
+        (io.BytesIO(b""), "the file is empty: give a recording"),
     ],
 )
 def test_what_is_no_recording_is_refused(given, message):
@@ -186,17 +167,16 @@ def test_what_is_no_recording_is_refused(given, message):
     assert "\n" not in str(error.value)
 
 
-def test_a_text_file_is_no_recording(tmp_path):
-    path = tmp_path / "notes.wav"
-    path.write_text("no audio")
-    with pytest.raises(AudioError, match=r"notes.wav' is no recording .* ffmpeg"):
-        read_audio(path, RATE)
-
-
-def test_a_missing_library_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "av", None)
-    with pytest.raises(OptionError, match=r"in a checkout: pip install '\.\[speech\]'"):
-        read_audio((tone(), 8000), RATE)
+@pytest.mark.parametrize("form", ["mp3", "flac", "wav"])
+def test_an_empty_file_is_said_to_be_so_and_no_library_prints_more(tmp_path, capfd, form):
+    path = tmp_path / f"talk.{form}"
+    path.touch()
+    with path.open("rb") as file:
+        for given in (path, file):
+            with pytest.raises(AudioError, match="is empty: give a recording"):
+                read_audio(given, RATE)
+    gc.collect()
+    assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("bins", [80, 128])

@@ -1,9 +1,9 @@
-"""The demo of a speech model: what its service shows, and the page in a real browser."""
+"""The demo of a speech model: both transcriptions, and the page in a real browser."""
 
 import pytest
 
-from ov_specdec.demo.queue import DONE, STOPPED
-from ov_specdec.demo.speech import SpeechForm, SpeechService
+from ov_specdec.demo.comparison import Comparison
+from ov_specdec.demo.speech_page import describe, transcribe
 from ov_specdec.errors import OptionError
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.browser import chromium, demo_process, expect
@@ -13,50 +13,51 @@ from tests.tiny_whisper import RATE, recording
 
 
 @pytest.fixture(scope="module")
-def form(tmp_path_factory):
-    def make(seconds=4.1, **fields):
-        path = tmp_path_factory.mktemp("speech") / "speech.webm"  # as browsers record
-        write_recording(path, recording(seconds), RATE, "webm")
-        fields = {"language": "en", "task": "transcribe", "draft_length": 4, **fields}
-        return SpeechForm(str(path), **fields)
-
-    return make
+def pipeline(whisper):
+    with SpeechPipeline(whisper.main, whisper.draft, precision="exact") as opened:
+        yield opened
 
 
 @pytest.fixture(scope="module")
-def service(whisper):
-    pipeline = SpeechPipeline(whisper.main, whisper.draft, precision="exact")
-    made = SpeechService(pipeline)
-    yield made
-    made.close()
+def heard(pipeline, tmp_path_factory):
+    """Transcribes a recording with both methods; gives the comparison after each piece."""
+
+    def hear(seconds=4.1, **fields):
+        path = tmp_path_factory.mktemp("speech") / "speech.webm"  # as browsers record
+        write_recording(path, recording(seconds), RATE, "webm")
+        options = {"language": "en", "task": "transcribe", "num_assistant_tokens": 4, **fields}
+        turn = Comparison()
+        for _ in transcribe(pipeline, turn, str(path), options):
+            yield turn
+
+    return hear
 
 
-def test_both_ways_hear_the_same(service, form):
-    *_, (comparison, line) = service.compare("a", form())
-    assert line == DONE
-    assert comparison.plain.token_ids == comparison.speculative.token_ids
+def test_both_methods_hear_the_same(pipeline, heard):
+    *_, comparison = heard()
+    assert comparison.status == "Done."
+    assert comparison.plain.output.token_ids == comparison.speculative.output.token_ids
     assert comparison.note.startswith("Both texts are the same")
     assert comparison.speculative.accepted > 0
-    assert "shares the main model's encoder" in comparison.models
+    assert "shares the main model's encoder" in describe(pipeline)
 
 
-def test_without_a_recording_there_is_an_error(service, form):
-    empty = SpeechForm(None, "", "transcribe", "auto")
+def test_without_a_recording_there_is_an_error(pipeline, heard):
     with pytest.raises(OptionError, match="there is no recording"):
-        list(service.compare("a", empty))
+        list(transcribe(pipeline, Comparison(), None, {}))
     with pytest.raises(OptionError, match="language='xx'"):
-        list(service.compare("a", form(language="xx")))
+        list(heard(language="xx"))
 
 
-def test_a_run_may_be_stopped(service, form):
-    states = service.compare("a", form(30.0))
-    next(states)
-    service.cancel("a")
-    *_, (comparison, line) = states
-    assert line == STOPPED
-    assert comparison.speculative.outcome == "cancelled"
+def test_a_transcription_may_be_stopped(heard):
+    running = heard(30.0)
+    comparison = next(running)
+    comparison.stop()
+    assert list(running) == []
+    assert (comparison.status, comparison.speculative.pieces) == ("Stopped.", [])
 
 
+@pytest.mark.deep
 def test_a_visitor_transcribes_a_file_in_the_browser(whisper, tmp_path):
     path = tmp_path / "speech.m4a"
     write_recording(path, recording(4.1), RATE, "mp4")

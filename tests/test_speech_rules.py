@@ -13,9 +13,8 @@ from transformers.generation.logits_process import (
 
 from ov_specdec.errors import OptionError
 from ov_specdec.sampling.samplers import process
-from ov_specdec.speech.language import language_code, language_id
+from ov_specdec.speech.rules import AllowOnly, whisper_processors
 from ov_specdec.speech.settings import WhisperSettings
-from ov_specdec.speech.suppression import AllowOnly, whisper_processors
 
 # Text below 50, the end, start, languages, tasks, previous, no speech, no timestamps; then times.
 SETTINGS = WhisperSettings(
@@ -79,16 +78,16 @@ def test_all_but_the_allowed_are_forbidden():
 
 @pytest.mark.parametrize("name", ["de", "DE", "german", " German ", "<|de|>"])
 def test_a_language_has_many_names(name):
-    assert language_id(name, SETTINGS) == 53
-    assert language_code(53, SETTINGS) == "de"
+    assert SETTINGS.language_id(name) == 53
+    assert SETTINGS.language_code(53) == "de"
 
 
 def test_a_model_of_english_has_no_language_token():
-    assert language_id("english", ENGLISH) is None
-    assert language_code(None, ENGLISH) == "en"
+    assert ENGLISH.language_id("english") is None
+    assert ENGLISH.language_code(None) == "en"
     assert ENGLISH.start_tokens(None, "transcribe", timestamps=False) == [51, 58]
     with pytest.raises(OptionError, match="language='de' is not known to this model"):
-        language_id("de", ENGLISH)
+        ENGLISH.language_id("de")
     with pytest.raises(OptionError, match=r"task='translate' .* English-only"):
         ENGLISH.check_task("translate")
 
@@ -103,7 +102,7 @@ def test_a_model_of_english_has_no_language_token():
 )
 def test_an_unknown_language_is_refused_with_a_hint(name, hint):
     with pytest.raises(OptionError, match=hint):
-        language_id(name, SETTINGS)
+        SETTINGS.language_id(name)
 
 
 def test_start_tokens_name_language_task_and_timestamps():

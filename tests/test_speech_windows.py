@@ -147,7 +147,7 @@ def test_times_are_rounded_once():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"task": "sing"}, "task='sing' is not one of transcribe, translate"),
+        ({"task": "sing"}, "task='sing' must be one of transcribe, translate"),
         ({"temperature": -1}, "temperature=-1 must be"),
         ({"temperature": ()}, "temperature="),
         ({"no_speech_threshold": 2}, "no_speech_threshold=2"),
@@ -155,7 +155,7 @@ def test_times_are_rounded_once():
         ({"langage": "en"}, "did you mean language"),
         ({"num_assistant_tokens": -1}, "num_assistant_tokens=-1"),
         ({"return_timestamps": "word"}, "return_timestamps='word' must be True or False"),
-        ({"initial_prompt": "a\udce4"}, "initial_prompt is not valid text at character 1"),
+        ({"initial_prompt": "a\udce4"}, "initial_prompt is not valid text: give it as UTF-8"),
         ({"logits_processor": None}, "logits_processor=None must be a list of functions"),
         ({"logits_processor": print}, "must be a list of functions"),
     ],
@@ -167,7 +167,7 @@ def test_options_are_checked_by_name(options, message):
 
 def test_temperatures_may_come_from_a_generator():
     options = TranscriptionOptions(temperature=(t / 10 for t in (0, 5)))
-    assert [options.temperatures for _ in range(2)] == [(0.0, 0.5)] * 2
+    assert [options.temperature for _ in range(2)] == [(0.0, 0.5)] * 2
 
 
 def test_numbers_may_be_numpys_and_become_pythons():

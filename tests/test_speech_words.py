@@ -12,7 +12,7 @@ from transformers.models.whisper.generation_whisper import (
 )
 from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
 
-from ov_specdec.speech.alignment import first_places, token_times
+from ov_specdec.speech.alignment import first_positions, token_times
 from ov_specdec.speech.formats import write
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
 from ov_specdec.speech.words import SpokenToken, Word, split_words, timed_words
@@ -26,7 +26,7 @@ def test_the_cheapest_path_is_that_of_transformers(size):
     costs[:, ::3] = costs[0, 0]  # paths that cost alike
     tokens, places = _dynamic_time_warping(costs)
     jumps = np.pad(np.diff(tokens), (1, 0), constant_values=1).astype(bool)
-    assert first_places(costs) == places[jumps].tolist()
+    assert first_positions(costs) == places[jumps].tolist()
 
 
 @pytest.mark.parametrize("size", [(2, 3), *SIZES[3:]])
@@ -80,9 +80,7 @@ def test_words_are_those_of_transformers(parts, language):
     names = {"en": "english", "de": "german", "ja": "japanese"}
     words, _, places = _combine_tokens_into_words(tokenizer, tokens, names[language])
     found = split_words(tokens, tokenizer.decode, language)
-    assert [(each.text, each.num_tokens) for each in found] == [
-        (word, len(own)) for word, own in zip(words, places, strict=True)
-    ]
+    assert found == [(word, len(own)) for word, own in zip(words, places, strict=True)]
 
 
 def test_a_word_lasts_from_its_first_token_to_its_last():

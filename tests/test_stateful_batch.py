@@ -7,12 +7,12 @@ import pytest
 
 from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.errors import SessionError
-from ov_specdec.loading import kv_backend
-from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.graph import to_paged
-from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source
+from ov_specdec.graph.paging import to_paged
+from ov_specdec.models import kv_backend
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
 from ov_specdec.runner.stateful import MAX_HIDDEN
@@ -320,6 +320,15 @@ def check_batch(pipeline, prompts, options):
         assert [result.token_ids for result in results] == expected
 
 
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        pytest.param(n, marks=[] if n in ("llama", "mistral") else pytest.mark.deep)
+        for n in ARCHITECTURES
+    ],
+    indirect=True,
+    scope="module",
+)
 def test_sixteen_requests_at_once_get_what_each_gets_alone(architecture, pair):
     with SpeculativePipeline(pair.main, pair.draft, kv="stateful", precision="exact") as pipeline:
         check_batch(pipeline, *requests(ARCHITECTURES.index(architecture)))
@@ -333,6 +342,7 @@ PROMPTS = [
 ]
 
 
+@pytest.mark.deep
 def test_they_do_on_the_embedded_pair():
     pair = embedded_folder("main"), embedded_folder("draft")
     with SpeculativePipeline(*pair, kv="stateful", precision="exact") as pipeline:

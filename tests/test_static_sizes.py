@@ -2,10 +2,10 @@
 
 import pytest
 
+from ov_specdec.engine.static_shapes import most_saving
 from ov_specdec.planning.costs import PassCurve
-from ov_specdec.planning.static_sizes import most_saving
 
-CURVE = PassCurve({16: {1: 4.0, 16: 7.0}}, change=2.0, saved=1.0)
+CURVE = PassCurve({1: 4.0, 16: 7.0}, change=2.0, saved=1.0)
 
 
 def curve(*static):
@@ -36,5 +36,5 @@ def test_nothing_is_saved_where_nothing_is_asked_for_or_allowed():
 
 
 def test_what_no_trial_has_seen_is_guessed():
-    size, share = most_saving({2: 1}, PassCurve({16: {1: 4.0, 16: 7.0}}))
+    size, share = most_saving({2: 1}, PassCurve({1: 4.0, 16: 7.0}))
     assert (size, share) == (2, pytest.approx(0.15 * 4.0 / 4.2))

@@ -3,10 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.drafters import Declined, SuffixDrafter
-from ov_specdec.drafters.references import References
+from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
 from tests import running
 from tests.fakes import ScriptedModel, mixing
 
@@ -24,14 +23,12 @@ def earlier(*texts):
 
 def test_proposes_what_followed_the_longest_match():
     proposal = propose(SuffixDrafter(), [1, 2, 3, 4, 8, 9, 5, 3, 4, 7, 1, 2, 3, 4], 2)
-    assert (proposal.draft.tokens, proposal.source) == ([8, 9], "suffix")
+    assert proposal.draft.tokens == [8, 9]
     assert proposal.draft.probs is None  # they count as certain
-    assert len(proposal.confidences) == 2
 
 
 def test_has_no_idea_without_a_match():
-    proposal = propose(SuffixDrafter(), [1, 2, 3])
-    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "unmatched")
+    assert SuffixDrafter().offers([1, 2, 3]) == []
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.lists(st.integers(1, 5)))
@@ -44,7 +41,7 @@ def test_follows_the_sequence_however_it_grows(tokens, steps):
 
 
 def test_finds_draft_tokens_in_reference_texts():
-    drafter = SuffixDrafter(references=References([[1, 2, 3, 4], [5, 6]]))
+    drafter = SuffixDrafter(references=SuffixIndex([[1, 2, 3, 4], [5, 6]]))
     assert propose(drafter, [9, 2]).draft.tokens == [3, 4]
     assert propose(drafter, [9, 2, 5]).draft.tokens == [6]
     assert propose(drafter, [9, 2, 5, 4]).draft.tokens == []  # the first text ends there
@@ -52,8 +49,8 @@ def test_finds_draft_tokens_in_reference_texts():
 
 def test_finds_draft_tokens_in_earlier_outputs():
     drafter = SuffixDrafter(earlier=earlier([1, 2, 3, 4]))
-    proposal = propose(drafter, [1, 2])
-    assert (proposal.draft.tokens, proposal.source) == ([3, 4], "earlier")
+    assert [offer.source for offer in drafter.offers([1, 2])] == ["earlier"]
+    assert propose(drafter, [1, 2]).draft.tokens == [3, 4]
 
 
 def test_a_match_in_an_earlier_output_counts_half():
@@ -63,19 +60,10 @@ def test_a_match_in_an_earlier_output_counts_half():
     assert propose(drafter, [5, 7, 3, 4, 5]).draft.tokens == [9]
 
 
-def test_asks_about_the_source_that_has_the_match():
-    asked = []
-
-    def plan(ask):
-        asked.append((ask.source, ask.confidence))
-        return Plan(0, "loses")
-
-    proposal = running.propose(SuffixDrafter(), [1, 2, 1], plan)
-    assert (proposal.draft.tokens, proposal.plan.reason) == ([], "loses")
-    assert proposal.declined == Declined("suffix", 1 / 2, 2)
-    proposal = running.propose(SuffixDrafter(earlier=earlier([1, 2, 3])), [1, 2], plan)
-    assert proposal.declined == Declined("earlier", 2 / 3, 3)
-    assert asked == [("suffix", 1 / 2), ("earlier", 2 / 3)]
+def test_offers_the_longest_match_with_its_first_token():
+    assert SuffixDrafter().offers([1, 2, 1]) == [Offer("suffix", 1 / 2, 2)]
+    drafter = SuffixDrafter(earlier=earlier([1, 2, 3]))
+    assert drafter.offers([1, 2]) == [Offer("earlier", 2 / 3, 3)]
 
 
 def test_output_is_that_of_plain_decoding():

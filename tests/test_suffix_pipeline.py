@@ -109,9 +109,9 @@ def test_reference_texts_are_read_once_for_all_choices(pipeline, plain, monkeypa
     assert len(added) == 4  # they are kept for as long as they are used
 
 
-@pytest.mark.parametrize(("times", "unit"), [(200, "tokens"), (20_000, "characters")])
-def test_reference_texts_fit_the_context(pipeline, times, unit):
-    with pytest.raises(OptionError, match=rf"reference_texts=.* {unit},.* the model's context \d+"):
+@pytest.mark.parametrize("times", [200, 20_000])
+def test_reference_texts_fit_the_context(pipeline, times):
+    with pytest.raises(OptionError, match=r"reference_texts=.* more tokens than the model's con"):
         pipeline.generate(PROMPT, reference_texts=["one two " * times])
 
 

@@ -46,7 +46,7 @@ def test_the_text_is_the_same_at_every_step_and_what_is_settled_stays(pieces, pa
         assert draft.decode(known) + translated.rest == main.decode(tokens[:end])
         assert len(translated.rest) < 4
         assert translated.ids[: len(settled)] == settled
-        settled = translated.ids[: translated.num_settled]
+        settled = translated.ids[: translated.num_stable]
     assert translated.rest == b""
 
 

@@ -1,126 +1,96 @@
-"""The search on made-up costs; and the command on a real pair."""
+"""The search on made-up costs; and the command on a tiny pair."""
 
-import json
 import subprocess
 import sys
+from collections import Counter
+from itertools import cycle
 
 import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import tune as tune_module
 from ov_specdec.errors import DeviceError
-from ov_specdec.loading.devices import PRECISION_PROPERTIES
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.profile import Profile
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.tuning import Budget, Gain, Tuner, Tuning, tuner
-from ov_specdec.tuning import budget as budget_module
-from ov_specdec.tuning import weigh as weigh_module
-from ov_specdec.tuning.passes import PassCosts, measure_passes
-from ov_specdec.tuning.search import Found, Refused, Trial, search
-from ov_specdec.tuning.tuner import expected_speed, thread_choices
-from ov_specdec.tuning.weigh import weigh
+from ov_specdec.measure import tuner
+from ov_specdec.measure.search import Found, Trial, search
+from ov_specdec.measure.tuner import Tuner, Tuning, offered, score
+from ov_specdec.models.devices import PRECISION_PROPERTIES
+from ov_specdec.models.profile import Profile
+from ov_specdec.planning.costs import PassCurve
+from ov_specdec.results.stats import BatchInvariance
 from tests.command_line import run
-from tests.fakes import ScriptedModel, counting
+from tests.test_candidates import always, gain
 
 
-def costs(one, each=0.0):
-    return PassCosts({n: one + n * each for n in (1, 2, 4, 8, 16)}, prefill=0.0)
+def costs(seconds):
+    return PassCurve({1: seconds, 8: seconds})
 
 
 CHOICES = {"A": ("1", "2"), "B": ("1",)}
 
 
-FASTEST = Trial({"A": "1"}, costs(1.0))
+def find(seconds, *, has_time_for=lambda number: True):
+    """Search with the cost of a pass given by settings; a missing one is refused.
 
-
-def weighed(tiny_pair, monkeypatch, differences, seconds):
-    """The choice and its reason. differences: by precision hint; seconds: of a pass in `exact`."""
-
-    def check(folder, config):
-        return differences.get(config.properties.get("INFERENCE_PRECISION_HINT"), "")
-
-    monkeypatch.setattr(weigh_module, "check", check)
-    folder = ModelFolder.read(tiny_pair[0])
-    return weigh(
-        folder, RuntimeConfig(), FASTEST, lambda _: costs(seconds), lambda c: 1 / c.seconds[1]
-    )
-
-
-def test_the_fastest_settings_are_kept_where_they_are_invariant(tiny_pair, monkeypatch):
-    assert weighed(tiny_pair, monkeypatch, {}, 1.0) == (FASTEST, "yes")
-
-
-def test_invariant_settings_are_taken_where_they_are_as_fast(tiny_pair, monkeypatch):
-    trial, why = weighed(tiny_pair, monkeypatch, {None: "a pass"}, 1.01)
-    assert trial.properties == PRECISION_PROPERTIES["f32"]
-    assert "INFERENCE_PRECISION_HINT=f32 is, with 0.99 times the speed" in why
-
-
-def test_slower_ones_are_named(tiny_pair, monkeypatch):
-    trial, why = weighed(tiny_pair, monkeypatch, {None: "a pass"}, 2.0)
-    assert trial == FASTEST
-    assert why.startswith("no: a pass; INFERENCE_PRECISION_HINT=f32 is, with 0.50 times")
-
-
-def test_where_nothing_is_invariant_it_says_what_differs(tiny_pair, monkeypatch):
-    nowhere = {None: "a pass", "f32": "a prompt"}
-    assert weighed(tiny_pair, monkeypatch, nowhere, 1.0) == (FASTEST, "no: a pass")
-
-
-def find(seconds, *, may_go_on=lambda: True):
-    """Search with the cost of a pass given by settings; a missing one is refused."""
-    noted = []
+    Of several costs each measurement has the next, and the last one for ever.
+    """
+    measured = Counter()
 
     def measure(properties):
         key = "".join(f"{name}{value}" for name, value in properties.items())
         if key not in seconds:
             raise DeviceError("not here")
-        return costs(seconds[key])
+        several = seconds[key] if isinstance(seconds[key], list) else [seconds[key]]
+        measured[key] += 1
+        return costs(several[min(measured[key], len(several)) - 1])
 
-    found = search(measure, lambda c: c.seconds[1], CHOICES, may_go_on, noted.append)
-    return found, noted
+    return search(measure, lambda passes: passes.at(1), CHOICES, has_time_for)
 
 
 def test_the_best_values_are_combined():
-    found, noted = find({"": 9.0, "A1": 8.0, "A2": 7.0, "A2B1": 6.0})
+    found = find({"": 9.0, "A1": 8.0, "A2": 7.0, "A2B1": 6.0})
     assert found.best.properties == {"A": "2", "B": "1"}
-    assert found.default.properties == {}
-    assert [trial.properties for trial in noted] == [
-        {},
-        {"A": "1"},
-        {"A": "2"},
-        {"A": "2", "B": "1"},
-    ]
+    assert found.reason == "1.50 times as fast as the defaults in 2 repetitions"
+    tried = [trial.properties for trial in found.trials]
+    assert tried == [{}, {"A": "1"}, {"A": "2"}, {"A": "2", "B": "1"}]
 
 
 def test_what_is_refused_is_noted_and_passed_over():
-    found, noted = find({"": 9.0, "A2": 7.0, "A2B1": 8.0})
+    found = find({"": 9.0, "A2": 7.0, "A2B1": 8.0})
     assert found.best.properties == {"A": "2"}
-    assert Refused({"A": "1"}, "not here") in noted
+    assert found.refused == {"A=1": "not here"}
 
 
 def test_a_gain_within_the_noise_is_none():
-    assert find({"": 9.0, "A1": 8.9, "A2": 8.9, "B1": 8.9})[0].best.properties == {}
+    assert find({"": 9.0, "A1": 8.9, "A2": 8.9, "B1": 8.9}).best.properties == {}
 
 
 def test_what_wins_by_chance_loses_when_it_is_measured_again():
-    times = iter([9.0, 5.0, 9.0, 9.0, 9.0, 9.0])  # defaults, A1, A2, A1 B1; defaults, A1
-    found = search(
-        lambda properties: costs(next(times)),
-        lambda c: c.seconds[1],
-        CHOICES,
-        lambda: True,
-        lambda trial: None,
-    )
+    found = find({"": 9.0, "A1": [5.0, 9.0]})
     assert found.best.properties == {}
+    said = "the best of 1 other settings, A=1, was 1.80 times as fast in the search, but not faster"
+    assert found.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "others"),
+    [
+        ([9.0, 9.0, 4.5], [3.9, 4.0, 8.0]),  # each once
+        ([9.0, 9.2, 6.2], [3.9, 5.0, 4.9]),  # the defaults alone
+        ([9.0, 8.2, 8.4], [3.9, 8.1, 4.1]),  # the others alone
+        ([9.0, 9.0, 8.0], [3.9, 7.9, 7.0]),  # always faster, by less than they differ themselves
+        ([9.0, 9.0, 9.0], [3.9, 8.8, 8.8]),  # alike, by too little
+    ],
+)
+def test_settings_that_scatter_more_than_they_gain_are_not_kept(defaults, others):
+    assert find({"": defaults, "A1": others}).best.properties == {}
 
 
 def test_the_search_ends_with_the_time():
-    found, noted = find({"": 9.0, "A1": 1.0}, may_go_on=iter([True, False]).__next__)
+    # A trial and two repetitions of both settings, then of three.
+    found = find({"": 9.0, "A1": 1.0}, has_time_for=lambda number: number < 6)
     assert found.best.properties == {"A": "1"}
-    assert len(noted) == 2
+    assert len(found.trials) == 2
+    assert find({"": 9.0}, has_time_for=lambda _: False).reason == "no other settings were tried"
 
 
 def test_a_device_that_refuses_its_defaults_is_an_error():
@@ -128,92 +98,96 @@ def test_a_device_that_refuses_its_defaults_is_an_error():
         find({})
 
 
-def test_the_speed_to_expect_is_that_of_the_best_length():
-    # Every draft token is accepted: the longest draft that was measured is best.
-    assert expected_speed(costs(1.0), 0.0, 1.0) == pytest.approx(16.0)
-    assert expected_speed(costs(1.0), 0.1, 0.0) == 1.0
-    # Lengths 1, 2 and 3 by hand: 1.6 / 1.2, 1.96 / 1.4 and 2.176 / 1.6 against 1 of plain decoding.
-    assert expected_speed(costs(1.0), 0.2, 0.6) == pytest.approx(1.96 / 1.4)
+def test_settings_are_compared_by_the_passes_of_their_model():
+    curve = PassCurve({1: 1.0, 5: 3.0})
+    assert (score("draft", curve), score("main", curve)) == (1.0, 4.0)
 
 
-def test_the_tokens_that_change_are_those_of_the_chosen_settings(tiny_pair, monkeypatch):
-    best, compared = Trial({"A": "1"}, costs(1.0)), []
-
-    def compare(self, settings, texts):
-        compared.append(settings)
-        return 0.5
-
-    monkeypatch.setattr(tuner, "search", lambda *_: Found(Trial({}, costs(1.0)), best))
-    monkeypatch.setattr(tuner, "weigh", lambda *_: (best, "yes"))
-    monkeypatch.setattr(Tuner, "_write_exactly", lambda self: [])
-    monkeypatch.setattr(Tuner, "_measure_acceptance", lambda self: 0.5)
-    monkeypatch.setattr(Tuner, "_compare", compare)
-    tuning = Tuner(*tiny_pair, "CPU", budget=Budget(1.0), note=print).run()
-    assert tuning.changed == 0.5
-    assert compared == [{"A": "1"}]  # once: it takes long
-    assert tuning.profile.main_properties == {"A": "1"}
+def make_tuner(pair):
+    return Tuner(*pair, "CPU", 0.0, lambda _: None)
 
 
-def test_loading_is_counted_apart(monkeypatch):
-    clock = iter([0.0, 1.0, 6.0, 8.0])
-    monkeypatch.setattr(budget_module, "perf_counter", lambda: next(clock))
-    budget = Budget(10.0)
-    with budget.load():
-        pass
-    assert budget.loading == 5.0
-    assert budget.left == 7.0
+FASTEST = Trial({"A": "1"}, costs(1.0))
 
 
-@pytest.mark.parametrize(("ratio", "is_clear"), [(1.5, True), (1.0, True), (None, False)])
+def preferred(tiny_pair, monkeypatch, differences, seconds=(1.0,), is_checked=True):
+    """The choice and its reason. differences: by precision hint; seconds: of passes in `f32`."""
+    times = cycle(seconds)
+
+    def check(self, properties):
+        reason = differences.get(properties.get("INFERENCE_PRECISION_HINT"), "")
+        return BatchInvariance(not reason, reason, is_checked)
+
+    def measure(self, role, properties):
+        return FASTEST.passes if properties == FASTEST.properties else costs(next(times))
+
+    monkeypatch.setattr(Tuner, "_check", check)
+    monkeypatch.setattr(Tuner, "_measure", measure)
+    return make_tuner(tiny_pair)._prefer_invariant(FASTEST)
+
+
+def test_the_fastest_settings_are_kept_where_they_are_invariant(tiny_pair, monkeypatch):
+    assert preferred(tiny_pair, monkeypatch, {}) == (FASTEST, "yes")
+
+
+def test_invariant_settings_are_taken_where_they_are_as_fast(tiny_pair, monkeypatch):
+    trial, why = preferred(tiny_pair, monkeypatch, {None: "a pass"}, [1.0, 1.01])
+    assert trial.properties == PRECISION_PROPERTIES["f32"]
+    assert "INFERENCE_PRECISION_HINT=f32 is, with 0.99 times the speed" in why
+
+
+def test_where_nothing_is_invariant_it_says_what_differs(tiny_pair, monkeypatch):
+    nowhere = {None: "a pass", "f32": "a prompt"}
+    assert preferred(tiny_pair, monkeypatch, nowhere) == (FASTEST, "no: a pass")
+    cannot = preferred(tiny_pair, monkeypatch, {None: "a GPU"}, is_checked=False)
+    assert cannot == (FASTEST, "no: a GPU")
+
+
+def test_a_pair_is_measured_with_the_settings_that_were_found(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    best = Trial({"INFERENCE_NUM_THREADS": "1"}, costs(1.0))
+    monkeypatch.setattr(tuner, "search", lambda *_: Found(best, "by far"))
+    tuning = make_tuner(tiny_pair).run()
+    assert tuning.profile.main_properties == tuning.profile.draft_properties == best.properties
+    assert tuning.invariance == "yes"
+    assert 0.0 <= tuning.changed < 0.5  # random models have near ties
+
+
+def test_the_command_ends_with_its_time_and_a_short_report(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done = run("tune", *tiny_pair, "--seconds", 0.01)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) <= 25
+    assert "main          defaults (no other settings were tried)" in done.stdout
+    assert "of greedy choices differ from exact precision" in done.stdout
+    assert "\nprofile       not written\n" in done.stdout
+    assert "\nverdict       not clear" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "found", "profile"),
+    [
+        ({"A": "1"}, always(1.5), "written"),
+        ({"A": "1"}, always(1.0), "written"),
+        ({"A": "1"}, gain(1.5), "kept"),
+        ({}, always(1.5), "removed"),
+    ],
+)
 def test_a_profile_is_written_where_the_verdict_is_clear(
-    tiny_pair, tmp_path, monkeypatch, ratio, is_clear
+    tiny_pair, tmp_path, monkeypatch, settings, found, profile
 ):
-    def measure(main, candidate, *_, **__):
-        ratios = (1.5,) if ratio is None else 4 * (ratio,)
-        return Gain(candidate, 15.0, 10.0, ratios, 1.5)
-
-    found = Tuning(Profile("pair", {"A": "1"}, {}, {}), 0.0, {"main": "", "draft": ""}, "yes")
-    monkeypatch.setattr(Tuner, "run", lambda self: found)
-    monkeypatch.setattr(tune_module, "measure_gain", measure)
+    kept = dict.fromkeys(("main", "draft"), Found(Trial(settings, costs(1.0)), "by far"))
+    tuning = Tuning(Profile("pair", settings, {}, {}), kept, 0.0, "yes")
+    monkeypatch.setattr(Tuner, "run", lambda self: tuning)
+    monkeypatch.setattr(tune_module, "measure_gain", lambda *_: found)
     path = tmp_path / "profile.json"
+    path.write_text("an earlier one")
     done = run("tune", *tiny_pair, "--output", path)
     assert done.returncode == 0, done.stderr
-    assert path.exists() is is_clear
-    assert done.stdout.count("verdict       ") == 1
-    assert ("not clear" in done.stdout) is not is_clear
-
-
-def test_what_there_is_no_time_for_is_not_measured(tiny_pair, monkeypatch):
-    measured = []
-
-    def measure(main, candidate, *_, budget, **__):
-        measured.append(candidate.drafter)
-        budget.seconds = 0.0  # that took all of it
-        return Gain(candidate, 15.0, 10.0, (1.5,), 1.5)
-
-    monkeypatch.setattr(tune_module, "measure_gain", measure)
-    assert run("tune", tiny_pair[0], "--other-draft", tiny_pair[1]).returncode == 0
-    assert measured == ["model"]
-
-
-def test_a_main_model_is_timed_in_the_form_that_it_will_run_in(tiny_pair, tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # no verdict is known
-    timed = Tuner(*tiny_pair, "CPU", budget=Budget(1.0), note=print)
-    with SpeculativePipeline(*tiny_pair) as pipeline:
-        models = {"main": pipeline.main, "draft": pipeline.draft}
-        for role, model in models.items():
-            assert timed._config(role, {}).batch_invariant == model.config.batch_invariant
-        assert pipeline.main.config.batch_invariant
-
-
-def test_measuring_gives_the_memory_back():
-    model = ScriptedModel(counting, max_length=40)
-    measured = measure_passes(model, 3)
-    assert max(model.passes) == 24
-    assert model.pool.num_used == 0
-    assert alone(CachedSequence(model).advance([3] * 24)).num_cached == 0
-    assert list(measured.seconds) == [1, 2, 4, 8, 16]
-    assert all(seconds > 0 for seconds in measured.seconds.values())
+    said = {"written": path, "kept": "not written", "removed": "none"}[profile]
+    assert f"\nprofile       {said}\n" in done.stdout
+    assert path.exists() is (profile != "removed")
+    assert (profile == "written") is (path.exists() and path.read_text() != "an earlier one")
 
 
 def test_a_profile_that_cannot_be_written_is_refused_before_the_search(
@@ -231,21 +205,16 @@ def test_a_profile_that_cannot_be_written_is_refused_before_the_search(
 
 def test_threads_are_parts_of_the_cores_that_may_be_used(monkeypatch):
     monkeypatch.setattr(tuner, "usable_cores", lambda: 8)
-    assert thread_choices() == {"INFERENCE_NUM_THREADS": ("4", "2")}
+    assert offered("CPU")["INFERENCE_NUM_THREADS"] == ("4", "2")
     monkeypatch.setattr(tuner, "usable_cores", lambda: 1)
-    assert thread_choices() == {"INFERENCE_NUM_THREADS": ()}
+    assert offered("CPU")["INFERENCE_NUM_THREADS"] == ()
 
 
 @pytest.mark.deep
-def test_tune_writes_a_profile_that_later_runs_take_up(tmp_path, monkeypatch):
+def test_later_runs_take_up_the_profile_that_tune_wrote(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     command = [sys.executable, "-m", "ov_specdec", "tune", "--seconds", "30"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "| main | defaults |" in done.stdout
-    assert "of greedy choices differ from exact precision" in done.stdout
-    pipeline = SpeculativePipeline()
-    assert pipeline.profile is not None
-    assert f"profile       {pipeline.profile}" in done.stdout
-    report = json.loads(pipeline.profile.read_text())["report"]
-    assert 0.0 <= report["other_token_than_exact"] <= 1.0
+    profile = SpeculativePipeline().profile
+    assert f"profile       {profile}\n" in done.stdout or profile is None

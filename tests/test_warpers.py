@@ -16,7 +16,7 @@ from ov_specdec.runner.base import Logits
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.warpers import FIRST_LOOK, LogitsWarper
 
-SEEDS = range(6)
+SEEDS = range(2)
 LARGE = 150_000
 
 WARPERS = {
@@ -94,7 +94,7 @@ def test_random_logits(name: str, scale: float, seed: int) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.1, 3.0])
-@pytest.mark.parametrize("name", WARPERS)
+@pytest.mark.parametrize("name", ["nothing", "top_k and top_p", "low top_p", "typical_p", "all"])
 def test_a_vocabulary_of_150_000(name: str, scale: float) -> None:
     logits = np.random.default_rng(9).normal(0, scale, LARGE).astype(np.float32)
     distribution = WARPERS[name](logits)

@@ -30,9 +30,7 @@ KEPT = (
 FOLDER = Path(__file__).parent / "data" / "hybrid"
 
 VERSIONS = {
-    "granitemoehybrid": "5.2",
     "lfm2": "5.2",
-    "mamba": "5.3",
     "qwen3_5_text": "5.2",
     "qwen3_next": "4.57",
 }
@@ -69,18 +67,6 @@ DELTA_NET = {
     "num_hidden_layers": 3,
 }
 SETTINGS = {
-    "granitemoehybrid": {
-        **COMMON,
-        "layer_types": ["mamba", "attention"],
-        "num_hidden_layers": 2,
-        "mamba_n_heads": 4,
-        "mamba_d_head": 16,
-        "mamba_d_state": 16,
-        "mamba_chunk_size": 16,
-        "num_local_experts": 2,
-        "num_experts_per_tok": 1,
-        "shared_intermediate_size": 48,
-    },
     "lfm2": {
         **COMMON,
         "layer_types": ["conv", "full_attention", "conv"],
@@ -88,7 +74,6 @@ SETTINGS = {
         "block_ff_dim": 48,
         "block_auto_adjust_ff_dim": False,
     },
-    "mamba": {**COMMON, "num_hidden_layers": 2, "state_size": 8},
     "qwen3_5_text": DELTA_NET,
     "qwen3_next": {
         **DELTA_NET,
@@ -147,9 +132,7 @@ def save_checkpoint(family: str, folder: Path) -> None:
     model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():
-            if weight.dim() > 1 and family == "mamba":
-                weight.normal_(0, 0.08)  # four times their own, states overflow
-            elif weight.dim() > 1:
+            if weight.dim() > 1:
                 weight.mul_(4.0)  # as initialized, every token repeats itself
     model.save_pretrained(folder)
     save_tokenizer(folder, vocab_size=VOCAB_SIZE)

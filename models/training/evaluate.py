@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
 
 MODELS = Path(__file__).resolve().parent.parent

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
-from ov_specdec.baseline import common_prefix
+from ov_specdec.cache import common_prefix
 from ov_specdec.errors import CacheFullError, Option, SessionError
 
 
@@ -129,15 +129,11 @@ class BlockPool:
         """
         key = tuple(tokens)
         siblings = self._children.setdefault(parent, [])
-        place = _place(siblings, key)
-        if place == len(siblings) or siblings[place].tokens != key:
+        index = _index(siblings, key)
+        if index == len(siblings) or siblings[index].tokens != key:
             node = self._nodes[block] = Node(next(self._serials), parent, key, block)
-            siblings.insert(place, node)
-        return siblings[place].serial
-
-    def forget_all(self) -> None:
-        """Evict all cached blocks without users."""
-        self.forget([*self._idle])
+            siblings.insert(index, node)
+        return siblings[index].serial
 
     def forget(self, blocks: Sequence[int]) -> None:
         """Evict those of these blocks that have no users."""
@@ -163,9 +159,9 @@ class BlockPool:
     def find(self, parent: NodeId, tokens: tuple[int, ...]) -> int | None:
         """The block with exactly these tokens after a node. Allocates nothing."""
         siblings = self._children.get(parent, [])
-        place = _place(siblings, tokens)
-        is_there = place < len(siblings) and siblings[place].tokens == tokens
-        return siblings[place].block if is_there else None
+        index = _index(siblings, tokens)
+        is_there = index < len(siblings) and siblings[index].tokens == tokens
+        return siblings[index].block if is_there else None
 
     def _most_alike(self, parent: NodeId, wanted: tuple[int, ...]) -> tuple[Node | None, int]:
         """The child that shares the longest prefix with `wanted`, and the length of that prefix.
@@ -173,9 +169,9 @@ class BlockPool:
         In sorted order it is adjacent to the position of `wanted`.
         """
         siblings = self._children.get(parent, ())
-        place = _place(siblings, wanted)
+        index = _index(siblings, wanted)
         best, num_common = None, 0
-        for node in siblings[max(place - 1, 0) : place + 1]:
+        for node in siblings[max(index - 1, 0) : index + 1]:
             if (same := common_prefix(node.tokens, wanted)) > num_common:
                 best, num_common = node, same
         return best, num_common
@@ -184,11 +180,11 @@ class BlockPool:
         """Remove a block from the prefix cache."""
         node = self._nodes.pop(block)
         siblings = self._children[node.parent]
-        del siblings[_place(siblings, node.tokens)]
+        del siblings[_index(siblings, node.tokens)]
         if not siblings:
             del self._children[node.parent]
 
 
-def _place(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
-    """The position of some tokens in the sorted siblings."""
+def _index(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
+    """The index of some tokens in the sorted siblings."""
     return bisect_left(siblings, tokens, key=lambda node: node.tokens)

@@ -3,18 +3,20 @@
 from collections.abc import Hashable, Sequence
 
 from ov_specdec.cache.block_pool import BlockPool, NodeId, Root
-from ov_specdec.cache.longrope import Beyond
+from ov_specdec.cache.slot import Slot
 from ov_specdec.cache.state_table import StateTable
 from ov_specdec.errors import CacheFullError, SessionError
 
 
-class BlockTable:
+class BlockTable(Slot):
     """The blocks of one sequence, in order, and how many of its tokens they hold.
 
     Rollback sets a counter: the blocks stay with the sequence and are overwritten. It cannot go
     behind committed tokens, which other sequences may share. states: of recurrent layers; the table
     then starts and rolls back only to lengths that have a state.
     """
+
+    length: int = 0
 
     def __init__(
         self,
@@ -23,11 +25,10 @@ class BlockTable:
         namespace: Hashable = None,
         states: StateTable | None = None,
     ) -> None:
+        super().__init__(pool, namespace)
         self.pool = pool
         self.states = states
-        self.is_beyond = isinstance(namespace, Beyond)
         self.blocks: list[int] = []
-        self.length = 0
         self._block_size = block_size
         self._root = Root(namespace)
         # The first `_num_committed` blocks are in the prefix cache; the node of the last of them.

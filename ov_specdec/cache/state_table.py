@@ -101,23 +101,23 @@ class StateTable:
         interval = self._block_size if num_tokens > num_rows + MAX_LAG else 1
         if num_tokens > 1:  # a draft model rolls its steps back together
             self.commit(length)
-        places = [min(place, end) for place in _places(length, end, interval)]
-        wanted = {self._border(first), self._branch, *range(first, end + 1)}
-        new = self._allocate([place for place in places if place in wanted])
-        blocks = [self._states[length], *(new.get(place, SPARE) for place in places)]
+        written = [min(after, end) for after in _written_after(length, end, interval)]
+        wanted = {self._last_full(first), self._branch, *range(first, end + 1)}
+        new = self._allocate([after for after in written if after in wanted])
+        blocks = [self._states[length], *(new.get(after, SPARE) for after in written)]
         self._states |= new
         return StateSpan([*blocks, SPARE] if has_spare_row else blocks, interval)
 
     def rollback(self, length: int) -> int:
         """Drop the states after more tokens. Returns the length of the last remaining state."""
-        length = max(place for place in self._states if place <= length)
-        self._release([place for place in self._states if place > length])
+        length = max(kept for kept in self._states if kept <= length)
+        self._release([other for other in self._states if other > length])
         return length
 
     def commit(self, length: int) -> None:
         """Drop states after fewer tokens, except for shared ones."""
-        kept = {0, self._border(length), self._branch}
-        self._release([place for place in self._states if place < length and place not in kept])
+        kept = {0, self._last_full(length), self._branch}
+        self._release([other for other in self._states if other < length and other not in kept])
 
     def match(self, prefix: Prefix) -> Prefix:
         """Start with the longest cached prefix that has a state, and return it.
@@ -153,20 +153,20 @@ class StateTable:
     def restore(self, length: int) -> None:
         """Allocate blocks for the saved states of a sequence of `length` tokens: see `saved`."""
         self._count()
-        self._states |= self._allocate(self._saved_places(length))
+        self._states |= self._allocate(self._saved_lengths(length))
 
     def saved(self, length: int) -> list[int]:
         """Blocks from which a sequence of `length` tokens, and others with its prefix, continue."""
-        places = self._saved_places(length)
-        return [self._states[place] for place in places if place in self._states]
+        lengths = self._saved_lengths(length)
+        return [self._states[own] for own in lengths if own in self._states]
 
-    def _saved_places(self, length: int) -> list[int]:
+    def _saved_lengths(self, length: int) -> list[int]:
         """Numbers of tokens after which the states are saved."""
-        return sorted({self._border(length), length} - {0})
+        return sorted({self._last_full(length), length} - {0})
 
     def free(self, *, forgets: bool) -> None:
         """Free all blocks. forgets: drop shared states too."""
-        self._release([place for place in self._states if place > 0])
+        self._release([length for length in self._states if length > 0])
         if forgets:
             self._pool.blocks.forget(self._offered)
         self._offered.clear()
@@ -174,24 +174,24 @@ class StateTable:
         self._pool.num_sequences -= self._is_counted
         self._is_counted = False
 
-    def _border(self, length: int) -> int:
+    def _last_full(self, length: int) -> int:
         """The end of the last full block of `length` tokens."""
         return length // self._block_size * self._block_size
 
-    def _allocate(self, places: list[int]) -> dict[int, int]:
+    def _allocate(self, lengths: list[int]) -> dict[int, int]:
         """A block for each of these numbers of tokens."""
         self._count()
         new: dict[int, int] = {}
         try:
-            for place in places:
-                new[place] = self._pool.blocks.allocate()
+            for length in lengths:
+                new[length] = self._pool.blocks.allocate()
         except BaseException:
             self._pool.blocks.release([*new.values()])
             raise
         return new
 
-    def _release(self, places: list[int]) -> None:
-        self._pool.blocks.release([self._states.pop(place) for place in places])
+    def _release(self, lengths: list[int]) -> None:
+        self._pool.blocks.release([self._states.pop(length) for length in lengths])
 
     def _count(self) -> None:
         """Count the sequence as one that has states."""
@@ -199,6 +199,6 @@ class StateTable:
         self._is_counted = True
 
 
-def _places(length: int, end: int, interval: int) -> range:
+def _written_after(length: int, end: int, interval: int) -> range:
     """Lengths after which a pass writes a state; the last one may be beyond its end."""
     return range(length - length % interval + interval, end + interval, interval)

@@ -5,8 +5,8 @@ import os
 import socket
 from pathlib import Path
 
-from ov_specdec.checks import require_int
 from ov_specdec.errors import Option, OptionError
+from ov_specdec.options.model import require
 
 MAX_PORT = 65535
 
@@ -20,7 +20,7 @@ def check_address(host: str, port: int | None) -> int | None:
     port: 0 takes a free one; None leaves the choice to the server. Raises `OptionError`.
     """
     if port is not None:
-        require_int("port", port, low=0, high=MAX_PORT)
+        require("port", port, int, ge=0, le=MAX_PORT)
     address = bare_host(host)
     try:
         family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]
@@ -33,22 +33,22 @@ def check_address(host: str, port: int | None) -> int | None:
         with socket.create_server(found[:2], family=family) as server:
             return int(server.getsockname()[1]) if port == 0 else port
     except OSError as error:
-        place = f"--host '{host}'" if port is None else f"--host '{host}' --port {port}"
+        shown = f"--host '{host}'" if port is None else f"--host '{host}' --port {port}"
         raise OptionError(
-            f"{place} cannot be used ({os.strerror(error.errno or 0)}): choose another --port, or "
+            f"{shown} cannot be used ({os.strerror(error.errno or 0)}): choose another --port, or "
             "an address of this machine"
         ) from error
 
 
 def check_socket(path: str) -> None:
     """Refuse the path of a Unix socket that cannot be made. Raises `OptionError`."""
-    place = Path(path)
-    if place.is_socket():  # of a server that was killed: it is replaced
+    file = Path(path)
+    if file.is_socket():  # of a server that was killed: it is replaced
         return
     try:
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(path)
-        place.unlink()
+        file.unlink()
     except OSError as error:
         reason = f" cannot be used ({error.strerror or error}): give another path"
         raise OptionError(Option("uds", path), reason) from error

@@ -5,6 +5,7 @@ import sys
 import warnings
 from collections.abc import Mapping
 from importlib import import_module
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,7 +20,8 @@ from ov_specdec.cli.messages import (
     interrupts_end_the_process,
     say,
 )
-from ov_specdec.cli.usage import explain, explain_command, refuse_words
+from ov_specdec.options.checks import suggest
+from ov_specdec.options.foreign_names import HINTS
 
 PACKAGE = Path(ov_specdec.__file__).parent
 
@@ -31,7 +33,7 @@ COMMANDS = {
     "batch": "Answer the requests in REQUESTS, a file in OpenAI's batch format.",
     "transcribe": "Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper.",
     "demo": "Show plain and speculative decoding side by side in a browser.",
-    "serve": "Serve the models over HTTP, with OpenAI's interface and a page to try them.",
+    "serve": "Serve the models over HTTP, with OpenAI's interface.",
     "tune": "Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.",
     "bench": "Measure the speed of plain and speculative decoding, in interleaved runs.",
     "check": "Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.",
@@ -39,6 +41,21 @@ COMMANDS = {
     "export": "Export a main model, a draft model, or both.",
 }
 """The first line of each command's help."""
+
+ELSEWHERE = {
+    "complete": "generate",
+    "convert": "export",
+    "download": "export",
+    "help": "--help",
+    "models": "devices",
+    "pull": "export",
+    "run": "generate",
+    "version": "--version",
+}
+"""The commands by their names in other programs."""
+
+LIKE = 0.7
+"""Minimum similarity of options: below it they have little but "--" in common."""
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Context settings of all commands."""
@@ -76,11 +93,17 @@ class LazyCommands(click.Group):
         """As in click, but errors suggest what to type instead."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
-            ctx.fail(explain_command(name, self._lines))
+            meant = ELSEWHERE.get(name, "")
+            is_here = meant.startswith("-") or meant in self._lines
+            others = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
+            ctx.fail(f"there is no command '{name}': {f'give {meant}' if is_here else others}")
         found = super().resolve_command(ctx, args)
         _, command, rest = found
         if command is not None:
-            refuse_words(click.Context(command, ctx, name), rest)
+            for word in takewhile("--".__ne__, rest):
+                # click would read -ngl letter by letter, as -n gl.
+                if word in HINTS and len(word) > 2 and word[0] == "-" != word[1]:
+                    raise click.NoSuchOption(word, ctx=click.Context(command, ctx, name))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -127,6 +150,27 @@ def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
         except OSError as error:
             fail_to_write(error)
         sys.exit(USER_ERROR)
+
+
+def explain(error: click.ClickException) -> str:
+    """The message of an error of click's, with what to type in place of an unknown option."""
+    if not isinstance(error, click.NoSuchOption) or error.ctx is None:
+        return error.format_message()
+    typed, command = error.option_name, error.ctx.command
+    if isinstance(command, click.Group):
+        return f"{typed} is no option of {error.ctx.command_path}: give a command before it"
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    flags = {str(each.name): max(each.opts, key=len) for each in options}
+    name = typed.removeprefix("--").replace("-", "_") if typed.startswith("--") else typed
+    meant = HINTS.get(typed) or HINTS.get(name) or name
+    if " " in meant:
+        hint = meant
+    elif meant in flags:
+        hint = f"give {flags[meant]}"
+    else:
+        known = [flag for each in options for flag in (*each.opts, *each.secondary_opts)]
+        hint = suggest(typed.replace("_", "-"), known, "", most=2, cutoff=LIKE)
+    return f"there is no option {typed}" + (f": {hint}" if hint else "")
 
 
 def _show_own_warnings_in_one_line() -> None:

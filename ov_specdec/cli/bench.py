@@ -3,38 +3,40 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import click
 from rich.console import Console
 
-from ov_specdec.bench.methods import Method, select_methods
-from ov_specdec.bench.pipelines import check_prompts, make_ways, open_pipelines
-from ov_specdec.bench.plot import plot_ratios
-from ov_specdec.bench.prompts import PROMPT_SETS, read_prompts
-from ov_specdec.bench.report import make_report, make_table
-from ov_specdec.bench.summary import Row, summarize
-from ov_specdec.bench.turns import Run, Schedule, Way, run_interleaved
 from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.messages import end_interrupted, fail, say
-from ov_specdec.cli.models import MODELS, PIPELINE, RUNTIME
+from ov_specdec.cli.messages import say
+from ov_specdec.cli.models import MODELS, PIPELINE, RUNTIME, models_first
+from ov_specdec.cli.options import MEASURED_TOKENS
 from ov_specdec.cli.terminal import console, progress, with_errors
-from ov_specdec.description import About
-from ov_specdec.drafters.factory import WITH_DRAFT
-from ov_specdec.errors import Option, OptionError, SpecdecError, install
-from ov_specdec.files import replacing
-from ov_specdec.loading.locate import check_place
+from ov_specdec.errors import Option, OptionError, SpecdecError
+from ov_specdec.measure.interleave import interleave
+from ov_specdec.measure.methods import (
+    ALIKE,
+    PLAIN,
+    Answer,
+    answer_with,
+    find_method,
+    open_pipelines,
+)
+from ov_specdec.measure.prompts import PROMPT_SETS, read_prompts
+from ov_specdec.measure.summary import Turn, make_table, summarize
+from ov_specdec.models.devices import describe_machine
+from ov_specdec.options.model import option
+from ov_specdec.records.files import replacing
 
 METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
 """Defaults of other options with --quick."""
 
-GENERATION = {"ignore_eos": True, "cache_prompt": False}
-"""Options of all generations: equal lengths, and a full prefill."""
-
-CTRL_C = "Ctrl-C"
 PIPED_WIDTH = 160
 """Width of the table if stdout is not a terminal: enough for all columns."""
 
@@ -46,6 +48,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
 
 @click.command()
 @with_errors
+@models_first(*MODELS)
 @click.option(
     "--quick",
     is_flag=True,
@@ -58,64 +61,95 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
 @options_of(PIPELINE, *MODELS, *RUNTIME, "static_shapes")
 def bench(
     *,
-    methods: Annotated[
-        str,
-        About(
-            "Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
-            metavar="M,M,...",
-        ),
-    ] = METHODS,
-    prompt_set: Annotated[
-        Literal["code", "quoting"] | None,
-        About(
-            "Prompts to continue; the output for quoting repeats the prompt.",
-            unset="code",
-            flag="prompts",
-        ),
-    ] = None,
-    prompt_file: Annotated[
-        Path | None,
-        About('Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.'),
-    ] = None,
-    concurrency: Annotated[str, About("Numbers of concurrent requests.", metavar="N,N,...")] = "1",
-    rounds: Annotated[int, About("Runs of each prompt.", low=1)] = 5,
-    max_new_tokens: Annotated[int, About("Output tokens of each request.", low=1)] = 128,
-    output: Annotated[
-        Path, About("Write all results to this file as JSON, and the plot beside it as .png.")
-    ] = Path("benchmark.json"),
+    methods: str = option(
+        METHODS,
+        "Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
+        metavar="M,M,...",
+    ),
+    prompt_set: Literal["code", "quoting"] | None = option(
+        None,
+        "Prompts to continue; the output for quoting repeats the prompt.",
+        unset="code",
+        flag="prompts",
+    ),
+    prompt_file: Path | None = option(
+        None, 'Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.'
+    ),
+    concurrency: str = option("1", "Numbers of concurrent requests.", metavar="N,N,..."),
+    rounds: int = option(5, "Runs of each prompt.", ge=1),
+    max_new_tokens: int = option(MEASURED_TOKENS, "Output tokens of a request.", ge=1),
+    output: Path | None = option(None, "Write all results to a file as JSON.", unset="no file"),
     **options: Any,
 ) -> None:
     """Measure the speed of plain and speculative decoding, in interleaved runs.
 
     The table goes to stdout. docs/benchmarking.md explains its methods and columns.
     """
-    selected = select_methods(methods.split(","))
+    selected = [find_method(name) for name in dict.fromkeys([PLAIN.name, *methods.split(",")])]
     prompts = _find_prompts(prompt_set, prompt_file)
-    schedule = Schedule(prompts, _parse_numbers(concurrency), rounds)
-    arguments = {**take(options, PIPELINE), "max_batch_size": max(schedule.concurrency)}
-    _require_draft(selected, arguments)
-    if output.suffix != ".json":
-        raise OptionError(f"--output '{output}' must end in .json, because the plot takes .png")
-
-    with replacing(output) as file:  # fails early if the file cannot be written
+    loads = {size: make_loads(prompts, size) * rounds for size in _parse_numbers(concurrency)}
+    arguments = {**take(options, PIPELINE), "max_batch_size": max(loads)}
+    turns: list[Turn] = []
+    error: BaseException | None = None
+    # The file comes first, to fail early if it cannot be written.
+    with nullcontext() if output is None else replacing(output) as file:
         with console.status("Loading models and timing their passes"):
-            pipelines = open_pipelines(selected, arguments, say)
-        check_prompts(pipelines, prompts)
-        generation = {"max_new_tokens": max_new_tokens, **GENERATION}
-        runs, ended_by = _measure(make_ways(selected, pipelines, generation), schedule)
-        settings = {"ended_by": ended_by, **asdict(schedule), **generation}
-        report = make_report(runs, pipelines, {**settings, **arguments})
-        file.write_text(json.dumps(report, default=str), encoding="utf-8")
-    rows = summarize(runs)
+            pipelines = open_pipelines(selected, arguments)
+        with next(iter(pipelines.values())).open_batch() as batch:  # never run
+            for key, prompt in enumerate(prompts):
+                batch.add(key, prompt)  # refuses one that is too long
+        generation = {"max_new_tokens": max_new_tokens, **ALIKE}
+        try:
+            _measure(answer_with(selected, pipelines, generation), loads, turns)
+        except (KeyboardInterrupt, SpecdecError) as caught:
+            if not turns:
+                raise
+            error = caught
+        rows = summarize(turns)
+        report = {
+            "version": version("ov-specdec"),
+            "machine": describe_machine(arguments["device"]),
+            "ended_by": error and repr(error),
+            "settings": {"prompts": prompts, "rounds": rounds, **generation, **arguments},
+            "table": [asdict(row) for row in rows],
+            "turns": [asdict(turn) for turn in turns],
+        }
+        if file is not None:
+            file.write_text(json.dumps(report, default=str), encoding="utf-8")
     Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(make_table(rows))
-    partial = "" if ended_by is None else f"; partial: ended by {ended_by}"
+    partial = "" if error is None else "; partial, since it ended early"
     click.echo(f"medians (quartiles), {report['machine']}{partial}")
-    say(f"written to {output}{_plot(output.with_suffix('.png'), rows)}")
-    if ended_by is not None:
-        said = f"ended by {ended_by}: the results so far are in {output}"
-        if ended_by == CTRL_C:
-            end_interrupted(said)
-        fail(said)
+    if error is not None:
+        raise error
+
+
+def _measure(
+    answers: Mapping[str, Answer], loads: Mapping[int, Sequence[Sequence[str]]], turns: list[Turn]
+) -> None:
+    """Add all turns; tells after a warm-up how long they will take."""
+    num_turns = sum(map(len, loads.values()))
+    with progress("Measuring", len(answers) * (len(loads) + num_turns)) as update:
+
+        def step(name: str) -> None:
+            update(advance=1, description=f"Measuring {name}")
+
+        seconds = 0.0
+        for own in loads.values():
+            [first] = interleave(answers, own[:1], step)
+            seconds += len(own) * sum(max(each.seconds for each in run) for run in first.values())
+        say(f"{len(answers) * num_turns} runs take about {seconds:.0f} s")
+        for size, own in loads.items():
+            for turn in interleave(answers, own, step):
+                turns.append(Turn(size, turn))  # noqa: PERF401 - an error must not lose them
+
+
+def make_loads(prompts: Sequence[str], size: int) -> list[list[str]]:
+    """The requests that arrive together: as many of this size as the prompts fill, at least one."""
+    num_prompts = len(prompts)
+    return [
+        [prompts[i % num_prompts] for i in range(first, first + size)]
+        for first in range(0, max(num_prompts - size, 0) + 1, size)
+    ]
 
 
 def _find_prompts(prompt_set: str | None, file: Path | None) -> tuple[str, ...]:
@@ -124,48 +158,9 @@ def _find_prompts(prompt_set: str | None, file: Path | None) -> tuple[str, ...]:
     return PROMPT_SETS[prompt_set or "code"] if file is None else read_prompts(file)
 
 
-def _parse_numbers(given: str) -> tuple[int, ...]:
+def _parse_numbers(given: str) -> list[int]:
     """The numbers of `--concurrency`, sorted, each once."""
     numbers = given.split(",")
     if not all(number.isdecimal() and int(number) for number in numbers):
         raise OptionError(Option("concurrency", given), " must be whole numbers above 0: 1,2,4")
-    return tuple(sorted(set(map(int, numbers))))
-
-
-def _require_draft(methods: Sequence[Method], arguments: Mapping[str, Any]) -> None:
-    """Refuse a main model without a draft for methods that need one, in terms of `bench`."""
-    names = [method.name for method in methods if method.drafter in WITH_DRAFT]
-    if names and arguments["main"] is not None and arguments["draft"] is None:
-        check_place(arguments["main"])
-        raise OptionError(
-            "no draft model for ",
-            Option("main", arguments["main"]),
-            f": give --draft, or --methods without {', '.join(names)}",
-        )
-
-
-def _measure(ways: Mapping[str, Way], schedule: Schedule) -> tuple[list[Run], str | None]:
-    """The runs, and the cause of an early end: Ctrl-C, or the error of a generation."""
-    runs: list[Run] = []
-    try:
-        with progress("Measuring", len(ways) * schedule.num_turns) as update:
-
-            def step(now: str) -> None:
-                update(advance=1, description=f"Measuring: {now}")
-
-            for run in run_interleaved(ways, schedule, step):
-                runs.append(run)  # noqa: PERF402 - an error must not lose them
-    except (KeyboardInterrupt, SpecdecError) as error:
-        if not runs:
-            raise
-        return runs, str(error) or CTRL_C
-    return runs, None
-
-
-def _plot(file: Path, rows: Sequence[Row]) -> str:
-    """Draw the plot. Returns the message about it."""
-    try:
-        plot_ratios(file, rows)
-    except ImportError:
-        return f"; no plot without matplotlib: {install('bench')}"
-    return f" and {file}"
+    return sorted(set(map(int, numbers)))

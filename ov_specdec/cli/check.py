@@ -8,17 +8,18 @@ from typing import Any
 import click
 
 from ov_specdec.cli.declare import options_of
-from ov_specdec.cli.models import COMPILATION, PIPELINE, check_invariance
+from ov_specdec.cli.models import COMPILATION, MODELS, PIPELINE, check_invariance, models_first
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.device_check import compare_with_cpu
 from ov_specdec.errors import TokenizerMismatchError
-from ov_specdec.loading.cache_agreement import compare_caches
-from ov_specdec.loading.devices import describe_machine, find_device, openvino_core
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.locate import embedded_folder, locate
-from ov_specdec.loading.source import check_pair, open_source, pair_tokenizers
+from ov_specdec.generation.pipeline_options import require_main
+from ov_specdec.measure.device_check import compare_with_cpu
+from ov_specdec.models.agreement import compare_caches
+from ov_specdec.models.devices import describe_machine, find_device, openvino_core
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.stats import NOT_INVARIANT, BatchInvariance
+from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 
 FAILED = 1
 BATCH_SIZES = (1, 2)
@@ -26,10 +27,9 @@ BATCH_SIZES = (1, 2)
 
 
 @click.command()
-@click.argument("main", required=False)
-@click.argument("draft", required=False)
-@options_of(PIPELINE, "device", *COMPILATION)
 @with_errors
+@models_first(*MODELS)
+@options_of(PIPELINE, *MODELS, "device", *COMPILATION)
 def check(main: str | None, draft: str | None, **options: Any) -> None:
     """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
 
@@ -44,6 +44,7 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
     For another --device than the CPU, it compares texts with those of the CPU instead. The exit
     code is 1 if a text differs that must not; please report that.
     """
+    require_main(main, draft)
     pair = (embedded_folder("main"), embedded_folder("draft")) if main is None else (main, draft)
     if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
         sys.exit(FAILED)

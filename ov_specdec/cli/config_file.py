@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from ov_specdec.checks import suggest
+from ov_specdec.options.checks import suggest
 
 EMPTY = ("", "~", "null")
 """How YAML writes no value."""

@@ -1,70 +1,82 @@
-"""Command-line options, made from their descriptions."""
+"""Command-line options, made from options of the package."""
 
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_origin
+from typing import Any, Literal, get_args, get_origin
 
 import click
+from pydantic.fields import FieldInfo
 
 from ov_specdec.cli.values import WAYS
-from ov_specdec.description import Described, describe
+from ov_specdec.options.model import display_of, kinds_of, options_of_function
 
 Command = Callable[..., None]
 
 
-def option_of(each: Described) -> Callable[[Command], Command]:
-    """The click option of a described option."""
-    about, way = each.about, WAYS.get(each.about.metavar)
-    is_switch = each.kinds == (bool,)
-    several = bool(each.origins & {Sequence, Mapping})
+def option_of(name: str, field: FieldInfo, default: Any) -> Callable[[Command], Command]:
+    """The click option of an option. default: `...` if it has to be given."""
+    display, kinds = display_of(field), kinds_of(field.annotation)
+    way = WAYS.get(display.metavar)
+    origin, item = get_origin(kinds[0]), kinds[0]
+    several = origin in (Sequence, Mapping)
+    if origin is Sequence:
+        (item, *_) = kinds_of(get_args(kinds[0])[0])
     if way is not None and way.whole:  # a list of lists may still be repeated
-        several = get_origin(each.item) is Sequence
-    flag = str(each.flag)
-    if is_switch and each.default is not False:
+        several = get_origin(item) is Sequence
+    is_switch = kinds == [bool]
+    choices = [each for kind in kinds if get_origin(kind) is Literal for each in get_args(kind)]
+    kind: Any = way or item
+    if choices and way is None:
+        switch = (True, False) if bool in kinds else ()
+        kind = click.Choice((*choices, *switch), case_sensitive=not switch)
+    flag = flag_name(name, field)
+    if is_switch and default is not False:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    help_ = f"{about.help.rstrip('.')}; repeatable." if several else about.help
-    note = way.note if way is not None else ""
-    unset = about.unset and f"[{about.unset}]"
+    metavar = {int: "N", float: "X", Path: "FILE"}.get(item, "TEXT")
+    text = str(field.description)
+    help_ = (
+        f"{text.rstrip('.')}; repeatable." if several else text,
+        way.note if way is not None else "",
+        display.unset and f"[{display.unset}]",
+    )
     return click.option(
         flag,
-        each.name,
-        type=way or _plain_type(each),
-        metavar=_metavar(each),
+        name,
+        type=kind,
+        metavar=display.metavar or (None if choices or is_switch else metavar),
         is_flag=is_switch,
         multiple=several,
-        required=each.is_required,
-        **({} if each.is_required else {"default": each.default}),
-        show_default=not unset,
-        callback=_as_mapping if several and Mapping in each.origins else None,
-        help=" ".join(filter(None, (help_, note, unset))),
+        required=default is ...,
+        **({} if default is ... else {"default": default}),
+        show_default=not display.unset,
+        callback=(lambda _, __, pairs: dict(pairs) or None)
+        if several and origin is Mapping
+        else None,
+        help=" ".join(filter(None, help_)),
     )
 
 
-def _plain_type(each: Described) -> Any:
-    if each.choices:
-        switch = (True, False) if bool in each.kinds else ()
-        return click.Choice((*each.choices, *switch), case_sensitive=not switch)
-    return each.item or each.kinds[0]
+def flag_name(name: str, field: FieldInfo) -> str:
+    """The name of an option on the command line; "" if it has none."""
+    flag = display_of(field).flag
+    return "" if flag is None else "--" + (flag or name).replace("_", "-")
 
 
-def _metavar(each: Described) -> str | None:
-    if each.about.metavar or each.choices or each.kinds == (bool,):
-        return each.about.metavar or None
-    return {int: "N", float: "X", Path: "FILE"}.get(each.item or each.kinds[0], "TEXT")
+def options_of(
+    fields: Mapping[str, FieldInfo], *names: str, **defaults: Any
+) -> Callable[[Command], Command]:
+    """Gives a command the options that have a flag.
 
-
-def _as_mapping(_: click.Context, __: click.Parameter, pairs: Iterable[Any]) -> Any:
-    return dict(pairs) or None
-
-
-def options_of(described: Mapping[str, Described], *names: str) -> Callable[[Command], Command]:
-    """Gives a command the options that have a flag. names: of those to take; none: all."""
-    chosen = [described[name] for name in names or described if described[name].flag is not None]
+    names: of those to take; none: all. defaults: others than in Python.
+    """
+    chosen = names or [name for name, field in fields.items() if flag_name(name, field)]
 
     def decorate(command: Command) -> Command:
-        for each in reversed(chosen):
-            command = option_of(each)(command)
+        for name in reversed(chosen):
+            field = fields[name]
+            usual = ... if field.is_required() else field.default
+            command = option_of(name, field, defaults.get(name, usual))(command)
         return command
 
     return decorate
@@ -76,16 +88,15 @@ def take(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def own_options(command: Command) -> Command:
-    """Give a command the options that its annotations describe, checked before it runs.
+    """Give a command the options that its parameters describe, checked before it runs.
 
     The help shows them where this decorator stands among those of other options.
     """
-    described = describe(command)
+    own = options_of_function(command)
 
     @functools.wraps(command)
     def checked(*args: Any, **options: Any) -> None:
-        for name, each in described.items():
-            each.check(options[name])
-        command(*args, **options)
+        checked = own(**take(options, own.model_fields))
+        command(*args, **dict(checked), **options)
 
-    return options_of(described)(checked)
+    return options_of(own.model_fields)(checked)

@@ -1,11 +1,11 @@
 """`ov-specdec demo`: plain and speculative decoding side by side in a browser."""
 
 from time import sleep
-from typing import Annotated, Any
+from typing import Any
 
 import click
 
-from ov_specdec.cli.address import check_address
+from ov_specdec.cli.address import LOOPBACK_NAMES, check_address, is_loopback
 from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.models import (
     COMPILATION,
@@ -13,16 +13,15 @@ from ov_specdec.cli.models import (
     PIPELINE,
     is_speech,
     make_speech_pipeline,
+    models_first,
     speech_arguments,
 )
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.demo.models import Choice, LoadedModels
-from ov_specdec.demo.service import DemoService
-from ov_specdec.demo.speech import SpeechService
-from ov_specdec.description import About
+from ov_specdec.demo.models import LoadedModels
 from ov_specdec.errors import OptionError, requiring
-from ov_specdec.loading.devices import list_devices
-from ov_specdec.text.pairing import PairingName
+from ov_specdec.models.devices import list_devices
+from ov_specdec.options.model import option
+from ov_specdec.speech_pipeline import SpeechPipeline
 
 FIRST_PORT = 7860
 """Gradio's default."""
@@ -30,6 +29,7 @@ FIRST_PORT = 7860
 
 @click.command()
 @with_errors
+@models_first(*MODELS)
 @options_of(
     PIPELINE,
     *(*MODELS, "pairing", "device", "profile", *COMPILATION, "batch_invariant", "static_shapes"),
@@ -37,14 +37,13 @@ FIRST_PORT = 7860
 @own_options
 def demo(
     *,
-    host: Annotated[str, About("Address to serve on.")] = "127.0.0.1",
-    port: Annotated[
-        int | None,
-        About(
-            "Port to serve on; 0 takes any free port.", unset=f"{FIRST_PORT}, or the next free port"
-        ),
-    ] = None,
-    share: Annotated[bool, About("Make the page public through gradio's servers.")] = False,
+    host: str = option("127.0.0.1", "Address to serve on."),
+    port: int | None = option(
+        None,
+        "Port to serve on; 0 takes any free port.",
+        unset=f"{FIRST_PORT}, or the next free port",
+    ),
+    share: bool = option(False, "Make the page public through gradio's servers."),
     device: str,
     **options: Any,
 ) -> None:
@@ -53,30 +52,21 @@ def demo(
     with requiring("the demo needs gradio", "demo"):
         from ov_specdec.demo.page import make_page
         from ov_specdec.demo.speech_page import make_speech_page
+    models: SpeechPipeline | LoadedModels
     if is_speech(options["main"]):
-        arguments = speech_arguments({"device": device, **options})
-        speech = SpeechService(make_speech_pipeline(arguments))
-        _show(make_speech_page(speech), speech, host, port, share)
+        models = make_speech_pipeline(speech_arguments({"device": device, **options}))
+        page = make_speech_page(models)
     else:
         names = [device, *(found.name for found in list_devices() if found.name != device)]
-        text = DemoService(_load(device, **options))
-        with console.status("Running an example"):
-            page = make_page(text, names)
-        _show(page, text, host, port, share)
-
-
-def _load(
-    device: str, main: str | None, draft: str | None, pairing: PairingName | None, **arguments: Any
-) -> LoadedModels:
-    """Load the models of the page's initial settings."""
-    models = LoadedModels(main, draft, arguments, pairing)
-    with console.status("Loading models"):
-        models.get(Choice("model", device, device))
-    return models
+        main, draft, pairing = (options.pop(name) for name in (*MODELS, "pairing"))
+        models = LoadedModels(main, draft, options, pairing)
+        with console.status("Loading models, and running an example"):
+            page = make_page(models, names)
+    _show(page, models, host, port, share)
 
 
 def _show(
-    page: Any, service: DemoService | SpeechService, host: str, port: int | None, share: bool
+    page: Any, models: LoadedModels | SpeechPipeline, host: str, port: int | None, share: bool
 ) -> None:
     """Serve a page until Ctrl-C."""
     from ov_specdec.demo.page import launch_arguments, stop_serving
@@ -88,7 +78,8 @@ def _show(
             share=share,
             quiet=True,
             prevent_thread_lock=True,
-            **launch_arguments(),
+            # As in `serve`: else a web site could reach the page by DNS rebinding.
+            **launch_arguments(LOOPBACK_NAMES if is_loopback(host) and not share else ("*",)),
         )
     except OSError as error:
         raise OptionError(
@@ -100,5 +91,5 @@ def _show(
         while True:
             sleep(3600)
     finally:
-        service.close()
+        models.close()
         stop_serving(page)

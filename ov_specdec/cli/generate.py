@@ -1,21 +1,23 @@
 """`ov-specdec generate`: one prompt, one continuation."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import click
 
-from ov_specdec.chunks import Chunk, GenerationResult, collect
 from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.models import make_pipeline
 from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
 from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors
-from ov_specdec.description import About
 from ov_specdec.errors import Option, OptionError
-from ov_specdec.logprobs import TokenLogprobs, finite
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.model import option
+from ov_specdec.results.chunks import GenerationResult, ResultBuilder
+from ov_specdec.results.logprobs import TokenLogprobs, finite
 from ov_specdec.text.prompt import Prompt
+from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.tokenizer import Tokenizer
 
 
@@ -27,33 +29,30 @@ from ov_specdec.text.tokenizer import Tokenizer
 def generate(
     prompt: Prompt,
     pipeline: Mapping[str, Any],
-    generation: Mapping[str, Any],
+    generation: GenerationOptions,
     as_json: bool,
-    verbose: Annotated[bool, About("Show all statistics.")] = False,
+    verbose: bool = option(False, "Show all statistics."),
 ) -> None:
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     for name in ("logprobs", "prompt_logprobs"):
-        if name in generation and not as_json:
-            raise OptionError(
-                Option(name, generation[name]), " is shown with --json only: give that too"
-            )
+        if (value := getattr(generation, name)) is not None and not as_json:
+            raise OptionError(Option(name, value), " is shown with --json only: give that too")
     models = make_pipeline(pipeline)
     if as_json:
-        result = models.generate(prompt, **generation)
+        result = models.generate(prompt, generation)
         print_json({**as_dict(result), **scores(result, models.tokenizer)})
         return
-    chunks: list[Chunk] = []
+    output = ResultBuilder()
     try:
-        with models.stream(prompt, **generation) as stream:
+        with models.stream(prompt, generation) as stream:
             for chunk in stream:
-                chunks.append(chunk)
+                output.add(chunk)
                 click.echo(chunk.text, nl=False)
     except KeyboardInterrupt:
         click.echo()
-        num_generated = sum(len(chunk.token_ids) for chunk in chunks)
-        end_interrupted(f"interrupted after {num_generated} tokens")
+        end_interrupted(f"interrupted after {len(output.token_ids)} tokens")
     click.echo()
-    result = collect(chunks)
+    result = output.result
     rest = details(result, models) if verbose else ()
     for line in (figures(result, models), *warnings_of(result), *rest):
         click.echo(line, err=True)
@@ -89,9 +88,8 @@ def _describe(token: TokenLogprobs, tokenizer: Tokenizer) -> dict[str, Any]:
 
 def _scored(token_id: int, logprob: float | None, tokenizer: Tokenizer) -> dict[str, Any]:
     """A token, its text and its log-probability; JSON has no infinity."""
-    text = tokenizer.piece(token_id).decode(errors="backslashreplace")
     return {
         "token_id": token_id,
-        "text": text,
+        "text": as_text(tokenizer.piece(token_id)),
         "logprob": None if logprob is None else finite(logprob),
     }

@@ -55,8 +55,7 @@ def discard_stdout() -> None:
 def interrupts_end_the_process() -> Iterator[None]:
     """Let Ctrl-C end the process at once, with one line on stderr and no exception.
 
-    For imports: a KeyboardInterrupt within one may surface as an ImportError of an extension, or
-    leave a lock that blocks OpenVINO's telemetry thread for ever.
+    For imports: a KeyboardInterrupt within one may surface as an ImportError of an extension.
     """
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield  # the parent process handles or ignores it

@@ -4,24 +4,21 @@ import functools
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from shlex import quote
 from typing import Any
 
 import click
 
-from ov_specdec.arguments import usual_drafter
-from ov_specdec.checks import require_utf8
-from ov_specdec.cli.declare import Command, options_of, take
+from ov_specdec.cli.declare import Command, flag_name, options_of, take
 from ov_specdec.cli.messages import say
-from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, typed
-from ov_specdec.description import describe
-from ov_specdec.drafters.factory import DrafterFactory, kind_of
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, models_first, typed
 from ov_specdec.errors import OptionError
-from ov_specdec.options import GenerationOptions
+from ov_specdec.generation.pipeline_options import PipelineOptions
+from ov_specdec.options.checks import require_utf8
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.messages import Message
 
-GENERATION = describe(GenerationOptions)
+GENERATION = GenerationOptions.model_fields
 
 LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
 """Options of the command that can show log-probabilities."""
@@ -29,31 +26,34 @@ LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
 OF_SOME = ("max_new_tokens", "apply_chat_template", "cache_prompt", *LOGPROBS)
 """Options that not all generating commands have, or with other defaults."""
 
+MEASURED_TOKENS = 128
+"""Default tokens of outputs that are only measured."""
+
 SYSTEM_OPTION = click.option(
     "--system", metavar="TEXT", help="System message, for chat models. [none]"
 )
 
 
 def generation_options(
-    *more: str, max_new_tokens: int | None = GenerationOptions.max_new_tokens
+    *more: str, max_new_tokens: int | None = None
 ) -> Callable[[Command], Command]:
     """Gives a command the options of all generating ones, and others.
 
     max_new_tokens: the default.
     """
-    length = replace(GENERATION["max_new_tokens"], default=max_new_tokens)
-    common = [name for name in GENERATION if name not in OF_SOME]
-    return options_of({**GENERATION, length.name: length}, length.name, *common, *more)
+    common = [n for n, f in GENERATION.items() if n not in OF_SOME and flag_name(n, f)]
+    names = ("max_new_tokens", *common, *more)
+    return options_of(GENERATION, *names, max_new_tokens=max_new_tokens)
 
 
-def shared_options(command: Command) -> Command:
+def shared_options(command: Command, max_new_tokens: int | None = None) -> Command:
     """Give a command all options of prompt, pipeline and generation.
 
-    It is called with `prompt` (a text or messages), `pipeline` and `generation` (keyword arguments
-    for `SpeculativePipeline` and its `generate`), and with its own options.
+    It is called with `prompt` (a text or messages), `pipeline` (keyword arguments for
+    `SpeculativePipeline`), `generation`, and its own options. max_new_tokens: the default.
     """
 
-    @click.argument("prompt", nargs=-1, metavar="[PROMPT]")
+    @models_first("main", own="[PROMPT]")
     @click.option(
         "--prompt-file",
         metavar="F",
@@ -62,15 +62,15 @@ def shared_options(command: Command) -> Command:
     @SYSTEM_OPTION
     @click.option("--json", "as_json", is_flag=True, help="Print one JSON object only.")
     @options_of(PIPELINE, *ONE_REQUEST)
-    @generation_options("apply_chat_template")
+    @generation_options("apply_chat_template", max_new_tokens=max_new_tokens)
     @functools.wraps(command)
     def gathered(
-        prompt: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any
+        arguments: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any
     ) -> None:
         pipeline = take(options, PIPELINE)
-        generation = pop_generation(options)
-        check_generation(generation, pipeline)
-        text = read_prompt(prompt, prompt_file)
+        given = {"max_new_tokens": max_new_tokens, **pop_generation(options)}
+        generation = check_generation(given, pipeline)
+        text = read_prompt(arguments, prompt_file)
         command(
             prompt=text if system is None else with_system(system, text),
             pipeline=pipeline,
@@ -94,10 +94,11 @@ def with_system(system: str, prompt: str) -> list[Message]:
     return [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
 
 
-def check_generation(options: Mapping[str, Any], pipeline: Mapping[str, Any]) -> None:
-    """Refuse invalid options of a generation before models are loaded."""
-    drafter = pipeline["drafter"] or usual_drafter(pipeline["main"], pipeline["draft"])
-    DrafterFactory(kind_of(drafter)).check(GenerationOptions.from_kwargs(options))
+def check_generation(given: Mapping[str, Any], pipeline: Mapping[str, Any]) -> GenerationOptions:
+    """The options of a generation; refuses invalid ones before models are loaded."""
+    options = GenerationOptions(**given)
+    PipelineOptions(**pipeline).kind.check(options)
+    return options
 
 
 def read_prompt(given: Sequence[str], file: str | None) -> str:

@@ -3,10 +3,9 @@
 import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import click
 
@@ -21,17 +20,19 @@ from ov_specdec.cli.config_file import CONFIG_OPTION
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
     CONCURRENT,
+    MODELS,
     PIPELINE,
     is_speech,
     make_lasting_pipeline,
     make_speech_pipeline,
     model_name,
+    models_first,
     speech_arguments,
 )
 from ov_specdec.cli.terminal import flag_of, with_errors
 from ov_specdec.cluster.settings import Cluster
-from ov_specdec.description import About, describe
 from ov_specdec.errors import Option, OptionError, requiring
+from ov_specdec.options.model import option
 from ov_specdec.server.settings import Binding, Settings
 from ov_specdec.speech.audio import require_libraries
 
@@ -41,59 +42,53 @@ PREFIX = "OV_SPECDEC"
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
-MODEL_DEFAULTS = {"generation_config": replace(PIPELINE["generation_config"], default="model")}
-"""As vLLM has them."""
-
 
 def _with_variables(command: click.Command) -> click.Command:
     """Name the variable of each option by its flag, such as OV_SPECDEC_API_KEY for --api-key."""
-    for option in command.params:
-        name = flag_of(option).removeprefix("--").replace("-", "_").upper()
-        option.envvar = f"{PREFIX}_{name}"
+    for each in command.params:
+        if isinstance(each, click.Option):
+            name = flag_of(each).removeprefix("--").replace("-", "_").upper()
+            each.envvar = f"{PREFIX}_{name}"
     return command
 
 
 @_with_variables
 @click.command(context_settings={"auto_envvar_prefix": PREFIX})
 @with_errors
+@models_first(*MODELS)
 @CONFIG_OPTION
-@options_of(describe(Binding))
+@options_of(Binding.model_fields)
 @own_options
-@options_of(describe(Settings))
-@options_of(describe(Cluster))
-@options_of(PIPELINE | MODEL_DEFAULTS, "chat_template", *CONCURRENT)
+@options_of(Settings.model_fields)
+@options_of(Cluster.model_fields)
+@options_of(PIPELINE, "chat_template", *CONCURRENT, generation_config="model")  # as in vLLM
 def serve(
     *,
-    api_key_file: Annotated[
-        str | None,
-        About("Require one of the keys in this file, one per line.", unset="no key", metavar="F"),
-    ] = None,
-    served_model_name: Annotated[
-        Sequence[str],
-        About(
-            "Name of the model; answers have the first one.",
-            unset="its folder's name",
-            metavar="NAME",
-        ),
-    ] = (),
-    max_body_size: Annotated[
-        float | None,
-        About(
-            "Maximum body of a request in MB; others are rejected with 413.",
-            above=0.0,
-            unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
-            metavar="MB",
-        ),
-    ] = None,
-    log_level: Annotated[
-        Literal["debug", "info", "warning", "error"], About("Minimum level of log messages.")
-    ] = "info",
+    api_key_file: str | None = option(
+        None, "Require one of the keys in this file, one per line.", unset="no key", metavar="F"
+    ),
+    served_model_name: Sequence[str] = option(
+        (),
+        "Name of the model; answers have the first one.",
+        unset="its folder's name",
+        metavar="NAME",
+    ),
+    max_body_size: float | None = option(
+        None,
+        "Maximum body of a request in MB; others are rejected with 413.",
+        gt=0,
+        unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
+        metavar="MB",
+    ),
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "info", "Minimum level of log messages."
+    ),
     **options: Any,
 ) -> None:
-    """Serve the models over HTTP, with OpenAI's interface and a page to try them."""
+    """Serve the models over HTTP, with OpenAI's interface."""
     pipeline = take(options, PIPELINE)
-    binding = Binding(**take(options, describe(Binding)))
-    cluster = Cluster(**take(options, describe(Cluster)))
+    binding = Binding(**take(options, Binding.model_fields))
+    cluster = Cluster(**take(options, Cluster.model_fields))
     speech = is_speech(pipeline["main"])
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech:
@@ -112,20 +107,25 @@ def serve(
     if binding.uds is None:
         settings = _guard(settings, binding.host)
         port = check_address(binding.host, binding.port)
-        binding = replace(binding, port=port or binding.port)
+        binding = binding.model_copy(update={"port": port or binding.port})
     else:
         check_socket(binding.uds)
     # Ray prints to stdout, which is redirected by the time that this is called.
     announce = partial(click.echo, binding.url, file=sys.stdout)
-    binding = replace(binding, host=bare_host(binding.host))
+    binding = binding.model_copy(update={"host": bare_host(binding.host)})
     if cluster.is_used and speech:
         raise OptionError("a speech model is served by one process: leave out --replicas")
     if speech:
         require_libraries()
     if cluster.is_used:
         _serve_replicas(cluster, pipeline, settings, log_level, binding, announce)
-    else:
-        _serve_alone(load, settings, log_level, binding, announce)
+        return
+    packages = "fastapi, uvicorn, prometheus-client and python-multipart"
+    with requiring(f"the server needs {packages}", "serve"):
+        from ov_specdec.server.logs import set_up_log
+        from ov_specdec.server.run import serve as run_server
+    set_up_log(log_level)
+    run_server(load, settings, binding, announce)
 
 
 def _guard(settings: Settings, host: str) -> Settings:
@@ -138,23 +138,8 @@ def _guard(settings: Settings, host: str) -> Settings:
             err=True,
         )
     elif not settings.allowed_hosts:
-        return replace(settings, allowed_hosts=LOOPBACK_NAMES)
+        return settings.model_copy(update={"allowed_hosts": LOOPBACK_NAMES})
     return settings
-
-
-def _serve_alone(
-    load: Callable[[], Any],
-    settings: Settings,
-    log_level: str,
-    binding: Binding,
-    announce: Callable[[], None],
-) -> None:
-    packages = "fastapi, uvicorn, prometheus-client and python-multipart"
-    with requiring(f"the server needs {packages}", "serve"):
-        from ov_specdec.server.logs import set_up_log
-        from ov_specdec.server.run import serve as run_server
-    set_up_log(log_level)
-    run_server(load, settings, binding, announce)
 
 
 def _serve_replicas(
@@ -171,8 +156,7 @@ def _serve_replicas(
     with requiring("several replicas need Ray Serve", "cluster"):
         from ov_specdec.cluster.application import ClusterArgs
         from ov_specdec.cluster.run import serve_replicas
-    own = asdict(settings)
-    del own["max_batch_size"]  # an argument of the pipeline
+    own = settings.model_dump(exclude={"max_batch_size"})  # an argument of the pipeline
     args = ClusterArgs.model_validate(
         {**cluster.scale(), "pipeline": pipeline, "settings": own, "log_level": log_level}
     )

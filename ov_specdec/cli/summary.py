@@ -4,19 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 from itertools import groupby
 
-from ov_specdec.chunks import GenerationResult
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.speedup import estimate_speedup
-from ov_specdec.stats import GenerationStats
+from ov_specdec.results.chunks import GenerationResult
+from ov_specdec.results.stats import GenerationStats
 
 MAX_SHOWN = 8
 """Maximum changes of the draft length to show."""
-
-CUTS = {
-    "max_model_len": ("cut by context: ", "the model's context is full: give a shorter prompt"),
-    "kv_cache_size": ("cut by memory: ", "the KV cache is full: raise --kv-cache-size"),
-}
-"""Limits that cut an output short: the prefix of the line, and the remedy."""
 
 MOSTLY = 0.5
 """Fraction of rounds without draft tokens, since they would be slower, that ends drafting."""
@@ -42,18 +36,10 @@ def why_plain(stats: GenerationStats) -> str:
     return reasons.most_common(1)[0][0] if reasons else TOO_SHORT
 
 
-def was_stopped(stats: GenerationStats) -> bool:
-    """Whether draft tokens did not pay, so that most of the output was decoded plainly."""
-    reasons = [done.reason for done in stats.rounds[1:]]
-    return stats.drafted > 0 and reasons.count("loses") > MOSTLY * len(reasons)
-
-
 def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
     """The four main figures of speed, in at most 100 characters."""
-    stats = result.stats
-    cut = ""
-    if result.finish_reason == "length" and stats.length_limit in CUTS:
-        cut, _ = CUTS[stats.length_limit]
+    stats, ending = result.stats, result.ending
+    cut = f"{ending.label}: " if ending.remedy else ""
     speed = f"{cut}{stats.tokens_per_second:.0f} tokens/s"
     accepted = f"{stats.acceptance_rate:.0%} of drafts accepted"
     per_pass = f"{stats.tokens_per_main_pass:.1f} tokens per pass"
@@ -61,7 +47,8 @@ def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
         return f"{speed}, {per_pass}"
     if not stats.drafted:
         return f"{speed}, not speculated: {why_plain(stats)}"
-    if was_stopped(stats):
+    reasons = [done.reason for done in stats.rounds[1:]]
+    if reasons.count("loses") > MOSTLY * len(reasons):
         return f"{speed}, drafting was stopped, as it did not pay: {accepted}"
     speedup = estimate_speedup(stats, models.costs)
     gain = "" if speedup is None else f"about {speedup:.1f} times plain, "
@@ -70,13 +57,10 @@ def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
 
 def warnings_of(result: GenerationResult) -> Iterator[str]:
     """Warnings about this output, one line each."""
-    stats = result.stats
+    stats, remedy = result.stats, result.ending.remedy
     if result.finish_reason == "length":
         cut = f"cut after {stats.generated_tokens} tokens"
-        if stats.length_limit in CUTS:
-            yield f"warning: {cut}: {CUTS[stats.length_limit][1]}"
-        else:
-            yield f"{cut} by --max-new-tokens"
+        yield f"warning: {cut}: {remedy}" if remedy else f"{cut} by --max-new-tokens"
     if stats.draft_failures:
         yield "warning: the draft model gave NaN, and was disabled: try --precision exact"
 

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
-from ov_specdec.cli.messages import discard_stdout, fail, fail_to_write
+from ov_specdec.cli.messages import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.errors import Option, SpecdecError
 
 console = Console(stderr=True, highlight=False)
@@ -37,8 +37,9 @@ def progress(
     columns: others than rich's default ones. fields: of the task, for them.
     """
     columns = columns or Progress.get_default_columns()
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
         yield functools.partial(bar.update, bar.add_task(title, total=total, **fields))
 
 
@@ -52,14 +53,23 @@ def with_errors(command: Callable[..., None]) -> Callable[..., None]:
             command(*args, **kwargs)
         except BrokenPipeError:
             discard_stdout()  # the reader has gone, as in `| head`
-        except (SpecdecError, OSError) as error:
+        except SpecdecError as error:
+            show_error(error)
+            sys.exit(USER_ERROR)
+        except OSError as error:
             if debug:
                 traceback.print_exc()
-            if isinstance(error, OSError):
-                fail_to_write(error)
-            fail(in_option_names(error, click.get_current_context().command.params))
+            fail_to_write(error)
 
     return guarded
+
+
+def show_error(error: SpecdecError, remedy: str = "") -> None:
+    """Show an error of the current command in one line; with --debug, its traceback."""
+    context = click.get_current_context()
+    if context.params["debug"]:
+        traceback.print_exception(error)
+    say(f"error: {in_option_names(error, context.command.params)}{remedy}")
 
 
 def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) -> str:
@@ -92,7 +102,10 @@ def _typed(option: click.Option, value: object) -> str:
         return flag_of(option)
     several = isinstance(value, tuple | list | Mapping) and option.multiple
     values = _parts(value) if several else [",".join(_parts(value))]
-    return " ".join(f"{flag_of(option)} {_quoted(each)}" for each in values) or flag_of(option)
+    short = [v if len(v) <= MAX_SHOWN else f"{v[: MAX_SHOWN - 3]}..." for v in values]
+    # Quoted for the shell, or as a Python literal if it cannot be typed.
+    quoted = [quote(text) if text.isprintable() else repr(text) for text in short]
+    return " ".join(f"{flag_of(option)} {text}" for text in quoted) or flag_of(option)
 
 
 def _parts(value: object) -> list[str]:
@@ -102,9 +115,3 @@ def _parts(value: object) -> list[str]:
     if isinstance(value, tuple | list):
         return [",".join(_parts(each)) for each in value]
     return [str(value).lower() if isinstance(value, bool) else str(value)]
-
-
-def _quoted(text: str) -> str:
-    """A text quoted for the shell, or as a Python literal if it cannot be typed."""
-    text = text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 3]}..."
-    return quote(text) if text.isprintable() else repr(text)

@@ -1,44 +1,34 @@
 """`ov-specdec transcribe`: turn recordings into text and subtitles."""
 
+import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
-from ov_specdec.cli.declare import option_of, options_of, own_options, take
-from ov_specdec.cli.messages import end_interrupted
-from ov_specdec.cli.models import ABOUT, MODELS, arguments_of, make_speech_pipeline, typed
+from ov_specdec.cli.declare import options_of, own_options, take
+from ov_specdec.cli.messages import USER_ERROR, end_interrupted
+from ov_specdec.cli.models import (
+    MODELS,
+    make_speech_pipeline,
+    models_first,
+    typed,
+)
 from ov_specdec.cli.options import GENERATION
-from ov_specdec.cli.terminal import progress, with_errors
-from ov_specdec.description import About, by_group, describe
+from ov_specdec.cli.terminal import progress, show_error, with_errors
 from ov_specdec.errors import AudioError, Option, OptionError
-from ov_specdec.options import GenerationOptions
+from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.model import by_group, option
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import WITH_WORDS, Format, write
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech_pipeline import SpeechPipeline
 
-SPEECH = arguments_of(
-    SpeechPipeline,
-    {
-        **ABOUT,
-        "main": About("Whisper: a folder or Hub name.", metavar="DIR"),
-        "draft": About("Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR"),
-        "drafter": About("Source of draft tokens.", unset="model with --draft, else suffix"),
-    },
-)
-
-LENGTH = replace(
-    GENERATION["max_new_tokens"],
-    default=None,
-    about=About(
-        "Maximum output tokens for each window of 30 seconds.", unset="up to the model's context"
-    ),
-)
+SPEECH = SpeechPipelineOptions.model_fields
 
 COLUMNS = (
     TextColumn("{task.description}"),
@@ -50,28 +40,38 @@ COLUMNS = (
 
 @click.command()
 @with_errors
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@options_of(SPEECH, *MODELS)
+@models_first("main", own="FILES...")
+@options_of(SPEECH, *MODELS, main=None)  # may be the first argument
 @own_options
-@options_of(describe(TranscriptionOptions))
-@option_of(LENGTH)
+@options_of(TranscriptionOptions.model_fields)
 @options_of(GENERATION, "seed", *by_group(GenerationOptions)["Speculation"])
 @options_of(SPEECH, *(name for name in SPEECH if name not in MODELS))
 def transcribe(
-    files: tuple[Path, ...],
     *,
-    form: Annotated[
-        Format, About("Format of the output; srt and vtt are subtitles.", flag="format")
-    ] = "txt",
-    output: Annotated[
-        Path | None,
-        About("Write a file for each recording into this folder.", unset="stdout", metavar="DIR"),
-    ] = None,
+    arguments: tuple[str, ...],
+    form: Format = option("txt", "Format of the output; srt and vtt are subtitles.", flag="format"),
+    output: Path | None = option(
+        None, "Write a file for each recording into this folder.", unset="stdout", metavar="DIR"
+    ),
+    max_new_tokens: int | None = option(
+        None,
+        "Maximum output tokens for each window of 30 seconds.",
+        ge=0,
+        unset="up to the model's context",
+    ),
     **options: Any,
 ) -> None:
-    """Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper."""
-    loading = take(options, SPEECH)
+    """Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper.
+
+    A recording that cannot be read is reported, and the others are transcribed; the exit code is
+    then 2.
+    """
+    loading, files = take(options, SPEECH), tuple(map(Path, arguments))
+    if loading["main"] is None:
+        raise OptionError("no model is named: give a Whisper before FILES, or with --main")
     given = {**typed(options), "return_timestamps": form != "txt"}
+    if max_new_tokens is not None:
+        given["max_new_tokens"] = max_new_tokens
     chosen = TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
     if chosen.word_timestamps and form not in WITH_WORDS:
         raise OptionError(
@@ -80,9 +80,15 @@ def transcribe(
         )
     targets = _targets(files, form, output)
     require_libraries()
+    has_failed = False
     with make_speech_pipeline(loading) as pipeline:
         for file, target in zip(files, targets, strict=True):
-            result = _transcribe(pipeline, file, given)
+            try:
+                result = _transcribe(pipeline, file, given)
+            except AudioError as error:
+                has_failed = True
+                show_error(error)
+                continue
             text = write(result, form)
             if target is None:
                 click.echo(text, nl=False)
@@ -90,13 +96,14 @@ def transcribe(
                 target.write_text(text, encoding="utf-8")
                 click.echo(target)
             click.echo(f"{file}: {summary(result)}", err=True)
+    if has_failed:
+        sys.exit(USER_ERROR)
 
 
 def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Path | None]:
-    """The output files; `OptionError` for missing recordings."""
-    for file in files:
-        if not file.is_file():
-            raise AudioError(f"'{file}' is not a file: give a recording")
+    """The output files; `OptionError` if no recording exists."""
+    if not any(file.is_file() for file in files):
+        raise AudioError(f"'{files[0]}' is not a file: give a recording")
     if output is None:
         return [None] * len(files)
     targets = [output / f"{file.stem}.{form}" for file in files]

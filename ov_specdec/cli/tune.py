@@ -1,105 +1,84 @@
 """`ov-specdec tune`: find the fastest settings and drafter on this machine."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated
+from time import perf_counter
+from typing import Any
 
 import click
+from rich.console import Console
 
-from ov_specdec.bench.prompts import read_prompts
 from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.models import PIPELINE
+from ov_specdec.cli.models import MODELS, PIPELINE, models_first
 from ov_specdec.cli.terminal import console, print_json, with_errors
-from ov_specdec.description import About
 from ov_specdec.errors import OptionError
-from ov_specdec.files import as_argument
-from ov_specdec.loading.locate import embedded_folder, locate
-from ov_specdec.loading.profile import default_path, require_writable
-from ov_specdec.loading.static_shapes import WantedShapes
-from ov_specdec.pipeline_models import find_pairing
-from ov_specdec.text.pairing import PairingName, UsedPairing
-from ov_specdec.tuning import (
-    Budget,
+from ov_specdec.generation.models import find_pairing
+from ov_specdec.generation.pipeline_options import require_main
+from ov_specdec.measure.candidates import (
     Candidate,
     Gain,
-    Refused,
-    Trial,
-    Tuner,
-    Tuning,
-    Verdict,
     decide,
     make_candidates,
+    measure_all,
+    measure_gain,
 )
-from ov_specdec.tuning.candidates import PROMPTS, measure_gain
-from ov_specdec.tuning.passes import SIZES
-from ov_specdec.tuning.search import describe_settings
+from ov_specdec.measure.prompts import TUNING, read_prompts
+from ov_specdec.measure.search import describe_settings
+from ov_specdec.measure.summary import make_table
+from ov_specdec.measure.tuner import Tuner, Tuning
+from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.profile import Profile, default_path, require_writable
+from ov_specdec.models.runtime_config import WantedShapes
+from ov_specdec.options.model import option
+from ov_specdec.records.files import as_argument
+from ov_specdec.text.pairing import PairingName
 
-PASSES = ("model", "settings", *map(str, SIZES), "prefill")
-PASSES_NOTE = "trials: milliseconds of a pass by number of tokens"
-GAINS = ("drafter", "tokens/s", "plain", "ratio", "quartiles", "runs", "tokens per pass")
-GAINS_NOTE = "greedy, with the default draft length, interleaved with plain decoding"
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The best settings of a pair, the path of their profile, and a row for each trial."""
-
-    tuning: Tuning
-    path: Path
-    rows: list[tuple[str, ...]]
+TABLE_WIDTH = 160
 
 
 @click.command()
 @with_errors
-@click.argument("main", required=False)
-@click.argument("draft", required=False)
+@models_first(*MODELS)
+@options_of(PIPELINE, *MODELS)
 @own_options
 @options_of(PIPELINE, "device", "pairing", "static_shapes")
 def tune(
+    *,
     main: str | None,
     draft: str | None,
-    *,
     device: str,
-    seconds: Annotated[
-        float,
-        About("Time budget in seconds for all measurements, without loading models.", above=0.0),
-    ] = 100.0,
-    other_drafts: Annotated[
-        Sequence[str],
-        About(
-            "Compare another draft model, such as the main model's weights in int4.",
-            metavar="DIR",
-            flag="other-draft",
-        ),
-    ] = (),
+    seconds: float = option(
+        100.0, "Time in seconds. Large models, which load for long, need more.", gt=0
+    ),
+    other_drafts: Sequence[str] = option(
+        (),
+        "Compare another draft model, such as the main model's weights in int4.",
+        metavar="DIR",
+        flag="other-draft",
+    ),
     pairing: PairingName | None,
     static_shapes: WantedShapes,
-    prompt_file: Annotated[
-        Path | None,
-        About(
-            "Compare drafters on these prompts, one per line.",
-            unset="code, a question, a function to rewrite",
-        ),
-    ] = None,
-    output: Annotated[
-        str | None,
-        About("Write the profile to a file.", unset="in the user's cache", metavar="FILE"),
-    ] = None,
-    as_json: Annotated[
-        bool, About("Print the profile instead of the tables.", flag="json")
-    ] = False,
+    prompt_file: Path | None = option(
+        None,
+        "Compare drafters on these prompts, one per line.",
+        unset="code, a question, a function to rewrite",
+    ),
+    output: str | None = option(
+        None, "Write the profile to a file.", unset="in the user's cache", metavar="FILE"
+    ),
+    as_json: bool = option(False, "Print all trials and the profile as JSON.", flag="json"),
 ) -> None:
     """Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.
 
     It searches settings without static shapes. Then it compares drafters with plain decoding: the
-    draft model, suffix matches, both, and other drafts. If the verdict is clear, it writes the
-    settings to a profile, which later runs with the same models on this machine use by default. A
-    profile with --output has to be given with --profile. MAIN alone gets no profile.
+    draft model, suffix matches, both, and other drafts. If the verdict is clear, it writes settings
+    that are faster beyond noise to a profile, which later runs with the same models on this machine
+    use by default. A profile with --output has to be given with --profile. MAIN alone gets none.
     """
-    prompts = PROMPTS if prompt_file is None else read_prompts(prompt_file)
+    start = perf_counter()
+    prompts = TUNING if prompt_file is None else read_prompts(prompt_file)
+    require_main(main, draft)
     is_pair = main is None or draft is not None
     if not is_pair:
         _refuse_what_is_for_a_pair(output, None if other_drafts else pairing)
@@ -109,51 +88,67 @@ def tune(
         drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
     # Before a search of minutes: not all drafts can be paired.
     paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
-    budget = Budget(seconds)
-    found = None
-    if is_pair:
-        pair = (main_folder, drafts[0], device)
-        found = _search(partial(Tuner, *pair, budget=budget, pairing=pairing), output)
-    measure = partial(
-        measure_gain,
-        main_folder,
-        device=device,
-        prompts=prompts,
-        budget=budget,
-        static_shapes=static_shapes,
-    )
-    gains = _measure(measure, paired, found, budget)
-    verdict = decide(gains)
-    if found is not None and verdict.is_clear:
-        found.tuning.profile.write(found.path)
+    tuning = path = None
+    with console.status("Measuring") as status, TemporaryDirectory() as scratch:
+        if is_pair:
+            models = main_folder, drafts[0], device
+            tuner = Tuner(*models, seconds, lambda what: status.update(f"Measuring {what}"))
+            path = _writable_path(tuner.pair, output)
+            tuning = tuner.run()
+
+        def measure(candidate: Candidate, share: float) -> Gain:
+            status.update(f"Measuring {candidate}")
+            return measure_gain(candidate, share, main_folder, prompts, device, static_shapes)
+
+        profile = None if tuning is None else write_profile(tuning.profile, Path(scratch, "tuned"))
+        candidates = make_candidates(paired, profile)
+        gains = measure_all(candidates, start + seconds - perf_counter(), measure)
+    best, is_clear = decide(gains)
+    if tuning is not None and path is not None and is_clear:
+        written = write_profile(tuning.profile, path)
+    took = perf_counter() - start
     if as_json:
-        print_json(
-            {
-                **(found.tuning.profile.as_dict() if found is not None else {}),
-                "seconds": {"measuring": budget.spent, "loading": budget.loading},
-                "candidates": [gain.as_dict() for gain in gains],
-                "verdict": {"is_clear": verdict.is_clear, **verdict.best.as_dict()},
-            }
-        )
-    else:
-        click.echo("\n".join(_report(found, gains, verdict, budget, output)))
+        report = {**_as_dict(tuning), "seconds": took}
+        report["candidates"] = [gain.as_dict() for gain in gains]
+        report["verdict"] = {"is_clear": is_clear, **best.as_dict()}
+        print_json(report)
+        return
+    Console(width=TABLE_WIDTH).print(make_table([gains[0].plain, *(gain.row for gain in gains)]))
+    if tuning is not None:
+        kept = (written or "none") if is_clear else "not written"
+        click.echo("\n".join([*describe_settings_of(tuning), f"profile       {kept}"]))
+    click.echo(f"took          {took:.0f} s\nverdict       {describe(best, is_clear, output)}")
 
 
-def _report(
-    found: Settings | None,
-    gains: Sequence[Gain],
-    verdict: Verdict,
-    budget: Budget,
-    output: str | None,
-) -> Iterator[str]:
-    """The tables and the verdict as lines of text."""
-    yield from table(GAINS, map(gain_row, gains), GAINS_NOTE)
-    if found is not None:
-        yield from table(PASSES, found.rows, PASSES_NOTE)
-        yield from describe_settings_of(found.tuning)
-        yield f"profile       {found.path if verdict.is_clear else 'not written'}"
-    yield f"took          {budget.spent:.0f} s of measurement, {budget.loading:.0f} s of loading"
-    yield f"verdict       {describe(verdict, output)}"
+def _writable_path(pair: str, output: str | None) -> Path:
+    """The path of the profile, which can be written: known before a search of minutes."""
+    path = default_path(pair) if output is None else Path(output)
+    if path is None:
+        raise OptionError("there is no home folder for the profile: give --output FILE")
+    require_writable(path)
+    return path
+
+
+def write_profile(profile: Profile, path: Path) -> Path | None:
+    """Write a profile, or remove an earlier one if OpenVINO's defaults are the fastest."""
+    if profile.is_empty:
+        path.unlink(missing_ok=True)
+        return None
+    profile.write(path)
+    return path
+
+
+def _as_dict(tuning: Tuning | None) -> dict[str, Any]:
+    """The profile and all trials for JSON."""
+    if tuning is None:
+        return {}
+    trials = [
+        {"model": role, "properties": trial.properties, "pass_seconds": trial.passes.seconds}
+        for role, found in tuning.found.items()
+        for trial in found.trials
+    ]
+    refused = {role: found.refused for role, found in tuning.found.items()}
+    return {**tuning.profile.as_dict(), "trials": trials, "refused": refused}
 
 
 def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
@@ -165,103 +160,29 @@ def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) 
         )
 
 
-def _search(make_tuner: Callable[..., Tuner], output: str | None) -> Settings:
-    rows: list[tuple[str, ...]] = []
-    with console.status("Measuring") as status:
-
-        def note(role: str, trial: Trial | Refused) -> None:
-            rows.append(describe_trial(role, trial))
-            status.update(f"Measuring the {role} model: {rows[-1][1]}")
-
-        tuner = make_tuner(note=note)
-        path = default_path(tuner.pair) if output is None else Path(output)
-        if path is None:
-            raise OptionError("there is no home folder for the profile: give --output FILE")
-        require_writable(path)  # before a search of minutes
-        return Settings(tuner.run(), path, rows)
-
-
-def _measure(
-    measure: Callable[..., Gain],
-    paired: Sequence[tuple[Path, UsedPairing | None]],
-    found: Settings | None,
-    budget: Budget,
-) -> list[Gain]:
-    """The gains of candidates, in order, while there is time; at least that of the first."""
-    gains: list[Gain] = []
-    with TemporaryDirectory() as scratch, console.status("Measuring drafters") as status:
-        profile = None
-        if found is not None:
-            profile = Path(scratch) / "profile.json"
-            found.tuning.profile.write(profile)
-        candidates = make_candidates(paired, profile)
-        for place, candidate in enumerate(candidates):
-            if gains and budget.left <= 0.0:
-                break
-            status.update(f"Measuring {describe_candidate(candidate)}")
-            gains.append(measure(candidate, seconds=budget.left / (len(candidates) - place)))
-    return gains
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], note: str) -> list[str]:
-    """The lines of a table, and a note below it."""
-    lines = [header, ["---"] * len(header), *rows]
-    return [*(f"| {' | '.join(line)} |" for line in lines), f"({note})", ""]
-
-
-def gain_row(gain: Gain) -> tuple[str, ...]:
-    """A candidate's row of the table."""
-    return (
-        describe_candidate(gain.candidate),
-        f"{gain.speed:.1f}",
-        f"{gain.plain_speed:.1f}",
-        f"{gain.ratio:.2f}",
-        "{:.2f} to {:.2f}".format(*gain.quartiles),
-        str(len(gain.ratios)),
-        f"{gain.tokens_per_pass:.2f}",
-    )
-
-
-def describe(verdict: Verdict, output: str | None = None) -> str:
+def describe(best: Gain, is_clear: bool, output: str | None = None) -> str:
     """The recommended drafter with its speedup over plain decoding, in a line."""
-    gain = verdict.best
-    candidate = gain.candidate
-    number = "{:.2f} times as fast as plain decoding ({:.2f} to {:.2f})".format(
-        gain.ratio, *gain.quartiles
-    )
-    if not verdict.is_clear:
-        runs = f"in {len(gain.ratios)} runs: give more --seconds"
-        return f"not clear: --drafter {candidate.drafter} is {number} {runs}"
-    if not gain.pays:
-        return f"give --drafter none: the best other, {describe_candidate(candidate)}, is {number}"
+    candidate = best.candidate
+    number = f"{best.row.ratio:.2f} times as fast as plain decoding"
+    if not is_clear:
+        turns = f"in {best.row.num_turns} turns: give more --seconds"
+        return f"not clear: --drafter {candidate.drafter} is {number} {turns}"
+    if not best.pays:
+        return f"give --drafter none: the best other, {candidate}, is {number}"
     draft = "" if candidate.draft is None else f" --draft {as_argument(candidate.draft)}"
     pairing = "" if candidate.pairing is None else f" --pairing {candidate.pairing}"
-    profile = ""
-    if output is not None and candidate.profile is not None:
-        profile = f" --profile {as_argument(Path(output))}"
+    is_named = output is not None and candidate.profile is not None
+    profile = f" --profile {as_argument(Path(output or ''))}" if is_named else ""
     return f"give --drafter {candidate.drafter}{draft}{pairing}{profile}: {number}"
-
-
-def describe_candidate(candidate: Candidate) -> str:
-    """A drafter and the name of its draft model's folder."""
-    return " ".join([candidate.drafter, *([candidate.draft.name] if candidate.draft else [])])
-
-
-def describe_trial(role: str, trial: Trial | Refused) -> tuple[str, ...]:
-    """A row of the table."""
-    settings = describe_settings(trial.properties)
-    if isinstance(trial, Refused):
-        return role, settings, *("refused" for _ in SIZES), "refused"
-    milliseconds = (*trial.costs.seconds.values(), trial.costs.prefill)
-    return role, settings, *(f"{1000 * value:.2f}" for value in milliseconds)
 
 
 def describe_settings_of(tuning: Tuning) -> list[str]:
     """The chosen settings, and the tokens that they change."""
+    main, draft = tuning.found["main"], tuning.found["draft"]
     profile = tuning.profile
     return [
-        f"main          {describe_settings(profile.main_properties)} ({tuning.reasons['main']})",
-        f"draft         {describe_settings(profile.draft_properties)} ({tuning.reasons['draft']})",
+        f"main          {describe_settings(profile.main_properties)} ({main.reason})",
+        f"draft         {describe_settings(profile.draft_properties)} ({draft.reason})",
         f"other tokens  {tuning.changed:.1%} of greedy choices differ from exact precision",
         f"invariant     {tuning.invariance}",
     ]

@@ -8,9 +8,6 @@ from typing import Any
 
 import click
 
-from ov_specdec.errors import OptionError
-from ov_specdec.loading.static_shapes import WantedShapes, check_sizes
-
 ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
 MEANINGS = {"n": "\n", "t": "\t", "r": "\r", "\\": "\\"}
 
@@ -37,8 +34,7 @@ class Way(click.ParamType[Any]):
         try:
             return self._parse(value) if isinstance(value, str) else value
         except (OSError, ValueError) as error:
-            reason = error.reason if isinstance(error, OptionError) else str(error)
-            self.fail(f"'{value}' {self._form.format(error=reason) or reason}", param, ctx)
+            self.fail(f"'{value}' {self._form.format(error=error) or error}", param, ctx)
 
 
 def unescape(text: str) -> str:
@@ -64,10 +60,9 @@ def _character(match: re.Match[str]) -> str:
     return MEANINGS[escape]
 
 
-def parse_sizes(given: str) -> WantedShapes:
-    """The sizes of `--static-shapes`, or its keyword; `OptionError` for other values."""
-    numbers = given.split(",")
-    return check_sizes(list(map(int, numbers)) if all(map(str.isdecimal, numbers)) else given)
+def _sizes(text: str) -> str | tuple[int, ...]:
+    numbers = text.split(",")
+    return tuple(map(int, numbers)) if all(map(str.isdecimal, numbers)) else text
 
 
 def _bias(text: str) -> tuple[int, float]:
@@ -112,7 +107,7 @@ def _list(file: str) -> list[Any]:
 
 WAYS = {
     "auto|N": Way(lambda t: t if t == "auto" else int(t), "must be auto or a whole number"),
-    "auto|none|N,N,...": Way(parse_sizes, whole=True),
+    "auto|none|N,N,...": Way(_sizes, whole=True),
     "ID,ID,...": Way(
         lambda t: tuple(map(int, t.split(","))) if t else (),
         "must be token ids with commas between",

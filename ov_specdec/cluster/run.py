@@ -16,7 +16,7 @@ from ray.serve.config import HTTPOptions
 from ray.serve.schema import ApplicationStatusOverview, LoggingConfig
 
 from ov_specdec.cluster.application import ClusterArgs, build
-from ov_specdec.cluster.cpus import read_places
+from ov_specdec.cluster.cpus import read_cores
 from ov_specdec.errors import DeviceError
 
 NAME = "ov-specdec"
@@ -56,7 +56,7 @@ def connected(address: str | None) -> Iterator[None]:
     if address is None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network calls
         own = {
-            "num_cpus": len(read_places()),
+            "num_cpus": len(read_cores()),
             "include_dashboard": False,
             "object_store_memory": OBJECT_STORE,
         }

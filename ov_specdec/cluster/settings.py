@@ -1,43 +1,38 @@
 """The number of replicas, with its descriptions for the command line. Needs no Ray."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
-from ov_specdec.description import About, check_described
+from pydantic import model_validator
+from typing_extensions import Self
+
 from ov_specdec.errors import OptionError
+from ov_specdec.options.model import Options, option
 
 
-@dataclass(frozen=True)
-class Cluster:
+class Cluster(Options):
     """Replicas under Ray Serve; raises `OptionError` for values that contradict each other."""
 
-    replicas: Annotated[
-        int | None,
-        About(
-            "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
-            low=1,
-            unset="one process, without Ray",
-        ),
-    ] = None
-    autoscale: Annotated[
-        tuple[int, int] | None,
-        About(
-            "Scale the number of replicas with the load.",
-            unset="constant, --replicas",
-            metavar="MIN:MAX",
-        ),
-    ] = None
-    address: Annotated[
-        str | None,
-        About(
-            "Ray cluster of the replicas: auto or HOST:PORT.",
-            unset="starts one on this machine",
-            metavar="ADDRESS",
-        ),
-    ] = None
+    replicas: int | None = option(
+        None,
+        "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
+        ge=1,
+        unset="one process, without Ray",
+    )
+    autoscale: tuple[int, int] | None = option(
+        None,
+        "Scale the number of replicas with the load.",
+        unset="constant, --replicas",
+        metavar="MIN:MAX",
+    )
+    address: str | None = option(
+        None,
+        "Ray cluster of the replicas: auto or HOST:PORT.",
+        unset="starts one on this machine",
+        metavar="ADDRESS",
+    )
 
-    def __post_init__(self) -> None:
-        check_described(self)
+    @model_validator(mode="after")
+    def _check(self) -> Self:
         if not self.is_used and self.address is not None:
             raise OptionError(
                 f"--address '{self.address}' has no effect without --replicas: give both"
@@ -45,6 +40,7 @@ class Cluster:
         low, high = self.bounds
         if not low <= self.number <= high:
             raise OptionError(f"--replicas {self.number} must be within --autoscale {low}:{high}")
+        return self
 
     @property
     def is_used(self) -> bool:

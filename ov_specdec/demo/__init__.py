@@ -1,4 +1,1 @@
-"""The demo page with plain and speculative decoding side by side.
-
-Only `page`, `parts` and `speech_page` need gradio.
-"""
+"""The demo page with plain and speculative decoding side by side. Only its pages need gradio."""

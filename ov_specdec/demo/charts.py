@@ -1,23 +1,31 @@
 """The data of the charts, as tables."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 import pandas as pd
 
-from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.run import Run
-from ov_specdec.demo.sweep import Point
+from ov_specdec.demo.comparison import Comparison, Run, options_of
+from ov_specdec.measure.interleave import interleave
+from ov_specdec.options.generation import PLAIN
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.results.stats import GenerationStats
+from ov_specdec.text.prompt import Prompt
 
-ACCEPTED, REJECTED = "accepted", "rejected"
-PARTS = ("drafting", "verifying", "rest")
+TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
+REPEATS = 3
+MAX_TOKENS = 64
+"""Maximum tokens of each run of the sweep, and of the example on the page."""
+
+NUM_STEPS = len(TEMPERATURES) * REPEATS
 
 
 def draft_tokens_by_round(run: Run) -> pd.DataFrame:
     """Accepted and rejected draft tokens of each round; empty before the end."""
     rows = []
-    for number, round_ in enumerate(run.stats.rounds[1:] if run.stats else [], start=1):
-        rows.append((number, ACCEPTED, round_.num_kept))
-        rows.append((number, REJECTED, round_.num_drafted - round_.num_accepted))
+    for number, round_ in enumerate(run.output.stats.rounds[1:] if run.output.stats else [], 1):
+        rows.append((number, "accepted", round_.num_accepted))
+        rows.append((number, "rejected", round_.num_drafted - round_.num_accepted))
     return pd.DataFrame(rows, columns=["round", "draft token", "draft tokens"])
 
 
@@ -28,23 +36,37 @@ def time_by_part(comparison: Comparison) -> pd.DataFrame:
     """
     rows = []
     for name, run in (("plain", comparison.plain), ("speculative", comparison.speculative)):
-        if run.stats is not None:
-            drafting = run.stats.draft_seconds
-            verifying = sum(round_.verify_seconds for round_ in run.stats.rounds)
-            seconds = (drafting, verifying, run.stats.seconds - drafting - verifying)
-            rows += [(name, part, value) for part, value in zip(PARTS, seconds, strict=True)]
+        if (stats := run.output.stats) is not None:
+            drafting = stats.draft_seconds
+            verifying = sum(round_.verify_seconds for round_ in stats.rounds)
+            rows += [(name, "drafting", drafting), (name, "verifying", verifying)]
+            rows.append((name, "rest", stats.seconds - drafting - verifying))
     return pd.DataFrame(rows, columns=["method", "part", "seconds"])
 
 
-def by_temperature(points: Sequence[Point]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Tokens per second of both methods, and acceptance, by temperature."""
-    speeds = [
-        (point.temperature, method, speed)
-        for point in points
-        for method, speed in (("plain", point.plain), ("speculative", point.speculative))
-    ]
-    rates = [(point.temperature, point.acceptance) for point in points]
-    return (
-        pd.DataFrame(speeds, columns=["temperature", "method", "tokens/s"]),
-        pd.DataFrame(rates, columns=["temperature", "acceptance"]),
-    )
+def sweep(
+    pipeline: SpeculativePipeline, prompt: Prompt, form: Mapping[str, Any]
+) -> Iterator[pd.DataFrame]:
+    """Measure all temperatures, interleaved; yields a table of medians after each step.
+
+    Raises `OptionError` for an invalid prompt.
+    """
+    # Without a seed, since draft lengths are not adaptive with one.
+    most = min(form["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS)
+    given = {**form, "max_new_tokens": most, "seed": None}
+
+    def run(**own: Any) -> Callable[[float], GenerationStats]:
+        def measure(temperature: float) -> GenerationStats:
+            options = {**options_of({**given, "temperature": temperature}), **own}
+            return pipeline.generate(prompt, **options, ignore_eos=True).stats
+
+        return measure
+
+    methods = {"plain": run(**PLAIN), "speculative": run()}
+    rows = []
+    for step, turn in enumerate(interleave(methods, TEMPERATURES * REPEATS)):
+        temperature = TEMPERATURES[step % len(TEMPERATURES)]
+        for name, stats in turn.items():
+            rows.append((temperature, name, stats.tokens_per_second, stats.acceptance_rate))
+        table = pd.DataFrame(rows, columns=["temperature", "method", "tokens/s", "acceptance"])
+        yield table.groupby(["temperature", "method"], as_index=False).median()

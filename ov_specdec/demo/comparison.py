@@ -1,27 +1,136 @@
-"""One prompt decoded plainly and then speculatively, with a comparison of both."""
+"""One prompt decoded plainly and then speculatively: both texts so far, and what they share."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
+from itertools import groupby
+from time import perf_counter
+from typing import Any, Literal
 
-from ov_specdec.baseline import common_prefix, plain_options
-from ov_specdec.demo.cancellation import Cancellation
-from ov_specdec.demo.models import describe
-from ov_specdec.demo.run import Run
-from ov_specdec.demo.settings import Settings
-from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.cache import common_prefix
+from ov_specdec.errors import OptionError
+from ov_specdec.generation.text_generator import GenerationStream
+from ov_specdec.options.generation import PLAIN
+from ov_specdec.results.chunks import Chunk, ResultBuilder
+from ov_specdec.results.stats import FinishReason
+from ov_specdec.text.messages import Message
+
+Chunks = GenerationStream | Generator[Chunk, None, None]
+
+
+@dataclass
+class Run:
+    """A generation so far. Times in seconds, without pauses between chunks.
+
+    pieces: chunks with tokens, each with the text of the draft tokens rejected there.
+    """
+
+    output: ResultBuilder = field(default_factory=ResultBuilder)
+    pieces: list[tuple[Chunk, str]] = field(default_factory=list)
+    outcome: Literal["not started", "running"] | FinishReason = "not started"
+    seconds: float = 0.0
+    first_token_seconds: float | None = None
+
+    @property
+    def accepted(self) -> int:
+        """Accepted draft tokens so far."""
+        return sum(len(chunk.token_ids) for chunk, _ in self.pieces if chunk.from_draft)
+
+    @property
+    def rejected(self) -> int:
+        """Rejected draft tokens so far."""
+        return sum(len(chunk.rejected_ids) for chunk, _ in self.pieces)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the generation ended by itself."""
+        return self.outcome in ("stop", "length")
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens so far divided by seconds so far, prefill included."""
+        return len(self.output.token_ids) / self.seconds if self.seconds else 0.0
+
+    @property
+    def rounds(self) -> list[list[tuple[Chunk, str]]]:
+        """The pieces, round by round: the main model's own token ends a round."""
+        rounds: list[list[tuple[Chunk, str]]] = [[]]
+        for piece in self.pieces:
+            rounds[-1].append(piece)
+            if not piece[0].from_draft:
+                rounds.append([])
+        return [pieces for pieces in rounds if pieces]
+
+    @property
+    def draft_lengths(self) -> list[int]:
+        """The draft lengths in order; empty before the end."""
+        rounds = self.output.stats.rounds[1:] if self.output.stats else []
+        return [length for length, _ in groupby(round_.planned for round_ in rounds)]
+
+    def follow(self, chunks: Chunks, decode: Callable[[list[int]], str]) -> Iterator[None]:
+        """Read all chunks, and pause after each; ends the generation once it is stopped."""
+        self.outcome = "running"
+        with closing(chunks):
+            while self.outcome == "running":
+                start = perf_counter()
+                chunk = next(chunks)
+                self.seconds += perf_counter() - start
+                self.output.add(chunk)
+                if chunk.token_ids:  # the last chunk of a cancelled generation has none
+                    rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
+                    self.pieces.append((chunk, rejected))
+                    if self.first_token_seconds is None:
+                        self.first_token_seconds = self.seconds
+                if chunk.finish_reason is not None and self.outcome == "running":
+                    self.outcome = chunk.finish_reason
+                yield
 
 
 @dataclass
 class Comparison:
     """Both runs, so far.
 
-    samples: whether the texts are independent samples. models: their description.
+    message: the visitor's, in a conversation. samples: whether the texts are independent samples.
+    models: their description.
     """
 
+    message: str = ""
     samples: bool = False
     models: str = ""
     plain: Run = field(default_factory=Run)
     speculative: Run = field(default_factory=Run)
+
+    def compare(
+        self,
+        stream: Callable[..., Chunks],
+        options: Mapping[str, Any],
+        decode: Callable[[list[int]], str],
+    ) -> Iterator[None]:
+        """Decode plainly, then speculatively; pauses after each piece of output.
+
+        The runs are sequential, since they would otherwise compete for cores. stream: starts a
+        generation with options. Raises `OptionError` for an invalid prompt or option.
+        """
+        for run, own in ((self.plain, {**options, **PLAIN}), (self.speculative, options)):
+            if run.outcome == "not started":
+                yield from run.follow(stream(**own), decode)
+            if not run.is_complete:
+                self.stop()
+
+    def stop(self) -> None:
+        """End what is running, within one pass, and start nothing more."""
+        for run in (self.plain, self.speculative):
+            if not run.is_complete:
+                run.outcome = "cancelled"
+
+    @property
+    def status(self) -> str:
+        """Which of the two runs is in progress, and how both ended."""
+        if "cancelled" in (self.plain.outcome, self.speculative.outcome):
+            return "Stopped."
+        if self.speculative.outcome == "not started":
+            return "1 of 2: plain decoding."
+        return "Done." if self.speculative.is_complete else "2 of 2: speculative decoding."
 
     @property
     def ratio(self) -> float | None:
@@ -35,7 +144,7 @@ class Comparison:
         """Whether both texts are the same, and if not, why; empty until both runs end."""
         if self.ratio is None:
             return ""
-        ids, others = self.plain.token_ids, self.speculative.token_ids
+        ids, others = self.plain.output.token_ids, self.speculative.output.token_ids
         if ids == others:
             return "Both texts are the same, token for token."
         if self.samples:
@@ -50,26 +159,36 @@ class Comparison:
         )
 
 
-def compare(
-    pipeline: SpeculativePipeline, settings: Settings, cancellation: Cancellation
-) -> Iterator[Comparison]:
-    """Decode plainly, then speculatively; yields the state after each piece of output.
+def options_of(form: Mapping[str, Any]) -> dict[str, Any]:
+    """Keyword arguments for `SpeculativePipeline.stream`, from the controls of the page.
 
-    The runs are sequential, since they would otherwise compete for cores. Raises `OptionError` for
-    an invalid prompt or setting.
+    Sliders return whole numbers as floats, an empty field None.
     """
-    options = settings.options()
-    comparison = Comparison(settings.samples and settings.seed is None, describe(pipeline))
-    runs = (
-        (comparison.plain, plain_options(options)),
-        (comparison.speculative, options),
-    )
-    for run, chosen in runs:
-        if cancellation.is_set():
-            run.outcome = "cancelled"
-        else:
-            chunks = pipeline.stream(settings.prompt, **chosen)
-            cancellation.calls(chunks.cancel)
-            for _ in run.follow(chunks, pipeline.tokenizer.decode):
-                yield comparison
-    yield comparison
+    options = {
+        "max_new_tokens": form["max_new_tokens"] or None,
+        "num_assistant_tokens": form["draft_length"],
+        # Both runs prefill the prompt; otherwise the second would take it from the cache.
+        "cache_prompt": False,
+    }
+    if form["temperature"] > 0:
+        options.update({name: form[name] for name in ("temperature", "top_p", "seed")})
+        options["top_k"] = int(form["top_k"])
+    return options
+
+
+def messages_of(turns: Sequence[Comparison], system: str = "") -> list[Message]:
+    """A conversation up to the last message, for `SpeculativePipeline.stream`.
+
+    Answers are those of plain decoding, which are complete even if a visitor stopped the other run.
+    system: the system message; none if blank. `OptionError` if there is no message to answer.
+    """
+    if not turns:
+        raise OptionError("the conversation is empty: send a message first")
+    *earlier, last = turns
+    if not last.message.strip():
+        raise OptionError("the message is empty: write one")
+    messages: list[Message] = [{"role": "system", "content": system}] if system.strip() else []
+    for turn in earlier:
+        messages.append({"role": "user", "content": turn.message})
+        messages.append({"role": "assistant", "content": turn.plain.output.text})
+    return [*messages, {"role": "user", "content": last.message}]

@@ -1,11 +1,12 @@
 """Loads the models that visitors choose, one pair at a time."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any, NamedTuple
 
-from ov_specdec.baseline import plain_options
 from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
 
@@ -13,8 +14,7 @@ WARM_UP: dict[str, Any] = {"max_new_tokens": 24, "ignore_eos": True}
 WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
 
 
-@dataclass(frozen=True)
-class Choice:
+class ModelChoice(NamedTuple):
     """A drafter, and the devices of both models; the second is unused without a draft model."""
 
     drafter: DrafterName
@@ -23,11 +23,10 @@ class Choice:
 
 
 class LoadedModels:
-    """Holds the models of the last request.
+    """Holds the models of the last run, and lends them to one run at a time.
 
     main, draft: folders or Hub names; None takes the embedded pair. arguments: for every
     `SpeculativePipeline`, besides the visitor's choices. pairing: for those with the draft model.
-    Not thread-safe, except for `close`.
     """
 
     def __init__(
@@ -37,43 +36,33 @@ class LoadedModels:
         arguments: Mapping[str, Any],
         pairing: PairingName | None = None,
     ) -> None:
-        self._main = main
-        self._draft = draft
+        self._main, self._draft = main, draft
         self._arguments = arguments
         self._pairing = pairing
-        self._choice: Choice | None = None
+        self._choice: ModelChoice | None = None
         self._pipeline: SpeculativePipeline | None = None
         self._closed = False
+        self._lock = Lock()  # a cancelled run may still be in its last pass when the next begins
 
-    @property
-    def description(self) -> str:
-        """The loaded models, in a line; empty if there are none."""
-        return "" if self._pipeline is None else describe(self._pipeline)
-
-    @property
-    def has_chat_template(self) -> bool:
-        """Whether the loaded main model has a chat template."""
-        pipeline = self._pipeline
-        return pipeline is not None and pipeline.tokenizer.chat_template is not None
-
-    def holds(self, choice: Choice) -> bool:
-        """Whether `get` will return at once."""
+    def holds(self, choice: ModelChoice) -> bool:
+        """Whether these models are loaded."""
         return self._pipeline is not None and self._choice == choice
 
-    def get(self, choice: Choice) -> SpeculativePipeline:
+    @contextmanager
+    def lend(self, choice: ModelChoice) -> Iterator[SpeculativePipeline]:
         """The pipeline, loaded if needed. Raises the errors of `SpeculativePipeline`."""
-        if self._pipeline is None or self._choice != choice:
-            # Memory may not suffice for two pairs.
-            self._release()
-            self._pipeline = pipeline = self._load(choice)
-            self._choice = choice
-            if self._closed:  # during loading
-                self._release()
-            warm_up(pipeline)
-        return self._pipeline
+        with self._lock:
+            if self._pipeline is None or self._choice != choice:
+                self._release()  # memory may not suffice for two pairs
+                self._pipeline = pipeline = self._load(choice)
+                self._choice = choice
+                if self._closed:  # during loading
+                    self._release()
+                warm_up(pipeline)
+            yield self._pipeline
 
     def close(self) -> None:
-        """Free the models for good. A generation that is running ends within one pass."""
+        """Free the models for good, from any thread. A running generation ends within one pass."""
         self._closed = True
         self._release()
 
@@ -82,7 +71,7 @@ class LoadedModels:
             self._pipeline.close()
             self._pipeline = None
 
-    def _load(self, choice: Choice) -> SpeculativePipeline:
+    def _load(self, choice: ModelChoice) -> SpeculativePipeline:
         drafts = choice.drafter in WITH_DRAFT
         # The draft runs on the main's device by default; naming it would disable profiles.
         differs = drafts and choice.draft_device != choice.device
@@ -101,7 +90,7 @@ def warm_up(pipeline: SpeculativePipeline) -> None:
     """Measure the cost of passes, and run each kind once, before the first visitor."""
     pipeline.prepare()
     pipeline.check_batch_invariant()
-    pipeline.generate(WARM_UP_PROMPT, **plain_options(WARM_UP))
+    pipeline.generate(WARM_UP_PROMPT, **{**WARM_UP, **PLAIN})
     pipeline.generate(WARM_UP_PROMPT, **WARM_UP)
 
 

@@ -1,33 +1,35 @@
-"""The page for text: layout and events. Needs gradio."""
+"""The page for text: a prompt or a conversation, and the sweep of temperatures. Needs gradio."""
 
 import logging
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
+from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from ov_specdec.demo import charts, view
-from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.conversation import Conversation, Turn
+from ov_specdec.demo.comparison import Comparison, messages_of, options_of
+from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.demo.parts import (
     AT_ONCE,
     COLORS,
-    EXAMPLE,
+    LENGTHS,
+    LOADING,
     NARROW,
-    READY,
+    ONE_AT_A_TIME,
+    SHOW_WAITING,
+    STOPPED,
+    Turns,
     Values,
-    as_html,
     buttons,
-    connect,
-    contents,
-    leave_at_end,
-    results,
-    visitor_of,
+    problem,
+    side_by_side,
 )
-from ov_specdec.demo.service import DemoService, Form
-from ov_specdec.planning.draft_length import MOST
+from ov_specdec.errors import SpecdecError
+from ov_specdec.text.prompt import Prompt
 
 TITLE = "Speculative decoding on OpenVINO"
 INTRODUCTION = f"""# {TITLE}
@@ -53,35 +55,38 @@ MESSAGES = (
     "Say that again in fewer words.",
 )
 
-EXAMPLE_TOKENS = 64
-"""Tokens of the example on the page, which runs before the page opens."""
-
 STYLE = Path(__file__).with_name("style.css")
 # No remote fonts: the page works offline.
 SANS, MONO = ("system-ui", "sans-serif"), ("ui-monospace", "Menlo", "Consolas", "monospace")
 
 
-def make_page(service: DemoService, devices: Sequence[str]) -> gr.Blocks:
-    """The page. devices: names of OpenVINO devices to choose from.
+def make_page(models: LoadedModels, devices: Sequence[str]) -> gr.Blocks:
+    """The page. devices: names of OpenVINO devices to choose from; models are loaded to the first.
 
-    It has a conversation if the loaded model has a chat template.
+    It has a conversation if the model has a chat template.
     """
+    with models.lend(ModelChoice("model", devices[0], devices[0])) as pipeline:
+        has_chat = pipeline.tokenizer.chat_template is not None
+        example = Comparison(MESSAGES[0] if has_chat else "", models=describe(pipeline))
+        prompt = messages_of([example]) if has_chat else EXAMPLES[0]
+        options = {"max_new_tokens": charts.MAX_TOKENS, "cache_prompt": False}
+        for _ in example.compare(
+            partial(pipeline.stream, prompt), options, pipeline.tokenizer.decode
+        ):
+            pass
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
-        if service.models.has_chat_template:
-            _conversation(service, devices)
-        else:
-            _prompt(service, devices)
-
-        leave_at_end(page, service)
+        TextPage(models, devices, example).lay_out(has_chat)
     page.queue()
     return page
 
 
-def launch_arguments() -> dict[str, Any]:
-    """Arguments of `launch`: style, and no network calls."""
+def launch_arguments(hosts: Sequence[str]) -> dict[str, Any]:
+    """Arguments of `launch`: style, no network calls, and names in Host headers; *: any."""
+    guard = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
     theme = gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO)
-    return {"theme": theme, "css_paths": STYLE, "footer_links": [], "ssr_mode": False}
+    look = {"theme": theme, "css_paths": STYLE, "footer_links": [], "ssr_mode": False}
+    return {**look, "app_kwargs": {"middleware": [guard]}}
 
 
 def stop_serving(page: gr.Blocks) -> None:
@@ -92,146 +97,138 @@ def stop_serving(page: gr.Blocks) -> None:
     page.close(verbose=False)
 
 
-def _prompt(service: DemoService, devices: Sequence[str]) -> None:
-    """A prompt and its continuations."""
-    prompt = gr.Textbox(EXAMPLES[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt")
-    gr.Examples([[text] for text in EXAMPLES], prompt, label="Examples", elem_id="examples")
-    with gr.Accordion("Settings", open=False):
-        form = [prompt, *_settings(devices)]
-    with gr.Tab("Side by side"):
-        _side_by_side(service, form)
-    with gr.Tab("Speed against temperature"):
-        gr.Markdown(SWEEP.format("the prompt"))
-        _temperature(service, form)
+class TextPage:
+    """The components of the page that its runs read."""
 
+    def __init__(self, models: LoadedModels, devices: Sequence[str], example: Comparison) -> None:
+        self._models = models
+        self._devices = devices
+        self._example = example
+        self._fields: dict[str, gr.components.Component] = {}
+        self._system: gr.Textbox | None = None
+        self._text: gr.Textbox
 
-def _conversation(service: DemoService, devices: Sequence[str]) -> None:
-    """A visitor's conversation and its answers."""
-    conversation = gr.State(Conversation())
-    with gr.Accordion("Settings", open=False):
-        system = gr.Textbox("", label="System message", placeholder="none", lines=2, max_lines=12)
-        form = [conversation, *_settings(devices), system]
-        gr.Markdown(HISTORY)
-    with gr.Tab("Side by side"):
-        _turns_side_by_side(service, form)
-    with gr.Tab("Speed against temperature"):
-        gr.Markdown(SWEEP.format("the conversation up to its last message"))
-        _temperature(service, form)
+    def lay_out(self, has_chat: bool) -> None:
+        """Make the components: a prompt, or a conversation."""
+        if not has_chat:
+            self._text = gr.Textbox(
+                EXAMPLES[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt"
+            )
+            gr.Examples([[text] for text in EXAMPLES], self._text, elem_id="examples")
+        with gr.Accordion("Settings", open=False):
+            if has_chat:
+                self._system = gr.Textbox(
+                    "", label="System message", placeholder="none", lines=2, max_lines=12
+                )
+            self._add_settings()
+            if has_chat:
+                gr.Markdown(HISTORY)
+        with gr.Tab("Side by side"):
+            if has_chat:
+                self._text = gr.Textbox(
+                    label="Message", placeholder=KEYS, lines=1, max_lines=8, autofocus=True
+                )
+                gr.Examples([[text] for text in MESSAGES], self._text, elem_id="examples")
+            message = self._text if has_chat else None
+            state = side_by_side(self._run, self._inputs, self._example, message)
+        with gr.Tab("Speed against temperature"):
+            what = "the conversation up to its last message" if has_chat else "the prompt"
+            gr.Markdown(SWEEP.format(what))
+            self._add_sweep(state)
 
+    @property
+    def _inputs(self) -> set[gr.components.Component]:
+        return {self._text, *self._fields.values(), *([self._system] if self._system else [])}
 
-def _settings(devices: Sequence[str]) -> list[gr.components.Component]:
-    """The controls of `Form`, except for the first, in its order."""
-    with gr.Row():
-        names = {
-            "draft model": "model",
-            "suffix matches": "suffix",
-            "both": "both",
-            "prompt lookup": "prompt-lookup",
-        }
-        drafter = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-        lengths = ["auto", *range(1, MOST + 1)]
-        length = gr.Dropdown(lengths, value="auto", label="Draft length")
-        tokens = gr.Slider(1, 512, 128, step=1, label="Max new tokens")
-    with gr.Row():
-        temperature = gr.Slider(0, 2, 0, step=0.1, label="Temperature", info="0: greedy")
-        top_p = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
-        top_k = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
-    with gr.Row():
-        seed = gr.Textbox("", label="Seed", placeholder="none", max_lines=1)
-        device = gr.Dropdown(devices, value=devices[0], label="Main model on")
-        draft_device = gr.Dropdown(devices, value=devices[0], label="Draft model on")
-    return [tokens, drafter, length, temperature, top_p, top_k, seed, device, draft_device]
+    def _add_settings(self) -> None:
+        """The controls, by the names of `options_of` and `ModelChoice`."""
+        made = self._fields
+        with gr.Row():
+            names = {
+                "draft model": "model",
+                "suffix matches": "suffix",
+                "both": "both",
+                "prompt lookup": "prompt-lookup",
+            }
+            made["drafter"] = gr.Dropdown(list(names.items()), value="model", label="Drafter")
+            made["draft_length"] = gr.Dropdown(LENGTHS, value="auto", label="Draft length")
+            meaning = "0: the rest of the context"
+            made["max_new_tokens"] = gr.Number(0, label="Max new tokens", info=meaning, precision=0)
+        with gr.Row():
+            made["temperature"] = gr.Slider(
+                0, 2, 0, step=0.1, label="Temperature", info="0: greedy"
+            )
+            made["top_p"] = gr.Slider(0, 1, 1, step=0.05, label="top_p", info="1: all tokens")
+            made["top_k"] = gr.Slider(0, 200, 0, step=1, label="top_k", info="0: all tokens")
+        with gr.Row():
+            made["seed"] = gr.Number(None, label="Seed", placeholder="none", precision=0)
+            for name, label in (("device", "Main model on"), ("draft_device", "Draft model on")):
+                made[name] = gr.Dropdown(self._devices, value=self._devices[0], label=label)
 
+    def _read(self, values: Values) -> tuple[dict[str, Any], ModelChoice]:
+        """The values of the controls, and the models that they choose."""
+        form = {name: values[field] for name, field in self._fields.items()}
+        return form, ModelChoice(form["drafter"], form["device"], form["draft_device"])
 
-def _side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
-    """The two panes with their controls."""
-    (run, stop), status = buttons({"run": "Run", "stop": "Stop"}, EXAMPLE)
-    empty = Comparison(models=service.models.description)
-    first = service.example(Form(*(field.value for field in form)))
-    outputs = [status, *results(contents(first, *view.panes(first)))]
+    def _prompt(self, values: Values, turns: Turns) -> Prompt:
+        if self._system is None:
+            text: str = values[self._text]
+            return text
+        return messages_of(turns, values[self._system])
 
-    def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        states = service.compare(visitor_of(request), _filled(form, values))
-        for comparison, line in as_html(states, empty):
-            yield line, *contents(comparison, *view.panes(comparison))
+    def _run(self, values: Values, turns: Turns) -> Iterator[str | None]:
+        """Add a comparison; pauses after each piece of it."""
+        form, choice = self._read(values)
+        options = options_of(form)
+        turn = Comparison("" if self._system is None else values[self._text])
+        turn.samples = "temperature" in options and options["seed"] is None
+        turns.append(turn)
+        prompt = self._prompt(values, turns)
+        if not self._models.holds(choice):
+            yield LOADING
+        with self._models.lend(choice) as pipeline:
+            turn.models = describe(pipeline)
+            stream = partial(pipeline.stream, prompt)
+            for _ in turn.compare(stream, options, pipeline.tokenizer.decode):
+                yield None
 
-    connect(service, [run.click], stop, show, form, outputs)
+    def _add_sweep(self, state: gr.State) -> None:
+        """The sweep over temperatures."""
+        (run, stop), status = buttons({"sweep": "Run", "stop-sweep": "Stop"})
+        look = {"x": "temperature", "height": 320, "min_width": NARROW}
+        with gr.Row():
+            speed = gr.LinePlot(
+                y="tokens/s",
+                color="method",
+                color_map=COLORS["method"],
+                title="Speed",
+                y_lim=[0, None],
+                elem_id="speed",
+                **look,
+            )
+            acceptance = gr.LinePlot(
+                y="acceptance", title="Accepted draft tokens", y_lim=[0, 1], **look
+            )
 
-
-def _turns_side_by_side(service: DemoService, form: list[gr.components.Component]) -> None:
-    """As `_side_by_side`, with a box for the next message and all turns in the panes."""
-    conversation, *others = form
-    message = gr.Textbox(label="Message", placeholder=KEYS, lines=1, max_lines=8, autofocus=True)
-    gr.Examples([[text] for text in MESSAGES], message, label="Examples", elem_id="examples")
-    labels = {"run": "Send", "stop": "Stop", "clear": "Clear"}
-    (run, stop, clear), status = buttons(labels, EXAMPLE)
-    empty = Comparison(models=service.models.description)
-
-    def of(turns: Sequence[Turn]) -> tuple[Any, ...]:
-        return contents(turns[-1].comparison if turns else empty, *view.turn_panes(turns))
-
-    # Only an example: a visitor's conversation begins with their first message.
-    shown = Conversation()
-    first = shown.ask(MESSAGES[0])
-    form_of_first = Form(shown, *(field.value for field in others))
-    first.comparison = service.example(replace(form_of_first, max_new_tokens=EXAMPLE_TOKENS))
-    outputs = [status, *results(of(shown.turns))]
-
-    def send(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        held: Conversation = values[conversation]
-        turn = held.ask(values[message])
-        box: Any = ""
-        states = service.compare(visitor_of(request), _filled(form, values))
-        for turn.comparison, line in as_html(states, empty):
-            yield held, box, line, *of(held.turns)
-            box = gr.skip()  # the visitor may have typed the next message
-        if unanswered := held.take_back():
-            yield held, unanswered.message, gr.skip(), *of(held.turns)
-
-    def begin_anew(held: Conversation, request: gr.Request) -> tuple[Any, ...]:
-        service.cancel(visitor_of(request))
-        held.clear()
-        return view.status(READY), *of(held.turns)
-
-    starts = [run.click, message.submit]
-    # gradio frees outputs some time after the visitor leaves.
-    connect(service, starts, stop, send, [*form, message], [conversation, message, *outputs])
-    clear.click(begin_anew, conversation, outputs, **AT_ONCE)
-
-
-def _temperature(service: DemoService, form: list[gr.components.Component]) -> None:
-    """The sweep over temperatures."""
-    (run, stop), status = buttons({"sweep": "Run", "stop-sweep": "Stop"})
-    with gr.Row():
-        speed = gr.LinePlot(
-            x="temperature",
-            y="tokens/s",
-            color="method",
-            color_map=COLORS["method"],
-            title="Speed",
-            y_lim=[0, None],
-            height=320,
-            min_width=NARROW,
-            elem_id="speed",
-        )
-        acceptance = gr.LinePlot(
-            x="temperature",
-            y="acceptance",
-            title="Accepted draft tokens",
-            y_lim=[0, 1],
-            height=320,
-            min_width=NARROW,
-        )
-
-    def show(values: Values, request: gr.Request) -> Iterator[tuple[Any, ...]]:
-        states = service.sweep(visitor_of(request), _filled(form, values))
-        for points, line in as_html(states, []):
+        def show(values: Values) -> Iterator[tuple[Any, ...]]:
             # gradio infers nominal axes from an empty table, and keeps them.
-            speeds, rates = charts.by_temperature(points) if points else (gr.skip(), gr.skip())
-            yield line, speeds, rates
+            same = gr.skip(), gr.skip()
+            form, choice = self._read(values)
+            try:
+                prompt = self._prompt(values, values[state])
+                if not self._models.holds(choice):
+                    yield view.status(LOADING), *same
+                with self._models.lend(choice) as pipeline:
+                    for step, table in enumerate(charts.sweep(pipeline, prompt, form)):
+                        now = charts.TEMPERATURES[step % len(charts.TEMPERATURES)]
+                        line = f"{step + 1} of {charts.NUM_STEPS}: temperature {now}."
+                        rates = table[table["method"] == "speculative"]
+                        yield view.status(line), table, rates
+                yield view.status("Done."), *same
+            except SpecdecError as error:
+                yield problem(error), *same
 
-    connect(service, [run.click], stop, show, form, [status, speed, acceptance])
-
-
-def _filled(form: list[gr.components.Component], values: Values) -> Form:
-    return Form(*(values[field] for field in form))
+        outputs = [status, speed, acceptance]
+        run.click(None, None, status, js=SHOW_WAITING, **AT_ONCE)
+        running = run.click(show, {state, *self._inputs}, outputs, **ONE_AT_A_TIME)
+        stop.click(lambda: view.status(STOPPED), None, status, cancels=running, **AT_ONCE)

@@ -1,18 +1,25 @@
-"""Parts of the demo's pages: panes, buttons, and the display of a run. Needs gradio."""
+"""Parts of the demo's pages: both texts as they come, buttons, charts. Needs gradio."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterator, Mapping
 from html import escape
-from typing import Any, Protocol, TypeVar
+from time import perf_counter
+from typing import Any
 
 import gradio as gr
 
 from ov_specdec.demo import charts, view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.errors import SpecdecError
-from ov_specdec.palette import BLUE, GREEN, GREY, ORANGE
+from ov_specdec.planning.draft_length import MOST
+from ov_specdec.results.origins import BLUE, GREEN, GREY, ORANGE
 
-READY = "Ready."
+READY, STOPPED = "Ready.", "Stopped."
 EXAMPLE = "This example ran at the start of the demo."
+LOADING = "Loading models \N{HORIZONTAL ELLIPSIS}"
+WAITING = "Waiting for the models \N{HORIZONTAL ELLIPSIS}"
+SHOW_WAITING = f"() => {json.dumps(view.status(WAITING))}"
+"""Shows the line in the browser itself, so that it never comes after the run."""
 
 COLORS = {
     "draft token": {"accepted": BLUE, "rejected": ORANGE},
@@ -23,70 +30,83 @@ COLORS = {
 NARROW = 340
 """Minimum width of a pane or chart in pixels."""
 
+LENGTHS = ["auto", *range(1, MOST + 1)]
+
+NUM_RESULTS = 7
+
+SHOW_EVERY = 0.06
+"""Seconds between updates of a run: the page shares the cores with the models."""
+
 AT_ONCE: dict[str, Any] = {"queue": False, "show_progress": "hidden"}
-# The service runs one visitor at a time, so waiting visitors can see that, and can stop. Each holds
-# one of gradio's 40 threads; the rest serves the current run and stop buttons.
-RUN: dict[str, Any] = {
-    "concurrency_id": "runs",
-    "concurrency_limit": 32,
-    "show_progress": "hidden",  # gradio's progress would fade the status line
+# All runs share one place, so that gradio's queue runs one at a time. Its progress would fade the
+# status line.
+ONE_AT_A_TIME: dict[str, Any] = {
+    "concurrency_id": "models",
+    "concurrency_limit": 1,
+    "show_progress": "hidden",
 }
 
-
-class Cancels(Protocol):
-    """Runs generations for visitors."""
-
-    def cancel(self, visitor: str) -> None:
-        """End the visitor's runs."""
-        ...
-
-
 Values = dict[gr.components.Component, Any]
-State = TypeVar("State")
+Turns = list[Comparison]
 
 
-def leave_at_end(page: gr.Blocks, service: Cancels) -> None:
-    """Cancel a visitor's runs when they leave the page."""
+def side_by_side(
+    run: Callable[[Values, Turns], Iterator[str | None]],
+    inputs: set[gr.components.Component],
+    example: Comparison,
+    message: gr.Textbox | None = None,
+) -> gr.State:
+    """Both panes, with the buttons that start and stop a run. Returns the state: all turns.
 
-    def leave(request: gr.Request) -> None:
-        service.cancel(visitor_of(request))
+    run: adds a comparison to the turns, and pauses after each piece of it, with a status line if it
+    has another one than the comparison. example: shown at the beginning. message: the box of a
+    conversation's next message; without it, each run replaces the last one.
+    """
+    labels = {"run": "Run", "stop": "Stop"}
+    if message is not None:
+        labels = {"run": "Send", "stop": "Stop", "clear": "Clear"}
+    made, status = buttons(labels, EXAMPLE if example.ratio else READY)
+    state = gr.State([])
+    boxes = [] if message is None else [message]
+    outputs = [state, *boxes, status, *_results(_contents([example]))]
+    same: list[Any] = [gr.skip()] * len(boxes)  # the visitor may have typed the next message
 
-    page.unload(leave)
+    def show(values: Values) -> Iterator[tuple[Any, ...]]:
+        turns: Turns = values[state] if message is not None else []
+        before, shown, box = len(turns), 0.0, [""] * len(boxes)
+        try:
+            for line in run(values, turns):
+                if turns and (line or perf_counter() - shown >= SHOW_EVERY):
+                    text = view.status(line or turns[-1].status)
+                    yield turns, *box, text, *_contents(turns)
+                    shown, box = perf_counter(), same
+            text = view.status(turns[-1].status if turns else READY)
+        except SpecdecError as error:
+            text = problem(error)
+            del turns[before:]
+            box = [values[each] for each in boxes]
+        yield turns, *box, text, *_contents(turns)
 
+    def stop(turns: Turns) -> tuple[Any, ...]:
+        if not turns:
+            return gr.skip(), *same, view.status(STOPPED), *[gr.skip()] * NUM_RESULTS
+        turns[-1].stop()
+        unanswered = boxes and not turns[-1].plain.output.token_ids
+        box = [turns.pop().message] if unanswered else same
+        return turns, *box, view.status(STOPPED), *_contents(turns)
 
-def contents(comparison: Comparison, plain: str, speculative: str) -> tuple[Any, ...]:
-    """The values of the components of `results`. plain, speculative: the panes."""
-    ended = comparison.speculative.is_complete
-    return (
-        view.verdict(comparison),
-        plain,
-        speculative,
-        view.details(comparison),
-        view.rounds(comparison.speculative),
-        charts.draft_tokens_by_round(comparison.speculative) if ended else None,
-        charts.time_by_part(comparison) if ended else None,
-    )
+    def clear(turns: Turns) -> tuple[Any, ...]:
+        stop(turns)
+        turns.clear()
+        return turns, *same, view.status(READY), *_contents(turns)
 
-
-def results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
-    """Verdict, panes, details and charts. shown: their initial values."""
-    verdict, plain, speculative, details, rounds, by_round, by_part = shown
-    made = [_html(verdict, "verdict")]
-    with gr.Row():
-        # In a narrow window, columns of this width wrap.
-        for pane, name in ((plain, "plain"), (speculative, "speculative")):
-            with gr.Column(min_width=NARROW):
-                made.append(_html(pane, name))
-    _html(view.legend(), "legend")
-    made.append(_html(details, "details"))
-    shows = gr.Checkbox(label="Round by round, with rejected draft tokens struck through")
-    made.append(_html(rounds, "rounds", visible=False))
-    shows.change(lambda on: gr.update(visible=on), shows, made[-1], **AT_ONCE)
-    with gr.Row():
-        title = "Draft tokens per round"
-        made.append(_bars(by_round, "round", "draft tokens", "draft token", title))
-        made.append(_bars(by_part, "method", "seconds", "part", "Where the time goes"))
-    return made
+    starts = [made[0].click, *(box.submit for box in boxes)]
+    gr.on(starts, None, None, status, js=SHOW_WAITING, **AT_ONCE)
+    running = gr.on(starts, show, {state, *inputs}, outputs, **ONE_AT_A_TIME)
+    made[1].click(stop, state, outputs, cancels=running, **AT_ONCE)
+    for button in made[2:]:
+        button.click(clear, state, outputs, cancels=running, **AT_ONCE)
+    return state
 
 
 def buttons(labels: Mapping[str, str], ready: str = READY) -> tuple[list[gr.Button], gr.HTML]:
@@ -111,39 +131,45 @@ def buttons(labels: Mapping[str, str], ready: str = READY) -> tuple[list[gr.Butt
     return made, status
 
 
-def connect(
-    service: Cancels,
-    starts: Sequence[Any],
-    stop: gr.Button,
-    show: Callable[..., Iterator[Any]],
-    inputs: Sequence[gr.components.Component],
-    outputs: Sequence[gr.components.Component],
-) -> None:
-    """Connect events that start a run to its states, and the stop button to its cancellation.
-
-    starts: events, such as a click.
-    """
-
-    def cancel(request: gr.Request) -> None:
-        service.cancel(visitor_of(request))
-
-    gr.on(starts, show, set(inputs), outputs, **RUN)
-    stop.click(cancel, None, None, **AT_ONCE)
+def problem(error: SpecdecError) -> str:
+    """An error as a status line, and as a warning that goes away."""
+    gr.Warning(escape(str(error)))  # it takes HTML, and the message may quote visitors' input
+    return view.problem(str(error))
 
 
-def as_html(states: Iterator[tuple[State, str]], empty: State) -> Iterator[tuple[State, str]]:
-    """States with their lines as HTML; after an error, the `empty` state and its message."""
-    try:
-        for state, line in states:
-            yield state, view.status(line)
-    except SpecdecError as error:
-        gr.Warning(escape(str(error)))  # it takes HTML, and the message may quote visitors' input
-        yield empty, view.problem(str(error))
+def _contents(turns: Turns) -> tuple[Any, ...]:
+    """The values of the components of `_results`."""
+    last = turns[-1] if turns else Comparison()
+    ended = last.speculative.is_complete
+    return (
+        view.verdict(last),
+        *view.panes(turns),
+        view.details(last),
+        view.rounds(last.speculative),
+        charts.draft_tokens_by_round(last.speculative) if ended else None,
+        charts.time_by_part(last) if ended else None,
+    )
 
 
-def visitor_of(request: gr.Request) -> str:
-    """The visitor: a session of the page."""
-    return str(request.session_hash)
+def _results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
+    """Verdict, panes, details and charts. shown: their initial values."""
+    verdict, plain, speculative, details, rounds, by_round, by_part = shown
+    made: list[gr.components.Component] = [_html(verdict, "verdict")]
+    with gr.Row():
+        # In a narrow window, columns of this width wrap.
+        for pane, name in ((plain, "plain"), (speculative, "speculative")):
+            with gr.Column(min_width=NARROW):
+                made.append(_html(pane, name))
+    _html(view.legend(), "legend")
+    made.append(_html(details, "details"))
+    shows = gr.Checkbox(label="Round by round, with rejected draft tokens struck through")
+    made.append(_html(rounds, "rounds", visible=False))
+    shows.change(lambda on: gr.update(visible=on), shows, made[-1], **AT_ONCE)
+    with gr.Row():
+        title = "Draft tokens per round"
+        made.append(_bars(by_round, "round", "draft tokens", "draft token", title))
+        made.append(_bars(by_part, "method", "seconds", "part", "Where the time goes"))
+    return made
 
 
 def _html(content: str, name: str, **arguments: Any) -> gr.HTML:

@@ -1,24 +1,18 @@
 """The page for a speech model: a microphone or file, and transcriptions. Needs gradio."""
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from threading import Lock
 from typing import Any, get_args
 
 import gradio as gr
 
-from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.parts import (
-    as_html,
-    buttons,
-    connect,
-    contents,
-    leave_at_end,
-    results,
-    visitor_of,
-)
-from ov_specdec.demo.speech import SpeechForm, SpeechService
-from ov_specdec.planning.draft_length import MOST
+from ov_specdec.demo.parts import LENGTHS, Turns, Values, side_by_side
+from ov_specdec.errors import OptionError
+from ov_specdec.results.chunks import Chunk
 from ov_specdec.speech.settings import Task
+from ov_specdec.speech_pipeline import SpeechPipeline
 
 TITLE = "Speculative speech recognition on OpenVINO"
 INTRODUCTION = f"""# {TITLE}
@@ -27,8 +21,9 @@ main model's own; only the speed differs. The panes run **one after the other**;
 each window of up to 30 seconds."""
 
 
-def make_speech_page(service: SpeechService) -> gr.Blocks:
+def make_speech_page(pipeline: SpeechPipeline) -> gr.Blocks:
     """The page of a speech model."""
+    lock = Lock()  # a cancelled run may still be in its last pass when the next begins
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
         with gr.Row():
@@ -42,21 +37,45 @@ def make_speech_page(service: SpeechService) -> gr.Blocks:
             with gr.Column():
                 language = gr.Textbox(label="Language", placeholder="detected", max_lines=1)
                 task = gr.Radio(list(get_args(Task)), value="transcribe", label="Task")
-                lengths = ["auto", *range(1, MOST + 1)]
-                length = gr.Dropdown(lengths, value="auto", label="Draft length")
-        form = [audio, language, task, length]
+                length = gr.Dropdown(LENGTHS, value="auto", label="Draft length")
+
+        def run(values: Values, turns: Turns) -> Iterator[None]:
+            turn = Comparison(models=describe(pipeline))
+            turns.append(turn)
+            options = {
+                "language": values[language].strip() or None,
+                "task": values[task],
+                "num_assistant_tokens": values[length],
+            }
+            with lock:
+                yield from transcribe(pipeline, turn, values[audio], options)
+
         with gr.Tab("Side by side"):
-            (run, stop), status = buttons({"run": "Transcribe", "stop": "Stop"})
-            empty = Comparison(models=service.description)
-            outputs = [status, *results(contents(empty, *view.panes(empty)))]
-
-        def show(values: dict[Any, Any], request: gr.Request) -> Iterator[tuple[Any, ...]]:
-            given = SpeechForm(*(values[control] for control in form))
-            states = service.compare(visitor_of(request), given)
-            for comparison, line in as_html(states, empty):
-                yield line, *contents(comparison, *view.panes(comparison))
-
-        connect(service, [run.click], stop, show, form, outputs)
-        leave_at_end(page, service)
+            inputs = {audio, language, task, length}
+            side_by_side(run, inputs, Comparison(models=describe(pipeline)))
     page.queue()
     return page
+
+
+def transcribe(
+    pipeline: SpeechPipeline, turn: Comparison, audio: str | None, options: dict[str, Any]
+) -> Iterator[None]:
+    """Transcribe a file with both methods; pauses after each piece of output."""
+    if audio is None:
+        raise OptionError("there is no recording: record one, or choose a file")
+    given = {name: value for name, value in options.items() if value is not None}
+
+    def stream(**own: Any) -> Generator[Chunk, None, None]:
+        with pipeline.stream(Path(audio), temperature=0.0, **own) as pieces:
+            for piece in pieces:
+                yield from piece.chunks
+
+    yield from turn.compare(stream, given, pipeline.tokenizer.decode)
+
+
+def describe(pipeline: SpeechPipeline) -> str:
+    """The loaded models, in a line."""
+    if pipeline.draft is None:
+        return f"Drafter: {pipeline.drafter}."
+    shares = "shares the main model's" if pipeline.shares_encoder else "has its own"
+    return f"Drafter: {pipeline.drafter}. The draft model {shares} encoder."

@@ -1,53 +1,36 @@
-"""The state of a run as HTML, with model output escaped."""
+"""The state of runs as HTML, with model output escaped."""
 
 from collections.abc import Sequence
 from html import escape
 from itertools import groupby
-from operator import attrgetter
 
-from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.conversation import Turn
-from ov_specdec.demo.run import Piece, Run
-from ov_specdec.origins import MEANINGS
+from ov_specdec.demo.comparison import Comparison, Run
+from ov_specdec.results.chunks import ENDINGS
+from ov_specdec.results.origins import MEANINGS
 
-PLAIN, SPECULATIVE = "Plain decoding", "Speculative decoding"
 NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"
 
-OUTCOMES = {
-    "not started": "",
-    "running": "running",
-    "stop": "finished: end of text",
-    "length": "finished: token limit",
-    "cancelled": "stopped",
-}
+
+def panes(turns: Sequence[Comparison]) -> tuple[str, str]:
+    """The panes of plain and of speculative decoding, with the figures of the last turn."""
+    plain = [(turn.message, turn.plain) for turn in turns]
+    speculative = [(turn.message, turn.speculative) for turn in turns]
+    return pane(plain, "Plain decoding"), pane(speculative, "Speculative decoding")
 
 
-def panes(comparison: Comparison) -> tuple[str, str]:
-    """The panes of plain and of speculative decoding."""
-    return pane(comparison.plain, PLAIN), pane(comparison.speculative, SPECULATIVE)
-
-
-def turn_panes(turns: Sequence[Turn]) -> tuple[str, str]:
-    """As `panes`, for a conversation: alternating messages and answers."""
-    plain = [(turn.message, turn.comparison.plain) for turn in turns]
-    speculative = [(turn.message, turn.comparison.speculative) for turn in turns]
-    return conversation_pane(plain, PLAIN), conversation_pane(speculative, SPECULATIVE)
-
-
-def pane(run: Run, title: str) -> str:
-    """Title, figures and text of a run."""
-    return _pane(run, title, _text(run))
-
-
-def conversation_pane(turns: Sequence[tuple[str, Run]], title: str) -> str:
-    """As `pane`, for several runs, each below its message; with the figures of the last one."""
-    html = "".join(
-        f'<p class="message">{escape(message)}</p><div class="answer">{_text(run)}</div>'
-        + ('<p class="quiet">stopped</p>' if run.outcome == "cancelled" else "")
-        for message, run in turns
+def pane(runs: Sequence[tuple[str, Run]], title: str) -> str:
+    """Title, figures and texts of runs, each below its message if it has one."""
+    html = "".join(_text(run) if not message else _answer(message, run) for message, run in runs)
+    last = runs[-1][1] if runs else Run()
+    return (
+        f'<section class="pane" data-outcome="{last.outcome}"><header><h3>{title}</h3>'
+        f'<span class="outcome">{_outcome(last)}</span></header>'
+        f"{_figures(last)}"
+        # The inner element keeps the box scrolled to its end while text arrives.
+        f'<div class="text" tabindex="0"><div>{html}</div></div>'
+        "</section>"
     )
-    return _pane(turns[-1][1] if turns else Run(), title, html)
 
 
 def rounds(run: Run) -> str:
@@ -57,8 +40,14 @@ def rounds(run: Run) -> str:
     """
     if not run.pieces:
         return '<p class="quiet">Rounds appear here.</p>'
-    lines = ("".join(_piece_in_round(piece) for piece in pieces) for pieces in run.rounds)
-    return f'<ol class="rounds" tabindex="0">{"".join(f"<li>{line}</li>" for line in lines)}</ol>'
+    lines = []
+    for pieces in run.rounds:
+        line = ""
+        for chunk, rejected in pieces:
+            line += f"<del>{_one_line(rejected)}</del>" if rejected else ""
+            line += _mark(chunk.origin, _one_line(chunk.text))
+        lines.append(f"<li>{line}</li>")
+    return f'<ol class="rounds" tabindex="0">{"".join(lines)}</ol>'
 
 
 def verdict(comparison: Comparison) -> str:
@@ -98,44 +87,38 @@ def legend() -> str:
     return f'<ul class="legend">{"".join(marks)}{rejected}</ul>'
 
 
-def _pane(run: Run, title: str, html: str) -> str:
-    return (
-        f'<section class="pane" data-outcome="{run.outcome}"><header><h3>{escape(title)}</h3>'
-        f'<span class="outcome">{OUTCOMES[run.outcome]}</span></header>'
-        f"{_figures(run)}"
-        # The inner element keeps the box scrolled to its end while text arrives.
-        f'<div class="text" tabindex="0"><div>{html}</div></div>'
-        "</section>"
-    )
+def _answer(message: str, run: Run) -> str:
+    html = f'<p class="message">{escape(message)}</p><div class="answer">{_text(run)}</div>'
+    return html + ('<p class="quiet">stopped</p>' if run.outcome == "cancelled" else "")
+
+
+def _outcome(run: Run) -> str:
+    if run.outcome in ("not started", "running"):
+        return run.outcome.removeprefix("not started")
+    return run.output.result.ending.label if run.is_complete else ENDINGS["cancelled"].label
 
 
 def _text(run: Run) -> str:
     """The text, marked by origin, in few elements, since a page may show many tokens."""
     return "".join(
-        _mark(origin, escape("".join(piece.text for piece in pieces)))
-        for origin, pieces in groupby(run.pieces, key=attrgetter("origin"))
+        _mark(origin, escape("".join(chunk.text for chunk, _ in pieces)))
+        for origin, pieces in groupby(run.pieces, key=lambda piece: piece[0].origin)
     )
 
 
 def _figures(run: Run) -> str:
-    first = run.first_token_seconds
+    first, num_tokens = run.first_token_seconds, len(run.output.token_ids)
     figures = {
         "tokens/s": f"{run.tokens_per_second:.0f}" if run.seconds else NOTHING,
         "first token": NOTHING if first is None else f"{1000 * first:.0f} ms",
         "elapsed": f"{run.seconds:.2f} s" if run.seconds else NOTHING,
-        "tokens": str(len(run.token_ids)),
+        "tokens": str(num_tokens),
     }
     if drafted := run.accepted + run.rejected:
         figures["accepted"] = f"{run.accepted / drafted:.0%}"
-        figures["tokens per pass"] = f"{len(run.token_ids) / max(run.num_rounds, 1):.1f}"
+        figures["tokens per pass"] = f"{num_tokens / len(run.rounds):.1f}"
     items = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
     return f'<dl class="figures">{"".join(items)}</dl>'
-
-
-def _piece_in_round(piece: Piece) -> str:
-    """One piece in a line, with rejected draft tokens."""
-    rejected = f"<del>{_one_line(piece.rejected)}</del>" if piece.rejected else ""
-    return rejected + _mark(piece.origin, _one_line(piece.text))
 
 
 def _mark(origin: str, html: str) -> str:

@@ -1,11 +1,10 @@
 """`Drafter`: the interface between the engine and a source of draft tokens."""
 
 from collections.abc import Generator, Sequence, Set
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-from ov_specdec.planning.draft_length import NO_PLAN, Plan, PlanRequest
-from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.planning.draft_length import Offer, Plan, PlanRequest
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 
 T = TypeVar("T")
@@ -17,39 +16,17 @@ can thus wait for one pass, and be planned together.
 """
 
 
-@dataclass(frozen=True)
-class Declined:
-    """A match that was not proposed, kept to learn whether it would have been accepted."""
-
-    source: str
-    match_confidence: float
-    draft_token: int
-
-    def outcome(self, token: int) -> tuple[str, float, bool]:
-        """Source, confidence, and whether the draft token equals the main model's token.
-
-        The two are equal with the probability that verification would have accepted it.
-        """
-        return self.source, self.match_confidence, token == self.draft_token
-
-
 class Proposal(NamedTuple):
-    """A draft and its origin, for the statistics and the draft-length policy.
+    """A draft.
 
-    source: name of the source. plan: how many draft tokens were planned, and why. confidences: the
-    source's probability of each draft token, if the plan asked for it. match_confidence: the
-    source's confidence before it drafted, such as from the length of a match; None if unknown.
-    pass_tokens: tokens fed to a draft model. declined: a match that the plan rejected. has_failed:
-    a draft model gave logits that are no distribution, and is not used any more.
+    confidences: the source's probability of each draft token, if the plan asked for it.
+    pass_tokens: tokens fed to a draft model. has_failed: a draft model gave logits that are no
+    distribution, and is not used any more.
     """
 
     draft: Draft
-    source: str = ""
-    plan: Plan = NO_PLAN
     confidences: tuple[float, ...] = ()
-    match_confidence: float | None = None
     pass_tokens: int = 0
-    declined: Declined | None = None
     has_failed: bool = False
 
     def until(self, ends: Set[int]) -> "Proposal":
@@ -70,7 +47,7 @@ class Drafter(Protocol):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Its sources of draft tokens; the last one drafts if the others have none."""
+        """Its sources of draft tokens."""
         ...
 
     @property
@@ -78,9 +55,13 @@ class Drafter(Protocol):
         """The KV caches of its models for this sequence."""
         ...
 
-    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """Draft tokens to follow `tokens`, as many as the plan allows; possibly none.
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """What it can draft after `tokens`, at most one offer for each source.
 
         tokens: the sequence so far, which begins with those of the last call.
         """
+        ...
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
+        """The draft tokens of the last offers that the plan takes, as many as it allows."""
         ...

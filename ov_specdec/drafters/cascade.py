@@ -1,17 +1,18 @@
-"""Two drafters as one: the second drafts if the first has no draft tokens."""
+"""Two drafters as one: in each round, the one whose draft is worth more drafts."""
 
 from collections.abc import Sequence
 
-from ov_specdec.drafters.base import Drafter, Proposal, Steps
+from ov_specdec.drafters.base import Drafter, Proposal
+from ov_specdec.planning.draft_length import Offer, Plan
 from ov_specdec.runner.base import HiddenStatesReader
-from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 
 
 class Cascade:
-    """Suffix matches first, say, and a draft model where nothing matches. Implements `Drafter`.
+    """Suffix matches, say, and a draft model. Implements `Drafter`.
 
-    A plan of no draft tokens for the first leaves the round to the second: the policy thus chooses
-    between them.
+    The policy takes the offer that is worth more. Where draft lengths are constant, it takes the
+    first.
     """
 
     def __init__(self, first: Drafter, second: Drafter) -> None:
@@ -33,13 +34,14 @@ class Cascade:
         """The KV caches of both."""
         return (*self._first.caches, *self._second.caches)
 
-    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """The first drafter's draft tokens, or if there are none, the second's."""
-        proposal = yield from self._first.propose(tokens)
-        if proposal.draft.tokens:
-            return proposal
-        other = yield from self._second.propose(tokens)
-        return other._replace(declined=proposal.declined or other.declined)
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """The offers of both."""
+        return [*self._first.offers(tokens), *self._second.offers(tokens)]
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
+        """The draft tokens of the drafter whose offer the plan takes."""
+        is_first = plan.offer.source in self._first.sources
+        return (self._first if is_first else self._second).propose(tokens, plan)
 
 
 def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:

@@ -1,78 +1,125 @@
 """Chooses a generation's drafter: a draft model, suffix matches, both, prompt lookup, or none."""
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial, reduce
 from typing import Literal
 
+from ov_specdec.cache.slot import Source
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.cascade import Cascade
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.drafters.pairing import DraftModel
+from ov_specdec.drafters.intersection import IntersectionCache
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.drafters.references import References
+from ov_specdec.drafters.retokenize import RetokenizedDrafter
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.errors import Option, OptionError, SessionError
-from ov_specdec.options import GenerationOptions
-from ov_specdec.runner.source import Source
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.schedule import follows_itself
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.text.pairing import TokenizerPair
 
 DrafterName = Literal["model", "suffix", "both", "prompt-lookup", "none"]
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """The state of a sequence before it runs, for its drafter.
+@dataclass(eq=False)
+class Request:
+    """A checked prompt with its options, from which its drafter is made.
 
     A drafter indexes or translates the text when it is made: that takes time, and would delay all
     sequences if done within a step.
 
-    tokens: its first tokens. sampler: chooses a draft model's tokens. namespace: of its KV cache
-    and of earlier outputs. references: the reference texts. source: the input of an encoder-decoder
-    model; if it is a text, its ids are searched like a reference text. looks_back: whether earlier
-    outputs may be searched. draft: the draft model, if any.
+    main, draft: the models. options: with all defaults. tokens: the first ones of the sequence.
+    eos_token_ids: end it. namespace: of its KV cache and of earlier outputs. references: an index
+    of texts that the output may repeat. earlier: earlier outputs. pairing: of a draft model with
+    another tokenizer. source: the input of an encoder-decoder model; if it is a text, its ids are
+    searched like a reference text. sampler, draft_sampler: choose the main model's and a draft
+    model's tokens.
     """
 
+    main: Runner
+    draft: Runner | None
     options: GenerationOptions
-    sampler: Sampler
-    namespace: Hashable
-    tokens: Sequence[int]
-    references: References = References()
-    source: Source | None = None
-    looks_back: bool = True
-    draft: DraftModel | None = None
+    tokens: list[int]
+    eos_token_ids: frozenset[int] = frozenset()
+    namespace: Hashable = None
+    references: SuffixIndex | None = None
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
+    pairing: TokenizerPair | None = None
+    source: Source | None = None
+    sampler: Sampler = field(init=False)
+    draft_sampler: Sampler = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sampler, self.draft_sampler = make_samplers(
+            self.options,
+            prompt_length=len(self.tokens),
+            eos_token_ids=self.eos_token_ids,
+            prompt_ids=self.source_ids or self.tokens,
+        )
+
+    @property
+    def source_ids(self) -> Sequence[int]:
+        """The ids of a source that is a text."""
+        return self.source.ids if self.source else ()
 
 
-Make = Callable[[Beginning], Drafter]
+Make = Callable[[Request], Drafter]
 
 
-def draft_model(beginning: Beginning) -> Drafter:
+def draft_model(request: Request) -> Drafter:
     """A draft model, with its pairing."""
-    if beginning.draft is None:
+    if request.draft is None:
         raise SessionError("a drafter with a draft model was made without one")
-    namespace = beginning.source or beginning.namespace
-    return beginning.draft.make(beginning.sampler, namespace, beginning.tokens)
+    namespace = request.source or request.namespace
+    own = request.draft, request.draft_sampler, request.pairing
+    return draft_with(*own, namespace, request.tokens)
 
 
-def suffix_matches(beginning: Beginning) -> Drafter:
-    """Suffix matches in the text, in reference texts and in earlier outputs."""
+def draft_with(
+    draft: Runner,
+    sampler: Sampler,
+    pairing: TokenizerPair | None = None,
+    namespace: Hashable = None,
+    tokens: Sequence[int] = (),
+) -> Drafter:
+    """The drafter of a draft model for one sequence.
+
+    sampler: chooses draft tokens, unless a pairing takes the most likely ones. pairing: None if it
+    has the main model's tokenizer. tokens: the sequence's first tokens, translated at once.
+    """
+    cache = CachedSequence(draft, namespace)
+    if pairing is None:
+        return ModelDrafter(cache, sampler)
+    if pairing.used == "intersection":
+        return ModelDrafter(cache, sampler, IntersectionCache(cache, pairing, tokens))
+    return RetokenizedDrafter(cache, pairing, tokens)
+
+
+def suffix_matches(request: Request) -> Drafter:
+    """Suffix matches in the text, in reference texts and, if repeatable, in earlier outputs."""
     earlier: Callable[[], Sequence[SuffixIndex]] = tuple
-    if beginning.looks_back:
-        beginning.earlier.take_in()
-        earlier = partial(beginning.earlier.indexes, beginning.namespace)
-    source = beginning.source.ids if beginning.source else ()
-    references = beginning.references if beginning.references.texts else None
-    return SuffixDrafter([source] if source else [], earlier, beginning.tokens, references)
+    if not follows_itself(request.options, request.main):
+        request.earlier.take_in()
+        earlier = partial(request.earlier.indexes, request.namespace)
+    source = [request.source_ids] if request.source_ids else []
+    return SuffixDrafter(source, earlier, request.tokens, request.references)
 
 
-def prompt_lookup(beginning: Beginning) -> Drafter:
+def prompt_lookup(request: Request) -> Drafter:
     """The most recent match of a few tokens."""
-    options = beginning.options
+    options = request.options
     limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
-    source = beginning.source.ids if beginning.source else ()
-    return PromptLookup(*limits, source, beginning.tokens)
+    return PromptLookup(*limits, request.source_ids, request.tokens)
+
+
+OF_MODELS = ("assistant_confidence_threshold",)
+OF_LOOKUP = ("prompt_lookup_num_tokens", "max_matching_ngram_size")
 
 
 @dataclass(frozen=True)
@@ -92,9 +139,46 @@ class DrafterKind:
         """Whether it drafts with a model."""
         return draft_model in self.makes
 
+    @property
+    def searches_earlier(self) -> bool:
+        """Whether it searches earlier outputs."""
+        return suffix_matches in self.makes
 
-OF_MODELS = ("assistant_confidence_threshold",)
-OF_LOOKUP = ("prompt_lookup_num_tokens", "max_matching_ngram_size")
+    def make(self, request: Request) -> Drafter | None:
+        """The drafter of a request; None for plain decoding.
+
+        Reference texts are searched with every kind of drafter.
+        """
+        makes = self.makes
+        if request.options.reference_texts and not self.searches_earlier:
+            makes = (suffix_matches, *makes)
+        if request.options.num_assistant_tokens == 0 or not makes:
+            return None
+        return reduce(Cascade, [make(request) for make in makes])
+
+    def check(self, options: GenerationOptions) -> None:
+        """Refuse options that this drafter does not support."""
+        if options.num_assistant_tokens == 0:
+            return
+        for name in (*OF_MODELS, *OF_LOOKUP):
+            if getattr(options, name) and name not in self.options:
+                users = [kind.name for kind in KINDS if name in kind.options]
+                either = [part for user in users for part in (" or ", Option("drafter", user))]
+                raise OptionError(
+                    Option(name, getattr(options, name)),
+                    " needs ",
+                    *either[1:],
+                    f", not {self.name}",
+                )
+        has_drafter = self.makes or options.reference_texts
+        if not has_drafter and options.num_assistant_tokens != "auto":
+            raise OptionError(
+                Option("num_assistant_tokens", options.num_assistant_tokens),
+                " needs a drafter, and ",
+                Option("drafter", self.name),
+                " has none: leave out one of the two",
+            )
+
 
 KINDS = (
     DrafterKind("model", (draft_model,), OF_MODELS),
@@ -113,56 +197,3 @@ def kind_of(drafter: str | DrafterKind) -> DrafterKind:
     if isinstance(drafter, DrafterKind):
         return drafter
     return next(kind for kind in KINDS if kind.name == drafter)
-
-
-@dataclass(frozen=True)
-class DrafterFactory:
-    """Makes a new drafter for each generation.
-
-    draft: the draft model, if any. earlier: outputs of earlier generations.
-    """
-
-    kind: DrafterKind
-    draft: DraftModel | None = None
-    earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
-
-    def make(self, beginning: Beginning) -> Drafter | None:
-        """The drafter for these options; None for plain decoding.
-
-        Reference texts are searched with every kind of drafter.
-        """
-        makes = self.kind.makes
-        if beginning.options.reference_texts and suffix_matches not in makes:
-            makes = (suffix_matches, *makes)
-        if beginning.options.num_assistant_tokens == 0 or not makes:
-            return None
-        known = replace(beginning, draft=self.draft, earlier=self.earlier)
-        return reduce(Cascade, [make(known) for make in makes])
-
-    def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
-        """Keep a finished output for later generations of this namespace. Thread-safe."""
-        if suffix_matches in self.kind.makes:
-            self.earlier.remember(namespace, tokens, num_prompt)
-
-    def check(self, options: GenerationOptions) -> None:
-        """Refuse options that this drafter does not support."""
-        if options.num_assistant_tokens == 0:
-            return
-        for name in dict.fromkeys(name for kind in KINDS for name in kind.options):
-            if getattr(options, name) and name not in self.kind.options:
-                users = [kind.name for kind in KINDS if name in kind.options]
-                either = [part for user in users for part in (" or ", Option("drafter", user))]
-                raise OptionError(
-                    Option(name, getattr(options, name)),
-                    " needs ",
-                    *either[1:],
-                    f", not {self.kind.name}",
-                )
-        has_drafter = self.kind.makes or options.reference_texts
-        if not has_drafter and options.num_assistant_tokens != "auto":
-            raise OptionError(
-                Option("num_assistant_tokens", options.num_assistant_tokens),
-                " needs a drafter, and ",
-                Option("drafter", self.kind.name),
-                " has none: leave out one of the two",
-            )

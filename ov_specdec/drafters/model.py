@@ -5,14 +5,14 @@ from typing import Protocol
 
 import numpy as np
 
-from ov_specdec.drafters.base import Proposal, Steps
+from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.latest import LatestTokens
 from ov_specdec.errors import DeadEndError, LogitsError
-from ov_specdec.logits import Logits, check_row
 from ov_specdec.planning.acceptance import MODEL
-from ov_specdec.planning.draft_length import Plan, ask
+from ov_specdec.planning.draft_length import Offer, Plan
 from ov_specdec.runner.base import ForwardOutput
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
+from ov_specdec.sampling.logits import Logits, check_row
 from ov_specdec.sampling.samplers import Chosen, Sampler
 from ov_specdec.sampling.verification import Draft
 
@@ -55,11 +55,12 @@ class ModelDrafter:
         self._sampler = sampler
         self._has_failed = False
 
-    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:  # noqa: ARG002
+        """An offer, until the model fails."""
+        return [] if self._has_failed else [Offer(MODEL)]
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """As many draft tokens as planned and as fit the draft model's context."""
-        if self._has_failed:
-            return Proposal(Draft([]), MODEL, Plan(0, "failed"))
-        plan = yield from ask(MODEL)
         history, draft_tokens = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
         # Each pass feeds one more token, after which the cache must still have room.
@@ -70,7 +71,7 @@ class ModelDrafter:
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             try:
                 chosen = self._sampler.sample(history, row)
-                if plan.wants_confidence:
+                if plan.min_confidence:
                     confidences.append(confidence(row, chosen))
             except DeadEndError:
                 break  # a dead end, which the main model may never reach
@@ -81,19 +82,12 @@ class ModelDrafter:
             draft_tokens.append(chosen.token)
             if chosen.drawn_from is not None:
                 probs.append(chosen.drawn_from)
-            if plan.wants_confidence and plan.ends_after(confidences):
+            if plan.min_confidence and confidences[-1] < plan.min_confidence:
                 break
             if chosen.token in self._sampler.ends:
                 break
         draft = Draft(draft_tokens, probs or None)
-        return Proposal(
-            draft,
-            MODEL,
-            plan,
-            tuple(confidences),
-            pass_tokens=pass_tokens,
-            has_failed=self._has_failed,
-        )
+        return Proposal(draft, tuple(confidences), pass_tokens, self._has_failed)
 
     def _give_up(self) -> None:
         for cache in self.caches:

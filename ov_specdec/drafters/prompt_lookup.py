@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ov_specdec.drafters.base import Declined, Proposal, Steps
-from ov_specdec.planning.draft_length import Plan, ask
-from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.planning.draft_length import Offer, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 
 SOURCE = "prompt-lookup"
@@ -36,24 +36,24 @@ class PromptLookup:
         self._max_size = max_matching_ngram_size or DEFAULT_NGRAM_SIZE
         self._max_draft_tokens = max_draft_tokens
         self._text = array("i", prompt)
-        self._num_read = 0
+        self._num_read = self._start = 0
+        self._confidence = 0.0
         self._read(tokens)
 
-    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """The tokens that followed the most recent occurrence of the longest matching suffix."""
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """The most recent occurrence of the longest matching suffix, if there is one."""
         self._read(tokens)
-        size, start = self._find()
-        if size == 0:
-            return Proposal(Draft([]), SOURCE, Plan(0, "unmatched"))
+        size, self._start = self._find()
+        self._confidence = size / (size + 1)
         # Not a probability, but the policy learns the acceptance of each value.
-        confidence = size / (size + 1)
-        plan = yield from ask(SOURCE, confidence)
+        return [Offer(SOURCE, self._confidence, self._text[self._start])] if size else []
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:  # noqa: ARG002
+        """The tokens that followed it."""
+        yield from ()
         length = min(plan.length, self._max_draft_tokens or plan.length)
-        if length == 0:
-            declined = Declined(SOURCE, confidence, self._text[start])
-            return Proposal(Draft([]), SOURCE, plan, declined=declined)
-        draft = Draft(_copy(self._text, start, length))
-        return Proposal(draft, SOURCE, plan, (confidence,) * length, confidence)
+        draft = Draft(_copy(self._text, self._start, length))
+        return Proposal(draft, (self._confidence,) * length)
 
     def _read(self, tokens: Sequence[int]) -> None:
         """Append the tokens that were added since the last call."""

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from itertools import accumulate, pairwise, takewhile
 from math import prod
 
-from ov_specdec.drafters.base import Proposal, Steps
+from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.translated import TranslatedCache
-from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.planning.draft_length import Offer, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.sampling.verification import Draft
 from ov_specdec.text.pairing import TokenizerPair
@@ -44,11 +45,15 @@ class RetokenizedDrafter:
         """The draft model's cache."""
         return self._drafter.caches
 
-    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """The draft model's."""
+        return self._drafter.offers(tokens)
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """The main model's ids of the drafted text, at most as many as planned."""
-        drafted = yield from self._drafter.propose(tokens)
+        drafted = yield from self._drafter.propose(tokens, plan)
         draft_tokens, starts = self._encode(drafted.draft.tokens)
-        draft_tokens = draft_tokens[: drafted.plan.length]
+        draft_tokens = draft_tokens[: plan.length]
         confidences = drafted.confidences and self._spread(
             drafted.confidences, starts, draft_tokens
         )

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ov_specdec.drafters.base import Declined, Proposal, Steps
-from ov_specdec.drafters.references import References
+from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.suffix_index import Match, SuffixIndex
-from ov_specdec.planning.draft_length import Plan, ask
-from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.planning.draft_length import Offer, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 
 SOURCE = "suffix"
@@ -25,7 +24,7 @@ class SuffixDrafter:
 
     Implements `Drafter` and needs no model. texts: searched as if they preceded the prompt.
     earlier: returns the indexes of earlier outputs. tokens: the sequence's first tokens, indexed at
-    once. references: texts shared with other sequences, whose matches count in full. Of several
+    once. references: of texts shared with other sequences, whose matches count in full. Of several
     matches the longest one drafts. Sources: SuffixDecoding (Oliaro et al., arXiv 2411.04975),
     SAM-Decoding (Hu et al., arXiv 2411.10666).
     """
@@ -38,31 +37,29 @@ class SuffixDrafter:
         texts: Iterable[Sequence[int]] = (),
         earlier: Callable[[], Sequence[SuffixIndex]] = tuple,
         tokens: Sequence[int] = (),
-        references: References | None = None,
+        references: SuffixIndex | None = None,
     ) -> None:
-        self._own = SuffixIndex()
-        for text in texts:
-            self._own.add(text)
-        self._references = references  # kept alive, so that other sequences can share it
-        self._shared = references.index if references else None
+        self._own = SuffixIndex(texts)
+        self._shared = references
         self._earlier = earlier
         self._num_indexed = 0
+        self._match: Match | None = None
         self._index(tokens)
 
-    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
-        """The most frequent continuation, as long as the plan allows."""
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """The longest match, if there is one."""
         self._index(tokens)
         source, match = self._find(tokens)
-        if match is None:
-            return Proposal(Draft([]), source, Plan(0, "unmatched"))
-        confidence = match.confidence
-        plan = yield from ask(source, confidence)
-        if plan.length == 0:
-            declined = Declined(source, confidence, match.continuation(1)[0])
-            return Proposal(Draft([]), source, plan, declined=declined)
-        draft_tokens = match.continuation(plan.length)
-        confidences = (confidence,) * len(draft_tokens)
-        return Proposal(Draft(draft_tokens), source, plan, confidences, confidence)
+        self._match = match
+        return [Offer(source, match.confidence, match.continuation(1)[0])] if match else []
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:  # noqa: ARG002
+        """The most frequent continuation of the match, as long as the plan allows."""
+        yield from ()
+        if self._match is None:
+            return Proposal(Draft([]))
+        draft_tokens = self._match.continuation(plan.length)
+        return Proposal(Draft(draft_tokens), (self._match.confidence,) * len(draft_tokens))
 
     def _index(self, tokens: Sequence[int]) -> None:
         """Index the tokens that were added since the last call."""

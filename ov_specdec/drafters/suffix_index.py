@@ -3,7 +3,7 @@
 import math
 from array import array
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 ANCHORS = (8, 4, 2, 1)
@@ -83,12 +83,14 @@ class SuffixIndex:
     tokens: all texts, each followed by `END`, except for the one that still grows.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, texts: Iterable[Sequence[int]] = ()) -> None:
         self.tokens: list[int] = []
         # By anchor: the position after the last occurrence of an n-gram, by its hash; and for each
         # position, the one after the occurrence before, or -1.
         self._latest: list[dict[int, int]] = [{} for _ in ANCHORS]
         self._earlier = [array("i") for _ in ANCHORS]
+        for text in texts:
+            self.add(text)
 
     def add(self, text: Sequence[int]) -> None:
         """Add a text that is complete."""

@@ -37,7 +37,7 @@ class TranslatedCache:
     ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: main ids; draft_tokens: draft ids; logits: the draft's."""
         self._translation.read(tokens)
-        ids, num_settled = self._translation.ids, self._translation.num_settled
+        ids, num_stable = self._translation.ids, self._translation.num_stable
         # The window's ids may change, so they are fed like draft tokens, which can be rolled back.
-        wanted = [*ids[num_settled:], *draft_tokens]
-        return (yield from self._cache.advance(ids[:num_settled], wanted, num_rows or 1))
+        wanted = [*ids[num_stable:], *draft_tokens]
+        return (yield from self._cache.advance(ids[:num_stable], wanted, num_rows or 1))

@@ -1,20 +1,21 @@
 """`Engine`: runs sequences together, step by step; only it runs passes meanwhile."""
 
+import warnings
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import MappingProxyType
 
-from ov_specdec.engine.output import Round
-from ov_specdec.engine.round import decode
-from ov_specdec.engine.scheduler import Limits, Scheduler, Share
-from ov_specdec.engine.sequence import Sequence
+from ov_specdec.engine.round import next_round
+from ov_specdec.engine.scheduler import Limits, Scheduler
+from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.errors import CacheFullError
+from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve, Role
-from ov_specdec.planning.draft_length import WAIT, Bid, Plan, PlanRequest
+from ov_specdec.planning.draft_length import NO_PLAN, Estimate, Plan
 from ov_specdec.planning.planner import Planner
+from ov_specdec.results.stats import PassStats, Round, StepStats, Stopwatch
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import forward
-from ov_specdec.stats import PassStats, StepStats, Stopwatch
 
 
 class Engine:
@@ -36,7 +37,10 @@ class Engine:
         self._draft = draft
         self.shapes = shapes
         self.scheduler = Scheduler(main, draft, limits)
+        self._costs = costs
         self._planner = Planner(costs)
+        self._planned_size = 0
+        self._has_warned = False
 
     def add_request(self, sequence: Sequence) -> None:
         """Queue a sequence."""
@@ -48,8 +52,9 @@ class Engine:
         Passes of the draft model, each over all sequences that still draft, then one pass of the
         main model, which also prefills a chunk of each waiting prompt.
         """
-        self.scheduler.schedule()
-        for sequence in self.scheduler.running:
+        sequences = self.scheduler.schedule()
+        self._measure(sequences)
+        for sequence in sequences:
             if sequence.is_ready:
                 self._resume(sequence)
         self._plan()
@@ -79,17 +84,33 @@ class Engine:
             sequence.end(error)
         self.scheduler.sweep()
 
+    def _measure(self, sequences: list[Sequence]) -> None:
+        """Measure the costs of passes if they are due, before a first sequence runs."""
+        is_planned = any(sequence.policy.is_planned for sequence in sequences)
+        if not is_planned or any(s.round or not s.is_first_round for s in self.scheduler.running):
+            return
+        try:
+            self._costs.improve()
+        except (SessionError, RuntimeError) as error:  # no room in memory, or OpenVINO's
+            message = f"costs of passes could not be measured: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        except BaseException as error:
+            for sequence in sequences:
+                sequence.end(error)
+            raise
+
     def _resume(self, sequence: Sequence, plan: Plan | None = None) -> None:
-        """Run a sequence's coroutine until it waits again, or to the end of its round."""
-        if sequence.present_round is None:
-            sequence.present_round = decode(sequence)
+        """Run a sequence's round until it waits for a plan or a pass, or to its end."""
+        if sequence.round is None:
+            sequence.round = next_round(sequence)
         if plan is not None:
             sequence.num_planned = plan.length
         try:
-            sequence.waits_for = sequence.present_round.send(plan)
+            sequence.wait_for(sequence.round.send(plan))
         except StopIteration as done:
-            sequence.present_round = sequence.waits_for = None
-            sequence.num_planned = 0
+            sequence.wait_for(None)
+            with self._plainly_after_errors():
+                sequence.policy.update(done.value.stats)
             self._publish(sequence, done.value)
         except BaseException as error:
             sequence.end(error)
@@ -98,26 +119,54 @@ class Engine:
 
     def _publish(self, sequence: Sequence, round_: Round) -> None:
         try:
-            sequence.unread.extend(sequence.publish(sequence, round_))
+            sequence.publish(round_)
         except Exception as error:
             sequence.end(error)
         if sequence.finish_reason is not None:
             sequence.end()
 
     def _plan(self) -> None:
-        """Plan draft lengths: first those without bids, then all bids together."""
-        running, has_planned = self.scheduler.running, False
-        while asking := [s for s in running if isinstance(s.waits_for, PlanRequest)]:
-            answers = [sequence.answer() for sequence in asking]
-            bids = [answer for answer in answers if isinstance(answer, Bid)]
-            if len(bids) == len(asking):
-                answers = [*self._planner.plan(bids, self.scheduler.load)]
-                has_planned = True
-            for sequence, plan in zip(asking, answers, strict=True):
-                if isinstance(plan, Plan) and plan is not WAIT:
-                    self._resume(sequence, plan.within(sequence.room))
-        if not has_planned and any(s.policy.is_planned and not s.is_prefilling for s in running):
-            self._planner.plan([], self.scheduler.load)
+        """Plan draft lengths: first those that are given, then all others together."""
+        stepping, self._planned_size = self.scheduler.stepping, 0
+        planned, estimates = list[Sequence](), list[Estimate]()
+        for sequence in stepping:
+            if (request := sequence.plan_request) is None:
+                continue
+            answer: Plan | Estimate = NO_PLAN
+            with self._plainly_after_errors():
+                answer = sequence.answer(request)
+            if isinstance(answer, Plan):
+                self._resume(sequence, answer.within(sequence.room))
+            else:
+                planned.append(sequence)
+                estimates.append(answer)
+        if not any(s.policy.is_planned and s.state is State.DECODE for s in stepping):
+            return
+        plans = [(sequence, NO_PLAN) for sequence in planned]
+        with self._plainly_after_errors():
+            found = self._planner.plan(estimates, self.scheduler.load)
+            plans, self._planned_size = [*zip(planned, found, strict=True)], self._planner.size
+        for sequence, plan in plans:
+            self._resume(sequence, plan.within(sequence.room))
+
+    @contextmanager
+    def _plainly_after_errors(self) -> Iterator[None]:
+        """Suppress errors of planning, so that requests decode on without a plan.
+
+        The next step has a new planner, since the state of this one may be the cause.
+        """
+        try:
+            yield
+        except Exception as error:
+            self._planner = Planner(self._costs)
+            if not self._has_warned:
+                self._has_warned = True
+                warnings.warn(
+                    f"planning has failed ({type(error).__name__}: {error}), and decoding goes on "
+                    "without it: please report this",
+                    RuntimeWarning,
+                    stacklevel=1,
+                )
 
     def _run_drafts(self) -> list[PassStats]:
         """Run passes of the draft model until no sequence waits for one."""
@@ -134,60 +183,60 @@ class Engine:
         num_prefilled: prompt tokens that it prefilled in this step.
         """
         watch = Stopwatch()
-        while shares := self.scheduler.shares(model, num_prefilled):
-            caches = [share.cache for share in shares]
-            num_cached = sum(cache.length for cache in caches)
-            padded, padding = self._padding(model, shares)
+        while batch := self.scheduler.batch(model, num_prefilled):
+            caches = [sequence.fed_cache for sequence in batch if sequence.fed_cache is not None]
+            prefills = [sequence.state is State.PREFILL for sequence in batch]
+            padded, padding = self._padding(model, batch)
             try:
                 spans = [
-                    share.cache.span(share.limit, padding if share is padded else 0)
-                    for share in shares
+                    cache.span(limit, padding if sequence is padded else 0)
+                    for cache, (sequence, limit) in zip(caches, batch.items(), strict=True)
                 ]
                 forward(caches, spans)
             except CacheFullError as error:
                 self.scheduler.preempt(error)
                 continue
             except Exception as error:
-                for share in shares:
-                    share.sequence.end(error)
+                for sequence in batch:
+                    sequence.end(error)
                 return None
-            for share in shares:
-                self._resume(share.sequence)
+            for sequence in batch:
+                self._resume(sequence)
             sizes = [len(span.tokens) for span in spans]
-            self._count(model, shares)
-            prefill = sum(n for n, share in zip(sizes, shares, strict=True) if share.is_prefill)
-            return PassStats(sum(sizes), num_cached, len(sizes), prefill, watch.total())
+            if not any(prefills):
+                self._count(model, batch)
+            num_prefill = sum(
+                n for n, is_prefill in zip(sizes, prefills, strict=True) if is_prefill
+            )
+            return PassStats(sum(sizes), len(sizes), num_prefill, watch.total())
         return None
 
-    def _padding(self, model: Runner, shares: list[Share]) -> tuple[Share | None, int]:
-        """Padding tokens that give the pass a usual size, and the sequence that they follow.
+    def _padding(self, model: Runner, batch: dict[Sequence, int]) -> tuple[Sequence | None, int]:
+        """Padding tokens of a pass, and the sequence that they follow.
 
-        They cannot follow a chunk of a prompt, and some models roll back slowly. If the size of a
-        pass may change a text, only passes with planned draft lengths are padded.
+        They cannot follow a chunk of a prompt. If the size of a pass may change a text, only passes
+        with planned draft lengths are padded.
         """
-        decoding = [share for share in shares if not share.is_prefill]
-        is_alone = len(decoding) == len(shares)
-        if not (decoding and model.forgets_freely) or (model is self._draft and not is_alone):
+        decoding = [sequence for sequence in batch if sequence.state is State.DECODE]
+        may_pad, planned = len(decoding) == len(batch), 0
+        if model is self._main:
+            is_planned = any(sequence.policy.is_planned for sequence in decoding)
+            may_pad, planned = is_planned or model.is_proven, self._planned_size
+        if not decoding or not may_pad:
             return None, 0
-        size = num_tokens = sum(share.limit for share in shares)
-        if model is self._draft:
-            size = self._planner.draft_size(num_tokens, model.static_shapes)
-        elif self._main.is_proven or any(s.sequence.policy.is_planned for s in decoding):
-            size = self._planner.pass_size(num_tokens, self.scheduler.load)
-        if size > num_tokens and model.num_free is not None:  # padding must not preempt a sequence
-            size = min(size, max(num_tokens, model.num_free))
-        return decoding[-1], size - num_tokens
+        num_tokens = sum(batch.values())
+        return decoding[-1], model.padded_size(num_tokens, planned) - num_tokens
 
-    def _count(self, model: Runner, shares: list[Share]) -> None:
+    def _count(self, model: Runner, batch: dict[Sequence, int]) -> None:
         """Count a decode pass, for the choice of static shapes."""
         shapes = self.shapes.get("main" if model is self._main else "draft")
-        num_tokens = sum(share.limit for share in shares)
-        if shapes is None or any(share.is_prefill for share in shares):
+        num_tokens = sum(batch.values())
+        if shapes is None:
             return
         if model is not self._main:
-            if num_tokens <= 2 * len(shares):  # larger ones catch up with skipped tokens
+            if num_tokens <= 2 * len(batch):  # larger ones catch up with skipped tokens
                 shapes.count(num_tokens)
-        elif any(share.sequence.policy.is_planned for share in shares):
+        elif any(sequence.policy.is_planned for sequence in batch):
             shapes.count(self._planner.wished)
         else:
             shapes.count(num_tokens)
@@ -196,7 +245,9 @@ class Engine:
         """Update cost curves and static shapes with the passes of this step."""
         passes = drafts if main is None else [*drafts, main]
         seconds = sum(done.seconds for done in passes)
-        for shapes in self.shapes.values():
-            shapes.update(seconds, is_idle=not self.scheduler.running)
-        if main is not None:
-            self._planner.learn(StepStats(main, tuple(drafts)), self._main.static_shapes)
+        self.scheduler.learn(seconds, is_prefill=any(done.num_prefill for done in passes))
+        with self._plainly_after_errors():
+            for shapes in self.shapes.values():
+                shapes.update(seconds, is_idle=not self.scheduler.running)
+            if main is not None:
+                self._planner.learn(StepStats(main, tuple(drafts)))

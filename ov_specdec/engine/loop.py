@@ -1,14 +1,23 @@
 """`EngineLoop`: steps an engine, in the threads that read sequences or in one of its own."""
 
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
-from threading import Condition, Thread, get_ident
-from time import monotonic
+from contextlib import closing, contextmanager
+from threading import Condition, Thread, get_ident, main_thread
+from time import monotonic, sleep
 from typing import Any
+from weakref import ReferenceType, ref
 
 from ov_specdec.engine.engine import Engine
-from ov_specdec.engine.sequence import Cancelled, Sequence
+from ov_specdec.engine.sequence import Cancelled, Sequence, State
 from ov_specdec.errors import SessionError
+
+IDLE = 0.5
+"""Seconds without sequences before idle work: it delays neither a process that ends after its
+answer nor one that generates again at once."""
+
+IdleWork = Callable[[], Generator[Any, None, None]]
+"""Runs a pass at each `next`. It is closed as soon as there is something else to do, and called
+again afterwards."""
 
 
 class EngineLoop:
@@ -16,18 +25,23 @@ class EngineLoop:
 
     If no thread is stepping, a reader steps in its own thread until its sequence has output, and
     then another reader may step. Without readers nothing runs. For readers that must not step, such
-    as those of an event loop, `start` starts a thread for steps.
+    as those of an event loop, `start` starts a thread for steps. idle_work: to be done between
+    sequences, in a thread of its own.
 
     One lock (`_changed`) protects which thread steps, the queue, and whether the loop is closed.
     The engine and its sequences belong to the stepping thread; others only cancel, and read output.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, idle_work: IdleWork | None = None) -> None:
         self.engine = engine
+        self._idle_work = idle_work
+        self._idle_thread: Thread | None = None
         self._changed = Condition()
         self._worker: int | None = None
         """The thread that uses the models; None while none does."""
         self._is_closed = False
+        self._num_asking = 0
+        """Threads that wait for the models."""
         self._added: list[Sequence] = []
         self._began: float | None = None
         self._thread: Thread | None = None
@@ -38,9 +52,9 @@ class EngineLoop:
         After `close` it ends at once, since no thread may step any more.
         """
         with self._changed:
-            if sequence.is_added:
+            if sequence.state is not State.NEW:
                 return
-            sequence.is_added = True
+            sequence.state = State.WAITING
             if not self._is_closed:
                 self._added.append(sequence)
                 self._changed.notify_all()
@@ -55,8 +69,8 @@ class EngineLoop:
         self.add(sequence)
         try:
             while True:
-                while not sequence.has_unread:
-                    self.step(lambda: sequence.has_unread)
+                while not (sequence.unread or sequence.has_ended):
+                    self.step(lambda: bool(sequence.unread) or sequence.has_ended)
                 has_ended = sequence.has_ended  # before the last pieces are taken
                 while sequence.unread:
                     yield sequence.unread.popleft()
@@ -84,7 +98,7 @@ class EngineLoop:
                     "generate with the same pipeline: use another pipeline there"
                 )
             if self._worker is not None:
-                self._changed.wait_for(lambda: is_due() or self._worker is None)
+                self._wait(lambda: is_due() or self._worker is None)
                 return
             self._take_work()
         try:
@@ -114,6 +128,13 @@ class EngineLoop:
             self._thread.join(timeout)
 
     @property
+    def num_waiting(self) -> tuple[int, int]:
+        """Waiting sequences: new ones, and those that were preempted. From any thread."""
+        waiting = list(self.engine.scheduler.waiting)
+        num_preempted = sum(sequence.is_preempted for sequence in waiting)
+        return len(self._added) + len(waiting) - num_preempted, num_preempted
+
+    @property
     def step_seconds(self) -> float:
         """Seconds since the current step began; 0 if none is running."""
         began = self._began
@@ -137,8 +158,13 @@ class EngineLoop:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Reserve the models for the caller; `SessionError` while there are sequences."""
+        """Reserve the models for the caller; `SessionError` while there are sequences.
+
+        Waits while another thread uses them.
+        """
         with self._changed:
+            if self._worker != get_ident():
+                self._wait(lambda: self._worker is None)
             if self._worker is not None or self.engine.scheduler.running:
                 raise SessionError(
                     "a generation is running on this pipeline: read it to its end, or close it"
@@ -149,29 +175,31 @@ class EngineLoop:
         finally:
             self._leave_work()
 
-    def _work(self, on_error: Callable[[Exception], None]) -> None:
-        while self._wait_for_work():
-            self._step(on_error)
-
-    def _step(self, on_error: Callable[[Exception], None]) -> None:
+    def _wait(self, until: Callable[[], bool]) -> None:
+        """Wait for the models; idle work ends meanwhile. The caller holds the lock."""
+        self._num_asking += 1
         try:
-            self.engine.step()
-        except Exception as error:
-            self.engine.fail_all(error)
-            on_error(error)
+            self._changed.wait_for(until)
         finally:
-            self._leave_work()
+            self._num_asking -= 1
 
-    def _wait_for_work(self) -> bool:
-        """Wait for sequences, and start stepping; False once closed and all have ended."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._worker is None and (self._is_closed or self._has_work)
-            )
-            if not self._has_work:
-                return False
-            self._take_work()
-        return True
+    def _work(self, on_error: Callable[[Exception], None]) -> None:
+        """Run steps while there are sequences, until it is closed and all have ended."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._worker is None and (self._is_closed or self._has_work)
+                )
+                if not self._has_work:
+                    return
+                self._take_work()
+            try:
+                self.engine.step()
+            except Exception as error:
+                self.engine.fail_all(error)
+                on_error(error)
+            finally:
+                self._leave_work()
 
     @property
     def _has_work(self) -> bool:
@@ -191,3 +219,43 @@ class EngineLoop:
             self._worker = self._began = None
             self.engine.scheduler.sweep()  # cancelled after the last step
             self._changed.notify_all()
+            if self._idle_work is not None and self._idle_thread is None and self._is_idle:
+                # Not a daemon, even if this thread is: OpenVINO would crash at exit.
+                self._idle_thread = Thread(
+                    target=_pause, args=(ref(self),), name="ov-specdec idle", daemon=False
+                )
+                self._idle_thread.start()
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether there are no sequences, and the process goes on."""
+        scheduler = self.engine.scheduler
+        has_sequences = self._added or scheduler.running or scheduler.waiting
+        return not (self._is_closed or has_sequences) and main_thread().is_alive()
+
+    def _idle(self) -> None:
+        """Do idle work until something else wants the models."""
+        with self._changed:
+            self._idle_thread = None
+            if self._idle_work is None or self._worker is not None or not self._is_idle:
+                return  # another thread begins afterwards
+            self._worker = get_ident()
+            work, self._idle_work = self._idle_work, None  # an error ends it too
+        try:
+            with closing(work()) as passes:
+                for _ in passes:
+                    if self._num_asking or not self._is_idle:
+                        self._idle_work = work
+                        break
+        finally:
+            self._leave_work()
+
+
+def _pause(reference: ReferenceType[EngineLoop]) -> None:
+    """Let a loop do idle work if nothing else comes for a while, without keeping it alive."""
+    end = monotonic() + IDLE
+    while (loop := reference()) and loop._is_idle and (loop._num_asking or monotonic() < end):
+        del loop
+        sleep(0.01)
+    if loop is not None:
+        loop._idle()

@@ -1,22 +1,73 @@
-"""`Round`: the result of one round of a sequence."""
+"""`Output`: rounds of tokens as chunks of text."""
 
-from typing import NamedTuple
+from dataclasses import replace
 
-from ov_specdec.logprobs import TokenLogprobs
-from ov_specdec.stats import RoundStats
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.origins import Origin
+from ov_specdec.results.stats import FinishReason, GenerationStats, Round
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 
-class Round(NamedTuple):
-    """The tokens that one pass of the main model added to the sequence.
+class Output:
+    """Turns the rounds of one generation into chunks, up to the first stop string.
 
-    tokens: the new tokens. num_from_draft: the number of accepted draft tokens, which come first;
-    the token after them, if any, is the main model's own. draft_tokens: all draft tokens. logprobs:
-    of each new token, if requested. prompt_logprobs: of each prompt token, in the first round.
+    text: the detokenizer. num_prompt_tokens: of the prompt, which is not part of the sequence of an
+    encoder-decoder model.
     """
 
-    tokens: list[int]
-    num_from_draft: int
-    draft_tokens: list[int]
-    stats: RoundStats
-    logprobs: list[TokenLogprobs]
-    prompt_logprobs: list[TokenLogprobs]
+    def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
+        self.stats = GenerationStats(num_prompt_tokens)
+        self._text = text
+
+    def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
+        """The chunks of a round, up to a stop string.
+
+        finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop".
+        """
+        cut, end = round_.num_from_draft, len(round_.tokens)
+        chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
+        if not chunks or (cut < end and not self._text.stopped):  # an empty round has one too
+            rejected = round_.draft_tokens[cut:]
+            chunks.append(self._chunk(round_, slice(cut, end), _own_origin(round_), rejected))
+        if self._text.stopped:
+            finish_reason, self.stats.stop_string = "stop", self._text.stop_string
+        stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
+        if num_generated < stats.num_generated:
+            num_accepted = min(stats.num_accepted, num_generated)
+            stats = replace(stats, num_accepted=num_accepted, num_generated=num_generated)
+        self.stats.rounds.append(stats)
+        if finish_reason is not None:
+            chunks[-1] = replace(
+                chunks[-1],
+                text=chunks[-1].text + self._text.finish(),
+                finish_reason=finish_reason,
+                stats=self.stats,
+            )
+        return chunks
+
+    def _chunk(self, round_: Round, part: slice, origin: Origin, rejected: list[int]) -> Chunk:
+        """A chunk of some of a round's tokens, up to a stop string."""
+        tokens = round_.tokens[part]
+        offsets = self._text.push(tokens)
+        scored = zip(round_.logprobs[part], offsets, strict=False)
+        return Chunk(
+            self._text.take(),
+            tokens[: len(offsets)],
+            origin,
+            rejected,
+            logprobs=[replace(token, offset=offset) for token, offset in scored],
+            prompt_logprobs=round_.prompt_logprobs,
+            num_prompt_tokens=self.stats.prompt_tokens,
+        )
+
+    def cancelled(self) -> Chunk:
+        """The last chunk of a cancelled generation."""
+        text = self._text.finish()
+        return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats)
+
+
+def _own_origin(round_: Round) -> Origin:
+    """The origin of the main model's own token."""
+    if not round_.draft_tokens:
+        return "plain"
+    return "bonus" if round_.num_from_draft == len(round_.draft_tokens) else "correction"

@@ -1,105 +1,157 @@
-"""`decode`, a round of one sequence as a coroutine: draft, verify, accept.
+"""`decode`, a round of one sequence as a coroutine: propose, advance, verify, extend.
 
-Plain decoding drafts nothing. Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
+Plain decoding proposes nothing. Source: Leviathan et al., algorithm 1 (arXiv 2211.17192).
 """
 
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
 from ov_specdec.drafters.base import Proposal, Steps
-from ov_specdec.engine.output import Round
 from ov_specdec.engine.sequence import Sequence
-from ov_specdec.logits import Logits
-from ov_specdec.logprobs import TokenLogprobs, token_logprobs
-from ov_specdec.planning.draft_length import Plan
+from ov_specdec.planning.draft_length import NO_PLAN, Offer, Plan, PlanRequest
+from ov_specdec.results.logprobs import TokenLogprobs, token_logprobs
+from ov_specdec.results.stats import Round, RoundStats, Stopwatch
+from ov_specdec.runner.base import ForwardOutput
+from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.samplers import process
 from ov_specdec.sampling.verification import Draft, verify
-from ov_specdec.stats import RoundStats, Stopwatch
 
 SCORED_PER_PASS = 64
 """Tokens of a prompt that one pass scores: with a vocabulary of 150,000, rows of 40 MB."""
 
 
+class Drafted(NamedTuple):
+    """What a round verifies, and how it was chosen."""
+
+    plan: Plan
+    offers: tuple[Offer, ...] = ()
+    proposal: Proposal = Proposal(Draft([]))
+
+
+def next_round(sequence: Sequence) -> Steps[Round]:
+    """The next round of a sequence; the first one scores the prompt before, if requested."""
+    num_top = sequence.options.prompt_logprobs
+    if num_top is None or not sequence.is_first_round:
+        return (yield from decode(sequence))
+    watch, num_tokens = Stopwatch(), len(sequence.tokens)
+    scored = yield from score_prompt(sequence, num_top)
+    seconds = watch.total()
+    round_ = yield from decode(sequence)
+    stats = replace(
+        round_.stats,
+        verify_seconds=seconds + round_.stats.verify_seconds,
+        seconds=seconds + round_.stats.seconds,
+        pass_tokens=num_tokens,
+        cached_tokens=0,
+    )
+    return round_._replace(stats=stats, prompt_logprobs=scored)
+
+
 def decode(sequence: Sequence) -> Steps[Round]:
     """One round, as a coroutine: it waits for passes, and asks for a draft length."""
     watch = Stopwatch()
-    tokens = sequence.tokens
-    prompt_logprobs = yield from _score_prompt(sequence)
-    num_tokens, scoring_seconds = len(tokens), watch.lap()
-    proposal = yield from _propose(sequence)
-    draft = proposal.draft
-    draft_seconds = watch.lap()
+    drafted = yield from propose(sequence)
+    draft, draft_seconds = drafted.proposal.draft, watch.lap()
     # Rejected draft tokens are rolled back when the cache is fed next.
-    done = yield from sequence.cache.advance(tokens, draft.tokens)
-    result = verify(sequence.sampler, tokens, done.logits, draft)
-    verify_seconds = scoring_seconds + watch.lap() - done.rollback_seconds
+    done = yield from sequence.cache.advance(sequence.tokens, draft.tokens)
+    result = verify(sequence.sampler, sequence.tokens, done.logits, draft)
     new = sequence.extend([*draft.tokens[: result.num_accepted], result.next_token])
     num_from_draft = min(result.num_accepted, len(new))
-    if done.hidden_states is not None and num_from_draft:
-        states = done.hidden_states[1 : num_from_draft + 1]  # after the row of the last token
-        for reader in sequence.cache.readers:
-            reader.observe(num_tokens, new[:num_from_draft], states)
-    logprobs = _score(sequence, new, done.logits)
-    stats = RoundStats(
-        num_drafted=len(draft.tokens),
-        num_accepted=result.num_accepted,
-        num_generated=len(new),
-        draft_seconds=draft_seconds,
-        verify_seconds=verify_seconds,
-        rollback_seconds=done.rollback_seconds,
-        seconds=watch.total(),
-        pass_tokens=num_tokens if prompt_logprobs else done.num_tokens,
-        source=proposal.source,
-        planned=proposal.plan.length,
-        reason=proposal.plan.reason,
-        confidences=proposal.confidences,
-        match_confidence=proposal.match_confidence,
-        cached_tokens=0 if prompt_logprobs else done.num_cached,
-        draft_pass_tokens=proposal.pass_tokens,
-        expected_accepted=sum(proposal.plan.expected[: len(draft.tokens)]),
-        declined=proposal.declined.outcome(new[0]) if proposal.declined else None,
-        num_sequences=done.num_sequences,
-        draft_failed=proposal.has_failed,
-    )
-    sequence.num_rounds += 1
-    sequence.policy.update(stats)
-    return Round(new, num_from_draft, draft.tokens, stats, logprobs, prompt_logprobs)
+    sequence.cache.observe_accepted(num_from_draft)
+    logprobs = score(sequence, new, done.logits)
+    stats = record(drafted, done, result.num_accepted, new, draft_seconds, watch)
+    return Round(new, num_from_draft, draft.tokens, stats, logprobs, [])
 
 
-def _propose(sequence: Sequence) -> Steps[Proposal]:
-    """The drafter's proposal; empty in the first round, so that the first token comes early.
+def propose(sequence: Sequence) -> Steps[Drafted]:
+    """The drafter's offers, the plan for them, and what it proposes.
 
-    It is empty, too, while the drafter lacks hidden states, which this round provides.
+    Nothing in the first round, so that the first token comes early, and while the drafter lacks
+    hidden states, which this round provides.
     """
     if sequence.drafter is None:
-        return Proposal(Draft([]))
-    if sequence.num_rounds == 0 or sequence.lacks_hidden_states:
-        return Proposal(Draft([]), plan=Plan(0, "prefill"))
-    proposal = yield from sequence.drafter.propose(sequence.tokens)
-    return proposal.until(sequence.eos_token_ids)
+        return Drafted(NO_PLAN)
+    if sequence.is_first_round or sequence.lacks_hidden_states:
+        return Drafted(Plan(0, "prefill"))
+    offers = tuple(sequence.drafter.offers(sequence.tokens))
+    if not offers:
+        return Drafted(Plan(0, "unmatched", Offer(sequence.drafter.sources[0])))
+    plan = (yield PlanRequest(offers)) or NO_PLAN
+    if not plan.length:
+        return Drafted(plan, offers)
+    proposal = yield from sequence.drafter.propose(sequence.tokens, plan)
+    return Drafted(plan, offers, proposal.until(sequence.sampler.ends))
 
 
-def _score_prompt(sequence: Sequence) -> Steps[list[TokenLogprobs]]:
-    """Prefill the prompt and compute its log-probabilities, if they are requested.
+def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, float, bool] | None:
+    """A match that was not taken: source, confidence, and whether it has the main model's token.
+
+    It has that with the probability that verification would have accepted it.
+    """
+    for offer in offers:
+        is_taken = plan.length and offer == plan.offer
+        if offer.token is not None and offer.confidence is not None and not is_taken:
+            return offer.source, offer.confidence, offer.token == token
+    return None
+
+
+def score_prompt(sequence: Sequence, num_top: int) -> Steps[list[TokenLogprobs]]:
+    """Prefill the prompt and compute its log-probabilities.
 
     Rows of logits are large, so one pass scores few tokens. Cached positions with wanted rows are
-    recomputed. Each token is scored as if it were generated: with LongRoPE, tokens up to the border
-    are scored with the short factors.
+    recomputed. Each token is scored as if it were generated: with LongRoPE, those within the
+    original context length are scored with the short factors.
     """
-    if sequence.logprobs.prompt is None or sequence.num_rounds > 0:
-        return []
     tokens, cache = sequence.tokens, sequence.cache
     scored = [TokenLogprobs(tokens[0], None)]
     while (start := len(scored)) < len(tokens):
         new = tokens[start : start + min(SCORED_PER_PASS, cache.room(start))]
         done = yield from cache.advance(tokens[: start + len(new) - 1], num_rows=len(new))
-        scored += token_logprobs(done.logits, new, sequence.logprobs.prompt)
+        scored += token_logprobs(done.logits, new, num_top)
     return scored
 
 
-def _score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogprobs]:
+def score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogprobs]:
     """The log-probabilities of the newest tokens, if requested. logits: their rows."""
-    wanted = sequence.logprobs
-    if wanted.output is None:
+    num_top, tokens = sequence.options.logprobs, sequence.tokens
+    if num_top is None:
         return []
-    tokens = sequence.tokens
+    is_raw = sequence.options.logprobs_mode == "raw_logprobs"
+    processors = () if is_raw else sequence.sampler.processors
     histories = (tokens[: len(tokens) - len(new) + i] for i in range(len(new)))
-    rows = (process(wanted.processors, *each) for each in zip(histories, logits, strict=False))
-    return token_logprobs(rows, new, wanted.output)
+    rows = (process(processors, *each) for each in zip(histories, logits, strict=False))
+    return token_logprobs(rows, new, num_top)
+
+
+def record(
+    drafted: Drafted,
+    done: ForwardOutput,
+    num_accepted: int,
+    new: list[int],
+    draft_seconds: float,
+    watch: Stopwatch,
+) -> RoundStats:
+    """The record of a round that ends now. watch: has run since its draft."""
+    plan, proposal = drafted.plan, drafted.proposal
+    return RoundStats(
+        num_drafted=len(proposal.draft.tokens),
+        num_accepted=num_accepted,
+        num_generated=len(new),
+        draft_seconds=draft_seconds,
+        verify_seconds=watch.lap() - done.rollback_seconds,
+        rollback_seconds=done.rollback_seconds,
+        seconds=watch.total(),
+        pass_tokens=done.num_tokens,
+        source=plan.offer.source,
+        planned=plan.length,
+        reason=plan.reason,
+        confidences=proposal.confidences,
+        match_confidence=plan.offer.confidence if plan.length else None,
+        cached_tokens=done.num_cached,
+        draft_pass_tokens=proposal.pass_tokens,
+        expected_accepted=sum(plan.expected[: len(proposal.draft.tokens)]),
+        declined=declined(plan, drafted.offers, new[0]) if drafted.offers else None,
+        num_sequences=done.num_sequences,
+        draft_failed=proposal.has_failed,
+    )

@@ -4,20 +4,37 @@ Source: continuous batching, Yu et al. (Orca, OSDI 2022); chunked prefill beside
 et al. (Sarathi-Serve, arXiv 2403.02310).
 """
 
-from collections import deque
+from collections import Counter, deque
+from collections.abc import Hashable
 from dataclasses import dataclass
-from typing import NamedTuple
+from math import ceil
+from time import monotonic
 
-from ov_specdec.engine.sequence import Cancelled, Sequence
+from ov_specdec.engine.fair_queue import FairQueue
+from ov_specdec.engine.sequence import Cancelled, Sequence, State
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import GRID
 from ov_specdec.planning.planner import Load
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK
 
 DRAFT_PREFILL = 4
 """Ratio of prefill chunks, draft to main model: a draft model that pays takes at most a fourth of
 the time for each token. `PREFILL_CHUNK` is the limit."""
+
+LONGER = 2.0
+"""Ratio of the time of steps beside a tenant with most of the work to steps without it."""
+
+SHARED_CHUNK = 64
+"""`PREFILL_CHUNK` of several tenants, as a request of one waits for a pass of another's prompt.
+
+With AVX2, a token of a smaller chunk takes longer, and one of 512 tokens as long: SmolLM2 in int8
+takes 2.7 ms for each token of 32, 2.4 of 64 and 2.3 of 512. A pass of 64 takes as long as five
+passes of one token, and one of 128 as long as ten.
+"""
+
+SHARED_SECONDS = 600.0
+"""Seconds for which a tenant is expected to come back after another one's turn."""
 
 SPARE = 64
 """Free tokens for a few rounds that an admitted sequence needs besides its prompt."""
@@ -41,151 +58,189 @@ class Limits:
     max_prefill_tokens_per_step: int = 48
 
 
-class Share(NamedTuple):
-    """A sequence's part of a pass: up to `limit` tokens that its cache lacks."""
-
-    sequence: Sequence
-    cache: CachedSequence
-    limit: int
-    is_prefill: bool
-
-
 class Scheduler:
-    """Waiting and running sequences, first come, first served.
+    """Waiting and running sequences: those of a tenant first come, first served.
 
-    When the memory for KV caches is used up, the newest sequence is preempted: it frees its blocks,
-    waits, and recomputes its cache later, so its output is the same.
+    When the memory for KV caches is used up, or another tenant waits for its share, the newest
+    sequence of the tenant with the most running ones is preempted: it frees its blocks, waits, and
+    recomputes its cache later, so its output is the same. A tenant with more than half of the
+    work rests in some steps, so that those of others take, on average, at most twice as long as
+    without it.
     """
 
     def __init__(self, main: Runner, draft: Runner | None, limits: Limits) -> None:
         self._models = [main] if draft is None else [main, draft]
         self._limits = limits
-        self.waiting: deque[Sequence] = deque()
-        # In order of arrival, except for those that were preempted.
+        self.waiting: FairQueue[Sequence] = FairQueue()
+        # In order of admission.
         self.running: list[Sequence] = []
+        self.stepping: list[Sequence] = []
+        """Running sequences that take part in the step."""
+        self._latest: tuple[Hashable, ...] = ()
+        """The tenant of the sequence that was admitted last."""
+        self._shared_until = 0.0
+        """The end of `SHARED_CHUNK`, by `time.monotonic`."""
+        self._busiest: tuple[Hashable, ...] = ()
+        """The tenant with more than half of the work, if there are others."""
+        self._rests = False
+        """Whether it rests in this step."""
+        self._short: deque[float] = deque(maxlen=8)
+        """Seconds of the last steps without the busiest tenant, and without prefill."""
+        self._long = self._saved = 0.0
+        """Seconds of the last step with it, and seconds by which steps of others were shorter than
+        they may be, negative if longer."""
         self.num_preemptions = 0
         """Preemptions for lack of memory."""
 
     @property
     def has_work(self) -> bool:
-        """Whether a step would do anything."""
-        return bool(self.running) or any(sequence.may_go_on for sequence in self.waiting)
+        """Whether there are sequences."""
+        return bool(self.running) or bool(self.waiting)
 
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence."""
-        sequence.is_added = True
-        self.waiting.append(sequence)
+        sequence.state = State.WAITING
+        self.waiting.add(sequence)
 
-    def schedule(self) -> None:
-        """Remove sequences that have ended, and admit waiting ones that fit."""
+    def schedule(self) -> list[Sequence]:
+        """Admit waiting sequences that fit. Returns the running ones that take part in the step."""
         self.sweep()
-        limits = [self._limits.max_batch_size, *(model.max_sequences for model in self._models)]
-        most = min(limit for limit in limits if limit is not None)
-        for sequence in [s for s in self.waiting if s.may_go_on]:
-            if len(self.running) >= most or not self._has_room(sequence):
-                return
+        while (sequence := self.waiting.next(self.running)) and self._make_room(sequence):
             self.waiting.remove(sequence)
             self._admit(sequence)
+        self._rest()
+        self.stepping = [s for s in self.running if not (self._rests and s.tenant in self._busiest)]
+        return self.stepping
+
+    def batch(self, model: Runner, num_prefilled: int = 0) -> dict[Sequence, int]:
+        """A model's next pass: sequences that wait for it, with the maximum of tokens of each.
+
+        num_prefilled: prompt tokens that it prefilled in this step.
+        """
+        batch: dict[Sequence, int] = {}
+        budget: int | None = None
+        for sequence in sorted(self.stepping, key=lambda each: each.tenant in self._busiest):
+            cache = sequence.fed_cache
+            if cache is None or cache.runner is not model or sequence.is_cancelled:
+                continue
+            num_tokens = cache.num_pending
+            if sequence.state is State.PREFILL:
+                if budget is None:
+                    budget = self._prefill_budget()
+                    if model is not self._models[0]:
+                        budget = min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
+                    budget -= num_prefilled
+                num_tokens = min(num_tokens, budget)
+                budget -= max(num_tokens, 0)
+            if num_tokens > 0:
+                batch[sequence] = num_tokens
+        return batch
+
+    @property
+    def load(self) -> Load:
+        """The content of the main model's next pass without draft tokens."""
+        prefilling = [s for s in self.stepping if s.state is State.PREFILL]
+        decoding = [s for s in self.stepping if s.state is not State.PREFILL]
+        num_prefill = sum(sequence.num_to_verify for sequence in prefilling)
+        return Load(
+            len(self.stepping),
+            len(decoding),
+            sum([sequence.num_to_verify for sequence in decoding]),
+            min(num_prefill, self._prefill_budget()) if prefilling else 0,
+        )
+
+    def _prefill_budget(self) -> int:
+        """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
+
+        Together with the tokens to verify they fill one of the usual sizes, if possible.
+        """
+        prefilling = [s for s in self.stepping if s.state is State.PREFILL]
+        decoding = [s for s in self.stepping if s.state is not State.PREFILL]
+        chunk = PREFILL_CHUNK
+        if monotonic() < self._shared_until:
+            chunk = SHARED_CHUNK * len({sequence.tenant for sequence in prefilling})
+        if not decoding:
+            return chunk
+        most = min(self._limits.max_prefill_tokens_per_step * len(prefilling), chunk)
+        num_verified = sum(sequence.num_to_verify for sequence in decoding)
+        size = max(size for size in GRID if size <= num_verified + most)
+        return size - num_verified if size > num_verified else most
+
+    def learn(self, seconds: float, *, is_prefill: bool) -> None:
+        """Learn how long the passes of a step took. is_prefill: whether they read prompts."""
+        if self._rests:
+            self._saved += (LONGER - 1) * seconds
+            if not is_prefill:
+                self._short.append(seconds)
+        else:
+            self._saved += self._allowed - seconds
+            self._long = seconds
+
+    def sweep(self) -> None:
+        """Remove sequences that have ended or were cancelled."""
+        self.stepping = [s for s in self.stepping if not s.has_ended]
+        if not any(s.has_ended or s.is_cancelled for s in (*self.running, *self.waiting)):
+            return
+        for sequence in (*self.running, *self.waiting):
+            if sequence.is_cancelled and not sequence.has_ended:
+                sequence.end(Cancelled())
+        self.running = [s for s in self.running if not s.has_ended]
+        for sequence in [s for s in self.waiting if s.has_ended]:
+            self.waiting.remove(sequence)
+
+    def preempt(self, error: CacheFullError) -> None:
+        """Preempt the newest sequence of the busiest tenant; an only one ends with the error."""
+        if len(self.running) > 1:
+            self.num_preemptions += 1
+            self._requeue(self._newest)
+        else:
+            self.running.pop().end(error)
+
+    def _rest(self) -> None:
+        """Let the busiest tenant rest until others can afford a step with it."""
+        work, chunk = Counter[Hashable](), self._limits.max_prefill_tokens_per_step
+        for sequence in self.running:
+            work[sequence.tenant] += ceil(sequence.num_uncached / chunk)
+        most = max(work.values(), default=0)
+        if not self._busiest:
+            self._saved = -self._long  # a new request has waited for the step before
+        self._busiest, self._rests = (), False
+        if most < work.total() < 2 * most:
+            self._busiest = tuple(tenant for tenant in work if work[tenant] == most)
+            self._rests = not self._short or self._saved + self._allowed < self._long
+
+    @property
+    def _allowed(self) -> float:
+        """Seconds of a step with the busiest tenant; a minimum, as disturbances lengthen steps."""
+        return LONGER * min(self._short, default=0.0)
 
     def _admit(self, sequence: Sequence) -> None:
         try:
-            sequence.admit(is_alone=not self.running)
+            sequence.admit()
         except BaseException as error:
             sequence.end(error)
             if not isinstance(error, Exception):
                 raise
         else:
             self.running.append(sequence)
+            if self._latest not in ((), (sequence.tenant,)):
+                self._shared_until = monotonic() + SHARED_SECONDS
+            self._latest = (sequence.tenant,)
 
-    def sweep(self) -> None:
-        """Remove sequences that ended or were cancelled, and preempt those far ahead of readers."""
-        if not any(sequence.is_leaving for sequence in (*self.running, *self.waiting)):
-            return
-        for sequence in (*self.running, *self.waiting):
-            if sequence.is_cancelled and not sequence.has_ended:
-                sequence.end(Cancelled())
-        self.running = [s for s in self.running if not s.has_ended]
-        self.waiting = deque(s for s in self.waiting if not s.has_ended)
-        for sequence in [s for s in self.running if s.is_far_ahead]:
-            self._requeue(sequence)
-
-    def preempt(self, error: CacheFullError) -> None:
-        """Preempt the newest sequence; the only one ends with the error instead."""
-        newest = self.running[-1]
-        if len(self.running) > 1:
-            self.num_preemptions += 1
-            self._requeue(newest)
-        else:
-            self.running.clear()
-            newest.end(error)
-
-    def shares(self, model: Runner, num_prefilled: int = 0) -> list[Share]:
-        """The parts of a model's next pass: all sequences that wait for it, as far as they fit.
-
-        num_prefilled: prompt tokens that it prefilled in this step.
-        """
-        shares: list[Share] = []
-        budget: int | None = None
-        for sequence in self.running:
-            cache = sequence.waits_for
-            if not isinstance(cache, CachedSequence) or cache.runner is not model:
-                continue
-            if sequence.is_cancelled:
-                continue
-            limit, is_prefill = cache.num_pending, sequence.is_prefilling
-            if is_prefill:
-                if budget is None:
-                    budget = self._prefill_budget_of(model) - num_prefilled
-                limit = min(limit, budget)
-                budget -= max(limit, 0)
-            if limit > 0:
-                shares.append(Share(sequence, cache, limit, is_prefill))
-        return shares
-
-    @property
-    def load(self) -> Load:
-        """The content of the main model's next pass without draft tokens."""
-        decoding, num_prefill = self._decoding, 0
-        if len(decoding) < len(self.running):
-            lacking = sum(s.num_to_verify for s in self.running if s.is_prefilling)
-            num_prefill = min(lacking, self.prefill_budget)
-        return Load(
-            len(self.running),
-            len(decoding),
-            sum([sequence.num_to_verify for sequence in decoding]),
-            num_prefill,
-            sum([len(sequence.tokens) for sequence in self.running]),
-        )
-
-    def _prefill_budget_of(self, model: Runner) -> int:
-        """`prefill_budget` for this model."""
-        budget = self.prefill_budget
-        return budget if model is self._models[0] else min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
-
-    @property
-    def prefill_budget(self) -> int:
-        """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
-
-        Together with the tokens to verify they fill one of the usual sizes, if possible.
-        """
-        decoding = self._decoding
-        if not decoding:
-            return PREFILL_CHUNK
-        num_prefilling = len(self.running) - len(decoding)
-        if not num_prefilling:
-            return 0
-        most = min(self._limits.max_prefill_tokens_per_step * num_prefilling, PREFILL_CHUNK)
-        verified = sum(sequence.num_to_verify for sequence in decoding)
-        size = max(size for size in GRID if size <= verified + most)
-        return size - verified if size > verified else most
-
-    @property
-    def _decoding(self) -> list[Sequence]:
-        """Sequences whose prefill is done."""
-        return [sequence for sequence in self.running if not sequence.is_prefilling]
+    def _make_room(self, sequence: Sequence) -> bool:
+        """Whether it fits, if need be after preempting those of tenants with two more running."""
+        while not self._has_room(sequence):
+            counts = self._num_running
+            if counts[sequence.tenant] > max(counts.values()) - 2:
+                return False
+            self._requeue(self._newest)
+        return True
 
     def _has_room(self, sequence: Sequence) -> bool:
-        """Whether it fits without preempting a running sequence soon."""
+        """Whether it may run too, without preempting a running sequence for memory soon."""
+        limits = [self._limits.max_batch_size, *(model.max_sequences for model in self._models)]
+        if len(self.running) >= min(limit for limit in limits if limit is not None):
+            return False
         for model in self._models:
             if self.running and model.num_free is not None:
                 pending = sum(other.num_pending(model) for other in self.running)
@@ -194,7 +249,21 @@ class Scheduler:
                     return False
         return True
 
+    @property
+    def _num_running(self) -> Counter[Hashable]:
+        """Running sequences by tenant."""
+        return Counter(sequence.tenant for sequence in self.running)
+
+    @property
+    def _newest(self) -> Sequence:
+        """The newest sequence of the tenant with the most running ones."""
+        counts = self._num_running
+        most = max(counts.values())
+        return next(s for s in reversed(self.running) if counts[s.tenant] == most)
+
     def _requeue(self, sequence: Sequence) -> None:
         sequence.preempt()
         self.running.remove(sequence)
-        self.waiting.appendleft(sequence)
+        if sequence in self.stepping:
+            self.stepping.remove(sequence)
+        self.waiting.add(sequence, is_first=True)

@@ -1,16 +1,23 @@
-"""Chooses static shapes for a model by the sizes of its passes, and has them compiled."""
+"""Static shapes: a model compiled for one number of tokens in a pass, and which ones pay."""
 
+import os
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from statistics import median
-from typing import Protocol
+from threading import Thread, get_native_id
+from typing import Any, Literal
 
-from ov_specdec.errors import CacheFullError, DeviceError, SessionError
-from ov_specdec.planning.costs import GRID, SIZES, Costs, Progress, Role
-from ov_specdec.planning.static_sizes import most_saving
-from ov_specdec.runner.static_shape import ShapedRunner, StaticShape
-from ov_specdec.static_trial import try_out
+import numpy as np
+import psutil
+
+from ov_specdec.checks.static_trial import NUM_CACHED, try_out
+from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
+from ov_specdec.planning.costs import GRID, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.planning.costs.curve import MOST_SAVED
+from ov_specdec.runner.base import Runner
 
 SECONDS = 2.0
 """Seconds of decoding before each choice of a static shape: short processes pay nothing."""
@@ -24,47 +31,39 @@ WORTH = 0.04
 """Minimum fraction of the time of passes that a static shape must save."""
 
 
-class Compiler(Protocol):
-    """Compiles a model for static shapes, one at a time."""
+MOST_WEIGHTS = 300 * 2**20
+"""Maximum bytes of weights of a model's static shapes, each with as many as the model, plus 15 to
+30 MB: two for a model of 135 M parameters, where each saves 0.13 of a pass. For a model of 1 B
+parameters it would save 0.03."""
 
-    def has_room(self, num_shapes: int) -> bool:
-        """Whether there is memory for another one besides `num_shapes`."""
-        ...
+SHARE_OF_FREE = 0.25
+"""Maximum fraction of free memory for a static shape."""
 
-    def start(self, size: int) -> None:
-        """Compile one in the background."""
-        ...
+GUESSED_SHARE = 0.15
+"""Default saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
 
-    def wait(self) -> None:
-        """Wait for the compilation in the background, if there is one."""
-        ...
+Compiled = Any | DeviceError
+"""A compiled model, or why there is none."""
 
-    def take(self) -> StaticShape | DeviceError | None:
-        """The compiled shape once it is done, else None; `DeviceError` if it does not compile."""
-        ...
-
-    def compile(self, size: int) -> StaticShape | DeviceError:
-        """Compile one in this thread."""
-        ...
-
-    def close(self) -> None:
-        """Release the model."""
-        ...
+Compile = Callable[[int], Callable[[], Compiled]]
+"""Makes the graph for a number of tokens, under the GIL, and returns what compiles it."""
 
 
 class StaticShapes:
-    """The static shapes of one model.
+    """The static shapes of one model: chosen by the sizes of its passes, and compiled meanwhile.
 
-    role: the model's name in the cost curve. wanted: the sizes; None takes those that save most.
-    usual: initial counts of steps by size. can_swap: whether a shape may replace another one
-    during a generation without changing its text; else it waits until none is running.
+    role: the model's name in the cost curve. num_bytes: of its weights. wanted: the sizes; None
+    takes those that save most. usual: initial counts of steps by size. can_swap: whether a shape
+    may replace another one during a generation without changing its text; else it waits until none
+    is running.
     """
 
     def __init__(
         self,
         role: Role,
-        runner: ShapedRunner,
-        compiler: Compiler,
+        runner: Runner,
+        compile_: Compile,
+        num_bytes: int,
         costs: Costs,
         *,
         usual: Mapping[int, float],
@@ -75,14 +74,18 @@ class StaticShapes:
         self._demand = defaultdict(float, usual)
         self._role: Role = role
         self._runner = runner
-        self._compiler = compiler
+        self._compile: Compile | None = compile_
+        self._num_bytes = num_bytes
         self._costs = costs
         self._wanted: tuple[int, ...] | None = wanted
         self._can_swap = can_swap
         self._due = SECONDS if wanted is None else 0.0
-        self._compiling = 0
-        self._postponed: StaticShape | None = None
-        """A compiled shape for whose trial the KV cache had no room."""
+        self._thread: Thread | None = None
+        self._is_awaited = False
+        self._size = 0
+        """The number of tokens that is compiled for; 0 for none."""
+        self._compiled: Compiled = None
+        """Its model once that is done. It stays while the KV cache has no room for a trial."""
         self._saved: list[float] = []
         self._refused: set[int] = set()
 
@@ -95,37 +98,66 @@ class StaticShapes:
 
         seconds: of the last step. is_idle: no sequence is running.
         """
-        if self._compiling and self._postponed is None:
-            if is_idle or self._can_swap():
-                self._use(self._compiler.take())
+        if self._size and self._compiled is None:
             return
         self._due -= seconds
         if self._due > 0.0:
             return
-        if self._postponed is not None:
+        if self._size:
             if is_idle or self._can_swap():
-                self._use(self._postponed)
+                self._use()
         elif size := self._next():
-            self._compiling = size
-            self._compiler.start(size)
+            self._start(size)
 
     def complete(self, progress: Progress | None = None) -> None:
         """Compile all that pay; no sequence may run. progress: called with the share done."""
-        self._compiler.wait()
-        self._use(self._postponed or self._compiler.take())
         most = len(self._wanted) if self._wanted else MOST
         done = 0
-        while self._postponed is None and (size := self._next()):
+        while True:
+            self._hurry()
+            if self._thread is not None:
+                self._thread.join()
+            self._use()
+            if self._size or not (size := self._next()):
+                break
             if progress is not None:
                 progress(min(done / most, 1.0))
-            self._compiling = size
-            self._use(self._compiler.compile(size))
+            self._start(size)
             done += 1
+        self._is_awaited = False
 
     def close(self) -> None:
-        """Stop compiling."""
-        self._wanted = ()
-        self._compiler.close()
+        """Release the model; a running compilation ends by itself."""
+        self._wanted, self._compile = (), None
+        self._hurry()
+
+    def _start(self, size: int) -> None:
+        """Compile for passes over `size` tokens, in a thread with idle priority.
+
+        It is not a daemon, even if the present thread is: OpenVINO would crash at exit.
+        """
+        if self._compile is None:
+            return
+        self._size, self._due, name = size, 0.0, "ov-specdec compiles"
+        self._thread = Thread(target=self._run, args=(self._compile, size), name=name, daemon=False)
+        self._thread.start()
+
+    def _run(self, compile_: Compile, size: int) -> None:
+        try:
+            compiling = compile_(size)  # holds the GIL, so not at idle priority
+        except ModelError as error:
+            self._compiled = DeviceError(str(error))
+            return
+        set_policy(get_native_id(), "SCHED_IDLE")
+        if self._is_awaited:
+            self._hurry()
+        self._compiled = compiling()
+
+    def _hurry(self) -> None:
+        """Give a running compilation the usual priority, since somebody waits for its end."""
+        self._is_awaited = True
+        if self._thread is not None and self._thread.is_alive():
+            set_policy(self._thread.native_id, "SCHED_OTHER")
 
     def _next(self) -> int:
         """The size to compile next; 0 for none."""
@@ -135,44 +167,94 @@ class StaticShapes:
         if self._wanted is not None:
             wanted = (max(size, least) for size in self._wanted)
             return next((size for size in wanted if size not in static), 0)
-        if not self._compiler.has_room(len(self._runner.static_shapes - {1})):
-            return 0
         curve = getattr(self._costs.curve, self._role)
+        if curve is None or not self._has_room():
+            return 0
         best, share = 0, WORTH
+        most = self._runner.max_length - NUM_CACHED  # others would have no room for their trial
         for sizes in (SIZES, GRID[len(SIZES) :]):
-            allowed = [size for size in sizes if size >= least and size not in self._refused]
-            if curve is None or len(static & set(allowed)) >= MOST:
-                continue
-            size, saved = most_saving(self._demand, curve, allowed)
-            if saved >= share:
-                best, share = size, saved
+            allowed = [n for n in sizes if least <= n <= most and n not in self._refused]
+            if len(static & set(allowed)) < MOST:
+                size, saved = most_saving(self._demand, curve, allowed)
+                if saved >= share:
+                    best, share = size, saved
         for size in self._demand:
             self._demand[size] /= 2
         return best
 
-    def _use(self, shape: StaticShape | DeviceError | None) -> None:
-        """Use a static shape if its logits are right; otherwise warn."""
-        if shape is None:
-            return
-        size, self._compiling, self._postponed = self._compiling, 0, None
-        if isinstance(shape, DeviceError):
-            self._refuse(size, str(shape))
-            return
-        try:
-            trial = try_out(self._runner, shape)
-        except CacheFullError:
-            self._compiling, self._postponed, self._due = size, shape, SECONDS
-            return
-        except (SessionError, RuntimeError) as error:  # no room in memory or context, or OpenVINO's
-            self._refuse(size, str(error))
-            return
-        if not trial.is_right:
-            self._refuse(size, "its logits differ from the dynamic model's")
-            return
-        self._saved.append(trial.seconds_saved)
-        self._costs.set_static(self._role, self._runner.static_shapes, median(self._saved))
+    def _has_room(self) -> bool:
+        """Whether there is memory for another one."""
+        num_shapes = len(self._runner.static_shapes - {1}) + 1
+        most = SHARE_OF_FREE * psutil.virtual_memory().available
+        return num_shapes * self._num_bytes <= MOST_WEIGHTS and self._num_bytes <= most
 
-    def _refuse(self, size: int, reason: str) -> None:
-        self._refused.add(size)
-        message = f"no static shape for {size} tokens is used: {reason}"
-        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    def _use(self) -> None:
+        """Use a compiled shape if its logits are right; otherwise warn."""
+        if self._compiled is None:
+            return
+        size, compiled = self._size, self._compiled
+        reason = "its logits differ from the dynamic model's"
+        try:
+            if isinstance(compiled, DeviceError):
+                raise compiled
+            saved = try_out(self._runner, size, compiled)
+        except CacheFullError:
+            self._due = SECONDS
+            return
+        except (SessionError, DeviceError, RuntimeError) as error:  # no room, or OpenVINO's
+            saved, reason = None, str(error)
+        self._size, self._compiled, self._thread, self._due = 0, None, None, SECONDS
+        if saved is None:
+            self._refused.add(size)
+            message = f"no static shape for {size} tokens is used: {reason}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
+        else:
+            self._saved.append(saved)
+            self._costs.set_static(self._role, self._runner.static_shapes, median(self._saved))
+
+
+def set_policy(thread: int | None, policy: Literal["SCHED_IDLE", "SCHED_OTHER"]) -> None:
+    """Give a thread a scheduling policy, on Linux if permitted.
+
+    Compilation takes one thread. At idle priority it did not slow down decoding, which at nice 19
+    was 15 to 35 % slower. While decoding uses both cores, it takes five to ten times as long.
+    """
+    if thread is not None and hasattr(os, "sched_setscheduler"):
+        with suppress(OSError):  # not permitted in some containers, or the thread has ended
+            os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))
+
+
+def most_saving(
+    demand: Mapping[int, float], curve: PassCurve, allowed: Collection[int] = GRID
+) -> tuple[int, float]:
+    """The size whose static shape would save most time, given the existing ones.
+
+    demand: counts of passes by number of tokens. A pass may be padded to a larger static shape;
+    without one it also pays for changes of size. Returns the size and the fraction of time that it
+    saves: (0, 0.0) if none saves time.
+    """
+    wished = np.array(sorted(size for size in demand if size > 0 and demand[size] > 0.0), int)
+    largest = max(wished.tolist(), default=0)
+    # Larger passes can only seem to cost less because of noise in the curve.
+    enough = min((size for size in allowed if size >= largest), default=largest)
+    candidates = [size for size in allowed if size <= enough and size not in curve.static]
+    if not largest or not candidates:
+        return 0, 0.0
+    dynamic = replace(curve, static=frozenset()).by_size(0, max(largest, *allowed))
+    saved = curve.saved or GUESSED_SHARE * float(dynamic[1])
+    saved = min(saved, MOST_SAVED * float(dynamic.min()))  # a trial may have been disturbed
+    times = np.array([demand[size] for size in wished.tolist()], float)
+
+    def with_shape(size: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
+        return np.where(wished <= size, dynamic[size] - saved, np.inf)
+
+    # The probability that the previous pass had another size.
+    now = dynamic[wished] + curve.change * (1.0 - times / times.sum())
+    for size in curve.static:
+        if size < len(dynamic):
+            now = np.minimum(now, with_shape(size))
+    gains = [float(times @ (now - np.minimum(now, with_shape(size)))) for size in candidates]
+    best = int(np.argmax(gains))
+    total = float(times @ now)
+    share = gains[best] / total if total > 0.0 else 0.0
+    return (candidates[best], share) if share > 0.0 else (0, 0.0)

@@ -3,16 +3,12 @@
 No sockets here: the server and the batch command both build on it.
 """
 
-from collections.abc import Sequence
-
-from ov_specdec.chunks import GenerationResult
 from ov_specdec.openai.answer import Answer
-from ov_specdec.openai.answers import make_completion
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.openai.part import Part
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody, read_ask
-from ov_specdec.openai.responses import StreamedResponse, make_response
+from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
 
 __all__ = [
@@ -29,11 +25,9 @@ __all__ = [
 ]
 
 
-def make_body(answer: Answer, results: Sequence[GenerationResult]) -> Part:
-    """The body of an answer that is not streamed. results: of `Ask.generations`, in that order."""
-    if answer.ask.endpoint == "responses":
-        return make_response(answer, results[0])
-    return make_completion(answer, results)
+def make_body(answer: Answer) -> Part:
+    """The body of an answer that is not streamed, once its choices have ended."""
+    return make_stream(answer).whole()
 
 
 def make_stream(answer: Answer) -> StreamedCompletion | StreamedResponse:

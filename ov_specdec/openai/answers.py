@@ -1,16 +1,13 @@
 """Answers of /v1/chat/completions and /v1/completions that are sent whole."""
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
-from ov_specdec.chunks import GenerationResult
 from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.logprobs import (
     ChatLogprobs,
     CompletionLogprobs,
-    TextOffsets,
+    CompletionScores,
     chat_logprobs,
-    completion_logprobs,
 )
 from ov_specdec.openai.part import Maybe, Part
 from ov_specdec.openai.usage import Counts, Metrics, Usage, make_metrics, make_usage
@@ -74,34 +71,32 @@ class Completion(AnswerBody):
     usage: Usage
 
 
-def make_completion(answer: Answer, results: Sequence[GenerationResult]) -> Chat | Completion:
-    """The body of an answer. results: of `Ask.generations`, in that order."""
-    stats = [result.stats for result in results]
+def make_completion(answer: Answer) -> Chat | Completion:
+    """The body of an answer whose choices have ended."""
+    results = [choice.result for choice in answer.choices]
     common: dict[str, Any] = {
         **answer.head,
-        "usage": make_usage(answer.ask, stats),
-        "metrics": make_metrics(stats),
+        "usage": make_usage(answer.ask, answer.stats),
+        "metrics": make_metrics(answer.stats),
     }
     if answer.ask.endpoint == "chat":
-        return Chat(choices=[_chat(answer, *each) for each in enumerate(results)], **common)
-    return Completion(choices=[_completion(answer, *each) for each in enumerate(results)], **common)
-
-
-def _chat(answer: Answer, index: int, result: GenerationResult) -> ChatChoice:
-    return ChatChoice(
-        index=index,
-        message=ChatMessage(content=result.text),
-        logprobs=chat_logprobs(answer, result.logprobs),
-        finish_reason=result.finish_reason,  # type: ignore[arg-type]  # not cancelled
-    )
-
-
-def _completion(answer: Answer, index: int, result: GenerationResult) -> CompletionChoice:
-    before = answer.prompt_text(index) if answer.ask.echo else ""
-    tokens = [*result.prompt_logprobs, *result.logprobs]
-    return CompletionChoice(
-        index=index,
-        text=before + result.text,
-        logprobs=completion_logprobs(answer, tokens, TextOffsets()),
-        finish_reason=result.finish_reason,  # type: ignore[arg-type]  # not cancelled
-    )
+        chats = [
+            ChatChoice(
+                index=index,
+                message=ChatMessage(content=result.text),
+                logprobs=chat_logprobs(answer, result.logprobs),
+                finish_reason=result.finish_reason,  # type: ignore[arg-type]  # not cancelled
+            )
+            for index, result in enumerate(results)
+        ]
+        return Chat(choices=chats, **common)
+    completions = [
+        CompletionChoice(
+            index=index,
+            text=answer.prompt_text(index) + result.text,
+            logprobs=CompletionScores(answer, index).add(result),
+            finish_reason=result.finish_reason,  # type: ignore[arg-type]  # not cancelled
+        )
+        for index, result in enumerate(results)
+    ]
+    return Completion(choices=completions, **common)

@@ -2,15 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from ov_specdec.description import describe
-from ov_specdec.openai.body import Body, UnknownNames, read
+from ov_specdec.openai.body import Body, Rules, Unsupported, describe_unsupported, read
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.fields import Only, with_options
-from ov_specdec.options import GenerationOptions
+from ov_specdec.openai.fields import with_options
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.settings import Task
 
@@ -41,34 +40,27 @@ class AudioAsk:
     user: str | None = field(default=None)
 
 
-def _add_file(schema: dict[str, Any]) -> None:
+def _describe(schema: dict[str, Any], form: type[Body]) -> None:
+    describe_unsupported(schema, form)
     schema["properties"][FILE] = {"type": "string", "format": "binary"}
     schema["required"] = [FILE]
 
 
-SPEECH = describe(TranscriptionOptions)
-
-
-@with_options([*(describe(GenerationOptions)[name] for name in OPTIONS), SPEECH["initial_prompt"]])
+@with_options(GenerationOptions, OPTIONS)
+@with_options(TranscriptionOptions, ("initial_prompt",))
 class TranslationForm(Body):
     """Fields of /v1/audio/translations, except for the file."""
 
-    model_config = ConfigDict(strict=False, json_schema_extra=_add_file)  # a form has texts only
+    model_config = ConfigDict(strict=False, json_schema_extra=_describe)  # a form has texts only
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     response_format: AudioFormat | None = None
     user: str | None = None
 
-    def ask(self) -> AudioAsk:
+    def ask(self, task: Task = "translate") -> AudioAsk:
         """The parsed request."""
-        return self._ask("translate")
-
-    def _ask(self, task: Task, *, stream: bool = False) -> AudioAsk:
-        """Parse the common fields of both endpoints."""
         form = self.response_format or "json"
-        if stream and form not in ("json", "text"):
-            raise invalid("stream", f"stream=true does not go with response_format={form}")
         options = {
             **self.options,
             "task": task,
@@ -77,43 +69,44 @@ class TranslationForm(Body):
             "return_timestamps": form in TIMED,
         }
         given = {name: value for name, value in options.items() if value is not None}
-        return AudioAsk(task, self.model, given, form, stream=stream, user=self.user)
+        return AudioAsk(task, self.model, given, form, user=self.user)
 
 
-@with_options([SPEECH["language"]])
+@with_options(TranscriptionOptions, ("language",))
 class TranscriptionForm(TranslationForm):
     """Fields of /v1/audio/transcriptions, except for the file."""
+
+    unsupported: ClassVar[Unsupported] = {
+        "chunking_strategy": ("auto",),
+        "include[]": (),
+        "known_speaker_names[]": (),
+        "known_speaker_references[]": (),
+    }
 
     stream: bool | None = None
     timestamp_granularities: list[Literal["segment", "word"]] | None = Field(
         None, alias="timestamp_granularities[]"
     )
-    # Not supported here.
-    chunking_strategy: Annotated[Any, Only("auto")] = None
-    include: Annotated[Any, Only()] = Field(None, alias="include[]")
-    known_speaker_names: Annotated[Any, Only()] = Field(None, alias="known_speaker_names[]")
-    known_speaker_references: Annotated[Any, Only()] = Field(
-        None, alias="known_speaker_references[]"
-    )
 
-    def ask(self) -> AudioAsk:
+    def ask(self, task: Task = "transcribe") -> AudioAsk:
         """The parsed request."""
-        ask = self._ask("transcribe", stream=bool(self.stream))
-        if not self.timestamp_granularities:
+        ask = replace(super().ask(task), stream=bool(self.stream))
+        if ask.stream and ask.form not in ("json", "text"):
+            raise invalid("stream", f"stream=true does not go with response_format={ask.form}")
+        wanted = self.timestamp_granularities
+        if not wanted:
             return ask
         if ask.form != "verbose_json":
-            raise invalid(
-                "timestamp_granularities",
-                "timestamp_granularities needs response_format=verbose_json",
-            )
-        options = {**ask.options, "word_timestamps": "word" in self.timestamp_granularities}
-        return replace(ask, options=options, segments="segment" in self.timestamp_granularities)
+            name = "timestamp_granularities"
+            raise invalid(name, f"{name} needs response_format=verbose_json")
+        options = {**ask.options, "word_timestamps": "word" in wanted}
+        return replace(ask, options=options, segments="segment" in wanted)
 
 
 def read_form(
     kind: type[TranslationForm],
     texts: Mapping[str, Sequence[str]],
-    unknown: UnknownNames | None = None,
+    rules: Rules | None = None,
 ) -> AudioAsk:
     """Parse a form; `ApiError` for invalid or unsupported fields.
 
@@ -128,4 +121,4 @@ def read_form(
             raise invalid(name, f"{name} was given {len(given)} times: give it once")
         elif given[0]:  # an empty one counts as missing
             values[name] = given[0]
-    return read(kind, values, unknown).ask()
+    return read(kind, values, rules).ask()

@@ -22,7 +22,7 @@ BODIES: dict[str, type[GenerationBody]] = {
 """The type of a request's body, by its url."""
 
 RESULT_ID = "batch_req_"
-"""Prefix of the ids of results, as in OpenAI's; the digest of the request follows."""
+"""Prefix of the ids of results, as in OpenAI's."""
 
 
 class LineError(Exception):
@@ -65,17 +65,17 @@ def read_request(line: bytes) -> BatchRequest:
         raise LineError(f"invalid_{code}", message) from error
 
 
-def make_result(custom_id: str, digest: str, status_code: int, body: Part) -> dict[str, Any]:
-    """The result of a request: the answer to it, or `ApiError.body`. digest: of the request."""
+def make_result(custom_id: str, status_code: int, body: Part) -> dict[str, Any]:
+    """The result of a request: the answer to it, or `ApiError.body`."""
     request_id = f"req_{uuid4().hex}"
     response = {"status_code": status_code, "request_id": request_id, "body": body.model_dump()}
-    result_id = f"{RESULT_ID}{digest}"
+    result_id = f"{RESULT_ID}{uuid4().hex}"
     return {"id": result_id, "custom_id": custom_id, "response": response, "error": None}
 
 
-def make_failure(custom_id: str, digest: str, error: ApiError) -> dict[str, Any]:
+def make_failure(custom_id: str, error: ApiError) -> dict[str, Any]:
     """The result of a request that failed."""
-    return make_result(custom_id, digest, error.status, error.body())
+    return make_result(custom_id, error.status, error.body())
 
 
 def make_line_failure(number: int, error: LineError) -> dict[str, Any]:

@@ -1,14 +1,15 @@
 """Bodies of requests as pydantic models, with validation errors in OpenAI's shape."""
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ov_specdec.checks import suggest
-from ov_specdec.openai.errors import FIELDS, ApiError, invalid, show
+from ov_specdec.openai.errors import FIELDS, invalid, show
+from ov_specdec.options.checks import suggest
 
 log = logging.getLogger("ov_specdec.openai")
 
@@ -43,51 +44,59 @@ REASONS = {
 }
 """Messages that replace those of pydantic; they may name its bounds."""
 
+Unsupported = Mapping[str, Sequence[Any]]
+"""Values without an effect, by the name of a field."""
+
 B = TypeVar("B", bound="Body")
 
 
 @dataclass
-class UnknownNames:
-    """Handles unknown fields: logs each name once, or refuses it."""
+class Rules:
+    """How requests are read. temperature, max_tokens: defaults; None takes the pipeline's.
 
-    refuse: bool = False
+    strict: whether unknown fields are refused; else each is logged once.
+    """
+
+    temperature: float | None = 1.0
+    strict: bool = False
+    max_tokens: int | None = None
     _logged: set[str] = field(default_factory=set)
 
-    def check(self, name: str, value: object, known: Mapping[str, object]) -> None:
-        """Log an unknown name; `ApiError` if unknown names are refused."""
-        if self.refuse:
-            hint = _hint(name, known, "leave it out")
+    def check_unknown(self, name: str, value: object, known: Iterable[str]) -> None:
+        """Log an unknown field, or refuse it; the hint is the field of the option of that name."""
+        meant = partial(suggest, FIELDS.get(name, name), known, most=1, cutoff=0.8)
+        if self.strict:
+            hint = meant(otherwise="leave it out")
             message = f"{name}={show(value)} is not supported: {hint}"
             raise invalid(name, message, "unknown_parameter")
         shown = name[:MAX_NAME]
         if shown not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(shown)
-            hint = _hint(name, known, "it is not a known field")
-            log.warning("%r is ignored in requests: %s", shown, hint)
+            log.warning(
+                "%r is ignored in requests: %s", shown, meant(otherwise="it is not a known field")
+            )
 
 
-def _hint(name: str, known: Iterable[str], otherwise: str) -> str:
-    """A suggestion: the field of the option with that name, or one with a similar name."""
-    return suggest(FIELDS.get(name, name), known, otherwise, most=1, cutoff=0.8)
-
-
-@dataclass
-class Rules:
-    """Rules for parsing requests. temperature: the default; None takes the pipeline's."""
-
-    temperature: float | None = 1.0
-    unknown: UnknownNames = field(default_factory=UnknownNames)
+def describe_unsupported(schema: dict[str, Any], body: "type[Body]") -> None:
+    """Add the unsupported fields of a body to its JSON schema."""
+    for name, values in body.unsupported.items():
+        title = name.replace("_", " ").title()
+        schema["properties"][name] = {"default": None, "enum": [*values, None], "title": title}
 
 
 class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
-    option_names: its fields that are generation options, by the names of the options.
+    option_names: its fields that are generation options, by the names of the options. unsupported:
+    fields that are refused, unless they have one of these values.
     """
 
-    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
+    model_config = ConfigDict(
+        strict=True, extra="allow", allow_inf_nan=False, json_schema_extra=describe_unsupported
+    )
 
     option_names: ClassVar[tuple[str, ...]] = ()
+    unsupported: ClassVar[Unsupported] = {}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -95,19 +104,30 @@ class Body(BaseModel):
         given = {name: getattr(self, name) for name in self.option_names}
         return {name: value for name, value in given.items() if value is not None}
 
-    def unknown(self, where: str = "") -> Iterator[tuple[str, Any, Mapping[str, object]]]:
-        """Unknown fields: path, value, and the known names."""
+    def check_others(self, rules: Rules, where: str = "") -> None:
+        """Refuse unsupported fields, and have unknown ones logged or refused."""
         fields = type(self).model_fields
-        known = {each.alias or name: each for name, each in fields.items()}
+        known = {*self.unsupported, *(each.alias or name for name, each in fields.items())}
         for name, value in (self.model_extra or {}).items():
-            if value is not None:
-                yield where + name, value, known
+            if name in self.unsupported:
+                _require_neutral(name.removesuffix("[]"), value, self.unsupported[name], where)
+            elif value is not None:
+                rules.check_unknown(where + name, value, known)
         for name in fields:
             if isinstance(own := getattr(self, name), Body):
-                yield from own.unknown(f"{where}{name}.")
+                own.check_others(rules, f"{where}{name}.")
 
 
-def read(kind: type[B], content: object, unknown: UnknownNames | None = None) -> B:
+def _require_neutral(name: str, value: object, neutral: Sequence[Any], where: str) -> None:
+    if any(value == each and type(value) is type(each) for each in (None, *neutral)):
+        return
+    taken = " or ".join(map(show, neutral))
+    remedy = f"only {taken} is taken" if taken else "leave it out"
+    message = f"{where}{name}={show(value)} is not supported: {remedy}"
+    raise invalid(where + name, message, "unsupported_value")
+
+
+def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
     """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
     _check_size(content)
     if not isinstance(content, Mapping):
@@ -115,10 +135,8 @@ def read(kind: type[B], content: object, unknown: UnknownNames | None = None) ->
     try:
         body = kind.model_validate(dict(content))
     except ValidationError as error:
-        raise _explain(error) from error
-    unknown = unknown or UnknownNames()
-    for name, value, known in body.unknown():
-        unknown.check(name, value, known)
+        raise invalid(*explain(error)[:2]) from error
+    body.check_others(rules or Rules())
     return body
 
 
@@ -134,12 +152,6 @@ def _check_size(content: object) -> None:
             raise invalid(None, f"the body has more than {MAX_VALUES} values: send fewer")
         values = (each.values() if isinstance(each, dict) else each for each in level)
         level = [v for several in values for v in several if isinstance(v, dict | list)]
-
-
-def _explain(error: ValidationError) -> ApiError:
-    """The first error of a body."""
-    path, reason, kind = explain(error)
-    return invalid(path, reason, kind if kind == "unsupported_value" else None)
 
 
 def explain(error: ValidationError) -> tuple[str, str, str]:

@@ -4,7 +4,6 @@ import json
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ov_specdec.description import Endpoint, describe
 from ov_specdec.errors import (
     AudioError,
     CacheFullError,
@@ -14,33 +13,16 @@ from ov_specdec.errors import (
     OptionError,
     SpecdecError,
 )
-from ov_specdec.openai.part import Part
-from ov_specdec.options import GenerationOptions
+from ov_specdec.openai.part import Part, encode_event
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.model import Endpoint, request_fields
 from ov_specdec.speech.options import TranscriptionOptions
 
-TYPES = {
-    400: "invalid_request_error",
-    401: "invalid_request_error",
-    403: "invalid_request_error",
-    404: "invalid_request_error",
-    405: "invalid_request_error",
-    413: "invalid_request_error",
-    429: "rate_limit_error",
-    500: "server_error",
-    503: "server_error",
-    504: "server_error",
-}
-"""OpenAI's types of errors, by HTTP status."""
-
-
 FIELDS = {
-    **{
-        name: each.field
-        for options in (GenerationOptions, TranscriptionOptions)
-        for name, each in describe(options).items()
-        if each.field
-    },
+    **request_fields(GenerationOptions),
+    **request_fields(TranscriptionOptions),
     "max_new_tokens": "max_tokens",
+    "prompt_logprobs": "echo",
     "reference_texts": "prediction",
 }
 """Fields by their option."""
@@ -85,11 +67,17 @@ class ApiError(Exception):
         return ApiError, (self.status, self.message, self.param, self.code, self.retry_after)
 
     def body(self) -> ErrorBody:
-        """The body of the answer, or of the event that ends a stream."""
-        kind = TYPES.get(self.status, "server_error")
+        """The body of the answer."""
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        if self.status == 429:
+            kind = "rate_limit_error"
         return ErrorBody(
             error=Error(message=self.message, type=kind, param=self.param, code=self.code)
         )
+
+    def event(self) -> bytes:
+        """The event that ends a stream."""
+        return encode_event(self.body())
 
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:

@@ -1,11 +1,12 @@
 """Log-probabilities of an answer, in the shapes of /v1/chat/completions and /v1/completions."""
 
-from codecs import getincrementaldecoder
+from bisect import bisect_right
 from collections.abc import Sequence
 
-from ov_specdec.logprobs import TokenLogprobs, finite
 from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.part import Part
+from ov_specdec.results.chunks import Chunk, GenerationResult
+from ov_specdec.results.logprobs import TokenLogprobs, finite
 from ov_specdec.text.token_bytes import as_text
 
 
@@ -18,7 +19,7 @@ class TokenLogprob(Part):
 
 
 class ChatToken(TokenLogprob):
-    """A token of the text, and the most likely ones at its place."""
+    """A token of the text, and the most likely ones at its position."""
 
     top_logprobs: list[TokenLogprob]
 
@@ -39,48 +40,53 @@ class CompletionLogprobs(Part):
     text_offset: list[int]
 
 
-class TextOffsets:
-    """Offsets of tokens in a text, in characters. Tokens of one character share its offset."""
+class CompletionScores:
+    """The log-probabilities of one completion, each once the text before its token is sent.
 
-    def __init__(self) -> None:
-        self._decoder = getincrementaldecoder("utf-8")("replace")
-        self._length = 0
+    Until then a stop string may end the text before it.
+    """
 
-    def of(self, piece: bytes) -> int:
-        """The offset of the next token."""
-        offset = self._length
-        self._length += len(self._decoder.decode(piece))
-        return offset
+    def __init__(self, answer: Answer, index: int) -> None:
+        self._answer, self._index = answer, index
+        self._num_before = self._num_sent = len(answer.prompt_text(index))
+        self._tokens: list[TokenLogprobs] = []
+        self._offsets: list[int] = []
+
+    def add(self, new: Chunk | GenerationResult) -> CompletionLogprobs | None:
+        """The next ones; None if there are none. new: what is sent together with them."""
+        if self._answer.ask.options.logprobs is None:
+            return None
+        if new.prompt_logprobs:
+            self._offsets += self._answer.prompt_offsets(self._index)
+        self._offsets += [self._num_before + token.offset for token in new.logprobs]
+        self._tokens += [*new.prompt_logprobs, *new.logprobs]
+        self._num_sent += len(new.text)
+        has_ended = new.finish_reason is not None
+        count = len(self._tokens) if has_ended else bisect_right(self._offsets, self._num_sent)
+        tokens, self._tokens = self._tokens[:count], self._tokens[count:]
+        offsets, self._offsets = self._offsets[:count], self._offsets[count:]
+        if not tokens:
+            return None
+        return CompletionLogprobs(
+            tokens=[_name(self._answer, token.token_id) for token in tokens],
+            token_logprobs=[None if t.logprob is None else finite(t.logprob) for t in tokens],
+            top_logprobs=[_top_by_name(self._answer, token) for token in tokens],
+            text_offset=[min(offset, self._num_sent) for offset in offsets],
+        )
 
 
 def chat_logprobs(answer: Answer, tokens: Sequence[TokenLogprobs]) -> ChatLogprobs | None:
     """Log-probabilities of a chat; None if not requested."""
-    if answer.ask.logprobs is None:
+    if answer.ask.options.logprobs is None:
         return None
-    return ChatLogprobs(content=[_chat_token(answer, token) for token in tokens])
-
-
-def completion_logprobs(
-    answer: Answer, tokens: Sequence[TokenLogprobs], offsets: TextOffsets
-) -> CompletionLogprobs | None:
-    """Log-probabilities of a completion; None if not requested.
-
-    offsets: of the tokens before these.
-    """
-    if answer.ask.logprobs is None:
-        return None
-    pieces = [answer.piece(token.token_id) for token in tokens]
-    return CompletionLogprobs(
-        tokens=[as_text(piece) for piece in pieces],
-        token_logprobs=[None if t.logprob is None else finite(t.logprob) for t in tokens],
-        top_logprobs=[_top_by_text(answer, token) for token in tokens],
-        text_offset=[offsets.of(piece) for piece in pieces],
-    )
-
-
-def _chat_token(answer: Answer, token: TokenLogprobs) -> ChatToken:
-    own = _token(answer, token.token_id, token.logprob or 0.0)
-    return ChatToken(**vars(own), top_logprobs=[_token(answer, *each) for each in token.top])
+    content = [
+        ChatToken(
+            **vars(_token(answer, token.token_id, token.logprob or 0.0)),
+            top_logprobs=[_token(answer, *each) for each in token.top],
+        )
+        for token in tokens
+    ]
+    return ChatLogprobs(content=content)
 
 
 def _token(answer: Answer, token_id: int, logprob: float) -> TokenLogprob:
@@ -88,11 +94,28 @@ def _token(answer: Answer, token_id: int, logprob: float) -> TokenLogprob:
     return TokenLogprob(token=as_text(piece), logprob=finite(logprob), bytes=list(piece))
 
 
-def _top_by_text(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
-    """The most likely tokens at a position, and the chosen one; the first of equal texts."""
+def _name(answer: Answer, token_id: int) -> str:
+    """The text of a token, which for a part of a character begins with "bytes:", as OpenAI's."""
+    piece = answer.piece(token_id)
+    try:
+        return piece.decode()
+    except UnicodeDecodeError:
+        return f"bytes:{as_text(piece)}"
+
+
+def _top_by_name(answer: Answer, token: TokenLogprobs) -> dict[str, float] | None:
+    """The most likely tokens at a position, and the chosen one.
+
+    Of several with the same text, the chosen one or else the most likely has the text as its name,
+    and others their id, as in vLLM.
+    """
     if token.logprob is None:
         return None
+    own = _name(answer, token.token_id)
     found: dict[str, float] = {}
-    for token_id, logprob in (*token.top, (token.token_id, token.logprob)):
-        found.setdefault(as_text(answer.piece(token_id)), finite(logprob))
+    for token_id, logprob in dict((*token.top, (token.token_id, token.logprob))).items():
+        name = _name(answer, token_id)
+        if token_id != token.token_id and (name == own or name in found):
+            name = f"token_id:{token_id}"
+        found[name] = finite(logprob)
     return found

@@ -2,13 +2,12 @@
 
 from typing import Any, Literal
 
-from ov_specdec.chunks import Chunk, GenerationResult
 from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.part import Empty, Maybe, Part
+from ov_specdec.openai.part import Empty, Maybe, Part, encode_event
 from ov_specdec.openai.usage import CachedTokens, Metrics, make_metrics, make_usage
-from ov_specdec.stats import GenerationStats
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import GenerationStats
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -185,9 +184,23 @@ RESPONSE_EVENTS = (
 )
 
 
-def make_response(answer: Answer, result: GenerationResult) -> Response:
-    """The body of an answer that is not streamed."""
-    return _response(answer, result.text, result.finish_reason, result.stats)
+def make_response(answer: Answer, *, has_begun: bool = True) -> Response:
+    """The body of an answer: whole, or as it is before any text."""
+    [output] = answer.choices
+    text, stats = output.text if has_begun else None, output.stats
+    is_cut = output.finish_reason == "length"
+    status: Status = "in_progress" if text is None else "incomplete" if is_cut else "completed"
+    return Response(
+        id=answer.id,
+        created_at=answer.created,
+        status=status,
+        incomplete_details=IncompleteDetails() if is_cut else None,
+        model=answer.model,
+        output=[] if text is None else [_item(answer, text, status)],
+        usage=None if stats is None else _usage(answer, stats),
+        metrics=make_metrics(answer.stats),
+        **answer.ask.settings,
+    )
 
 
 class StreamedResponse:
@@ -196,12 +209,10 @@ class StreamedResponse:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._number = 0
-        self._texts: list[str] = []
-        self._last: Chunk | None = None
 
     def begin(self) -> list[bytes]:
         """The events before any text."""
-        response = _response(self._answer, None, None, None)
+        response = make_response(self._answer, has_begun=False)
         item = _item(self._answer, None, "in_progress")
         part = OutputText(text="")
         return [
@@ -211,23 +222,26 @@ class StreamedResponse:
             self._content(PartChanged, type="response.content_part.added", part=part),
         ]
 
-    def add(self, index: int, chunk: Chunk) -> list[bytes]:  # noqa: ARG002
+    def note(self, index: int, chunk: Chunk) -> None:
+        """Note a chunk."""
+        self._answer.choices[index].add(chunk)
+
+    def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk."""
-        self._last = chunk
-        if not chunk.text:
-            return []
-        self._texts.append(chunk.text)
-        return [self._content(OutputTextDelta, delta=chunk.text)]
+        self.note(index, chunk)
+        return [self._content(OutputTextDelta, delta=chunk.text)] if chunk.text else []
+
+    def whole(self) -> Response:
+        """The body of an answer that is not streamed."""
+        return make_response(self._answer)
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
-        text, last = "".join(self._texts), self._last
-        reason, stats = (last.finish_reason, last.stats) if last else (None, None)
-        response = _response(self._answer, text, reason, stats)
+        response = make_response(self._answer)
         [item] = response.output
         [part] = item.content
         return [
-            self._content(OutputTextDone, text=text),
+            self._content(OutputTextDone, text=part.text),
             self._content(PartChanged, type="response.content_part.done", part=part),
             self._event(ItemChanged, type="response.output_item.done", item=item),
             self._event(ResponseChanged, type=f"response.{response.status}", response=response),
@@ -245,25 +259,6 @@ class StreamedResponse:
         event = kind(sequence_number=self._number, **fields)
         self._number += 1
         return encode_event(event, event.type)
-
-
-def _response(
-    answer: Answer, text: str | None, finish_reason: str | None, stats: GenerationStats | None
-) -> Response:
-    """A response object; text is None at the start."""
-    is_cut = finish_reason == "length"
-    status: Status = "in_progress" if text is None else "incomplete" if is_cut else "completed"
-    return Response(
-        id=answer.id,
-        created_at=answer.created,
-        status=status,
-        incomplete_details=IncompleteDetails() if is_cut else None,
-        model=answer.model,
-        output=[] if text is None else [_item(answer, text, status)],
-        usage=None if stats is None else _usage(answer, stats),
-        metrics=make_metrics([stats] if stats else []),
-        **answer.ask.settings,
-    )
 
 
 def _item(answer: Answer, text: str | None, status: Status) -> OutputMessage:

@@ -4,22 +4,25 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ov_specdec.chunks import Chunk
 from ov_specdec.openai.answer import Answer
-from ov_specdec.openai.answers import AnswerBody, FinishReason
+from ov_specdec.openai.answers import (
+    AnswerBody,
+    Chat,
+    Completion,
+    FinishReason,
+    make_completion,
+)
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.events import DONE, encode_event
 from ov_specdec.openai.logprobs import (
     ChatLogprobs,
     CompletionLogprobs,
-    TextOffsets,
+    CompletionScores,
     chat_logprobs,
-    completion_logprobs,
 )
-from ov_specdec.openai.part import Maybe, Part
+from ov_specdec.openai.part import DONE, Maybe, Part, encode_event
 from ov_specdec.openai.usage import Counts, Metrics, Usage, count, make_metrics, make_usage
-from ov_specdec.origins import Origin
-from ov_specdec.stats import GenerationStats
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.origins import Origin
 
 
 class Delta(Part):
@@ -81,50 +84,61 @@ class StreamedCompletion:
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
         self._is_chat = answer.ask.endpoint == "chat"
-        self._offsets = [TextOffsets() for _ in range(answer.ask.num_choices)]
-        self._stats: dict[int, GenerationStats] = {}
-        self._num_generated = [0] * answer.ask.num_choices
+        self._scores = [CompletionScores(answer, i) for i in range(answer.ask.num_choices)]
 
     def begin(self) -> list[bytes]:
         """The events before any text: the role of a message, and the prompt with `echo`."""
         answer, events = self._answer, []
-        for index in range(len(self._offsets)):
+        for index in range(answer.ask.num_choices):
             if self._is_chat:
                 delta = Delta(role="assistant", content="")
                 events.append(self._event(ChatPiece(index=index, delta=delta)))
-            elif answer.ask.echo and answer.ask.logprobs is None:
+            elif answer.ask.echo and answer.ask.options.prompt_logprobs is None:
                 events.append(
                     self._event(CompletionPiece(index=index, text=answer.prompt_text(index)))
                 )
         return events
 
+    def note(self, index: int, chunk: Chunk) -> None:
+        """Note a chunk of the choice with this index."""
+        self._answer.choices[index].add(chunk)
+
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk of the choice with this index."""
-        if chunk.stats is not None:
-            self._stats[index] = chunk.stats
-        self._num_generated[index] += len(chunk.token_ids)
-        says_nothing = not chunk.text and not chunk.logprobs and not chunk.prompt_logprobs
-        if says_nothing and chunk.finish_reason is None:
-            return []
+        self.note(index, chunk)
         common: dict[str, Any] = {
             "index": index,
             "finish_reason": chunk.finish_reason,
             "origin": chunk.origin if self._answer.ask.origins else None,
         }
-        make = self._chat_piece if self._is_chat else self._completion_piece
-        return [self._event(make(chunk, common), self._counts(index, chunk))]
+        piece: ChatPiece | CompletionPiece
+        if self._is_chat:
+            scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
+            piece = ChatPiece(delta=Delta(content=chunk.text or None), logprobs=scored, **common)
+        else:
+            before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
+            scores = self._scores[index].add(chunk)
+            piece = CompletionPiece(text=before + chunk.text, logprobs=scores, **common)
+        if not chunk.text and piece.logprobs is None and chunk.finish_reason is None:
+            return []
+        num_generated = len(self._answer.choices[index].token_ids)
+        counts = count(chunk.num_prompt_tokens, num_generated)
+        return [self._event(piece, counts if self._answer.ask.usage_in_events else None)]
+
+    def whole(self) -> Chat | Completion:
+        """The body of an answer that is not streamed."""
+        return make_completion(self._answer)
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
         if not self._answer.ask.include_usage:
             return [DONE]
-        stats = [self._stats[index] for index in range(len(self._offsets))]
-        usage = make_usage(self._answer.ask, stats)
-        return [self._event(None, usage, make_metrics(stats)), DONE]
+        stats = self._answer.stats
+        return [self._event(None, make_usage(self._answer.ask, stats), make_metrics(stats)), DONE]
 
     def fail(self, error: ApiError) -> bytes:
         """The event that ends a failed stream, without [DONE]."""
-        return encode_event(error.body())
+        return error.event()
 
     def _event(
         self,
@@ -136,21 +150,3 @@ class StreamedCompletion:
         choices: list[Any] = [] if piece is None else [piece]
         event = kind(**self._answer.head, choices=choices, usage=usage, metrics=metrics)
         return encode_event(event, without=() if self._answer.ask.include_usage else ("usage",))
-
-    def _counts(self, index: int, chunk: Chunk) -> Counts | None:
-        """The counts of a choice so far, if requested for every event."""
-        if not self._answer.ask.usage_in_events:
-            return None
-        return count(chunk.num_prompt_tokens, self._num_generated[index])
-
-    def _chat_piece(self, chunk: Chunk, common: dict[str, Any]) -> ChatPiece:
-        logprobs = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
-        return ChatPiece(delta=Delta(content=chunk.text or None), logprobs=logprobs, **common)
-
-    def _completion_piece(self, chunk: Chunk, common: dict[str, Any]) -> CompletionPiece:
-        index, tokens = common["index"], [*chunk.prompt_logprobs, *chunk.logprobs]
-        logprobs = completion_logprobs(self._answer, tokens, self._offsets[index])
-        before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
-        return CompletionPiece(
-            text=before + chunk.text, logprobs=logprobs if tokens else None, **common
-        )

@@ -1,34 +1,25 @@
 """Bodies and answers of /tokenize and /detokenize, in vLLM's shape."""
 
-from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
-from ov_specdec.description import describe
 from ov_specdec.openai.body import Body
-from ov_specdec.openai.errors import invalid, show
+from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.fields import with_options
 from ov_specdec.openai.messages import Messages, read_messages
 from ov_specdec.openai.part import Part
-from ov_specdec.options import GenerationOptions
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.prompt import Prompt
 
-TEMPLATE = ("chat_template_kwargs", "add_generation_prompt", "continue_final_message")
-"""Options that change the text of a rendered conversation."""
+OF_PROMPTS = (
+    *("add_special_tokens", "chat_template_kwargs"),
+    *("add_generation_prompt", "continue_final_message"),
+)
+"""Options that change the ids of a prompt."""
 
 
-@dataclass(frozen=True)
-class Tokenize:
-    """A prompt to tokenize. options: of its template. texts: whether to return token texts too."""
-
-    model: str | None
-    prompt: Prompt
-    options: dict[str, Any]
-    texts: bool
-
-
-@with_options([describe(GenerationOptions)[name] for name in TEMPLATE])
+@with_options(GenerationOptions, OF_PROMPTS)
 class TokenizeBody(Body):
     """Body of /tokenize: a prompt or messages."""
 
@@ -36,25 +27,14 @@ class TokenizeBody(Body):
     prompt: str | None = None
     messages: Messages | None = None
     return_token_strs: bool | None = None
-    add_special_tokens: bool | None = None
 
-    def wanted(self) -> Tokenize:
-        """The parsed request."""
-        is_prompt = self.prompt is not None
-        if is_prompt == (self.messages is not None):
+    def read(self) -> tuple[Prompt, GenerationOptions]:
+        """The prompt, and its options."""
+        if self.prompt is not None and self.messages is None:
+            return self.prompt, GenerationOptions(**self.options, apply_chat_template=False)
+        if self.messages is None or self.prompt is not None:
             raise invalid("prompt", "give either a prompt or messages")
-        if self.add_special_tokens not in (None, is_prompt):
-            raise invalid(
-                "add_special_tokens",
-                f"add_special_tokens={show(self.add_special_tokens)} is not supported: only "
-                f"{show(is_prompt)} is taken with {'a prompt' if is_prompt else 'messages'}",
-                "unsupported_value",
-            )
-        if self.prompt is not None:
-            options: dict[str, Any] = {"apply_chat_template": False}
-            return Tokenize(self.model, self.prompt, options, bool(self.return_token_strs))
-        messages = read_messages(self.messages or [])
-        return Tokenize(self.model, messages, self.options, bool(self.return_token_strs))
+        return read_messages(self.messages), GenerationOptions(**self.options)
 
 
 class DetokenizeBody(Body):

@@ -5,14 +5,12 @@ from typing import Literal
 
 from ov_specdec.openai.audio import AudioAsk
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.events import encode_event
-from ov_specdec.openai.part import Maybe, Part
+from ov_specdec.openai.part import Maybe, Part, encode_event
 from ov_specdec.openai.usage import Metrics, make_metrics
-from ov_specdec.speech import segments, words
+from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.formats import write
-from ov_specdec.speech.segments import TranscriptionChunk, TranscriptionResult
+from ov_specdec.speech.segments import TranscriptionChunk, TranscriptionResult, collect
 from ov_specdec.speech.settings import Task
-from ov_specdec.stats import GenerationStats
 
 MEDIA_TYPES = {
     "text": "text/plain; charset=utf-8",
@@ -20,6 +18,10 @@ MEDIA_TYPES = {
     "vtt": "text/vtt; charset=utf-8",
 }
 """Media types of the formats other than JSON."""
+
+
+UNDETERMINED = "und"
+"""The code, in ISO 639, of the language of silence: clients expect a text."""
 
 
 class AudioUsage(Part):
@@ -103,56 +105,70 @@ def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> Transcript
     usage = AudioUsage(seconds=round(seconds))
     if ask.form == "json":
         return Transcription(text=result.text, usage=usage, metrics=metrics)
-    has_words = ask.options.get("word_timestamps")
-    spoken = [_word(word) for each in result.segments for word in each.words]
+    found = [
+        Segment(id=number, **replace(each, words=()).as_dict())
+        for number, each in enumerate(result.segments)
+    ]
+    spoken = [
+        Word(word=word.text.strip(), start=word.start, end=word.end)
+        for each in result.segments
+        for word in each.words
+    ]
     return Transcription(
         task=ask.task,
-        language=result.language,
+        language=result.language or UNDETERMINED,
         duration=seconds,
         text=result.text,
-        segments=[_segment(*each) for each in enumerate(result.segments)] if ask.segments else None,
-        words=spoken if has_words else None,
+        segments=found if ask.segments else None,
+        words=spoken if ask.options.get("word_timestamps") else None,
         usage=usage,
         metrics=metrics,
     )
 
 
-def _segment(number: int, segment: segments.Segment) -> Segment:
-    return Segment(id=number, **replace(segment, words=()).as_dict())
-
-
-def _word(word: words.Word) -> Word:
-    return Word(word=word.text.strip(), start=word.start, end=word.end)
-
-
 class StreamedTranscription:
-    """Turns the chunks of a transcription into events."""
+    """Turns the chunks of a transcription into events, or into an answer that is sent whole."""
 
-    def __init__(self) -> None:
-        self._text = ""
+    def __init__(self, ask: AudioAsk) -> None:
+        self._ask = ask
+        self._chunks: list[TranscriptionChunk] = []
+        self.choices = [ResultBuilder()]
 
-    def add(self, chunk: TranscriptionChunk) -> bytes:
-        """Add a chunk; the last one ends the text."""
-        event = b""
-        if chunk.text:
-            self._text += chunk.text
-            event = _event(TextDelta(delta=chunk.text))
-        if chunk.stats is not None:
-            event += _event(self._done(chunk.stats.generation))
-        return event
+    def begin(self) -> list[bytes]:
+        """No events come before the text."""
+        return []
 
-    def fail(self, error: ApiError) -> bytes:
-        """The event that ends a failed stream."""
-        return encode_event(error.body())
+    def note(self, _: int, chunk: TranscriptionChunk) -> None:
+        """Note the next chunk."""
+        self._chunks.append(chunk)
+        for part in chunk.chunks:
+            self.choices[0].add(part)
 
-    def _done(self, stats: GenerationStats) -> TextDone:
+    def add(self, index: int, chunk: TranscriptionChunk) -> list[bytes]:
+        """The events of the next chunk; the last one ends the text."""
+        self.note(index, chunk)
+        delta = TextDelta(delta=chunk.text)
+        events = [encode_event(delta, delta.type)] if chunk.text else []
+        if chunk.stats is None:
+            return events
+        stats = chunk.stats.generation
         usage = TokenUsage(
             input_tokens=stats.prompt_tokens,
             output_tokens=stats.generated_tokens,
             total_tokens=stats.prompt_tokens + stats.generated_tokens,
         )
-        return TextDone(text=self._text, usage=usage, metrics=make_metrics([stats]))
+        text, metrics = collect(self._chunks).text, make_metrics([stats])
+        done = TextDone(text=text, usage=usage, metrics=metrics)
+        return [*events, encode_event(done, done.type)]
 
+    def end(self) -> list[bytes]:
+        """No events come after the text."""
+        return []
 
-def _event(content: TextDelta | TextDone) -> bytes:
-    return encode_event(content, content.type)
+    def fail(self, error: ApiError) -> bytes:
+        """The event that ends a failed stream."""
+        return error.event()
+
+    def whole(self) -> Transcription | str:
+        """The body of an answer that is not streamed."""
+        return make_transcription(self._ask, collect(self._chunks))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from ov_specdec.openai.ask import Ask
 from ov_specdec.openai.part import Maybe, Part
-from ov_specdec.stats import GenerationStats
+from ov_specdec.results.stats import GenerationStats
 
 MATCHES = "suffix"
 """The source of draft tokens that a prediction extends."""
@@ -74,14 +74,14 @@ def make_usage(ask: Ask, stats: Sequence[GenerationStats]) -> Usage:
     return Usage(
         **vars(counts),
         prompt_tokens_details=CachedTokens(cached_tokens=sum(each.cached_tokens for each in first)),
-        completion_tokens_details=None if ask.prediction is None else _predicted(stats),
+        completion_tokens_details=_predicted(stats) if ask.has_prediction else None,
     )
 
 
 def _predicted(stats: Sequence[GenerationStats]) -> PredictedTokens:
     """Draft tokens from matches, in the prediction or in the text so far."""
     rounds = [r for each in stats for r in each.rounds if r.source == MATCHES]
-    accepted = sum(r.num_kept for r in rounds)
+    accepted = sum(r.num_accepted for r in rounds)
     return PredictedTokens(
         accepted_prediction_tokens=accepted,
         rejected_prediction_tokens=sum(r.num_drafted for r in rounds) - accepted,
@@ -96,7 +96,7 @@ def make_metrics(stats: Sequence[GenerationStats]) -> Metrics | None:
     rounds = [r for r in stats[0].rounds if r.num_drafted] if len(stats) == 1 else []
     if not rounds:
         return None
-    accepted = [r.num_kept for r in rounds]
+    accepted = [r.num_accepted for r in rounds]
     longest = max(r.num_drafted for r in rounds)
     num_drafted = sum(r.num_drafted for r in rounds)
     return Metrics(

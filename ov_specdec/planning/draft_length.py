@@ -1,16 +1,15 @@
-"""Plans, bids and policies of draft lengths."""
+"""Offers, estimates, plans and policies of draft lengths."""
 
-import math
-from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from operator import mul
 from typing import Protocol
 
-from ov_specdec.options import MAX_REQUESTED_LENGTH
-from ov_specdec.planning.acceptance import MODEL, Acceptance, SharedCounts
-from ov_specdec.planning.costs import SIZES
-from ov_specdec.stats import RoundStats
+from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
+from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
+from ov_specdec.planning.costs import SIZES, CostCurve, Costs
+from ov_specdec.results.stats import RoundStats
 
 HEURISTIC_START = 5
 
@@ -20,36 +19,33 @@ one sequence."""
 
 
 @dataclass(frozen=True)
+class Offer:
+    """What a source can draft next.
+
+    confidence: in each draft token, if the source knows it in advance; one of a few values, since
+    acceptance is learnt for each. token: the first draft token, if it is known in advance: whether
+    it would have been accepted is then learnt at no cost.
+    """
+
+    source: str = ""
+    confidence: float | None = None
+    token: int | None = None
+
+
+@dataclass(frozen=True)
 class Plan:
-    """The draft length of one source in the next round.
+    """The draft of one sequence in the next round.
 
     length: maximum draft tokens; 0 drafts nothing. reason: of the length, in one word, for the
-    statistics. min_confidence: drafting ends after a draft token with a lower probability.
-    expected: the probability that the first n draft tokens are all accepted, from n = 1. floors:
-    drafting also ends after n draft tokens once that probability, computed by `acceptance` from
-    their confidences, is lower. acceptance: None for no such rule.
+    statistics. offer: the one that is taken, if the length is not 0. min_confidence: drafting ends
+    after a draft token with a lower probability. expected: see `Estimate`.
     """
 
     length: int
     reason: str
+    offer: Offer = Offer()
     min_confidence: float = 0.0
     expected: tuple[float, ...] = ()
-    floors: tuple[float, ...] = ()
-    acceptance: Callable[[float], float] | None = None
-
-    @property
-    def wants_confidence(self) -> bool:
-        """Whether `ends_after` needs the confidences of the source."""
-        return self.min_confidence > 0.0 or self.acceptance is not None
-
-    def ends_after(self, confidences: Sequence[float]) -> bool:
-        """Whether the next draft token would not pay, given the confidences so far."""
-        if confidences[-1] < self.min_confidence:
-            return True
-        if self.acceptance is None:
-            return False
-        alive = math.prod(map(self.acceptance, confidences))
-        return alive < self.floors[len(confidences) - 1]
 
     def within(self, room: int) -> "Plan":
         """The same plan, with at most `room` draft tokens."""
@@ -62,56 +58,30 @@ NO_PLAN = Plan(0, "")
 FULL = Plan(0, "full")
 """For rounds with room for one token only, the main model's own."""
 
-WAIT = Plan(0, "")
-"""For sequences that are planned later, once outbid ones have asked for their draft models."""
-
 
 @dataclass(frozen=True)
 class PlanRequest:
-    """A drafter's request for a plan for one of its sources.
+    """The offers of a sequence's drafter, at least one; the plan takes one of them."""
 
-    confidence: in each draft token, if the source knows it in advance; one of a few values, since
-    acceptance is learnt for each.
-    """
-
-    source: str
-    confidence: float | None = None
+    offers: tuple[Offer, ...]
 
 
 @dataclass(frozen=True)
-class Bid:
-    """The expected value of one sequence's draft tokens.
+class Estimate:
+    """What the next draft of a sequence is worth, and what it costs.
 
-    source, match: as in the `PlanRequest`; without a match the draft model drafts. acceptance: the
-    probability that a draft token is accepted, given that those before are. rival: the bid of the
-    draft model instead of a match. num_unread: tokens that the draft model's cache lacks.
-    is_hopeful: a bid that does not pay may be tried. min_confidence: see `Plan`. calibrated: the
-    acceptance of a draft token by the draft model's confidence.
+    expected: the probability that the first n draft tokens are all accepted, from n = 1 to `MOST`.
+    num_passes: first tokens of a draft that take a pass of the draft model each: all for a draft
+    model, none for a match. num_unread: tokens that the draft model's cache lacks. is_hopeful: a
+    draft that does not pay may be tried. min_confidence: see `Plan`.
     """
 
-    source: str
-    match: float | None
-    acceptance: float
-    rival: "Bid | None" = None
+    offer: Offer
+    expected: tuple[float, ...]
+    num_passes: int = 0
     num_unread: int = 1
     is_hopeful: bool = False
     min_confidence: float = 0.0
-    calibrated: Callable[[float], float] | None = None
-
-    @property
-    def takes_passes(self) -> bool:
-        """Whether each draft token takes a pass of the draft model."""
-        return self.match is None
-
-    @property
-    def expected(self) -> tuple[float, ...]:
-        """See `Plan`."""
-        return tuple(accumulate(repeat(self.acceptance, MOST), mul))
-
-
-def ask(source: str, confidence: float | None = None) -> Generator[PlanRequest, Plan, Plan]:
-    """In a drafter, wait for the plan of a source: `plan = yield from` this."""
-    return (yield PlanRequest(source, confidence))
 
 
 class Policy(Protocol):
@@ -122,8 +92,8 @@ class Policy(Protocol):
         """Whether the planner chooses draft lengths and sizes of passes."""
         ...
 
-    def answer(self, request: PlanRequest) -> Plan | Bid:
-        """The plan for a source in the next round, or a bid for the planner."""
+    def answer(self, request: PlanRequest) -> Plan | Estimate:
+        """The plan for the next round, or an estimate for the planner."""
         ...
 
     def update(self, stats: RoundStats) -> None:
@@ -140,9 +110,9 @@ class ConstantLength:
 
     is_planned = False
 
-    def answer(self, request: PlanRequest) -> Plan:  # noqa: ARG002
-        """The same plan for every source."""
-        return Plan(self.length, "constant", self.min_confidence)
+    def answer(self, request: PlanRequest) -> Plan:
+        """The same plan for the first offer."""
+        return Plan(self.length, "constant", request.offers[0], self.min_confidence)
 
     def update(self, stats: RoundStats) -> None:
         """Nothing to learn."""
@@ -161,9 +131,9 @@ class HeuristicLength:
 
     is_planned = False
 
-    def answer(self, request: PlanRequest) -> Plan:  # noqa: ARG002
-        """The same plan for every source."""
-        return Plan(self.length, "heuristic", self.min_confidence)
+    def answer(self, request: PlanRequest) -> Plan:
+        """The same plan for the first offer."""
+        return Plan(self.length, "heuristic", request.offers[0], self.min_confidence)
 
     def update(self, stats: RoundStats) -> None:
         """Lengthen or shorten; ignores rounds without draft tokens."""
@@ -175,37 +145,60 @@ class HeuristicLength:
             self.length = max(self.length - 1, 1)
 
 
-class AdaptiveLength:
-    """Bids with the acceptance of one sequence, so that the planner chooses. Implements `Policy`.
+def best_speed(expected: Sequence[float], curve: CostCurve, num_passes: int) -> float:
+    """Tokens per second with the best draft length, if all rounds are alike.
 
-    sources: of its drafter. common: the counts of sequences of this kind; this one adds to them.
+    expected, num_passes: see `Estimate`. Source: Leviathan et al., section 3.1 (arXiv 2211.17192).
     """
+    passes: list[float] = curve.main.by_size(1, MOST + 1).tolist()
+    step = curve.drafting[0]
+    tokens = accumulate(expected, initial=1.0)
+    return max(
+        total / (seconds + step * min(length, num_passes))
+        for length, (total, seconds) in enumerate(zip(tokens, passes, strict=True))
+    )
+
+
+@dataclass
+class AdaptiveLength:
+    """Estimates the acceptance of one sequence, so that the planner chooses. Implements `Policy`.
+
+    common: the counts of sequences of this kind; this one adds to them. costs: of passes, by which
+    offers are compared.
+    """
+
+    common: Counts
+    costs: Costs
+    min_confidence: float = 0.0
+    _acceptance: Acceptance = field(init=False)
+    _num_unread: int = field(default=1, init=False)
+    _has_found: bool = field(default=False, init=False)
 
     is_planned = True
 
-    def __init__(
-        self, sources: Sequence[str], common: SharedCounts, min_confidence: float = 0.0
-    ) -> None:
-        self._acceptance = Acceptance(common)
-        self._drafts = MODEL in sources
-        self._min_confidence = min_confidence
-        self._num_unread = 1
-        self._has_found = False
+    def __post_init__(self) -> None:
+        self._acceptance = Acceptance(self.common)
 
-    def answer(self, request: PlanRequest) -> Bid:
-        """The bid of the source."""
-        rate = self._acceptance.rate(request.source, request.confidence)
-        if request.confidence is not None:
-            rival = self.answer(PlanRequest(MODEL)) if self._drafts else None
-            return Bid(request.source, request.confidence, rate, rival)
-        return Bid(
-            request.source,
-            None,
-            rate,
+    def answer(self, request: PlanRequest) -> Estimate:
+        """The estimate of the offer that would be fastest if all rounds were like the next."""
+        estimates = [self._estimate(offer) for offer in request.offers]
+        if len(estimates) == 1:
+            return estimates[0]
+        curve = self.costs.curve
+        return max(estimates, key=lambda each: best_speed(each.expected, curve, each.num_passes))
+
+    def _estimate(self, offer: Offer) -> Estimate:
+        rate = self._acceptance.rate(offer.source, offer.confidence)
+        expected = tuple(accumulate(repeat(rate, MOST), mul))
+        if offer.confidence is not None:
+            return Estimate(offer, expected)
+        return Estimate(
+            offer,
+            expected,
+            num_passes=MOST,
             num_unread=self._num_unread,
-            is_hopeful=self._has_found or self._acceptance.is_open(request.source),
-            min_confidence=self._min_confidence,
-            calibrated=self._acceptance.calibrated,
+            is_hopeful=self._has_found or self._acceptance.is_open(offer.source),
+            min_confidence=self.min_confidence,
         )
 
     def update(self, stats: RoundStats) -> None:
@@ -213,7 +206,6 @@ class AdaptiveLength:
         if stats.reason == "prefill":
             self._num_unread = stats.cached_tokens + stats.pass_tokens
             return
-        self._drafts &= not stats.draft_failed
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._num_unread = 1 if drafted else self._num_unread + stats.num_generated
         self._has_found = stats.reason == "probe" and stats.num_accepted > 0

@@ -1,10 +1,9 @@
 """Makes the draft-length policy from the options of a generation."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ov_specdec.options import GenerationOptions
-from ov_specdec.planning.acceptance import SharedCounts
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import (
     AdaptiveLength,
@@ -15,8 +14,8 @@ from ov_specdec.planning.draft_length import (
     Policy,
 )
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.results.stats import RoundStats
 from ov_specdec.runner.base import Runner
-from ov_specdec.stats import RoundStats
 
 
 @dataclass(frozen=True)
@@ -28,9 +27,9 @@ class LearnedStats:
     """
 
     costs: Costs = field(default_factory=lambda: FixedCurve(NOMINAL))
-    greedy: SharedCounts = field(default_factory=SharedCounts)
-    sampled: SharedCounts = field(default_factory=SharedCounts)
-    seeded: SharedCounts = field(default_factory=SharedCounts)
+    greedy: Counts = field(default_factory=Counts)
+    sampled: Counts = field(default_factory=Counts)
+    seeded: Counts = field(default_factory=Counts)
 
 
 class IsolatedLength:
@@ -38,9 +37,10 @@ class IsolatedLength:
 
     is_planned = False
 
-    def __init__(self, learned: AdaptiveLength) -> None:
-        self._learned = learned
-        self._planner = Planner(FixedCurve(NOMINAL))
+    def __init__(self, min_confidence: float = 0.0) -> None:
+        costs = FixedCurve(NOMINAL)
+        self._learned = AdaptiveLength(Counts(), costs, min_confidence)
+        self._planner = Planner(costs)
 
     def answer(self, request: PlanRequest) -> Plan:
         """The plan of the sequence as if it ran alone."""
@@ -75,10 +75,8 @@ def follows_costs(options: GenerationOptions, main: Runner) -> bool:
     )
 
 
-def make_policy(
-    options: GenerationOptions, sources: Sequence[str], learned: LearnedStats, main: Runner
-) -> Policy:
-    """A new policy for one generation of a main model, with drafts from `sources`."""
+def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner) -> Policy:
+    """A new policy for one generation of a main model."""
     threshold = options.assistant_confidence_threshold
     number, schedule = options.num_assistant_tokens, options.num_assistant_tokens_schedule
     if number != "auto":
@@ -88,8 +86,8 @@ def make_policy(
     if schedule == "heuristic":
         return HeuristicLength(min_confidence=threshold)
     if not follows_costs(options, main):
-        return IsolatedLength(AdaptiveLength(sources, SharedCounts(), threshold))
+        return IsolatedLength(threshold)
     common = learned.sampled if options.samples else learned.greedy
     if options.is_repeatable_draw:
         common = learned.seeded
-    return AdaptiveLength(sources, common, threshold)
+    return AdaptiveLength(common, learned.costs, threshold)

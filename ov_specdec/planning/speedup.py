@@ -4,7 +4,7 @@ from itertools import pairwise
 from statistics import median
 
 from ov_specdec.planning.costs import CostCurve
-from ov_specdec.stats import GenerationStats
+from ov_specdec.results.stats import GenerationStats
 
 ENOUGH = 8
 """Minimum number of passes for an estimate."""
@@ -26,7 +26,7 @@ def estimate_speedup(stats: GenerationStats, curve: CostCurve) -> float | None:
     """
     main, rounds = curve.main, stats.rounds[1:]
     paces = sorted(
-        done.verify_seconds / main.at(done.pass_tokens, done.cached_tokens)
+        done.verify_seconds / main.at(done.pass_tokens)
         for before, done in pairwise(stats.rounds)
         if done.pass_tokens in (before.pass_tokens, *main.static)
     )
@@ -36,5 +36,5 @@ def estimate_speedup(stats: GenerationStats, curve: CostCurve) -> float | None:
     pace = median(paces)
     if paces[int(0.9 * len(paces))] > UNSTEADY * pace:
         return None
-    plain = sum(done.num_generated * main.at(1, done.cached_tokens) for done in rounds)
+    plain = sum(done.num_generated * main.at(1) for done in rounds)
     return pace * plain / sum(done.seconds for done in rounds)

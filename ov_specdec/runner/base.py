@@ -1,13 +1,15 @@
 """`Runner`: a model whose forward passes extend the KV caches of several sequences."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, TypeVar, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import SessionError
-from ov_specdec.logits import Logits
+from ov_specdec.sampling.logits import Logits
 
 LOGITS_INDICES = "logits_indices"
 """Input with the indices of the rows of logits to compute, [num_rows]."""
@@ -18,31 +20,20 @@ ATTENTION_INDICES = "attention_indices"
 KEPT_INDICES = "kept_indices"
 """Input with the indices of attention's rows that the pass keeps, [num_tokens]."""
 
+LONG = "takes_long_factors"
+"""Input that selects the rotary factors of a pass (LongRoPE), []."""
+
 HiddenStates: TypeAlias = NDArray[np.float32]
 """Hidden states of tokens before the logits, [num_tokens, hidden_size]."""
 
-
-FOREIGN = "the sequence belongs to another model: a model takes only sequences that it opened"
-"""The message of a `SessionError` for a slot of another runner."""
-
-
-class Slot(Protocol):
-    """The KV cache of one sequence in a model, from `Runner.open`.
-
-    A runner takes only its own slots, and raises `SessionError` for others.
-    """
-
-    @property
-    def length(self) -> int:
-        """Number of tokens in the KV cache. `CachedSequence` has their ids."""
-        ...
+S = TypeVar("S", bound=Slot)
 
 
 class Span(NamedTuple):
     """Tokens that a forward pass appends to one sequence. num_rows: of logits, of the last tokens.
 
     hidden_states: [len(tokens), hidden_size], which the pass fills; None: not requested.
-    num_standing: length of the sequence that will not be rolled back, without draft tokens; None:
+    num_committed: length of the sequence that will not be rolled back, without draft tokens; None:
     all.
     """
 
@@ -50,7 +41,7 @@ class Span(NamedTuple):
     tokens: Sequence[int]
     num_rows: int
     hidden_states: HiddenStates | None = None
-    num_standing: int | None = None
+    num_committed: int | None = None
 
 
 class ForwardOutput(NamedTuple):
@@ -58,8 +49,7 @@ class ForwardOutput(NamedTuple):
 
     logits: [num_rows, vocab]; the next pass may overwrite them. num_tokens: fed tokens. num_cached:
     tokens in the cache before. num_sequences: in the last of the passes. rollback_seconds: time of
-    the rollback before. hidden_states: [num_rows, hidden_size], of those rows; None without
-    readers.
+    the rollback before.
     """
 
     logits: Logits
@@ -67,7 +57,6 @@ class ForwardOutput(NamedTuple):
     num_cached: int
     num_sequences: int
     rollback_seconds: float
-    hidden_states: HiddenStates | None = None
 
 
 @runtime_checkable
@@ -97,85 +86,89 @@ class HiddenStatesReader(Protocol):
         ...
 
 
-class Runner(Protocol):
-    """A compiled model, whose forward passes extend several sequences at once."""
+class Runner(ABC):
+    """A compiled model, whose forward passes extend several sequences at once.
 
-    @property
-    def max_length(self) -> int:
-        """Maximum tokens of a sequence: the model's context."""
-        ...
+    It takes only slots that it opened, and raises `SessionError` for others.
 
-    @property
-    def max_sequences(self) -> int | None:
-        """Maximum concurrent sequences; None: what the memory allows."""
-        ...
+    max_length: maximum tokens of a sequence, the model's context. max_sequences: maximum concurrent
+    sequences; None: what the memory allows. original_context: length above which a sequence has the
+    namespace `Beyond` (LongRoPE); None: no such length. has_cheap_rollback: whether a rollback
+    takes next to no time, so that passes may be padded with tokens. hidden_size: of a token's
+    hidden state; None: passes give none. is_invariant: whether passes have the batch-invariant
+    form. is_proven: whether a check on this machine found them batch-invariant. max_pass_tokens:
+    maximum tokens of a pass; larger ones are split. None: any number.
+    """
 
-    @property
-    def border(self) -> int | None:
-        """Length above which a sequence has the namespace `Beyond` (LongRoPE); None: no border."""
-        ...
+    max_length: int
+    max_sequences: int | None = None
+    original_context: int | None = None
+    has_cheap_rollback: bool = False
+    hidden_size: int | None = None
+    is_invariant: bool = False
+    is_proven: bool = False
+    max_pass_tokens: int | None = None
 
     @property
     def max_draft_tokens(self) -> int | None:
         """Current maximum of draft tokens that a sequence may feed and roll back; None: any."""
-        ...
-
-    @property
-    def forgets_freely(self) -> bool:
-        """Whether a rollback takes next to no time, so that passes may be padded with tokens."""
-        ...
-
-    @property
-    def hidden_size(self) -> int | None:
-        """Size of a token's hidden state; None: passes give none, so spans cannot request them."""
-        ...
+        return None
 
     @property
     def bytes_per_token(self) -> int:
         """Bytes of KV cache for each token; 0 if the device manages it."""
-        ...
+        return 0
 
     @property
     def bytes_per_state(self) -> int:
         """Bytes of one state of the recurrent layers; 0 without such layers."""
-        ...
-
-    @property
-    def is_invariant(self) -> bool:
-        """Whether passes have the batch-invariant form."""
-        ...
-
-    @property
-    def is_proven(self) -> bool:
-        """Whether a check on this machine found them batch-invariant."""
-        ...
+        return 0
 
     @property
     def static_shapes(self) -> frozenset[int]:
         """Sizes of passes without a cost of change."""
-        ...
+        return frozenset()
+
+    def add_static(self, size: int, compiled: Any) -> None:
+        """Run passes over `size` tokens with this compiled model from now on."""
+        raise NotImplementedError
+
+    def drop_static(self, size: int) -> None:
+        """Run passes over this number of tokens with the dynamic model again."""
+        raise NotImplementedError
+
+    def padded_size(self, num_tokens: int, planned: int = 0) -> int:
+        """The size to which to pad a pass over so many tokens: the planned one, if there is one.
+
+        Else it is a static shape if one is near. Padding takes no room that others may need.
+        """
+        if not self.has_cheap_rollback:
+            return num_tokens
+        near = [size for size in self.static_shapes if num_tokens <= size <= 2 * num_tokens]
+        size = max(num_tokens, planned or min(near, default=0))
+        return size if self.num_free is None else min(size, max(num_tokens, self.num_free))
 
     @property
     def num_free(self) -> int | None:
         """Free room in tokens, besides those of current sequences; None: unlimited."""
-        ...
+        return None
 
     @property
     def capacity(self) -> int | None:
         """Maximum tokens of all sequences together; None: the device manages the memory."""
-        ...
+        return None
 
-    def limit(self, num_tokens: int, num_states: int) -> None:
+    def limit(self, num_tokens: int, num_states: int = 0) -> None:  # noqa: B027
         """Set the maximum tokens of all sequences together, before there are any.
 
-        num_states: of recurrent layers, if the model has some.
+        num_states: of recurrent layers, if the model has some. Without a `capacity`: does nothing.
         """
-        ...
 
+    @abstractmethod
     def open(self, namespace: Hashable = None) -> Slot:
         """Open a new, empty sequence. namespace: see `match_prefix`."""
-        ...
 
+    @abstractmethod
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """One pass: appends each span's tokens to its sequence; logits [num_rows, vocab] of each.
 
@@ -183,58 +176,66 @@ class Runner(Protocol):
         `SessionError` if a sequence would exceed `max_length`, and `CacheFullError` if the memory
         is used up. After an error each sequence is unchanged or empty, as its `length` says.
         """
-        ...
 
+    @abstractmethod
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
         """Reuse the cached prefix of these tokens in the namespace. Returns its length.
 
         The sequence must be empty before.
         """
-        ...
 
+    @abstractmethod
     def rollback(self, slot: Slot, length: int) -> None:
         """Drop all but the first `length` tokens. Raises `SessionError` if there are fewer.
 
-        A model with recurrent layers may roll back further, to its last kept state; its `length`
-        says how far, and the rest is recomputed.
+        A model with recurrent layers may roll back further, to its last kept state; the slot's
+        length says how far, and the rest is recomputed.
         """
-        ...
 
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
+    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:  # noqa: B027
         """Share the first `length` tokens of the cache, which will not be rolled back."""
-        ...
 
+    @abstractmethod
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
         """Empty the sequence, and keep these tokens as a cached prefix of the namespace.
 
         They include all committed tokens, or are empty: then only already shared tokens stay.
         """
-        ...
 
-    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
+    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
         """Copies of the cache's tensors by name, in the device's layout."""
-        ...
+        raise SessionError("the KV cache of this kind of model cannot be saved to a file")
 
-    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
+    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
         """Replace the cache by the result of `read_kv` for `length` tokens.
 
         Raises `SessionError` for tensors of another model or compilation.
         """
-        ...
+        self.read_kv(slot)
 
-
-def check_tensors(current: Mapping[str, NDArray[Any]], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse tensors that differ from those of the cache in name, type or shape."""
-    for name in current.keys() | tensors.keys():
-        if (
-            name not in current
-            or name not in tensors
-            or current[name].dtype != tensors[name].dtype
-            or current[name].shape != tensors[name].shape
-        ):
+    def _check(self, spans: Sequence[Span]) -> None:
+        """Refuse a pass over too many sequences, tokens or rows of logits, or over none."""
+        if self.max_sequences is not None and len(spans) > self.max_sequences:
             raise SessionError(
-                f"'{name}' does not fit this KV cache: it belongs to another model or compilation"
+                f"a pass over {len(spans)} sequences: this model takes {self.max_sequences} at a "
+                "time"
             )
+        for span in spans:
+            check_room(span.slot.length, len(span.tokens), self.max_length)
+            if not 1 <= span.num_rows <= len(span.tokens):
+                raise SessionError(
+                    f"a pass over {len(span.tokens)} tokens cannot give {span.num_rows} rows of "
+                    "logits"
+                )
+
+
+def require_own(slot: Slot, kind: type[S], owner: object) -> S:
+    """A slot in a runner's own form; `SessionError` for one of another model."""
+    if not isinstance(slot, kind) or slot.owner is not owner:
+        raise SessionError(
+            "the sequence belongs to another model: a model takes only sequences that it opened"
+        )
+    return slot
 
 
 def check_room(current: int, num_tokens: int, max_length: int) -> None:
@@ -247,16 +248,11 @@ def check_room(current: int, num_tokens: int, max_length: int) -> None:
         )
 
 
-def only_span(spans: Sequence[Span]) -> Span:
-    """The span of a runner that extends one sequence in a pass; `SessionError` for several."""
-    if len(spans) != 1:
-        raise SessionError(f"a pass over {len(spans)} sequences: this model takes one at a time")
-    return spans[0]
-
-
-def check_rows(span: Span) -> None:
-    """Refuse a span with more rows of logits than tokens, or with none."""
-    if not 1 <= span.num_rows <= len(span.tokens):
-        raise SessionError(
-            f"a pass over {len(span.tokens)} tokens cannot give {span.num_rows} rows of logits"
-        )
+def check_tensors(current: Mapping[str, NDArray[Any]], tensors: Mapping[str, NDArray[Any]]) -> None:
+    """Refuse tensors that differ from those of the cache in name, type or shape."""
+    for name in current.keys() | tensors.keys():
+        both = [each[name] for each in (current, tensors) if name in each]
+        if len(both) < 2 or len({(tensor.dtype, tensor.shape) for tensor in both}) > 1:
+            raise SessionError(
+                f"'{name}' does not fit this KV cache: it belongs to another model or compilation"
+            )

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from mmap import mmap
-from typing import Any, Protocol, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import openvino as ov
@@ -16,43 +16,6 @@ Blocks = NDArray[np.uint8]
 """The content of blocks, [num_blocks, bytes]."""
 
 CacheTensor: TypeAlias = ov.Tensor | ov.RemoteTensor
-
-
-class BlockMemory(Protocol):
-    """The tensors of a paged KV cache, by input name.
-
-    Blocks are along the first axis, in the element type and layout of the compiled model.
-    """
-
-    @property
-    def is_lazy(self) -> bool:
-        """Whether memory is committed on first write, so all blocks can be allocated at once."""
-        ...
-
-    @property
-    def tensors(self) -> Mapping[str, CacheTensor]:
-        """The tensors, [num_blocks, kv_heads, block_size, head_size] on CPU; none at first."""
-        ...
-
-    def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Resize to `num_blocks` blocks; existing ones keep their content, new ones are zero.
-
-        Zeros are needed because NaNs in unwritten memory would survive masking. Raises
-        `CacheFullError` if the device has no memory for them, and then changes nothing.
-        """
-        ...
-
-    def copy(self, source: int, target: int) -> None:
-        """Copy one block to another, in each tensor."""
-        ...
-
-    def read(self, name: str, blocks: Sequence[int]) -> Blocks:
-        """A copy of some blocks of a tensor."""
-        ...
-
-    def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
-        """Write content to some blocks of a tensor."""
-        ...
 
 
 Allocate = Callable[[ov.Type, list[int]], ov.Tensor]
@@ -70,8 +33,10 @@ def lazy_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
 class VisibleMemory:
     """Tensors visible to numpy: of the host, or of a GPU that shares its memory.
 
-    Implements `BlockMemory`. allocate: of the device; a GPU would copy ordinary memory for each
-    pass, and lose writes to the copy.
+    allocate: of the device; a GPU would copy ordinary memory for each pass, and lose writes to the
+    copy. tensors: by input name, [num_blocks, kv_heads, block_size, head_size] on CPU; none at
+    first. is_lazy: whether memory is committed on first write, so that all blocks can be allocated
+    at once.
     """
 
     def __init__(self, allocate: Allocate = lazy_zeros) -> None:
@@ -80,7 +45,11 @@ class VisibleMemory:
         self._allocate = allocate
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Allocate new tensors, and copy the old ones."""
+        """Resize to `num_blocks` blocks; existing ones keep their content, new ones are zero.
+
+        Zeros are needed because NaNs in unwritten memory would survive masking. Raises
+        `CacheFullError` if the device has no memory for them, and then changes nothing.
+        """
         with full_where_it_fails(num_blocks):
             new = {
                 name: self._allocate(port.element_type, shape_of(port, num_blocks))
@@ -92,22 +61,22 @@ class VisibleMemory:
         self.tensors = new
 
     def copy(self, source: int, target: int) -> None:
-        """Copy one block to another."""
+        """Copy one block to another, in each tensor."""
         for tensor in self.tensors.values():
             content = content_of(tensor)
             content[target] = content[source]
 
     def read(self, name: str, blocks: Sequence[int]) -> Blocks:
-        """A copy of some blocks."""
+        """A copy of some blocks of a tensor."""
         return content_of(self.tensors[name])[list(blocks)]
 
     def write(self, name: str, blocks: Sequence[int], content: Blocks) -> None:
-        """Write content to some blocks."""
+        """Write content to some blocks of a tensor."""
         content_of(self.tensors[name])[list(blocks)] = content
 
 
 class RemoteMemory:
-    """Tensors in the memory of a discrete GPU. Implements `BlockMemory`.
+    """`VisibleMemory` in a discrete GPU.
 
     The host copies regions of blocks. Copies to regions are asynchronous; the next copy from a
     whole tensor waits for them.
@@ -177,6 +146,10 @@ class RemoteMemory:
         tensor = ov.Tensor(port.element_type, shape_of(port, num_blocks))
         content_of(tensor)[:] = 0
         return tensor
+
+
+BlockMemory: TypeAlias = VisibleMemory | RemoteMemory
+"""Memory of the blocks of a paged KV cache."""
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.longrope import Beyond
+from ov_specdec.cache import common_prefix
+from ov_specdec.cache.slot import Beyond
 from ov_specdec.errors import OptionError, SessionError
-from ov_specdec.logits import Logits
+from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.base import (
     ForwardOutput,
     HiddenStates,
@@ -17,7 +17,7 @@ from ov_specdec.runner.base import (
     Runner,
     Span,
 )
-from ov_specdec.stats import Stopwatch
+from ov_specdec.sampling.logits import Logits
 
 PREFILL_CHUNK = 512
 """Maximum tokens of a prefill pass: bounds its memory besides the KV cache, and the wait of new and
@@ -33,9 +33,9 @@ class CachedSequence:
 
     It keeps the cached ids. Rejected draft tokens, a draft model that lags behind, an error and a
     freed cache are one case: cached ids that differ from the wanted ones are rolled back, and the
-    rest is fed. A sequence that crosses the LongRoPE border is prefilled again. namespace: of its
-    cached prefix. readers: drafters that read its hidden states; `OptionError` if the model has
-    none.
+    rest is fed. With LongRoPE, a sequence that exceeds the original context length is prefilled
+    again. namespace: of its cached prefix. readers: drafters that read its hidden states;
+    `OptionError` if the model has none.
     """
 
     def __init__(
@@ -52,7 +52,6 @@ class CachedSequence:
         self.runner = runner
         self.readers = readers
         self._namespace = namespace
-        self._is_beyond = False
         self._slot = runner.open(namespace)
         self._cached: list[int] = []
         # The first cached tokens that are known to equal the sequence's, and need no comparison.
@@ -84,18 +83,18 @@ class CachedSequence:
         return max(len(self._sequence) + len(self._draft_tokens) - len(self._cached), 0)
 
     @property
-    def num_lacking(self) -> int:
-        """Those of them without wanted rows."""
+    def num_prefill(self) -> int:
+        """Those of them before the ones with wanted rows."""
         return max(self.num_pending - self._num_rows, 0)
 
     def room(self, num_tokens: int) -> int:
         """Maximum draft tokens after `num_tokens` tokens; the last of them need not be fed.
 
-        Fed draft tokens stay on the same side of the LongRoPE border.
+        With LongRoPE, all fed draft tokens have the same rotary factors.
         """
-        most, border = max_tokens(self.runner), self.runner.border
-        if border is not None and num_tokens <= border:
-            most = min(most, border)
+        most, original = max_tokens(self.runner), self.runner.original_context
+        if original is not None and num_tokens <= original:
+            most = min(most, original)
         return min(most - num_tokens, self._max_draft_tokens) + 1
 
     def advance(
@@ -117,7 +116,7 @@ class CachedSequence:
         watch = Stopwatch()
         self._sequence, self._draft_tokens, self._num_rows = tokens, draft_tokens, num_rows
         self._logits, self._num_fed = None, 0
-        self._choose_side(total)
+        self._choose_factors(total)
         self._rollback_unwanted(total - num_rows)
         if not self._cached:
             self.match_prefix()
@@ -133,8 +132,14 @@ class CachedSequence:
             self._num_cached,
             self._num_sequences,
             rollback_seconds,
-            self._hidden_states,
         )
+
+    def observe_accepted(self, num_accepted: int) -> None:
+        """Pass hidden states of accepted draft tokens of the last `advance` to readers."""
+        if self._hidden_states is not None and num_accepted:
+            states = self._hidden_states[1 : num_accepted + 1]  # after the row of the last token
+            for reader in self.readers:
+                reader.observe(self._num_compared, self._draft_tokens[:num_accepted], states)
 
     def span(self, limit: int, padding: int = 0) -> Span:
         """The span for the next pass: up to `limit` pending tokens.
@@ -213,7 +218,7 @@ class CachedSequence:
     def restore(self, tokens: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Restore `tokens` from tensors of `read_kv`; `SessionError` if they do not fit."""
         self.discard()
-        self._choose_side(len(tokens))
+        self._choose_factors(len(tokens))
         self.runner.write_kv(self._slot, tensors, len(tokens))
         self._cached, self._sequence = list(tokens), tokens
         self._num_compared = len(tokens)
@@ -238,15 +243,14 @@ class CachedSequence:
                 reader.observe(start, tokens[:num_own], states[:num_own])
         self._unobserved.clear()
 
-    def _choose_side(self, num_tokens: int) -> None:
-        """Restart if a sequence of `num_tokens` tokens is on the other side of the border."""
-        border = self.runner.border
-        if border is None or (num_tokens > border) is self._is_beyond:
-            return
-        self.free()
-        self._is_beyond = not self._is_beyond
-        namespace = Beyond(self._namespace) if self._is_beyond else self._namespace
-        self._slot = self.runner.open(namespace)
+    def _choose_factors(self, num_tokens: int) -> None:
+        """Restart if a sequence of `num_tokens` tokens has other rotary factors (LongRoPE)."""
+        original = self.runner.original_context
+        is_beyond = original is not None and num_tokens > original
+        if is_beyond is not self._slot.is_beyond:
+            self.free()
+            namespace = Beyond(self._namespace) if is_beyond else self._namespace
+            self._slot = self.runner.open(namespace)
 
     def _wanted(self, start: int, end: int) -> list[int]:
         """The wanted tokens at these indices."""

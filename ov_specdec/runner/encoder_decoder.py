@@ -1,33 +1,71 @@
-"""Runner on the KV states of a decoder that attends to an encoder's output."""
+"""Runner on the KV states of a decoder that attends to an encoder's output; its encoder."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.baseline import common_prefix
+from ov_specdec.cache import common_prefix
 from ov_specdec.cache.block_table import check_rollback
+from ov_specdec.cache.slot import Slot, Source
 from ov_specdec.errors import SessionError
-from ov_specdec.logits import Logits
-from ov_specdec.runner.base import (
-    FOREIGN,
-    LOGITS_INDICES,
-    Slot,
-    Span,
-    check_room,
-    check_rows,
-    only_span,
-)
-from ov_specdec.runner.encoder import Encoder
-from ov_specdec.runner.source import Source
+from ov_specdec.results.stats import Stopwatch
+from ov_specdec.runner.base import LOGITS_INDICES, Runner, Span, require_own
+from ov_specdec.sampling.logits import Logits
 
-UNKEPT = "the KV cache of an encoder-decoder model cannot be saved to a file"
+ATTENTION_MASK = "attention_mask"
+
+ALIGNMENT_WEIGHTS = "alignment_weights"
+"""Name of the output with cross-attention weights, [1, heads, tokens, positions]."""
 
 HIDDEN_STATES = "encoder_hidden_states"
+
+
+class Encoder:
+    """A compiled encoder. The decoders of a main and a draft model may share one.
+
+    It keeps the output for the last source, because a draft's decoder needs it after the main's.
+    Thread-safe.
+    """
+
+    def __init__(self, compiled: ov.CompiledModel) -> None:
+        self._compiled = compiled
+        self._inputs = {port.any_name for port in compiled.inputs}
+        [self._reads] = self._inputs - {ATTENTION_MASK}
+        self._request: ov.InferRequest | None = None
+        self._last: tuple[Source, NDArray[np.float32]] | None = None
+        self._lock = Lock()
+        self.seconds = 0.0
+        """Total time of its passes."""
+
+    @property
+    def width(self) -> int:
+        """Size of its hidden states."""
+        width: int = self._compiled.output(0).partial_shape[-1].get_length()
+        return width
+
+    def encode(self, source: Source) -> NDArray[np.float32]:
+        """The hidden states [1, positions, width] of a source."""
+        with self._lock:
+            if self._last is None or self._last[0] != source:
+                watch = Stopwatch()
+                self._last = source, self._run(source)
+                self.seconds += watch.total()
+            return self._last[1]
+
+    def _run(self, source: Source) -> NDArray[np.float32]:
+        feed = {self._reads: np.ascontiguousarray(source.values)}
+        if ATTENTION_MASK in self._inputs:
+            feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
+        request, self._request = self._request or self._compiled.create_infer_request(), None
+        output = request.infer(feed, share_inputs=True)
+        self._request = request  # a request whose pass failed is not reused
+        hidden: NDArray[np.float32] = output[self._compiled.output(0)]
+        return hidden
 
 
 def decoder_inputs(
@@ -35,7 +73,7 @@ def decoder_inputs(
 ) -> dict[str, NDArray[Any]]:
     """Possible inputs of a decoder of an encoder-decoder model, by name, to append tokens.
 
-    hidden: output of the encoder, [1, places, width].
+    hidden: output of the encoder, [1, positions, width].
     """
     return {
         "input_ids": np.array([tokens], np.int64),
@@ -46,8 +84,8 @@ def decoder_inputs(
     }
 
 
-class EncoderDecoderModel:
-    """A compiled decoder and the encoder of its sources. Implements `Runner`.
+class EncoderDecoderModel(Runner):
+    """A compiled decoder and the encoder of its sources.
 
     The namespace of a sequence is its `Source`, which its first pass encodes. The decoder has two
     kinds of states. Keys and values of the sequence grow, and rollback trims them at once, since
@@ -61,11 +99,6 @@ class EncoderDecoderModel:
     """
 
     max_sequences = 1
-    border = None
-    num_free = capacity = hidden_size = max_draft_tokens = None
-    bytes_per_token = bytes_per_state = 0
-    static_shapes: frozenset[int] = frozenset()
-    forgets_freely = is_invariant = is_proven = False
 
     def __init__(
         self,
@@ -90,9 +123,6 @@ class EncoderDecoderModel:
         self._holder: DecoderSlot | None = None
         self._left: Sequence[int] = ()
 
-    def limit(self, num_tokens: int, num_states: int = 0) -> None:
-        """Do nothing: the device manages the memory."""
-
     def open(self, namespace: Hashable = None) -> "DecoderSlot":
         """A new sequence. Raises `SessionError` for a namespace that is not a `Source`."""
         if not isinstance(namespace, Source):
@@ -100,14 +130,10 @@ class EncoderDecoderModel:
         return DecoderSlot(self, namespace)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
-        """Append tokens to one sequence; logits [num_rows, vocab], a view.
-
-        The next pass overwrites it. After an error the sequence is empty.
-        """
-        span = only_span(spans)
+        """Append tokens to one sequence; after an error it is empty."""
+        self._check(spans)
+        [span] = spans
         slot = self._own(span.slot)
-        check_room(slot.length, len(span.tokens), self.max_length)
-        check_rows(span)
         if self._holder is not slot:
             self.match_prefix(slot, ())
         return [self._append(slot.source, span)]
@@ -115,14 +141,15 @@ class EncoderDecoderModel:
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
         """Take over the states, with the prefix of these tokens that was left for this source."""
         own = self._own(slot)
-        kept = 0
+        length = 0
         if self._source == own.source:
-            kept = common_prefix(self._left, tokens)
-            self._trim(kept)
+            length = common_prefix(self._left, tokens)
+            self._trim(length)
         else:
-            self._reset()
+            self._request.reset_state()
+            self._forget()
         self._holder, self._left = own, ()
-        return kept
+        return length
 
     def rollback(self, slot: Slot, length: int) -> None:
         """Trim the states at once."""
@@ -131,31 +158,17 @@ class EncoderDecoderModel:
         if own.length:
             self._trim(length)
 
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Do nothing: sequences do not share states."""
-
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
         """Release the states; a later sequence of the source may reuse these tokens."""
         if self._holder is self._own(slot):
             self._holder, self._left = None, list(tokens)
-
-    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
-        """Raises `SessionError`: the states belong to a source, which files do not contain."""
-        raise SessionError(UNKEPT)
-
-    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
-        """Raises `SessionError`: see `read_kv`."""
-        raise SessionError(UNKEPT)
 
     def length_of(self, slot: "DecoderSlot") -> int:
         """Tokens of a sequence in the states; 0 if another one owns them."""
         return self._length if self._holder is slot else 0
 
     def _own(self, slot: Slot) -> "DecoderSlot":
-        """The sequence; `SessionError` for one of another model."""
-        if not isinstance(slot, DecoderSlot) or slot.model is not self:
-            raise SessionError(FOREIGN)
-        return slot
+        return require_own(slot, DecoderSlot, self)
 
     def _append(self, source: Source, span: Span) -> Logits:
         with self._renewed_by_errors():
@@ -193,10 +206,6 @@ class EncoderDecoderModel:
                     state.state = ov.Tensor(state.state.data.take(range(length), axis))
             self._length = length
 
-    def _reset(self) -> None:
-        self._request.reset_state()
-        self._forget()
-
     def _forget(self) -> None:
         self._source, self._hidden, self._length = None, None, 0
         self._holder, self._left = None, ()
@@ -212,14 +221,35 @@ class EncoderDecoderModel:
             raise
 
 
-@dataclass(eq=False)
-class DecoderSlot:
+class DecoderSlot(Slot):
     """A sequence of an `EncoderDecoderModel`, with its source."""
 
-    model: EncoderDecoderModel
-    source: Source
+    def __init__(self, model: EncoderDecoderModel, source: Source) -> None:
+        super().__init__(model, source)
+        self.source = source
+        self._model = model
 
     @property
     def length(self) -> int:
         """Number of its tokens in the states."""
-        return self.model.length_of(self)
+        return self._model.length_of(self)
+
+
+class Aligner:
+    """A decoder without states, compiled for its alignment heads, and the encoder of its sources.
+
+    It is separate from the decoder that generates, whose passes it does not change.
+    """
+
+    def __init__(self, compiled: ov.CompiledModel, encoder: Encoder) -> None:
+        self._compiled = compiled
+        self._encoder = encoder
+        self._inputs = frozenset(port.any_name for port in compiled.inputs)
+
+    def weights(self, source: Source, tokens: Sequence[int]) -> NDArray[np.float32]:
+        """Cross-attention of each token to a source, by head: [heads, tokens, positions]."""
+        feed = decoder_inputs(tokens, 0, self._encoder.encode(source))
+        request = self._compiled.create_infer_request()  # any thread may ask
+        request.infer({name: feed[name] for name in self._inputs})
+        weights: NDArray[np.float32] = request.get_tensor(ALIGNMENT_WEIGHTS).data[0].copy()
+        return weights

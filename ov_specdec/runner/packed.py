@@ -1,7 +1,7 @@
 """Packed forward passes over several sequences: inputs and execution."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate, chain, pairwise
 from operator import add
 from types import MappingProxyType
 from typing import NamedTuple
@@ -10,10 +10,9 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.longrope import LONG
-from ov_specdec.logits import Logits
-from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
+from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, LONG, Span
 from ov_specdec.runner.block_memory import CacheTensor
+from ov_specdec.sampling.logits import Logits
 
 MAX_FEEDS = 256
 """Layouts of passes whose inputs are cached; making them takes some 30 us."""
@@ -28,7 +27,7 @@ class Form(NamedTuple):
     all_rows: compute logits of all tokens, wanted or not. is_invariant: compute no matrix product
     over a single row and no attention over a single query, because these sum in a different order.
     A single row is repeated, and the spare result dropped. repeats_tokens: repeat it in the whole
-    pass, not only in attention. is_beyond: the sequences are beyond the LongRoPE border.
+    pass, not only in attention. is_beyond: the sequences have the long rotary factors.
     """
 
     all_rows: bool = False
@@ -40,8 +39,18 @@ class Form(NamedTuple):
 class Feed:
     """The inputs of passes of one layout and form: allocated once, filled for each pass.
 
-    A spare row repeats the id and position of its row. Its KV entry goes to the next place in the
-    cache, which the next pass over the sequence overwrites.
+    For instance, sequence a feeds the tokens at 7, 8 and 9 and wants the last two rows of logits, b
+    feeds the one at 4. In the invariant form, which repeats the single row of b in attention:
+
+        sequence            |    a    |  b
+        position_ids        | 7  8  9 |  4
+        attention_indices   | 0  1  2 |  3  3   queries, by index in the pass
+        subsequence_begins  | 0       |  3     5   of the queries
+        kept_indices        | 0  1  2 |  3      results of attention that the pass keeps
+        logits_indices      |    1  2 |  3
+
+    A repeated token has its id and position. Its KV entry goes to the next index in the cache,
+    which the next pass over the sequence overwrites.
     """
 
     def __init__(self, layout: Layout, form: Form) -> None:
@@ -49,36 +58,31 @@ class Feed:
         least = 2 if form.is_invariant else 1
         attended = [max(own, least) for own in tokens]
         fed = attended if form.repeats_tokens or sum(tokens) < least else tokens
-        ends = list(accumulate(fed))
-        begins = [0, *ends[:-1]]
-        wanted = _places_of_last(begins, tokens, [rows for _, rows in layout])
-        rows = np.arange(ends[-1]) if form.all_rows else _at_least(least, wanted)
-        self.taken = _as_run(wanted) if form.all_rows else slice(len(wanted))
+        begins, attention_begins = _begins(fed), _begins(attended)
+        num_rows = [rows for _, rows in layout]
+        wanted = _ranges(
+            [b + n - r for b, n, r in zip(begins, tokens, num_rows, strict=False)], num_rows
+        )
+        rows = np.arange(begins[-1]) if form.all_rows else _at_least(least, wanted)
+        self.wanted = _as_slice(wanted) if form.all_rows else slice(len(wanted))
         """Indices of the wanted rows among the logits of a pass, span by span."""
-        attention_rows = [
-            np.arange(begin, begin + most).clip(max=end - 1)
-            for begin, end, most in zip(begins, ends, attended, strict=True)
-        ]
         # For each row: its span, and its token's index in the span and in the pass.
         self._span_of = np.repeat(np.arange(len(layout)), fed)
-        self._place = np.concatenate(
-            [np.arange(n).clip(max=own - 1) for n, own in zip(fed, tokens, strict=True)]
-        )
-        self._token = self._place + np.array([0, *accumulate(tokens)])[self._span_of]
+        self._index = _clipped(fed, tokens)
+        self._token = self._index + np.array(_begins(tokens))[self._span_of]
         self._attended = attended
-        attention_ends = list(accumulate(attended))
-        kept = _places_of_first([0, *attention_ends[:-1]], fed)
+        queries = _clipped(attended, fed) + np.repeat(begins[:-1], attended)
         self._arrays: dict[str, NDArray[np.integer]] = {
-            "input_ids": np.zeros(ends[-1], np.int64),
-            "position_ids": np.zeros(ends[-1], np.int64),
+            "input_ids": np.zeros(begins[-1], np.int64),
+            "position_ids": np.zeros(begins[-1], np.int64),
             "past_lens": np.zeros(len(layout), np.int32),
-            "subsequence_begins": np.array([0, *attention_ends], np.int32),
+            "subsequence_begins": np.array(attention_begins, np.int32),
             "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
             "max_context_len": np.array(0, np.int32),
             LONG: np.array(form.is_beyond),
             LOGITS_INDICES: rows,
-            ATTENTION_INDICES: np.concatenate(attention_rows).astype(np.int32),
-            KEPT_INDICES: kept.astype(np.int32),
+            ATTENTION_INDICES: queries.astype(np.int32),
+            KEPT_INDICES: _ranges(attention_begins, fed).astype(np.int32),
         }
         self.tensors = {
             name: ov.Tensor(array, shared_memory=True) for name, array in self._arrays.items()
@@ -99,7 +103,7 @@ class Feed:
         lengths = np.array(past)
         tokens = np.array([*chain.from_iterable(span.tokens for span in spans)])
         self._arrays["input_ids"][:] = tokens[self._token]
-        self._arrays["position_ids"][:] = lengths[self._span_of] + self._place
+        self._arrays["position_ids"][:] = lengths[self._span_of] + self._index
         self._arrays["past_lens"][:] = lengths
         self._arrays["max_context_len"][...] = max(map(add, past, self._attended))
         if self._blocks != blocks:
@@ -121,24 +125,27 @@ class Feed:
         array[:] = values
 
 
-def _places_of_first(begins: Sequence[int], counts: Sequence[int]) -> NDArray[np.int64]:
+def _begins(counts: Sequence[int]) -> list[int]:
+    """Where consecutive parts of these sizes begin, and the end of the last one."""
+    return [0, *accumulate(counts)]
+
+
+def _ranges(begins: Sequence[int], counts: Sequence[int]) -> NDArray[np.int64]:
     """`counts` consecutive indices from each of `begins`."""
-    return np.concatenate([np.arange(b, b + n) for b, n in zip(begins, counts, strict=True)])
+    return np.concatenate([np.arange(b, b + n) for b, n in zip(begins, counts, strict=False)])
 
 
-def _places_of_last(
-    begins: Sequence[int], tokens: Sequence[int], counts: Sequence[int]
-) -> NDArray[np.int64]:
-    """The indices of the last tokens of each span."""
-    first = [b + n - count for b, n, count in zip(begins, tokens, counts, strict=True)]
-    return _places_of_first(first, counts)
+def _clipped(counts: Sequence[int], limits: Sequence[int]) -> NDArray[np.int64]:
+    """Indices from 0 for each count, of which those beyond its limit repeat the last one."""
+    pairs = zip(counts, limits, strict=True)
+    return np.concatenate([np.arange(n).clip(max=limit - 1) for n, limit in pairs])
 
 
-def _as_run(places: NDArray[np.int64]) -> slice | NDArray[np.int64]:
+def _as_slice(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
     """Consecutive indices as a slice, which copies nothing."""
-    if len(places) and places[-1] - places[0] == len(places) - 1:
-        return slice(int(places[0]), int(places[-1]) + 1)
-    return places
+    if len(indices) and indices[-1] - indices[0] == len(indices) - 1:
+        return slice(int(indices[0]), int(indices[-1]) + 1)
+    return indices
 
 
 def _at_least(least: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -157,7 +164,7 @@ class PackedModel:
         self._compiled = compiled
         self._request = compiled.create_infer_request()
         outputs = [port.names for port in compiled.outputs]
-        self._logits = next(place for place, names in enumerate(outputs) if "logits" in names)
+        self._logits = next(index for index, names in enumerate(outputs) if "logits" in names)
         self._inputs = {name for port in compiled.inputs for name in port.names}
         self._all_rows = size is not None or LOGITS_INDICES not in self._inputs
         self.repeats_rows = ATTENTION_INDICES in self._inputs
@@ -190,9 +197,9 @@ class PackedModel:
         form = Form(self._all_rows, is_invariant, repeats_tokens, is_beyond)
         feed = self._feed(layout, form)
         feed.fill(spans, past, blocks, states)
-        rows = self._infer(feed.tensors)[feed.taken]
-        ends = list(accumulate(num_rows for _, num_rows in layout))
-        return [rows[begin:end] for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
+        rows = self._infer(feed.tensors)[feed.wanted]
+        begins = _begins([num_rows for _, num_rows in layout])
+        return [rows[begin:end] for begin, end in pairwise(begins)]
 
     def _feed(self, layout: Layout, form: Form) -> Feed:
         """Inputs for a pass, cached by layout and form."""

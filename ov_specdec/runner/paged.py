@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import openvino as ov
@@ -10,14 +10,13 @@ from numpy.typing import NDArray
 
 from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
+from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.logits import Logits
-from ov_specdec.runner.base import FOREIGN, Slot, Span, check_room, check_rows, check_tensors
+from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
-from ov_specdec.runner.parts import Part, divide
 from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates, recurrent_inputs
-from ov_specdec.runner.static_shape import StaticShape
+from ov_specdec.sampling.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
 """Prefixes of the inputs of the KV cache, one of each per layer."""
@@ -26,23 +25,46 @@ INITIAL_TOKENS = 512
 """Initial size of the block pool, if unwritten memory is committed too."""
 
 
-class PagedModel:
+class Part(NamedTuple):
+    """Some of the tokens of a span, from index `begin`. of: the span's index."""
+
+    of: int
+    begin: int
+    span: Span
+
+
+def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
+    """Divide spans into passes over at most `most` tokens each, in order. most: None for any."""
+    taken: list[Part] = []
+    room = most = most or sum(len(part.span.tokens) for part in parts)
+    for of, _, span in parts:
+        begin, num_tokens = 0, len(span.tokens)
+        while begin < num_tokens:
+            end = min(begin + room, num_tokens)
+            num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
+            tokens = span.tokens[begin:end]
+            taken.append(Part(of, begin, span._replace(tokens=tokens, num_rows=num_rows)))
+            room -= end - begin
+            begin = end
+            if room == 0:
+                yield taken
+                taken, room = [], most
+    if taken:
+        yield taken
+
+
+class PagedModel(Runner):
     """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
-    Implements `Runner`. memory: of its blocks; if it is committed on first write, all blocks exist
-    from the first pass on, otherwise the pool grows before passes that need more.
-    max_cache_bytes: maximum of one tensor on the device; None: any number.
-
-    max_length: maximum tokens of one sequence, the model's context, and without `limit` of all
-    sequences. is_invariant: run passes in the batch-invariant form: see `Form`; with several
-    sequences, the inputs of `repeat_attention_rows` make it cheaper. max_pass_tokens: maximum
-    tokens of a pass; larger ones are split. None: any number. border: see `Runner`; the model then
-    has the input `LONG`.
+    memory: of its blocks; if it is committed on first write, all blocks exist from the first pass
+    on, otherwise the pool grows before passes that need more. max_cache_bytes: maximum of one
+    tensor on the device; None: any number. max_length: without `limit` of all sequences together
+    too. is_invariant: run passes in the batch-invariant form: see `Form`; with several sequences,
+    the inputs of `repeat_attention_rows` make it cheaper. original_context: the model then has the
+    input `LONG`.
     """
 
-    max_sequences = None
-    hidden_size = None
-    forgets_freely = True
+    has_cheap_rollback = True
 
     def __init__(
         self,
@@ -53,14 +75,12 @@ class PagedModel:
         memory: BlockMemory | None = None,
         max_cache_bytes: int | None = None,
         is_invariant: bool = False,
-        border: int | None = None,
+        original_context: int | None = None,
     ) -> None:
         self.max_length = max_length
-        self.border = border
+        self.original_context = original_context
         self.vocab_size = vocab_size
         self.is_invariant = is_invariant
-        self.is_proven = False
-        self.max_pass_tokens: int | None = None
         self._model = PackedModel(compiled)
         self._static: dict[int, PackedModel] = {}
         ports = {name: port for port in compiled.inputs for name in port.names}
@@ -76,20 +96,17 @@ class PagedModel:
 
     @property
     def static_shapes(self) -> frozenset[int]:
-        """Sizes of its static shapes. A padded single token is a pass over two.
-
-        See `Runner`.
-        """
+        """Sizes of its static shapes. A padded single token is a pass over two."""
         sizes = frozenset(self._static)
         if not self.is_invariant:
             return sizes
         return sizes | {1} if 2 in sizes else sizes - {1}
 
-    def add_static(self, shape: StaticShape) -> None:
-        """Run passes over this number of tokens with the static shape from now on."""
-        model = PackedModel(shape.compiled, shape.size)
+    def add_static(self, size: int, compiled: ov.CompiledModel) -> None:
+        """Run passes over `size` tokens with this compiled model from now on."""
+        model = PackedModel(compiled, size)
         model.use_caches(self._tensors)
-        self._static[shape.size] = model
+        self._static[size] = model
 
     def drop_static(self, size: int) -> None:
         """Run passes over this number of tokens with the dynamic model again."""
@@ -116,19 +133,19 @@ class PagedModel:
 
     @property
     def capacity(self) -> int:
-        """Maximum tokens of all sequences together. See `Runner`."""
+        """Maximum tokens of all sequences together."""
         return self.pool.max_blocks * self.block_size
 
     @property
     def num_free(self) -> int:
-        """Tokens in blocks that can be allocated; 0 without free states. See `Runner`."""
+        """Tokens in blocks that can be allocated; 0 without free states."""
         if self._recurrent is not None and not self._recurrent.pool.has_room:
             return 0
         return self.pool.num_available * self.block_size
 
     @property
     def max_draft_tokens(self) -> int | None:
-        """The number that fits the free states. See `Runner`."""
+        """The number that fits the free states."""
         return None if self._recurrent is None else self._recurrent.pool.max_draft_tokens
 
     @property
@@ -138,7 +155,7 @@ class PagedModel:
 
     @property
     def bytes_per_state(self) -> int:
-        """Bytes of a recurrent state. See `Runner`."""
+        """Bytes of a recurrent state."""
         return 0 if self._recurrent is None else self._recurrent.bytes_per_state
 
     def open(self, namespace: Hashable = None) -> BlockTable:
@@ -149,21 +166,17 @@ class PagedModel:
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """One packed pass over the spans, or several if they exceed `max_pass_tokens`.
 
-        Sequences on different sides of the LongRoPE border have separate passes. Logits [num_rows,
-        vocab] of each span, views that the next pass overwrites. After an error each sequence is
-        unchanged.
+        Sequences with different rotary factors have separate passes. After an error each sequence
+        is unchanged.
         """
+        self._check(spans)
         tables = [self._own(span.slot) for span in spans]
         past = [table.length for table in tables]
-        num_missing = 0
+        sizes = [len(span.tokens) for span in spans]
         try:
-            for span, table in zip(spans, tables, strict=True):
-                check_room(table.length, len(span.tokens), self.max_length)
-                check_rows(span)
-                num_missing += table.num_missing(len(span.tokens))
-            self._make_room(num_missing)
-            for span, table in zip(spans, tables, strict=True):
-                table.append(len(span.tokens))
+            self._make_room(sum(map(BlockTable.num_missing, tables, sizes)))
+            for table, size in zip(tables, sizes, strict=True):
+                table.append(size)
             logits = self._forward_parts(spans, past, tables)
         except BaseException:
             for table, length in zip(tables, past, strict=True):
@@ -172,7 +185,7 @@ class PagedModel:
         return [rows[:, : self.vocab_size] for rows in logits]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Share the cached blocks of these tokens. See `Runner`."""
+        """Share the cached blocks of these tokens."""
         table = self._own(slot)
         self._make_room(1)  # for the copy of a partial block
         copied = table.match_prefix(tokens)
@@ -220,16 +233,13 @@ class PagedModel:
             self._recurrent.write(table.states.saved(length), tensors)
 
     def _own(self, slot: Slot) -> BlockTable:
-        """The block table of a sequence; `SessionError` for one of another model."""
-        if not isinstance(slot, BlockTable) or slot.pool is not self.pool:
-            raise SessionError(FOREIGN)
-        return slot
+        return require_own(slot, BlockTable, self.pool)
 
     def _forward_parts(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> list[Logits]:
         """The logits of spans whose tables have room, from one or several passes."""
-        if self.border is None and self.max_pass_tokens is None:
+        if self.original_context is None and self.max_pass_tokens is None:
             return self._forward_pass(spans, past, tables)
         logits: list[list[Logits]] = [[] for _ in spans]
         for parts in self._passes(spans, tables):
@@ -244,7 +254,7 @@ class PagedModel:
         return [np.concatenate(own) for own in logits]
 
     def _passes(self, spans: Sequence[Span], tables: Sequence[BlockTable]) -> Iterator[list[Part]]:
-        """Divide spans into passes on one side of the border, within `max_pass_tokens`."""
+        """Divide spans into passes with the same factors, within `max_pass_tokens`."""
         parts = [Part(index, 0, span) for index, span in enumerate(spans)]
         for side in (False, True):
             yield from divide(
@@ -293,12 +303,6 @@ class PagedModel:
     def _spare_block(self) -> int:
         """The last block of the tensors, which no sequence owns or reads."""
         return self._num_blocks - 1
-
-    def clear_prefix_cache(self) -> None:
-        """Clear the prefix cache."""
-        self.pool.forget_all()
-        if self._recurrent is not None:
-            self._recurrent.pool.blocks.forget_all()
 
     def _make_room(self, num_blocks: int) -> None:
         """Grow the pool until it has this number of unused blocks, up to its maximum.

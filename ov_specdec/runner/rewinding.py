@@ -1,18 +1,16 @@
 """Runner on recurrent states as exported: copies states before draft tokens, for rollback."""
 
-from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.errors import SessionError
-from ov_specdec.logits import Logits
-from ov_specdec.runner.base import FOREIGN, Slot, Span, only_span
-from ov_specdec.runner.plain import UNKEPT, PlainModel
+from ov_specdec.cache.slot import Slot
+from ov_specdec.runner.base import Runner, Span, require_own
 from ov_specdec.runner.stateful import StatefulModel, StatefulSlot
+from ov_specdec.sampling.logits import Logits
 
 MOST_REPEATED = 8
 """Maximum tokens to recompute together with draft tokens, instead of in an extra pass. With a
@@ -20,10 +18,8 @@ Qwen3.5 of 0.8 B each token adds 3 ms to a pass of 50 ms on CPU: half of eight c
 a pass in every fourth round."""
 
 
-class RewindingModel:
+class RewindingModel(Runner):
     """A stateful model with recurrent layers, whose passes continue from its states.
-
-    Implements `Runner`.
 
     Recurrent states are copied before a pass with draft tokens. After a rejection they are
     restored, and the KV cache is rolled back to the same length: the accepted tokens are recomputed
@@ -33,10 +29,7 @@ class RewindingModel:
     """
 
     max_sequences = 1
-    border = num_free = capacity = hidden_size = None
-    bytes_per_token = bytes_per_state = 0
-    static_shapes: frozenset[int] = frozenset()
-    forgets_freely = is_invariant = is_proven = False
+    max_draft_tokens: int | None = None
 
     def __init__(
         self,
@@ -50,8 +43,6 @@ class RewindingModel:
     ) -> None:
         self.max_length = max_length
         self.max_draft_tokens = max_draft_tokens
-        self._vocab_size = vocab_size
-        self._compiled = compiled
         self._axes = axes
         self._attention = StatefulModel(
             compiled,
@@ -63,42 +54,33 @@ class RewindingModel:
         )
         self._left: tuple[Hashable, list[int]] = (None, [])
 
-    def plain(self) -> PlainModel:
-        """The same model for graphs that restart with any pass over several tokens."""
-        return PlainModel(self._compiled, max_length=self.max_length, vocab_size=self._vocab_size)
-
-    def limit(self, num_tokens: int, num_states: int = 0) -> None:
-        """Do nothing: the device manages the memory."""
-
     def open(self, namespace: Hashable = None) -> "RewindingSlot":
         """A new sequence."""
-        return RewindingSlot(self, self._attention.open(namespace))
+        return RewindingSlot(self, namespace, self._attention.open(namespace))
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
-        """Append tokens to one sequence; logits [num_rows, vocab], a view.
-
-        The next pass overwrites it. After an error the sequence is empty.
-        """
-        span = only_span(spans)
+        """Append tokens to one sequence; after an error it is empty."""
+        self._check(spans)
+        [span] = spans
         own, tokens = self._own(span.slot), span.tokens
         self._left = (None, [])
         try:
-            if span.num_standing is not None:
-                tokens = tokens[self._prepare(own, span, span.num_standing) :]
+            if span.num_committed is not None:
+                tokens = tokens[self._prepare(own, span, span.num_committed) :]
             return self._attention.forward([Span(own.attention, tokens, span.num_rows)])
         except BaseException:
             self._empty(own)
             raise
 
-    def _prepare(self, own: "RewindingSlot", span: Span, num_standing: int) -> int:
+    def _prepare(self, own: "RewindingSlot", span: Span, num_committed: int) -> int:
         """Copy the states for a rollback of this span. Returns the tokens that were fed for it.
 
         The last accepted token is not among them: its row is wanted with the draft tokens.
         """
-        total, num_lacking = own.length + len(span.tokens), num_standing - own.length
-        if total <= num_standing or num_lacking < 0:
+        total, num_uncached = own.length + len(span.tokens), num_committed - own.length
+        if total <= num_committed or num_uncached < 0:
             return 0  # no draft tokens, or there is a copy already
-        first = min(num_lacking - 1, len(span.tokens) - span.num_rows)
+        first = min(num_uncached - 1, len(span.tokens) - span.num_rows)
         if first <= (MOST_REPEATED if own.length else 0):
             first = 0
         if first:
@@ -128,9 +110,6 @@ class RewindingModel:
             state.state = ov.Tensor(own.states[state.name])
         self._attention.rollback(own.attention, own.copied)
 
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Do nothing: only whole ended sequences are reused."""
-
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
         """Empty the sequence; its states can be reused until the next pass."""
         own = self._own(slot)
@@ -142,19 +121,8 @@ class RewindingModel:
             self._attention.free(own.attention, left)
         self._empty(own)
 
-    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
-        """Raises `SessionError`."""
-        raise SessionError(UNKEPT)
-
-    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
-        """Raises `SessionError`."""
-        raise SessionError(UNKEPT)
-
     def _own(self, slot: Slot) -> "RewindingSlot":
-        """The sequence; `SessionError` for one of another model."""
-        if not isinstance(slot, RewindingSlot) or slot.model is not self:
-            raise SessionError(FOREIGN)
-        return slot
+        return require_own(slot, RewindingSlot, self)
 
     def _keep(self, own: "RewindingSlot") -> None:
         """Copy the recurrent states of a sequence, unless a copy of this length exists."""
@@ -177,18 +145,18 @@ class RewindingModel:
         own.copied = None
 
 
-@dataclass(eq=False)
-class RewindingSlot:
+class RewindingSlot(Slot):
     """A sequence of a `RewindingModel`.
 
     attention: its slot of attention layers, which holds the tokens. copied: its length at the copy
     of recurrent states; None: no copy. states: the copies, by state name.
     """
 
-    model: RewindingModel
-    attention: StatefulSlot
-    copied: int | None = None
-    states: dict[str, NDArray[Any]] = field(default_factory=dict)
+    def __init__(self, owner: Runner, namespace: Hashable, attention: StatefulSlot) -> None:
+        super().__init__(owner, namespace)
+        self.attention = attention
+        self.copied: int | None = None
+        self.states: dict[str, NDArray[Any]] = {}
 
     @property
     def length(self) -> int:

@@ -9,10 +9,9 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.baseline import common_prefix
-from ov_specdec.cache.longrope import LONG
-from ov_specdec.logits import Logits
-from ov_specdec.runner.base import LOGITS_INDICES
+from ov_specdec.cache import common_prefix
+from ov_specdec.runner.base import LOGITS_INDICES, LONG
+from ov_specdec.sampling.logits import Logits
 
 Mask = NDArray[np.int64]
 
@@ -59,7 +58,7 @@ class StateBatch:
     rows and adds others: it has the source row of each row of a pass.
 
     axes: the axis of entries in each state, by the state's name. inputs: of the model. is_beyond:
-    whether its sequences are beyond the LongRoPE border.
+    whether its sequences are beyond the original context length.
     """
 
     request: ov.InferRequest

@@ -1,7 +1,6 @@
 """Runner on the KV states of an IR as exported: rollback masks entries, and trims rarely."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -9,18 +8,11 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache.block_table import check_rollback
-from ov_specdec.cache.longrope import Beyond
+from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import SessionError
-from ov_specdec.logits import Logits
-from ov_specdec.runner.base import (
-    FOREIGN,
-    Slot,
-    Span,
-    check_room,
-    check_rows,
-    check_tensors,
-)
+from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
 from ov_specdec.runner.state_batch import Row, StateBatch
+from ov_specdec.sampling.logits import Logits
 
 MAX_HIDDEN = 128
 """Maximum stale cache entries that stay masked before a trim."""
@@ -29,8 +21,8 @@ MAX_PADDED = 2
 """Maximum ratio of lengths of prompts that share a pass."""
 
 
-class StatefulModel:
-    """A compiled stateful model. Implements `Runner`.
+class StatefulModel(Runner):
+    """A compiled stateful model.
 
     Sequences after their prefill share the states of one infer request, one row each, so that a
     pass reads the weights once for all of them: see `StateBatch`. Prefills have separate batches,
@@ -45,15 +37,10 @@ class StatefulModel:
     shares_states: sequences may share an infer request. A GPU does not run states that were set
     before the first pass or that lost rows, so it runs one sequence at a time too.
 
-    Sequences beyond the LongRoPE border have separate batches.
+    Sequences beyond the original context length have separate batches.
 
     Freed content stays reusable until the next pass of its batch, or until a new batch starts.
     """
-
-    num_free = capacity = hidden_size = max_draft_tokens = None
-    bytes_per_token = bytes_per_state = 0
-    static_shapes: frozenset[int] = frozenset()
-    is_invariant = is_proven = False
 
     def __init__(
         self,
@@ -64,10 +51,10 @@ class StatefulModel:
         vocab_size: int,
         max_hidden: int = MAX_HIDDEN,
         shares_states: bool = True,
-        border: int | None = None,
+        original_context: int | None = None,
     ) -> None:
         self.max_length = max_length
-        self.border = border
+        self.original_context = original_context
         self._axes = axes
         self._compiled = compiled
         self._inputs = frozenset(name for port in compiled.inputs for name in port.names)
@@ -76,32 +63,18 @@ class StatefulModel:
         self.max_sequences = None if can_share else 1
         self._vocab_size = vocab_size
         self._max_hidden = max_hidden
-        self.forgets_freely = max_hidden > 0
+        self.has_cheap_rollback = max_hidden > 0
         self._batches: list[StateBatch] = []
-
-    def limit(self, num_tokens: int, num_states: int = 0) -> None:
-        """Do nothing: the device manages the memory."""
 
     def open(self, namespace: Hashable = None) -> "StatefulSlot":
         """A new sequence, which has no row yet."""
         return StatefulSlot(self, namespace)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
-        """Append tokens to sequences, in one or several passes by length.
-
-        Logits [num_rows, vocab] of each span, views that the next pass overwrites. After an error
-        in a pass its sequences are empty.
-        """
+        """One or several passes, by length. After an error its sequences are empty."""
+        self._check(spans)
         slots = [self._own(span.slot) for span in spans]
-        if self.max_sequences is not None and len(spans) > self.max_sequences:
-            raise SessionError(
-                f"a pass over {len(spans)} sequences: this model takes {self.max_sequences} at a "
-                "time"
-            )
         past = [slot.length for slot in slots]
-        for span, length in zip(spans, past, strict=True):
-            check_room(length, len(span.tokens), self.max_length)
-            check_rows(span)
         logits: dict[StatefulSlot, Logits] = {}
         try:
             for group in grouped(dict(zip(slots, spans, strict=True))):
@@ -113,7 +86,7 @@ class StatefulModel:
         return [logits[slot] for slot in slots]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Continue from a row with a prefix of these tokens. See `Runner`."""
+        """Continue from a row with a prefix of these tokens."""
         own = self._own(slot)
         self.free(own)
         row, length = self._find(tokens, own.namespace)
@@ -124,19 +97,16 @@ class StatefulModel:
         """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
         own = self._own(slot)
         check_rollback(own.length, length)
-        if length == own.length:
-            return
         if length == 0:
             self.free(own)
-            return
-        own.held.keep(length)
-        self._trim(own.held.batch)
+        elif length < own.length:
+            own.held.keep(length)
+            self._trim(own.held.batch)
 
     def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
         """Let other sequences continue from these tokens."""
-        own = self._own(slot)
-        row = own.held
-        row.namespace, row.tokens, row.num_committed = own.namespace, tokens, length
+        row = self._own(slot).held
+        row.namespace, row.tokens, row.num_committed = slot.namespace, tokens, length
 
     def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
         """Release the row; these tokens stay reusable while it exists."""
@@ -151,8 +121,8 @@ class StatefulModel:
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
         """Copies of the KV states, without stale entries."""
-        own = self._own(slot)
-        return own.row.batch.read(own.row) if own.row and own.length else {}
+        row = self._own(slot).row
+        return row.batch.read(row) if row and row.length else {}
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Replace the states of the sequence by those of `length` tokens."""
@@ -173,10 +143,7 @@ class StatefulModel:
             raise
 
     def _own(self, slot: Slot) -> "StatefulSlot":
-        """The sequence; `SessionError` for one of another model."""
-        if not isinstance(slot, StatefulSlot) or slot.model is not self:
-            raise SessionError(FOREIGN)
-        return slot
+        return require_own(slot, StatefulSlot, self)
 
     def _forward_together(self, spans: "Group") -> dict["StatefulSlot", Logits]:
         """One pass over sequences, after moving them to one batch."""
@@ -221,12 +188,9 @@ class StatefulModel:
         return (rows[shared.index(best)], best) if best else (None, 0)
 
 
-@dataclass(eq=False)
-class StatefulSlot:
+class StatefulSlot(Slot):
     """A sequence of a `StatefulModel`, and its row after the first pass."""
 
-    model: StatefulModel
-    namespace: Hashable = None
     row: Row | None = None
 
     @property
@@ -246,11 +210,6 @@ class StatefulSlot:
         """Whether its prefill is complete."""
         return self.row is not None and self.row.num_committed > 0
 
-    @property
-    def is_beyond(self) -> bool:
-        """Whether it is beyond the LongRoPE border."""
-        return isinstance(self.namespace, Beyond)
-
 
 Group = Mapping[StatefulSlot, Span]
 """Spans that share a pass."""
@@ -259,8 +218,8 @@ Group = Mapping[StatefulSlot, Span]
 def grouped(spans: Group) -> Sequence[Group]:
     """Groups of sequences that share a pass: all decoding ones, and prompts of similar length.
 
-    Prompts come first, so that they leave the batch of the others. A group is on one side of the
-    LongRoPE border.
+    Prompts come first, so that they leave the batch of the others. A group has one kind of rotary
+    factors.
     """
     sides = [
         {slot: span for slot, span in spans.items() if slot.is_beyond is side}

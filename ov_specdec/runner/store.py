@@ -11,10 +11,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ov_specdec.errors import Option, OptionError, SessionError
-from ov_specdec.files import replacing
+from ov_specdec.records.files import replacing
 from ov_specdec.runner.cached_sequence import CachedSequence
 
-TOKENS, FINGERPRINT, SALT = "tokens", "fingerprint", "cache_salt"
+TOKENS, FINGERPRINT, SALT, CHECKSUM = "tokens", "fingerprint", "cache_salt", "checksum"
 REMEDY = "delete it and save it again"
 
 
@@ -41,8 +41,8 @@ def write_sequence(
         )
     if path.is_dir():
         raise OptionError(f"'{path}' is a folder: name a file in it, such as prompt.safetensors")
-    metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt)}
     content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
+    metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt), CHECKSUM: _checksum(content)}
     try:
         with replacing(path) as partial:
             save_file(content, partial, metadata)
@@ -69,6 +69,8 @@ def read_sequence(
             Option("cache_salt", cache_salt),
             f": give the salt of the saved generation, or {REMEDY}",
         )
+    if metadata.get(CHECKSUM) != _checksum(tensors):
+        raise OptionError(f"the cache file '{path}' is damaged: {REMEDY}")
     try:
         sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
     except (KeyError, SessionError) as error:
@@ -80,6 +82,15 @@ def _digest(cache_salt: str | None) -> str:
     if cache_salt is None:
         return ""
     return hashlib.sha256(cache_salt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _checksum(tensors: Mapping[str, NDArray[Any]]) -> str:
+    """A digest of tensors: a changed bit would change texts without a sign of it."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
+        digest.update(np.ascontiguousarray(tensor).data)
+    return digest.hexdigest()
 
 
 def _read(path: Path) -> tuple[Mapping[str, str], dict[str, NDArray[Any]]]:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ov_specdec.conflicts import SAMPLING_OPTIONS
-from ov_specdec.description import as_tuple
-from ov_specdec.errors import Option, OptionError
-from ov_specdec.logits import Logits
-from ov_specdec.options import GenerationOptions
+from ov_specdec.errors import LogitsError, Option, OptionError
+from ov_specdec.options.conflicts import SAMPLING_OPTIONS
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import (
     BadWords,
@@ -28,16 +28,7 @@ from ov_specdec.sampling.processors import (
 )
 from ov_specdec.sampling.random_source import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler, SeededSampler
-from ov_specdec.sampling.torch_processor import TorchProcessor, is_of_transformers
 from ov_specdec.sampling.warpers import LogitsWarper
-
-
-@dataclass(frozen=True)
-class Samplers:
-    """The samplers of the main model and of a draft model."""
-
-    main: Sampler
-    draft: Sampler
 
 
 @dataclass(frozen=True)
@@ -47,7 +38,10 @@ class UserLogitsProcessor:
     function: Callable[..., Any]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The function's row; `OptionError` if it is none, or if the function misses an index."""
+        """The function's row; `OptionError` if it is none, or if the function misses an index.
+
+        Raises `LogitsError` if it makes NaN, or more than float32 can hold, of other logits.
+        """
         try:  # with copies, because the function may write to its arguments
             row = np.asarray(self.function(list(tokens), logits.copy()))
         except IndexError as error:
@@ -62,6 +56,10 @@ class UserLogitsProcessor:
                 f" {self.function!r} returned {row.dtype} of shape {row.shape}: "
                 f"it must return a row of logits of shape {logits.shape}",
             )
+        peak, most = row.max(), np.finfo(np.float32).max
+        if logits.max() <= most and not peak <= most:
+            returned = f" {self.function!r} returned {peak}: it must return numbers or -inf"
+            raise LogitsError(Option("logits_processor"), returned)
         return row
 
     def follow(self, tokens: Sequence[int]) -> None:
@@ -76,8 +74,8 @@ def make_samplers(
     prompt_length: int,
     eos_token_ids: Set[int],
     prompt_ids: Sequence[int] = (),
-) -> Samplers:
-    """The samplers for one generation.
+) -> tuple[Sampler, Sampler]:
+    """The samplers of the main and of the draft model for one generation.
 
     Without a seed, one random generator takes all decisions. With one, both models share the same
     noise. prompt_length: tokens of the sequence that are not output. prompt_ids: the prompt, which
@@ -88,9 +86,9 @@ def make_samplers(
     )
     greedy = GreedySampler(processors, eos_token_ids)
     if not options.samples:
-        return Samplers(greedy, greedy)
+        return greedy, greedy
     sampler = _drawing(options, processors, eos_token_ids)
-    return Samplers(sampler, sampler if options.assistant_do_sample else greedy)
+    return sampler, sampler if options.assistant_do_sample else greedy
 
 
 def _drawing(
@@ -118,29 +116,42 @@ def make_processors(
     prompt_ids: Sequence[int] = (),
 ) -> tuple[LogitsProcessor, ...]:
     """The processors of the options, in the order of transformers."""
-    bias, words = options.logit_bias, options.bad_words_ids
     encoder_size, forced = options.encoder_no_repeat_ngram_size, options.forced_bos_token_id
-    suppressed = as_tuple(options.suppress_tokens)
-    chain: list[tuple[bool, LogitsProcessor]] = [
-        (bool(bias), LogitBias(bias or {})),
-        (options.repetition_penalty != 1.0, RepetitionPenalty(options.repetition_penalty)),
-        (options.presence_penalty != 0.0, PresencePenalty(options.presence_penalty, prompt_length)),
-        (
-            options.frequency_penalty != 0.0,
-            FrequencyPenalty(options.frequency_penalty, prompt_length),
-        ),
-        (options.no_repeat_ngram_size > 0, NoRepeatNgram(options.no_repeat_ngram_size)),
-        (encoder_size > 0, EncoderNoRepeatNgram(encoder_size, prompt_ids)),
-        (bool(words), BadWords(words, eos_token_ids)),
-        (
-            options.min_new_tokens > 0,
-            MinNewTokens(options.min_new_tokens, prompt_length, eos_token_ids),
-        ),
-        (forced is not None, ForcedBos(forced or 0)),
-        (bool(suppressed), SuppressTokens(suppressed)),
-    ]
-    own = (
-        UserLogitsProcessor(TorchProcessor(each) if is_of_transformers(each) else each)
-        for each in options.logits_processor
-    )
-    return (*(processor for wanted, processor in chain if wanted), *own)
+    min_new_tokens = max(options.min_new_tokens, options.min_tokens)
+    chain: list[LogitsProcessor] = []
+    if options.logit_bias:
+        chain.append(LogitBias(options.logit_bias))
+    if options.repetition_penalty != 1.0:
+        chain.append(RepetitionPenalty(options.repetition_penalty))
+    if options.presence_penalty != 0.0:
+        chain.append(PresencePenalty(options.presence_penalty, prompt_length))
+    if options.frequency_penalty != 0.0:
+        chain.append(FrequencyPenalty(options.frequency_penalty, prompt_length))
+    if options.no_repeat_ngram_size > 0:
+        chain.append(NoRepeatNgram(options.no_repeat_ngram_size))
+    if encoder_size > 0:
+        chain.append(EncoderNoRepeatNgram(encoder_size, prompt_ids))
+    if options.bad_words_ids:
+        chain.append(BadWords(options.bad_words_ids, eos_token_ids))
+    if min_new_tokens > 0:
+        chain.append(MinNewTokens(min_new_tokens, prompt_length, eos_token_ids))
+    if forced is not None:
+        chain.append(ForcedBos(forced))
+    if suppressed := tuple(options.suppress_tokens):
+        chain.append(SuppressTokens(suppressed))
+    own = (partial(_call, f) if is_of_transformers(f) else f for f in options.logits_processor)
+    return (*chain, *map(UserLogitsProcessor, own))
+
+
+def is_of_transformers(function: Callable[..., Any]) -> bool:
+    """Whether it is a `transformers.LogitsProcessor`, without importing transformers."""
+    names = {(each.__module__, each.__name__) for each in type(function).__mro__}
+    return ("transformers.generation.logits_process", "LogitsProcessor") in names
+
+
+def _call(processor: Callable[..., Any], tokens: Sequence[int], logits: Logits) -> Any:
+    """Call a processor of transformers, with torch tensors that have a batch axis."""
+    import torch  # installed, since the processor needs it
+
+    ids = torch.tensor([list(tokens)], dtype=torch.long)
+    return processor(ids, torch.from_numpy(logits.copy())[None])[0].numpy()

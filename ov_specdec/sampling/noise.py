@@ -55,8 +55,8 @@ class Noise:
 
     def _key(self, position: int) -> int:
         """A 64-bit key for a position of a sequence. Source: BLAKE2b (RFC 7693)."""
-        place = f"{self.seed}/{self.choice}/{position}"
-        return int.from_bytes(blake2b(place.encode(), digest_size=8).digest(), "little")
+        key = f"{self.seed}/{self.choice}/{position}".encode()
+        return int.from_bytes(blake2b(key, digest_size=8).digest(), "little")
 
 
 def uniform(key: int, ids: Ids) -> Probs:

@@ -19,7 +19,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.logits import Logits
+from ov_specdec.sampling.logits import Logits
 
 LogitsProcessor: TypeAlias = Callable[[Sequence[int], Logits], Logits]
 """From the tokens so far and a row of logits [vocab] to a row of logits [vocab]."""
@@ -42,17 +42,15 @@ class Follower(Protocol):
 class RepetitionPenalty:
     """Divides a positive logit of every token that has occurred, and multiplies a negative one.
 
-    penalty: above 0; 1 changes nothing, more than 1 makes repetition less likely. The prompt
-    counts too. Source: CTRL (arXiv 1909.05858); `RepetitionPenaltyLogitsProcessor`.
+    penalty: above 1 makes repetition less likely. The prompt counts too. Source: CTRL
+    (arXiv 1909.05858).
     """
 
     penalty: float
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with the penalty on all of `tokens`."""
         seen = _as_ids(tokens)
-        scores = logits[seen]
-        result = logits.copy()
+        scores, result = logits[seen], logits.copy()
         # A token that occurs twice is written twice, but penalized once.
         result[seen] = np.where(scores < 0, scores * self.penalty, scores / self.penalty)
         return result
@@ -60,9 +58,8 @@ class RepetitionPenalty:
 
 @dataclass(frozen=True)
 class PresencePenalty:
-    """Subtracts `penalty` from the logit of every token that was generated, however often.
+    """Subtracts `penalty` from the logit of every token that has occurred after the prompt.
 
-    penalty: from -2 to 2; 0 changes nothing. prompt_length: tokens that do not count.
     Source: the OpenAI API's presence_penalty.
     """
 
@@ -70,19 +67,15 @@ class PresencePenalty:
     prompt_length: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with the penalty on the tokens after the prompt."""
-        generated = _as_ids(tokens[self.prompt_length :])
-        result = logits.copy()
-        # A token that occurs twice is written twice, but penalized once.
+        generated, result = _as_ids(tokens[self.prompt_length :]), logits.copy()
         result[generated] = logits[generated] - self.penalty
         return result
 
 
 @dataclass(frozen=True)
 class FrequencyPenalty:
-    """Subtracts `penalty` from a token's logit as many times as the token was generated.
+    """Subtracts `penalty` as many times as a token has occurred after the prompt.
 
-    penalty: from -2 to 2; 0 changes nothing. prompt_length: tokens that do not count.
     Source: the OpenAI API's frequency_penalty.
     """
 
@@ -90,7 +83,6 @@ class FrequencyPenalty:
     prompt_length: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with the penalty on the tokens after the prompt."""
         generated, counts = np.unique(_as_ids(tokens[self.prompt_length :]), return_counts=True)
         result = logits.copy()
         result[generated] -= self.penalty * counts
@@ -99,42 +91,35 @@ class FrequencyPenalty:
 
 @dataclass(frozen=True)
 class LogitBias:
-    """Adds a bias to the logits of some tokens.
+    """Adds a bias to the logits of some tokens; -inf forbids one.
 
-    bias: by token id; finite, or -inf to forbid a token.
     Source: the OpenAI API's logit_bias; `SequenceBiasLogitsProcessor` with sequences of one token.
     """
 
     bias: Mapping[int, float]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:  # noqa: ARG002
-        """The row with the bias added; the history does not matter."""
+        ids, values = self._arrays
         result = logits.copy()
-        result[self._ids] += self._values
+        result[ids] += values
         return result
 
     @cached_property
-    def _ids(self) -> NDArray[np.int64]:
-        return _as_ids(list(self.bias))
-
-    @cached_property
-    def _values(self) -> Logits:
-        return np.array(list(self.bias.values()), dtype=np.float32)
+    def _arrays(self) -> tuple[NDArray[np.int64], Logits]:
+        return _as_ids([*self.bias]), np.array([*self.bias.values()], np.float32)
 
 
 @dataclass(frozen=True)
 class BadWords:
     """Forbids the last token of a bad word after the tokens that precede it in the bad word.
 
-    bad_words_ids: sequences of at least one token each. eos_token_ids: end-of-sequence tokens,
-    which cannot be bad words by themselves. Source: `NoBadWordsLogitsProcessor`.
+    eos_token_ids: cannot be bad words by themselves. Source: `NoBadWordsLogitsProcessor`.
     """
 
     bad_words_ids: Sequence[Sequence[int]]
     eos_token_ids: Set[int] = frozenset()
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with -inf at the tokens that would complete a bad word."""
         result = logits.copy()
         for length, endings in self._endings.items():
             # As in transformers, a word applies once the text is at least as long as it.
@@ -150,8 +135,7 @@ class BadWords:
         endings: dict[int, dict[tuple[int, ...], list[int]]] = {}
         for *start, last in self.bad_words_ids:
             if start or last not in self.eos_token_ids:
-                starts = endings.setdefault(len(start), {})
-                starts.setdefault(tuple(start), []).append(last)
+                endings.setdefault(len(start), {}).setdefault(tuple(start), []).append(last)
         return {
             length: {start: _as_ids(last) for start, last in starts.items()}
             for length, starts in endings.items()
@@ -160,15 +144,11 @@ class BadWords:
 
 @dataclass(frozen=True)
 class SuppressTokens:
-    """Forbids some tokens everywhere.
-
-    suppress_tokens: their ids. Source: `SuppressTokensLogitsProcessor`.
-    """
+    """Forbids some tokens everywhere. Source: `SuppressTokensLogitsProcessor`."""
 
     suppress_tokens: Sequence[int]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:  # noqa: ARG002
-        """The row with -inf at those tokens; the history does not matter."""
         return _forbid(logits, self._ids)
 
     @cached_property
@@ -178,9 +158,8 @@ class SuppressTokens:
 
 @dataclass(frozen=True)
 class MinNewTokens:
-    """Forbids the end-of-sequence tokens until enough tokens were generated.
+    """Forbids end-of-sequence tokens until there are enough tokens after the prompt.
 
-    min_new_tokens: at least 0; 0 changes nothing. prompt_length: tokens that do not count.
     Source: `MinNewTokensLengthLogitsProcessor`.
     """
 
@@ -189,32 +168,28 @@ class MinNewTokens:
     eos_token_ids: Set[int]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row, with -inf at the end-of-sequence tokens while there are too few tokens."""
         if len(tokens) - self.prompt_length >= self.min_new_tokens:
             return logits
         return _forbid(logits, self._ids)
 
     @cached_property
     def _ids(self) -> NDArray[np.int64]:
-        return _as_ids(list(self.eos_token_ids))
+        return _as_ids([*self.eos_token_ids])
 
 
 @dataclass(frozen=True)
 class NoRepeatNgram:
     """Forbids every token that would complete an n-gram that prompt and output already hold.
 
-    no_repeat_ngram_size: at least 1; at 1 no token may occur twice.
     Source: `NoRepeatNGramLogitsProcessor`.
     """
 
     no_repeat_ngram_size: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with -inf at the last tokens of n-grams that begin as `tokens` end."""
-        size = self.no_repeat_ngram_size
+        size, history = self.no_repeat_ngram_size, _as_ids(tokens)
         if len(tokens) < size:
             return logits
-        history = _as_ids(tokens)
         return _forbid(logits, _endings(history, history[len(history) - size + 1 :]))
 
 
@@ -222,7 +197,7 @@ class NoRepeatNgram:
 class EncoderNoRepeatNgram:
     """Forbids every token that would complete an n-gram that the prompt holds.
 
-    encoder_no_repeat_ngram_size: at least 1. prompt_ids: of an encoder-decoder model, its source.
+    prompt_ids: of an encoder-decoder model, its source.
     Source: `EncoderNoRepeatNGramLogitsProcessor`.
     """
 
@@ -230,10 +205,6 @@ class EncoderNoRepeatNgram:
     prompt_ids: Sequence[int]
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row with -inf at the last tokens of the prompt's n-grams that begin as `tokens` end.
-
-        The same row while `tokens` are fewer than those before the last of an n-gram.
-        """
         size = self.encoder_no_repeat_ngram_size
         if len(tokens) < size - 1:
             return logits
@@ -248,13 +219,12 @@ class EncoderNoRepeatNgram:
 class ForcedBos:
     """Forbids all tokens but one after a text of a single token.
 
-    forced_bos_token_id: the allowed token. Source: `ForcedBOSTokenLogitsProcessor`.
+    Source: `ForcedBOSTokenLogitsProcessor`.
     """
 
     forced_bos_token_id: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        """The row, or one with 0 at the forced token and -inf elsewhere."""
         if len(tokens) != 1:
             return logits
         result = np.full_like(logits, -np.inf)

@@ -8,8 +8,8 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ov_specdec.logits import Logits, most_likely
 from ov_specdec.sampling.distribution import Distribution
+from ov_specdec.sampling.logits import Logits, most_likely
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.sampling.random_source import RandomSource

@@ -7,8 +7,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.logits import Logits, check_row
 from ov_specdec.sampling.distribution import Distribution, Ids
+from ov_specdec.sampling.logits import Logits, check_row
 
 FIRST_LOOK = 2048
 """Tokens that typical_p sorts first, and top_p in one sort; only flatter rows sort more."""

@@ -13,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ov_specdec.chunks import Chunk
 from ov_specdec.errors import shorten
 from ov_specdec.openai import ApiError, from_exception
+from ov_specdec.results.chunks import ResultBuilder
 
 log = logging.getLogger("ov_specdec.server")
 
@@ -35,7 +35,7 @@ CLIENT_LEFT = 499
 
 @dataclass
 class Record:
-    """The log record of one request."""
+    """The log record of one request. outputs: of its generations, so far."""
 
     method: str
     path: str
@@ -45,35 +45,28 @@ class Record:
     error: str | None = None
     code: str | None = None
     user: str | None = None
-    finish_reason: str | None = None
-    num_generated: int = 0
-    seconds_to_first: float | None = None
-    began: float = field(default_factory=monotonic)
+    outputs: Sequence[ResultBuilder] = ()
+    arrived: float = field(default_factory=monotonic)
 
     def fail(self, failure: ApiError) -> None:
         """Record an error."""
         self.status, self.error, self.code = failure.status, failure.message, failure.code
 
-    def note(self, chunk: Chunk) -> None:
-        """Record a chunk of the answer."""
-        if self.seconds_to_first is None:
-            self.seconds_to_first = monotonic() - self.began
-        self.num_generated += len(chunk.token_ids)
-        self.finish_reason = chunk.finish_reason or self.finish_reason
-
     def as_dict(self) -> dict[str, Any]:
         """The known fields, for one line of JSON."""
+        began = [output.first_token for output in self.outputs if output.first_token is not None]
+        ended = [output.finish_reason for output in self.outputs if output.finish_reason]
         known = {
             "event": "request",
             "id": self.id,
             "method": self.method,
             "path": self.path[:MAX_LOGGED],
             "status": self.status,
-            "seconds": round(monotonic() - self.began, 4),
+            "seconds": round(monotonic() - self.arrived, 4),
             "user": self.user and self.user[:MAX_USER],
-            "completion_tokens": self.num_generated or None,
-            "seconds_to_first": self.seconds_to_first and round(self.seconds_to_first, 4),
-            "finish_reason": self.finish_reason,
+            "completion_tokens": sum(len(output.token_ids) for output in self.outputs) or None,
+            "seconds_to_first": round(min(began) - self.arrived, 4) if began else None,
+            "finish_reason": ended[-1] if ended else None,
             "client_left": True if self.status == CLIENT_LEFT else None,
             "error": self.error and self.error[:MAX_LOGGED],
         }
@@ -107,13 +100,16 @@ class Access:
         record, route = Record(scope["method"], scope["path"]), _route(scope)
         scope.setdefault("state", {})["record"] = record
         has_begun = False
+        if scope["method"] == "HEAD":  # as GET; uvicorn leaves the body out
+            scope = {**scope, "method": "GET"}
 
         async def sending(message: Message) -> None:
             nonlocal has_begun
             if message["type"] == "http.response.start":
                 has_begun = True
                 record.status = record.status or message["status"]
-                message = {**message, "headers": [*message["headers"], _id_header(record)]}
+                headers = [*message["headers"], (b"x-request-id", record.id.encode())]
+                message = {**message, "headers": headers}
             await send(message)
 
         try:
@@ -185,7 +181,3 @@ def _route(scope: Scope) -> str:
     rest = path.removeprefix(root)
     # As in Starlette: a prefix without a slash after it is part of a longer name.
     return rest if rest.startswith("/") else path
-
-
-def _id_header(record: Record) -> tuple[bytes, bytes]:
-    return b"x-request-id", record.id.encode()

@@ -1,9 +1,10 @@
 """The routes of the server."""
 
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from importlib.metadata import version
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
@@ -11,24 +12,31 @@ from fastapi.responses import JSONResponse, PlainTextResponse, Response
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from ov_specdec.checks import suggest
-from ov_specdec.openai import ApiError, Ask, ChatBody, CompletionBody, ResponsesBody, read_ask
-from ov_specdec.openai.audio import FILE, AudioAsk, TranscriptionForm, TranslationForm
+from ov_specdec.openai import (
+    ApiError,
+    ChatBody,
+    CompletionBody,
+    ResponsesBody,
+    make_stream,
+    read_ask,
+)
+from ov_specdec.openai.audio import FILE, TranscriptionForm, TranslationForm
 from ov_specdec.openai.audio import read_form as read_fields
-from ov_specdec.openai.body import Rules, UnknownNames, read
+from ov_specdec.openai.body import Rules, read
 from ov_specdec.openai.errors import ErrorBody, invalid
 from ov_specdec.openai.part import Part
 from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
+from ov_specdec.openai.transcriptions import MEDIA_TYPES, StreamedTranscription
+from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, digest_of, error_response
-from ov_specdec.server.audio_reply import AudioReply
 from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.document import OPERATIONS, complete, errors
-from ov_specdec.server.page import add_page
-from ov_specdec.server.reply import Reply
-from ov_specdec.server.schemas import Health, Model, Models, Version
+from ov_specdec.server.limits import reject_oversized
+from ov_specdec.server.reply import Reply, Task
+from ov_specdec.server.schemas import Endpoints, Health, Model, Models, Version
 from ov_specdec.server.service import Service
-from ov_specdec.server.threads import run_in_thread
+from ov_specdec.server.stream import run_in_thread
 
 Wanted = TypeVar("Wanted", TokenizeBody, DetokenizeBody)
 
@@ -51,13 +59,12 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     app.add_exception_handler(ApiError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_http_error)
     settings = service.settings
-    rules = Rules(settings.temperature, UnknownNames(refuse=settings.strict_fields))
+    rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
     _add_generation(app, service, rules)
-    _add_audio(app, service, rules.unknown)
-    _add_tokens(app, service, rules.unknown)
+    _add_audio(app, service, rules)
+    _add_tokens(app, service, rules)
     _add_state(app, service)
     complete(app)
-    add_page(app)
     app.add_middleware(
         Access,
         hosts=settings.allowed_hosts,
@@ -81,14 +88,19 @@ def _add_generation(app: FastAPI, service: Service, rules: Rules) -> None:
     def generate(request: Request, kind: type[GenerationBody]) -> Reply:
         record: Record = request.state.record
 
-        async def read_body() -> Ask:
+        @asynccontextmanager
+        async def begin(grow: Callable[[int, int], None]) -> AsyncIterator[Task]:
             limits = settings.max_body, settings.body_timeout
             ask = await read_json(request, *limits, lambda body: read_ask(kind, body, rules))
             record.user = ask.user
             service.check_model(ask.model)
-            return ask
+            reject_oversized(ask, service.engine.max_length, settings.max_request_tokens)
+            grow(ask.num_choices, ask.n)
+            answer = service.answer(ask)
+            running = partial(service.running, ask, record.tenant)
+            yield Task(make_stream(answer), answer.choices, ask.stream, running, ask.endpoint)
 
-        return Reply(service, read_body, record)
+        return Reply(service, begin, record)
 
     @_post(app, "/v1/chat/completions")
     async def chat_completions(request: Request) -> Any:
@@ -106,23 +118,28 @@ def _add_generation(app: FastAPI, service: Service, rules: Rules) -> None:
         return generate(request, ResponsesBody)
 
 
-def _add_audio(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
+def _add_audio(app: FastAPI, service: Service, rules: Rules) -> None:
     settings = service.settings
 
-    def transcribe(request: Request, kind: type[TranslationForm]) -> AudioReply:
+    def transcribe(request: Request, kind: type[TranslationForm]) -> Reply:
         record: Record = request.state.record
 
-        async def read_body() -> tuple[AudioAsk, BinaryIO]:
+        @asynccontextmanager
+        async def begin(_: Callable[[int, int], None]) -> AsyncIterator[Task]:
             limits = settings.max_body, settings.body_timeout
             texts, recording = await read_form(request, *limits, settings.cors_origins)
-            ask = read_fields(kind, texts, unknown)
+            ask = read_fields(kind, texts, rules)
             if recording is None:
                 raise invalid(FILE, "file is missing: send the recording as a file")
-            record.user = ask.user
-            service.check_model(ask.model)
-            return ask, recording
+            with recording:
+                record.user = ask.user
+                service.check_model(ask.model)
+                writer = StreamedTranscription(ask)
+                form = MEDIA_TYPES.get(ask.form)
+                running = partial(service.transcribing, ask, recording, record.tenant)
+                yield Task(writer, writer.choices, ask.stream, running, media_type=form)
 
-        return AudioReply(service, read_body, record)
+        return Reply(service, begin, record)
 
     @_post(app, "/v1/audio/transcriptions")
     async def transcriptions(request: Request) -> Any:
@@ -135,7 +152,7 @@ def _add_audio(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
         return transcribe(request, TranslationForm)
 
 
-def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
+def _add_tokens(app: FastAPI, service: Service, rules: Rules) -> None:
     settings = service.settings
 
     async def answer(
@@ -144,14 +161,14 @@ def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
         record: Record = request.state.record
         with service.entered(record.tenant):
             limits = settings.max_body, settings.body_timeout
-            body = await read_json(request, *limits, lambda body: read(kind, body, unknown))
+            body = await read_json(request, *limits, lambda body: read(kind, body, rules))
             service.check_model(body.model)
             return await run_in_thread(lambda: JSONResponse(make(body).model_dump()))
 
     @_post(app, "/tokenize")
     async def tokenize(request: Request) -> Any:
         """The token ids of a prompt, or of messages in the chat template."""
-        return await answer(request, TokenizeBody, lambda body: service.tokenize(body.wanted()))
+        return await answer(request, TokenizeBody, service.tokenize)
 
     @_post(app, "/detokenize")
     async def detokenize(request: Request) -> Any:
@@ -160,6 +177,12 @@ def _add_tokens(app: FastAPI, service: Service, unknown: UnknownNames) -> None:
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
+    @app.get("/")
+    def endpoints() -> Endpoints:
+        """The paths of the server."""
+        return Endpoints(endpoints=_paths(app))
+
+    @app.get("/v1/models/", include_in_schema=False)  # else the name of a model, and empty
     @app.get("/v1/models", responses=errors(401, 503))
     def models() -> Models:
         """The model that is served."""
@@ -202,29 +225,28 @@ def _post(app: FastAPI, path: str) -> Callable[[Handler], Handler]:
     return decorate
 
 
-def _answer_error(request: Request, error: Exception) -> JSONResponse:
+def _answer_error(request: Request, error: Any) -> JSONResponse:
     record: Record = request.state.record
-    failure = error if isinstance(error, ApiError) else ApiError(500, str(error))
-    record.fail(failure)
-    return error_response(failure)
+    record.fail(error)
+    return error_response(error)
 
 
-def _answer_http_error(request: Request, error: Exception) -> JSONResponse:
+def _answer_http_error(request: Request, error: Any) -> JSONResponse:
     """Errors of FastAPI itself: unknown paths and methods."""
-    status = getattr(error, "status_code", 500)
-    detail, headers = getattr(error, "detail", ""), getattr(error, "headers", None) or {}
-    message = f"{request.method} {request.url.path}: {detail}"
-    if status == 404:
-        message = f"{message}: {_meant(request)}"
+    headers = error.headers or {}
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    if error.status_code == 404:  # clients leave out /v1, or have it twice
+        paths = _paths(request.app)
+        others = f"there are {', '.join(paths)}"
+        message += f": {suggest(request.url.path, paths, others, most=1, cutoff=LIKE)}"
     elif "Allow" in headers:
-        message = f"{message}: send {headers['Allow']}"
-    response = error_response(ApiError(status, message))
+        message += f": send {headers['Allow']}"
+    response = error_response(ApiError(error.status_code, message))
     response.headers.update(headers)
     return response
 
 
-def _meant(request: Request) -> str:
-    """The path most like one that is not there; clients leave out /v1, or have it twice."""
-    paths = [route.path for route in request.app.routes if isinstance(route, APIRoute)]
-    paths = [path for path in paths if "{" not in path]
-    return suggest(request.url.path, paths, f"there are {', '.join(paths)}", most=1, cutoff=LIKE)
+def _paths(app: FastAPI) -> list[str]:
+    """The paths that hold no name of a model."""
+    routes = [route for route in app.routes if isinstance(route, APIRoute)]
+    return [route.path for route in routes if route.include_in_schema and "{" not in route.path]

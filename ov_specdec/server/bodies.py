@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.server.access import CLIENT_LEFT
-from ov_specdec.server.threads import run_in_thread
+from ov_specdec.server.stream import run_in_thread
 
 T = TypeVar("T")
 
@@ -93,7 +93,10 @@ async def _read(request: Request, max_body: int) -> bytearray:
 
 
 async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]:
-    """A body as it arrives, up to `max_body` bytes."""
+    """A body as it arrives, up to `max_body` bytes; they would not bound what gzip unpacks to."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise ApiError(415, f"the body has the content encoding {encoding!r}: send it as it is")
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_body:
         raise _too_large(max_body)

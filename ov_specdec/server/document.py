@@ -35,6 +35,7 @@ DESCRIPTIONS = {
     403: "The form comes from a page of another site.",
     404: "The model is not served.",
     413: "The body is too large.",
+    415: "The body is compressed.",
     429: "The queue is full.",
     500: "The server has failed.",
     503: "The server is loading or shutting down, or the wait in the queue was too long.",

@@ -1,26 +1,23 @@
 """`EngineClient`, which runs the generations of requests, and the one in this process."""
 
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from itertools import product
-from typing import Any, Protocol
+from typing import Protocol
 
 from prometheus_client import Metric
 
-from ov_specdec.chunks import Chunk
-from ov_specdec.generation import Generation
+from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.openai import ApiError, Ask
-from ov_specdec.options import GenerationOptions
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.server.about import About, about_text
-from ov_specdec.server.metrics import Metrics, Timer
-from ov_specdec.server.salts import join_salt
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import BatchInvariance
+from ov_specdec.server.limits import limit_work
+from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
-from ov_specdec.server.stream import Stream
-from ov_specdec.server.threads import run_in_thread
-from ov_specdec.server.work import limit_work
-from ov_specdec.stats import BatchInvariance
+from ov_specdec.server.stream import Stream, run_in_thread
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
@@ -28,12 +25,9 @@ log = logging.getLogger("ov_specdec.server")
 DEFAULT_TEMPERATURE = 1.0
 """Default temperature, unless the model recommends one."""
 
-Admission = Callable[[], Awaitable[None]]
-"""Waits until a request may run; raises `ApiError` if that takes too long."""
-
 
 class EngineClient(Protocol):
-    """Runs the generations that the service has admitted."""
+    """Runs the generations of requests, for which the service has slots."""
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -50,19 +44,14 @@ class EngineClient(Protocol):
         """Whether the main model's logits are bitwise the same in any pass."""
         ...
 
-    @property
-    def about(self) -> About:
-        """The description of the model."""
-        ...
-
     def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], admission: Admission
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
     ) -> AbstractAsyncContextManager[None]:
-        """Run the generations of a request; leaving the context cancels unfinished ones.
+        """Queue the generations of a request; leaving the context cancels unfinished ones.
 
-        tenant: namespace of cached prefixes. stream: gets their chunks, or the first error.
-        admission: awaited before they run, after the checks of the request. Raises errors of the
-        request on entering.
+        tenant: has a fair share of the batch, and cached prefixes of its own. stream: gets the
+        admission of the first generation and the chunks of all, or the first error. Raises errors
+        of the request on entering.
         """
         ...
 
@@ -91,10 +80,9 @@ class LocalEngine:
         self.pipeline = pipeline
         self.generator = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
-        self.metrics.watch(self.generator.loop.engine.scheduler, self.generator.main)
-        size = self.generator.main.capacity or 0
-        self.metrics.describe_cache(kv_cache_size_tokens=size, max_model_len=self.max_length)
-        self.metrics.batch_invariant.set_function(lambda: pipeline.batch_invariant.is_proven)
+        self.metrics.watch(self.generator.loop, self.generator.main)
+        self.metrics.describe_cache(self.generator.main.capacity or 0, self.max_length)
+        self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_proven)
         self._settings = settings
 
     @property
@@ -112,36 +100,38 @@ class LocalEngine:
         """See `EngineClient`."""
         return self.pipeline.batch_invariant
 
-    @property
-    def about(self) -> About:
-        """See `EngineClient`."""
-        return about_text(self.pipeline)
-
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], admission: Admission
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`."""
-        generations = await run_in_thread(lambda: self._check(ask, tenant, stream))
-        await admission()
+        loop = self.generator.loop
+        sequences = await run_in_thread(lambda: self._check(ask, tenant, stream))
         try:
-            for generation, timer in generations:
-                timer.begin()
-                self.generator.loop.add(generation.sequence)
+            for sequence in sequences:
+                loop.add(sequence)
             yield
         finally:
-            for generation, _ in generations:
-                self.generator.loop.cancel(generation.sequence)
+            for sequence in sequences:
+                loop.cancel(sequence)
 
-    def complete(self, options: dict[str, Any], tenant: str | None) -> GenerationOptions:
+    def complete(self, options: GenerationOptions, tenant: str | None) -> GenerationOptions:
         """Options with the pipeline's defaults. tenant: namespace of cached prefixes."""
-        salt = join_salt(tenant, options.get("cache_salt"))
-        salted = {**options, "cache_salt": salt}
-        complete = self.pipeline.complete_options(**salted)
-        if options.get("temperature") is None and complete.temperature is None:
+        salted = options.copy_with(cache_salt=join_salt(tenant, options.cache_salt))
+        complete = self.pipeline.complete_options(salted)
+        if complete.temperature is None:
             # The model recommends none: sample nevertheless, as in vLLM.
-            return self.pipeline.complete_options(**{**salted, "temperature": DEFAULT_TEMPERATURE})
+            drawn = salted.copy_with(temperature=DEFAULT_TEMPERATURE)
+            return self.pipeline.complete_options(drawn)
         return complete
+
+    @property
+    def defaults(self) -> str:
+        """What requests get that leave their options out, as far as Python's defaults differ."""
+        usual = GenerationOptions()
+        given = usual.copy_with(max_new_tokens=self._settings.default_max_tokens)
+        values = self.complete(given, None)
+        return ", ".join(f"{k}={v}" for k, v in values if v != getattr(usual, k))
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the thread runs, and its current step makes progress."""
@@ -158,37 +148,53 @@ class LocalEngine:
         self.pipeline.close()
         self.generator.loop.join(self._settings.step_timeout)
 
-    def _check(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
-    ) -> list[tuple[Generation, Timer]]:
-        """The generations of a request, ready to submit. Too slow for the event loop."""
+    def _check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[EngineSequence]:
+        """The sequences of a request, ready to run. Too slow for the event loop."""
         options = self.complete(ask.options, tenant)
-        prompts = [self.generator.encode(prompt, options) for prompt in ask.prompts]
-        limited = limit_work(ask, prompts, self.max_length, self._settings.max_request_tokens)
+        prompts, most = [], self._settings.max_request_tokens
+        for prompt in ask.prompts:
+            prompts.append(self.generator.encode(prompt, options))
+            lengths = [*map(len, prompts)]
+            limited = limit_work(ask, lengths, self.max_length, most)  # before the next is encoded
         if limited is not ask:
             options = self.complete(limited.options, tenant)
-        choices = [options.copy_with(**own) for own in ask.choices]
-        return [
+        choices = [options.copy_with(choice=index) for index in range(ask.n)]
+        sequences = [
             self._check_one(ids, own, stream, index)
             for index, (ids, own) in enumerate(product(prompts, choices))
         ]
+        if tenant is not None:  # a key has one share, whatever the salts of its requests
+            for sequence in sequences:
+                sequence.tenant = tenant
+        return sequences
 
     def _check_one(
         self, ids: Sequence[int], options: GenerationOptions, stream: Stream[Chunk], index: int
-    ) -> tuple[Generation, Timer]:
-        timer, put = Timer(self.metrics), stream.receiver(index)
+    ) -> EngineSequence:
+        put = stream.receiver(index)
 
         def receive(chunks: Sequence[Chunk]) -> None:
-            timer.receive(chunks)
+            self.metrics.received(sequence, chunks)
             put(chunks)
 
         def end(error: BaseException | None) -> None:
-            reason = generation.sequence.finish_reason if error is None else None
-            self.metrics.ended(generation.output.stats, reason)
+            reason = sequence.finish_reason if error is None else None
+            self.metrics.ended(sequence.stats, reason)
             stream.end(error)
 
-        generation = self.generator.begin(ids, options, receive, end)
-        return generation, timer
+        sequence = self.generator.begin(ids, options, receive, end)
+        sequence.on_admit = stream.admit
+        return sequence
+
+
+def join_salt(tenant: str | None, salt: str | None) -> str | None:
+    """The namespace of a request's cached prefixes: its salt, within its tenant.
+
+    A salt thus separates requests of one tenant, and gives no access to another tenant's prefixes.
+    """
+    if tenant is None:
+        return salt
+    return tenant if salt is None else f"{tenant}/{salt}"
 
 
 def stalled() -> ApiError:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
+from typing import Any, NamedTuple
 
 from prometheus_client import (
     CollectorRegistry,
@@ -15,150 +16,184 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
-from ov_specdec.chunks import Chunk
+from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Scheduler
+from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.results.chunks import Chunk, ResultBuilder
+from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.base import Runner
-from ov_specdec.stats import GenerationStats
+from ov_specdec.server.access import CLIENT_LEFT, Record
 
 PREFIX = "ov_specdec:"
 
+REASONS = {CLIENT_LEFT: "abort", 504: "timeout"}
+"""Reasons of failed requests, by status; otherwise "error"."""
+
 # In seconds: a token of a small model takes milliseconds, an answer of a large one minutes.
-TOKEN_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-FIRST_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-LENGTH_BUCKETS = tuple(2**power for power in range(18))
-REQUEST_BUCKETS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
+BETWEEN = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+FIRST = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+LENGTHS = tuple(2**power for power in range(18))
+WHOLE = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 
-class Metrics:
+class Row(NamedTuple):
+    """A metric. labels: besides those of all."""
+
+    kind: type[Gauge | Counter | Histogram]
+    name: str
+    text: str
+    buckets: tuple[float, ...] = ()
+    labels: tuple[str, ...] = ()
+
+
+ENGINE = (
+    Row(Gauge, "num_requests_running", "Running requests."),
+    Row(Gauge, "num_requests_waiting", "Requests in the queue."),
+    Row(Gauge, "num_requests_waiting_for_memory", "Preempted requests that wait to run again."),
+    Row(Gauge, "kv_cache_usage_perc", "KV cache in use, 0 to 1."),
+    Row(Gauge, "batch_invariant", "1 if passes are known to be batch-invariant, else 0."),
+    Row(Counter, "prompt_tokens", "Tokens of prompts."),
+    Row(Counter, "generation_tokens", "Tokens of outputs."),
+    Row(Counter, "prefix_cache_queries", "Prompt tokens looked up."),
+    Row(Counter, "prefix_cache_hits", "Prompt tokens found in caches."),
+    Row(Counter, "spec_decode_num_drafts", "Rounds with draft tokens."),
+    Row(Counter, "spec_decode_num_draft_tokens", "Draft tokens."),
+    Row(Counter, "spec_decode_num_accepted_tokens", "Accepted draft tokens."),
+    Row(Counter, "spec_decode_num_draft_failures", "Draft models disabled because of NaN."),
+    Row(Histogram, "request_prefill_time_seconds", "From admission to the first token.", FIRST),
+    Row(Histogram, "request_decode_time_seconds", "From the first token to the last.", WHOLE),
+    Row(Histogram, "request_prompt_tokens", "Tokens of the prompt of a request.", LENGTHS),
+    Row(Histogram, "request_generation_tokens", "Tokens of the output of a request.", LENGTHS),
+    Row(Histogram, "inter_token_latency_seconds", "Between two rounds of a request.", BETWEEN),
+    Row(
+        Counter,
+        "request_success",
+        "Finished requests, by finish reason.",
+        labels=("finished_reason",),
+    ),
+    Row(
+        Counter,
+        "spec_decode_num_accepted_tokens_per_pos",
+        "Accepted draft tokens by position in the draft.",
+        labels=("position",),
+    ),
+)
+"""Of generations, where they run."""
+
+REQUESTS = (
+    Row(
+        Counter,
+        "request_failure",
+        "Failed requests, by reason, error code and HTTP status.",
+        labels=("finished_reason", "error", "status"),
+    ),
+    Row(Histogram, "request_queue_time_seconds", "From its checks to its admission.", WHOLE),
+    Row(Histogram, "time_to_first_token_seconds", "From arrival to the first token.", FIRST),
+    Row(Histogram, "e2e_request_latency_seconds", "From arrival to the last token.", WHOLE),
+)
+"""Of requests, where they arrive."""
+
+
+class Registry:
+    """The metrics of a table. labels: of all."""
+
+    def __init__(self, table: Iterable[Row], labels: Mapping[str, str]) -> None:
+        self.registry = CollectorRegistry()
+        self.labels = dict(labels)
+        self._known: dict[str, Any] = {}
+        for row in table:
+            names = (*labels, *row.labels)
+            more: dict[str, Any] = {"buckets": row.buckets} if row.buckets else {}
+            made = row.kind(f"{PREFIX}{row.name}", row.text, names, registry=self.registry, **more)
+            self._known[row.name] = made if row.labels else made.labels(**labels)
+
+    def __getitem__(self, name: str) -> Any:
+        return self._known[name]
+
+    def labelled(self, name: str, **labels: str) -> Counter:
+        """A counter by labels of its own."""
+        counter: Counter = self._known[name].labels(**self.labels, **labels)
+        return counter
+
+
+class RequestMetrics(Registry):
+    """Failed requests, and the times of all. model_name: label of all."""
+
+    def __init__(self, model_name: str) -> None:
+        super().__init__(REQUESTS, {"model_name": model_name})
+
+    def failed(self, record: Record) -> None:
+        """Count a failed request."""
+        reason, status = REASONS.get(record.status, "error"), str(record.status)
+        labels = {"finished_reason": reason, "error": record.code or "", "status": status}
+        self.labelled("request_failure", **labels).inc()
+
+    def observe(self, record: Record, chunk: Chunk, output: ResultBuilder) -> None:
+        """Observe the first token and the end of a choice. output: before the chunk."""
+        seconds = monotonic() - record.arrived
+        if chunk.token_ids and not output.token_ids:
+            self["time_to_first_token_seconds"].observe(seconds)
+        if chunk.finish_reason not in (None, "cancelled"):
+            self["e2e_request_latency_seconds"].observe(seconds)
+
+
+class Metrics(Registry):
     """The metrics of an engine. model_name, replica: labels of all; None for no such label."""
 
     def __init__(self, model_name: str, replica: str | None = None) -> None:
-        self.registry = CollectorRegistry()
-        self._labels = {"model_name": model_name}
-        if replica is not None:
-            self._labels["replica"] = replica
-        self.running = self._gauge("num_requests_running", "Running requests.")
-        self.waiting = self._gauge(
-            "num_requests_waiting_for_memory", "Admitted requests that wait for memory."
-        )
-        self.kv_usage = self._gauge("kv_cache_usage_perc", "KV cache in use, 0 to 1.")
-        self.batch_invariant = self._gauge(
-            "batch_invariant", "1 if passes are known to be batch-invariant, else 0."
-        )
-        self.prompt_tokens = self._counter("prompt_tokens", "Tokens of prompts.")
-        self.generation_tokens = self._counter("generation_tokens", "Tokens of outputs.")
-        self.prefix_queries = self._counter("prefix_cache_queries", "Prompt tokens looked up.")
-        self.prefix_hits = self._counter("prefix_cache_hits", "Prompt tokens found in caches.")
-        self.drafts = self._counter("spec_decode_num_drafts", "Rounds with draft tokens.")
-        self.drafted = self._counter("spec_decode_num_draft_tokens", "Draft tokens.")
-        self.accepted = self._counter("spec_decode_num_accepted_tokens", "Accepted draft tokens.")
-        self.draft_failures = self._counter(
-            "spec_decode_num_draft_failures", "Draft models disabled because of NaN."
-        )
-        self.prefill = self._histogram(
-            "request_prefill_time_seconds", "From admission to the first token.", FIRST_BUCKETS
-        )
-        self.decode = self._histogram(
-            "request_decode_time_seconds", "From the first token to the last.", REQUEST_BUCKETS
-        )
-        self.prompt_lengths = self._histogram(
-            "request_prompt_tokens", "Tokens of the prompt of a request.", LENGTH_BUCKETS
-        )
-        self.output_lengths = self._histogram(
-            "request_generation_tokens", "Tokens of the output of a request.", LENGTH_BUCKETS
-        )
-        self.between = self._histogram(
-            "inter_token_latency_seconds", "Between two rounds of a request.", TOKEN_BUCKETS
-        )
-        self._successes = Counter(
-            f"{PREFIX}request_success",
-            "Finished requests, by finish reason.",
-            (*self._labels, "finished_reason"),
-            registry=self.registry,
-        )
+        replicas = {} if replica is None else {"replica": replica}
+        super().__init__(ENGINE, {"model_name": model_name, **replicas})
         for reason in ("stop", "length"):  # from 0 on: `rate` misses the first step otherwise
-            self._successes.labels(**self._labels, finished_reason=reason)
-        self._accepted_at = Counter(
-            f"{PREFIX}spec_decode_num_accepted_tokens_per_pos",
-            "Accepted draft tokens by position in the draft.",
-            (*self._labels, "position"),
-            registry=self.registry,
-        )
+            self.labelled("request_success", finished_reason=reason)
 
-    def watch(self, scheduler: Scheduler, main: Runner) -> None:
-        """Read the gauges from the scheduler and the main model."""
-        self.running.set_function(lambda: len(scheduler.running))
-        self.waiting.set_function(lambda: len(scheduler.waiting))
-        self.kv_usage.set_function(partial(_usage, main))
-        self.registry.register(_Preemptions(scheduler, self._labels))
+    def watch(self, loop: EngineLoop, main: Runner) -> None:
+        """Read the gauges from the engine and the main model."""
+        scheduler = loop.engine.scheduler
+        self["num_requests_running"].set_function(lambda: len(scheduler.running))
+        self["num_requests_waiting"].set_function(lambda: loop.num_waiting[0])
+        self["num_requests_waiting_for_memory"].set_function(lambda: loop.num_waiting[1])
+        self["kv_cache_usage_perc"].set_function(partial(_usage, main))
+        self.registry.register(_Preemptions(scheduler, self.labels))
 
-    def describe_cache(self, **config: int) -> None:
-        """Describe the KV cache by labels of a gauge of 1."""
-        labels = {**self._labels, **{name: str(value) for name, value in config.items()}}
-        Gauge(
-            f"{PREFIX}cache_config_info",
-            "Size of the main model's KV cache.",
-            tuple(labels),
-            registry=self.registry,
-        ).labels(**labels).set(1)
+    def describe_cache(self, size: int, context: int) -> None:
+        """Describe the KV cache by labels of a gauge of 1. size, context: in tokens."""
+        config = {"kv_cache_size_tokens": str(size), "max_model_len": str(context)}
+        name, text = f"{PREFIX}cache_config_info", "Size of the main model's KV cache."
+        labels = {**self.labels, **config}
+        Gauge(name, text, tuple(labels), registry=self.registry).labels(**labels).set(1)
 
     def ended(self, stats: GenerationStats, finish_reason: str | None) -> None:
         """Count an ended generation. finish_reason: None if it failed or was cancelled."""
         if finish_reason is not None:
-            self._successes.labels(**self._labels, finished_reason=finish_reason).inc()
-            self.prompt_lengths.observe(stats.prompt_tokens)
-            self.output_lengths.observe(stats.generated_tokens)
+            self.labelled("request_success", finished_reason=finish_reason).inc()
+            self["request_prompt_tokens"].observe(stats.prompt_tokens)
+            self["request_generation_tokens"].observe(stats.generated_tokens)
         if not stats.rounds:  # its prefill did not run
             return
-        self.prompt_tokens.inc(stats.prompt_tokens)
-        self.prefix_queries.inc(stats.prompt_tokens)
-        self.prefix_hits.inc(stats.cached_tokens)
-        self.draft_failures.inc(stats.draft_failures)
+        self["prompt_tokens"].inc(stats.prompt_tokens)
+        self["prefix_cache_queries"].inc(stats.prompt_tokens)
+        self["prefix_cache_hits"].inc(stats.cached_tokens)
+        self["spec_decode_num_draft_failures"].inc(stats.draft_failures)
         for round_ in stats.rounds:
             if not round_.num_drafted:
                 continue
-            self.drafts.inc()
-            self.drafted.inc(round_.num_drafted)
-            self.accepted.inc(round_.num_kept)
-            for position in range(round_.num_kept):
-                self._accepted_at.labels(**self._labels, position=str(position)).inc()
+            self["spec_decode_num_drafts"].inc()
+            self["spec_decode_num_draft_tokens"].inc(round_.num_drafted)
+            self["spec_decode_num_accepted_tokens"].inc(round_.num_accepted)
+            for position in range(round_.num_accepted):
+                name = "spec_decode_num_accepted_tokens_per_pos"
+                self.labelled(name, position=str(position)).inc()
 
-    def _gauge(self, name: str, text: str) -> Gauge:
-        gauge = Gauge(f"{PREFIX}{name}", text, tuple(self._labels), registry=self.registry)
-        return gauge.labels(**self._labels)
-
-    def _counter(self, name: str, text: str) -> Counter:
-        counter = Counter(f"{PREFIX}{name}", text, tuple(self._labels), registry=self.registry)
-        return counter.labels(**self._labels)
-
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-        histogram = Histogram(
-            f"{PREFIX}{name}", text, tuple(self._labels), buckets=buckets, registry=self.registry
-        )
-        return histogram.labels(**self._labels)
-
-
-class Timer:
-    """Measures the times of one generation."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-        self._last = monotonic()
-        self._first: float | None = None
-
-    def begin(self) -> None:
-        """The generation was admitted."""
-        self._last = monotonic()
-
-    def receive(self, chunks: Sequence[Chunk]) -> None:
-        """The chunks of a round have arrived."""
-        now = monotonic()
-        latency = self._metrics.prefill if self._first is None else self._metrics.between
-        latency.observe(now - self._last)
-        self._last, self._first = now, now if self._first is None else self._first
-        self._metrics.generation_tokens.inc(sum(len(chunk.token_ids) for chunk in chunks))
+    def received(self, sequence: EngineSequence, chunks: Sequence[Chunk]) -> None:
+        """Observe the chunks of a round, before the sequence notes them."""
+        now, first = monotonic(), sequence.first_token
+        if first is None or sequence.latest is None:
+            self["request_prefill_time_seconds"].observe(now - sequence.begun)
+        else:
+            self["inter_token_latency_seconds"].observe(now - sequence.latest)
+        self["generation_tokens"].inc(sum(len(chunk.token_ids) for chunk in chunks))
         if chunks[-1].finish_reason is not None:
-            self._metrics.decode.observe(now - self._first)
+            self["request_decode_time_seconds"].observe(now - (first or now))
 
 
 def export(families: Iterable[Metric]) -> bytes:

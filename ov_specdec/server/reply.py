@@ -3,33 +3,32 @@
 import asyncio
 import logging
 import math
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from typing import Any, TypeVar
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from ov_specdec.chunks import Chunk, GenerationResult, collect
-from ov_specdec.description import Endpoint
-from ov_specdec.engine import Cancelled
-from ov_specdec.openai import Answer, ApiError, Ask, from_exception, make_body, make_stream
+from ov_specdec.engine.sequence import Cancelled
+from ov_specdec.openai import ApiError, from_exception
 from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.streaming import StreamedCompletion
+from ov_specdec.openai.transcriptions import StreamedTranscription
+from ov_specdec.options.model import Endpoint
+from ov_specdec.results.chunks import Chunk, ResultBuilder
 from ov_specdec.server.access import CLIENT_LEFT, Record, error_response
-from ov_specdec.server.queue import Place
-from ov_specdec.server.request_metrics import Clock
 from ov_specdec.server.service import Service
-from ov_specdec.server.stream import Stream
-from ov_specdec.server.threads import run_in_thread
-from ov_specdec.server.work import reject_oversized
+from ov_specdec.server.stream import Stream, run_in_thread
 
 log = logging.getLogger("ov_specdec.server")
 
 T = TypeVar("T")
 
-Events = StreamedCompletion | StreamedResponse
+Writer = StreamedCompletion | StreamedResponse | StreamedTranscription
 
 PING = b": ping\n\n"
 PING_SECONDS = 15.0
@@ -43,98 +42,94 @@ HEADERS = [
 ]
 
 
+@dataclass(frozen=True)
+class Task:
+    """What a request asks for.
+
+    writer: makes the answer. outputs: of its generations. is_streamed: whether it is answered with
+    events. running: runs the generations, which fill a stream. media_type: of an answer that is a
+    text.
+    """
+
+    writer: Writer
+    outputs: Sequence[ResultBuilder]
+    is_streamed: bool
+    running: Callable[[Stream[Any]], AbstractAsyncContextManager[None]]
+    endpoint: Endpoint | None = None
+    media_type: str | None = None
+
+    def whole(self) -> Response:
+        """The response of an answer that is not streamed."""
+        body = self.writer.whole()
+        if isinstance(body, str):
+            return PlainTextResponse(body, media_type=self.media_type)
+        return JSONResponse(body.model_dump())
+
+
 class Reply(Response):
     """A response that reads a request and runs its generations while it is sent.
 
-    read: reads the request, once the queue has room. record: of the request, for the log.
+    begin: reads the request, once the queue has room; it gets the function of `Slots.entered`.
+    record: of the request, for the log.
     """
 
     def __init__(
-        self, service: Service, read: Callable[[], Awaitable[Ask]], record: Record
+        self,
+        service: Service,
+        begin: Callable[[Callable[[int, int], None]], AbstractAsyncContextManager[Task]],
+        record: Record,
     ) -> None:
         super().__init__()
         self.service = service
-        self.read = read
+        self.begin = begin
         self.record = record
-        self.clock = Clock(service.metrics, record.began)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
         service = self.service
-        with service.entered(self.record.tenant) as place:
-            ask = await self.read()
-            most = service.settings.max_request_tokens
-            reject_oversized(ask, service.engine.max_length, most)
-            place.grow(ask.num_choices, ask.n)
-            answer = service.answer(ask)
-            stream = Stream[Chunk](
-                ask.num_choices, service.settings.max_unread if ask.stream else None
-            )
-            run = self._run(answer, place, stream, scope, receive, send)
-            await run_for_client(run, stream.overflow, receive, self.record)
+        with service.entered(self.record.tenant) as grow:
+            async with self.begin(grow) as task:
+                limit = service.settings.max_unread if task.is_streamed else None
+                stream = Stream[Any](len(task.outputs), limit)
+                run = self._run(task, stream, scope, receive, send)
+                await run_for_client(run, stream.overflow, receive, self.record)
 
     async def _run(
-        self,
-        answer: Answer,
-        place: Place,
-        stream: Stream[Chunk],
-        scope: Scope,
-        receive: Receive,
-        send: Send,
+        self, task: Task, stream: Stream[Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        service, record = self.service, self.record
-        sender, events = Sender(send), make_stream(answer)
-        deadline = service.deadline(record.began)
-        turn = partial(service.turn, place, deadline)
+        service, record, sender = self.service, self.record, Sender(send)
+        record.outputs, deadline = task.outputs, service.deadline(record.arrived)
         try:
-            async with service.running(answer.ask, record.tenant, stream, turn):
-                pieces = self._pieces(stream, sender, deadline)
-                if answer.ask.stream:
-                    await _send_events(pieces, sender, events)
+            async with task.running(stream):
+                await service.turn(stream, deadline)
+                if task.is_streamed:  # the head comes at admission
+                    await sender.begin(task.writer.begin())
+                while (piece := await sender.next(stream, deadline)) is not None:
+                    await self._take(task, sender, *piece)
+                if task.is_streamed:
+                    await sender.end(task.writer.end())
                 else:
-                    await (await _collect(answer, pieces))(scope, receive, send)
+                    # Log-probabilities of a long prompt take time, so do not block the event loop.
+                    whole = await run_in_thread(task.whole)
+                    await whole(scope, receive, send)
         except Exception as error:
-            failure = explain(error, service, record, answer.ask.endpoint)
-            await sender.fail(failure, events.fail, scope, receive)
+            failure = explain(error, service, record, task.endpoint)
+            if sender.has_begun:
+                await sender.end([task.writer.fail(failure)])
+            else:
+                await error_response(failure)(scope, receive, send)
 
-    async def _pieces(
-        self, stream: Stream[Chunk], sender: "Sender", deadline: float | None
-    ) -> AsyncIterator[tuple[int, Chunk]]:
-        while (piece := await sender.next(stream, deadline)) is not None:
-            index, chunk = piece
-            self.record.note(chunk)
-            has_ended = chunk.finish_reason is not None
-            self.clock.note(index, has_tokens=bool(chunk.token_ids), has_ended=has_ended)
-            yield piece
-
-
-async def _collect(answer: Answer, pieces: AsyncIterator[tuple[int, Chunk]]) -> JSONResponse:
-    """An answer that is sent whole."""
-    chunks: list[list[Chunk]] = [[] for _ in range(answer.ask.num_choices)]
-    async for index, chunk in pieces:
-        chunks[index].append(chunk)
-    results: list[GenerationResult] = [collect(each) for each in chunks]
-    # Log-probabilities of a long prompt take time, so do not block the event loop.
-    return await run_in_thread(lambda: JSONResponse(make_body(answer, results).model_dump()))
-
-
-async def _send_events(
-    pieces: AsyncIterator[tuple[int, Chunk]], sender: "Sender", events: Events
-) -> None:
-    """Send an answer as it arrives; the head comes at admission."""
-    await sender.begin()
-    await sender.event(b"".join(events.begin()))
-    async for index, chunk in pieces:
-        await sender.event(await _describe(events, index, chunk))
-    await sender.event(b"".join(events.end()))
-    await sender.end()
-
-
-async def _describe(events: Events, index: int, chunk: Chunk) -> bytes:
-    """The events of a chunk, made in a thread if they describe a prompt, which may be long."""
-    if chunk.prompt_logprobs:
-        return b"".join(await run_in_thread(lambda: events.add(index, chunk)))
-    return b"".join(events.add(index, chunk))
+    async def _take(self, task: Task, sender: "Sender", index: int, chunk: Any) -> None:
+        """Count the next chunk of a generation, and send its events."""
+        parts: Sequence[Chunk] = [chunk] if isinstance(chunk, Chunk) else chunk.chunks
+        for part in parts:
+            self.service.metrics.observe(self.record, part, task.outputs[index])
+        if not task.is_streamed:
+            task.writer.note(index, chunk)
+        elif any(part.prompt_logprobs for part in parts):  # of a prompt that may be long
+            await sender.events(await run_in_thread(partial(task.writer.add, index, chunk)))
+        else:
+            await sender.events(task.writer.add(index, chunk))
 
 
 async def run_for_client(
@@ -145,7 +140,12 @@ async def run_for_client(
     overflow: set when the client reads too slowly.
     """
     working = asyncio.ensure_future(work)
-    leaving = asyncio.ensure_future(_client_leaves(receive))
+
+    async def client_leaves() -> None:
+        while (await receive())["type"] != "http.disconnect":
+            pass
+
+    leaving = asyncio.ensure_future(client_leaves())
     overflowing = asyncio.ensure_future(overflow.wait())
     tasks = (working, leaving, overflowing)
     try:
@@ -187,15 +187,17 @@ class Sender:
         self._send = send
         self.has_begun = False
 
-    async def begin(self) -> None:
-        """Send the head."""
+    async def begin(self, events: Sequence[bytes]) -> None:
+        """Send the head, and the first events."""
         self.has_begun = True
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await self.events(events)
 
-    async def event(self, event: bytes) -> None:
-        """Send an event unless it is empty."""
-        if event:
-            await self._send({"type": "http.response.body", "body": event, "more_body": True})
+    async def events(self, events: Sequence[bytes]) -> None:
+        """Send events, if there are any."""
+        if events:
+            body = b"".join(events)
+            await self._send({"type": "http.response.body", "body": body, "more_body": True})
 
     async def next(self, stream: Stream[T], deadline: float | None) -> tuple[int, T] | None:
         """The next piece of a stream: see `Stream.next`. Sends pings meanwhile, after the head."""
@@ -206,27 +208,9 @@ class Sender:
             except asyncio.TimeoutError:
                 if deadline is not None and monotonic() >= deadline:
                     raise
-                await self.event(PING)
+                await self.events([PING])
 
-    async def end(self) -> None:
-        """Send the end."""
+    async def end(self, events: Sequence[bytes]) -> None:
+        """Send the last events, and the end."""
+        await self.events(events)
         await self._send({"type": "http.response.body", "body": b"", "more_body": False})
-
-    async def fail(
-        self,
-        failure: ApiError,
-        make_event: Callable[[ApiError], bytes],
-        scope: Scope,
-        receive: Receive,
-    ) -> None:
-        """Send an error: as the last event if the stream has begun, else as the response."""
-        if self.has_begun:
-            await self.event(make_event(failure))
-            await self.end()
-        else:
-            await error_response(failure)(scope, receive, self._send)
-
-
-async def _client_leaves(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -6,8 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, asynccontextmanager, contextmanager
-from dataclasses import asdict
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 import uvicorn
@@ -25,24 +24,23 @@ from ov_specdec.speech_pipeline import SpeechPipeline
 
 log = logging.getLogger("ov_specdec.server")
 
-GRACE = 5.0
+GRACE = 5
 """Extra seconds after `shutdown_timeout` to send the last answers."""
 
 
-SHOW_CURSOR = "\x1b[?25h"
-
-
 class Server(uvicorn.Server):
-    """Uvicorn that stops the service before it waits for running requests."""
+    """Uvicorn that listens until running requests have ended; others are told 503 meanwhile."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
 
-    async def main_loop(self) -> None:
-        """Serve until a signal comes."""
-        await super().main_loop()
+    async def on_tick(self, counter: int) -> bool:
+        """Whether to close the sockets. Called ten times a second."""
+        if not await super().on_tick(counter):
+            return False
         self._service.stop()
+        return self.force_exit or self._service.is_over or not self._service.slots.taken.total()
 
 
 def open_engine(
@@ -71,10 +69,19 @@ def serve(
 
     async def load_models() -> None:
         try:
-            with _signals_end_all():
+            # A thread that loads cannot be interrupted.
+            with _on_signals(_leave):
                 pipeline = await asyncio.to_thread(load)
-            service.take(open_engine(pipeline, settings))
-            log.info(_name_models(pipeline))
+            engine = open_engine(pipeline, settings)
+            service.take(engine)
+            named = [
+                f"{role} {model.folder.path} on {model.config.device}"
+                for role, model in (("main", pipeline.main), ("draft", pipeline.draft))
+                if model is not None
+            ]
+            log.info("serving %s, drafter %s", ", ".join(named), pipeline.drafter)
+            if isinstance(engine, LocalEngine):
+                log.info("default options of requests: %s", engine.defaults)
             on_ready()
         except BaseException as error:
             failures.append(error)
@@ -91,17 +98,17 @@ def serve(
 
     config = uvicorn.Config(
         make_app(service, lifespan),
-        **asdict(binding),
+        **dict(binding),
         log_config=None,
         access_log=False,
         http=Connection,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=int(settings.shutdown_timeout + GRACE),
+        timeout_graceful_shutdown=GRACE,
     )
     _check_tls(config)
     server = Server(config, service)
-    with _signals_end_nothing():
+    with _on_signals(lambda *_: None):  # uvicorn raises them again after its end
         server.run()
     if binding.uds is not None:  # uvicorn does not remove it
         Path(binding.uds).unlink(missing_ok=True)
@@ -123,32 +130,12 @@ def _check_tls(config: uvicorn.Config) -> None:
         raise OptionError(Option("ssl_certfile", config.ssl_certfile), reason) from error
 
 
-def _name_models(pipeline: SpeculativePipeline | SpeechPipeline) -> str:
-    """The models, their devices and the drafter, for the log."""
-    models = {"main": pipeline.main, "draft": pipeline.draft}
-    named = [
-        f"{role} {model.folder.path} on {model.config.device}"
-        for role, model in models.items()
-        if model is not None
-    ]
-    return f"serving {', '.join(named)}, drafter {pipeline.drafter}"
-
-
-def _signals_end_all() -> AbstractContextManager[None]:
-    """End the process at a signal while models load: their thread cannot be interrupted."""
-
-    def leave(*_: object) -> None:
-        if sys.stderr.isatty():
-            sys.stderr.write(SHOW_CURSOR)  # a spinner hides it
-            sys.stderr.flush()
-        os._exit(0)
-
-    return _on_signals(leave)
-
-
-def _signals_end_nothing() -> AbstractContextManager[None]:
-    """Ignore the signals that uvicorn raises again after its end."""
-    return _on_signals(lambda *_: None)
+def _leave(*_: object) -> None:
+    """End the process."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\x1b[?25h")  # shows the cursor, which a spinner hides
+        sys.stderr.flush()
+    os._exit(0)
 
 
 @contextmanager

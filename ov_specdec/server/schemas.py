@@ -3,7 +3,6 @@
 from typing import Literal
 
 from ov_specdec.openai.part import Part
-from ov_specdec.server.about import Takes
 
 
 class BatchInvariant(Part):
@@ -15,7 +14,7 @@ class BatchInvariant(Part):
 
 
 class Model(Part):
-    """A model that is served. chat_template: whether it takes messages; the last three: `About`."""
+    """A model that is served. chat_template: whether it takes messages."""
 
     id: str
     object: Literal["model"] = "model"
@@ -24,9 +23,6 @@ class Model(Part):
     max_model_len: int
     chat_template: bool
     batch_invariant: BatchInvariant
-    takes: Takes
-    writes_code: bool
-    description: str
 
 
 class Models(Part):
@@ -40,6 +36,14 @@ class Health(Part):
     """Answer of /health."""
 
     status: Literal["ok"] = "ok"
+
+
+class Endpoints(Part):
+    """What the server offers: its paths, and the page that describes them."""
+
+    name: Literal["ov-specdec"] = "ov-specdec"
+    endpoints: list[str]
+    documentation: Literal["/docs"] = "/docs"
 
 
 class Version(Part):

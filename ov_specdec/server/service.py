@@ -1,28 +1,27 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from time import monotonic, time
+from typing import Any, BinaryIO
 
-from prometheus_client import Metric
-
-from ov_specdec.chunks import Chunk
-from ov_specdec.errors import shorten
+from ov_specdec.errors import ContextLengthError, shorten
 from ov_specdec.openai import Answer, ApiError, Ask
+from ov_specdec.openai.audio import AudioAsk
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tokens import DetokenizeBody, Text, Tokenize, Tokens
-from ov_specdec.options import GenerationOptions
-from ov_specdec.server.engine import Admission, EngineClient
-from ov_specdec.server.metrics import Metrics, export
-from ov_specdec.server.queue import RETRY_AFTER, Place, Queue
-from ov_specdec.server.request_metrics import RequestMetrics
+from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import NOT_INVARIANT
+from ov_specdec.server.engine import EngineClient
+from ov_specdec.server.limits import RETRY_AFTER, Slots
+from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.schemas import BatchInvariant, Model
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.server.transcriptions import Transcriptions
-from ov_specdec.stats import NOT_INVARIANT
+from ov_specdec.server.transcriptions import Job, Transcriptions
+from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.token_bytes import as_text
@@ -35,7 +34,8 @@ class Service:
     settings: Settings
     started: int = field(default_factory=lambda: int(time()))
     is_draining: bool = False
-    queue: Queue = field(init=False)
+    is_over: bool = False  # whether running requests have had their time after `stop`
+    slots: Slots = field(init=False)
     metrics: RequestMetrics = field(init=False)
     _engine: EngineClient | None = None
     _speech: Transcriptions | None = None
@@ -43,19 +43,15 @@ class Service:
 
     def __post_init__(self) -> None:
         self.metrics = RequestMetrics(self.settings.model_name)
-        self._open_queue(self.settings.max_batch_size)
+        self.slots = Slots(self.settings.max_batch_size + self.settings.max_queue)
 
     def take(self, engine: EngineClient | Transcriptions) -> None:
         """Serve with this engine, or this speech model, from now on."""
         if isinstance(engine, Transcriptions):
             self._speech = engine
-            self._open_queue(1)  # one at a time
+            self.slots = Slots(1 + self.settings.max_queue)  # one runs at a time
         else:
             self._engine = engine
-
-    def _open_queue(self, num_places: int) -> None:
-        self.queue = Queue(num_places, self.settings.max_queue)
-        self.metrics.watch(self.queue)
 
     def close(self) -> None:
         """Free the models."""
@@ -91,14 +87,12 @@ class Service:
 
     async def export_metrics(self) -> bytes:
         """The metrics for Prometheus; all are 0 while models load."""
-        return export([*self.metrics.registry.collect(), *await self._collect_metrics()])
-
-    async def _collect_metrics(self) -> Iterable[Metric]:
-        if self._speech is not None:
-            return self._speech.collect_metrics()
-        if self._engine is None:
-            return Metrics(self.settings.model_name).registry.collect()
-        return await self._engine.collect_metrics()
+        engine = self._speech or self._engine
+        if engine is None:
+            found = [*Metrics(self.settings.model_name).registry.collect()]
+        else:
+            found = await engine.collect_metrics()
+        return export([*self.metrics.registry.collect(), *found])
 
     @property
     def model_names(self) -> tuple[str, ...]:
@@ -130,49 +124,81 @@ class Service:
         return Answer.begin(ask, self.settings.model_name, tokenizer)
 
     @contextmanager
-    def entered(self, tenant: str | None) -> Iterator[Place]:
-        """A place in the queue, before a request is read; `ApiError` if it is full."""
+    def entered(self, tenant: str | None) -> Iterator[Callable[[int, int], None]]:
+        """Take a slot for a request, before it is read: see `Slots.entered`."""
         if self.is_draining:
             raise _draining()
         if self._engine is None and self._speech is None:
             raise _loading()
-        with self.queue.entered(tenant) as place:
-            yield place
+        with self.slots.entered(tenant) as grow:
+            yield grow
 
     def deadline(self, began: float) -> float | None:
         """The deadline of a request that began then, by `time.monotonic`; None: no deadline."""
         timeout = self.settings.request_timeout
         return None if timeout is None else began + timeout
 
-    async def turn(self, place: Place, deadline: float | None) -> None:
-        """Wait for the admission of a request; `asyncio.TimeoutError` at its deadline."""
-        came = monotonic()
-        left = None if deadline is None else deadline - came
-        await asyncio.wait_for(place.turn(self.settings.queue_timeout), left)
-        self.metrics.queue_time.observe(monotonic() - came)
+    async def turn(self, stream: Stream[Any], deadline: float | None) -> None:
+        """Wait until a request runs; `asyncio.TimeoutError` at its deadline.
+
+        Raises `ApiError` if it waits too long.
+        """
+        came, most = monotonic(), self.settings.queue_timeout
+        left = most if deadline is None else min(most, deadline - came)
+        try:
+            await asyncio.wait_for(stream.admitted.wait(), left)
+        except asyncio.TimeoutError as error:
+            if left < most:
+                raise
+            raise ApiError(
+                503,
+                f"the request waited {most:g} s in the queue: try again later",
+                code="queue_timeout",
+                retry_after=RETRY_AFTER,
+            ) from error
+        self.metrics["request_queue_time_seconds"].observe(monotonic() - came)
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], admission: Admission
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
-        """Run the generations of a request, which fill a stream: see `EngineClient`."""
+        """Queue the generations of a request, which fill a stream: see `EngineClient`."""
         self._streams.add(stream)
         try:
-            async with self.engine.running(ask, tenant, stream, admission):
+            async with self.engine.running(ask, tenant, stream):
                 yield
         finally:
             self._streams.discard(stream)
 
-    def tokenize(self, wanted: Tokenize) -> Tokens:
+    @asynccontextmanager
+    async def transcribing(
+        self,
+        ask: AudioAsk,
+        recording: BinaryIO,
+        tenant: str | None,
+        stream: Stream[TranscriptionChunk],
+    ) -> AsyncIterator[None]:
+        """Queue a transcription, which fills a stream."""
+        with self.speech.running(Job(ask, recording, tenant, stream)):
+            yield
+
+    def tokenize(self, wanted: TokenizeBody) -> Tokens:
         """The ids of a prompt."""
-        options = GenerationOptions.from_kwargs(wanted.options)
+        prompt, options = wanted.read()
         tokenizer, context = self.engine.tokenizer, self.engine.max_length
-        ids = encode_prompt(wanted.prompt, options, tokenizer, GeneratedTokens(), context)
+        most = max(context, self.settings.max_request_tokens)
+        try:
+            ids = encode_prompt(prompt, options, tokenizer, GeneratedTokens(), most)
+        except ContextLengthError as error:
+            message = f"the prompt has more than max_request_tokens={most} tokens: send less"
+            raise invalid(None, message, "too_many_tokens") from error
         return Tokens(
             count=len(ids),
             max_model_len=context,
             tokens=ids,
-            token_strs=[as_text(tokenizer.piece(i)) for i in ids] if wanted.texts else None,
+            token_strs=[as_text(tokenizer.piece(i)) for i in ids]
+            if wanted.return_token_strs
+            else None,
         )
 
     def detokenize(self, wanted: DetokenizeBody) -> Text:
@@ -186,15 +212,13 @@ class Service:
     def describe_model(self, name: str) -> Model:
         """The model by one of its names, in OpenAI's shape."""
         speech = self._speech
-        about = (speech or self.engine).about
         invariance = NOT_INVARIANT if speech else self.engine.batch_invariant
         return Model(
             id=name,
             created=self.started,
             max_model_len=(speech or self.engine).max_length,
-            chat_template=about.takes == "messages",
+            chat_template=speech is None and self.engine.tokenizer.chat_template is not None,
             batch_invariant=BatchInvariant(**invariance.as_dict()),
-            **asdict(about),
         )
 
     def stop(self) -> None:
@@ -205,6 +229,7 @@ class Service:
             loop.call_later(self.settings.shutdown_timeout, self._end_all)
 
     def _end_all(self) -> None:
+        self.is_over = True
         for stream in self._streams:
             stream.fail(_draining())
         if self._speech is not None:

@@ -1,23 +1,19 @@
 """Settings of a server, with their descriptions for the command line."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from ov_specdec.description import About, check_described
+from pydantic import AfterValidator
+
 from ov_specdec.errors import OptionError
+from ov_specdec.options.model import Options, option
 from ov_specdec.server.stream import MAX_UNREAD
 
-
-def _require_list(name: str, values: object) -> None:
-    # A string would count as a list of letters. It is not shown: it may be a key.
-    if not isinstance(values, list | tuple) or not all(isinstance(each, str) for each in values):
-        raise OptionError(f"{name} must be a list of texts, even of one")
+LIST = "a list of texts, even of one"
 
 
-def _require_keys(name: str, keys: Sequence[str]) -> None:
+def _check_keys(keys: Sequence[str]) -> Sequence[str]:
     """Refuse a key that anyone or no one could send; the message does not show it."""
-    _require_list(name, keys)
     for number, key in enumerate(keys, start=1):
         if not key:
             raise OptionError(f"API key {number} is empty, so anyone could send it: leave it out")
@@ -26,26 +22,24 @@ def _require_keys(name: str, keys: Sequence[str]) -> None:
                 f"API key {number} cannot be sent in a header: use ASCII characters, without "
                 "spaces around them"
             )
+    return keys
 
 
-@dataclass(frozen=True)
-class Binding:
+class Binding(Options):
     """The address of a server."""
 
-    host: Annotated[str, About("Address to serve on.")] = "127.0.0.1"
-    port: Annotated[int, About("Port to serve on; 0 takes any free port.")] = 8000
-    uds: Annotated[
-        str | None, About("Serve on this Unix socket instead of --host and --port.", metavar="PATH")
-    ] = None
-    ssl_certfile: Annotated[
-        str | None, About("Certificate for TLS, as a PEM file.", unset="no TLS", metavar="F")
-    ] = None
-    ssl_keyfile: Annotated[
-        str | None, About("Key of the certificate, as a PEM file.", metavar="F")
-    ] = None
-    root_path: Annotated[
-        str, About("Path prefix that a reverse proxy strips.", unset="none", metavar="PATH")
-    ] = ""
+    host: str = option("127.0.0.1", "Address to serve on.")
+    port: int = option(8000, "Port to serve on; 0 takes any free port.")
+    uds: str | None = option(
+        None, "Serve on this Unix socket instead of --host and --port.", metavar="PATH"
+    )
+    ssl_certfile: str | None = option(
+        None, "Certificate for TLS, as a PEM file.", unset="no TLS", metavar="F"
+    )
+    ssl_keyfile: str | None = option(None, "Key of the certificate, as a PEM file.", metavar="F")
+    root_path: str = option(
+        "", "Path prefix that a reverse proxy strips.", unset="none", metavar="PATH"
+    )
 
     @property
     def url(self) -> str:
@@ -56,121 +50,87 @@ class Binding:
         return f"{scheme}://{self.host}:{self.port}"
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings of the server besides the models; raises `OptionError` for invalid values.
+class Settings(Options):
+    """Settings of the server besides the models; raises `OptionError` for invalid values."""
 
-    Annotations hold the description of each: see `About`.
-    """
+    noun: ClassVar[str] = "setting"
 
-    model_name: Annotated[str, About("Served name of the model.", flag=None)] = "ov-specdec"
-    aliases: Annotated[
-        Sequence[str],
-        About("Further names of the model in requests.", flag=None, check=_require_list),
-    ] = ()
-    api_keys: Annotated[
-        Sequence[str],
-        About(
-            "Require this API key, which other users can see in the machine's process list.",
-            metavar="KEY",
-            flag="api-key",
-            check=_require_keys,
-        ),
-    ] = field(default=(), repr=False)
-    strict_fields: Annotated[
-        bool,
-        About(
-            "Refuse unknown fields of requests.",
-            unset="ignore them, with a warning for each name",
-        ),
-    ] = False
-    max_batch_size: Annotated[
-        int, About("Maximum running requests; recordings run one by one.", low=1, flag=None)
-    ] = 16
-    max_queue: Annotated[
-        int,
-        About(
-            "Maximum waiting requests, besides running ones; others are rejected with 429.", low=0
-        ),
-    ] = 128
-    queue_timeout: Annotated[
-        float,
-        About(
-            "Maximum seconds in the queue; a request is then rejected with 503.",
-            above=0.0,
-            metavar="S",
-        ),
-    ] = 120.0
-    request_timeout: Annotated[
-        float | None,
-        About(
-            "Maximum seconds of a request; it then ends with 504.",
-            "From its arrival to the last token.",
-            above=0.0,
-            metavar="S",
-            unset="none",
-        ),
-    ] = None
-    max_request_tokens: Annotated[
-        int,
-        About(
-            "Maximum tokens of a request: prompts, outputs and top log-probabilities of all "
-            "choices; others are rejected with 400.",
-            "See `limit_work`.",
-            low=1,
-        ),
-    ] = 131_072
-    max_audio_seconds: Annotated[
-        float,
-        About(
-            "Maximum length of a recording in seconds; others are rejected with 400.",
-            above=0.0,
-            metavar="S",
-        ),
-    ] = 3600.0
-    shutdown_timeout: Annotated[
-        float,
-        About("Seconds for running requests to end after SIGTERM.", low=0.0, metavar="S"),
-    ] = 30.0
-    max_body: Annotated[int, About("Maximum bytes of a body.", low=1, flag=None)] = 4_000_000
-    cors_origins: Annotated[
-        Sequence[str],
-        About(
-            "Allow pages of this web site to call the server.",
-            unset="none",
-            metavar="URL",
-            flag="cors-origin",
-            check=_require_list,
-        ),
-    ] = ()
-    allowed_hosts: Annotated[
-        Sequence[str],
-        About(
-            "Accept requests for this host name.",
-            unset="any; on a loopback address without keys: localhost, 127.0.0.1 and [::1]",
-            metavar="NAME",
-            check=_require_list,
-        ),
-    ] = ()
-    body_timeout: Annotated[
-        float, About("Maximum seconds for a body to arrive.", above=0.0, flag=None)
-    ] = 30.0
-    step_timeout: Annotated[
-        float, About("Seconds after which a step counts as hung.", above=0.0, flag=None)
-    ] = 60.0
-    temperature: Annotated[
-        float | None,
-        About(
-            "Default of requests.", low=0.0, unset="the model's recommendation, else 1", flag=None
-        ),
-    ] = None
-    max_unread: Annotated[
-        int, About("Maximum chunks of a stream ahead of its reader.", low=1, flag=None)
-    ] = MAX_UNREAD
-
-    def __post_init__(self) -> None:
-        check_described(self)
-
-    def without_keys(self) -> "Settings":
-        """The same settings without keys, for a replica."""
-        return replace(self, api_keys=())
+    model_name: str = option("ov-specdec", "Served name of the model.", flag=None)
+    aliases: Sequence[str] = option(
+        (), "Further names of the model in requests.", flag=None, expects=LIST
+    )
+    api_keys: Annotated[Sequence[str], AfterValidator(_check_keys)] = option(
+        (),
+        "Require this API key, which other users can see in the machine's process list.",
+        metavar="KEY",
+        flag="api-key",
+        expects=LIST,
+        is_secret=True,
+    )
+    strict_fields: bool = option(
+        False,
+        "Refuse unknown fields of requests.",
+        unset="ignore them, with a warning for each name",
+    )
+    default_max_tokens: int | None = option(
+        None, "Default of max_tokens in requests.", ge=1, unset="the rest of the context"
+    )
+    max_batch_size: int = option(
+        16, "Maximum running requests; recordings run one by one.", ge=1, flag=None
+    )
+    max_queue: int = option(
+        128, "Maximum waiting requests, besides running ones; others are rejected with 429.", ge=0
+    )
+    queue_timeout: float = option(
+        120.0,
+        "Maximum seconds in the queue; a request is then rejected with 503.",
+        gt=0,
+        metavar="S",
+    )
+    request_timeout: float | None = option(
+        None,
+        "Maximum seconds of a request; it then ends with 504.",
+        more="From its arrival to the last token.",
+        gt=0,
+        metavar="S",
+        unset="none",
+    )
+    max_request_tokens: int = option(
+        131_072,
+        "Maximum tokens of a request: prompts, outputs and top log-probabilities of all "
+        "choices; others are rejected with 400.",
+        more="See `limit_work`.",
+        ge=1,
+    )
+    max_audio_seconds: float = option(
+        3600.0,
+        "Maximum length of a recording in seconds; others are rejected with 400.",
+        gt=0,
+        metavar="S",
+    )
+    shutdown_timeout: float = option(
+        30.0, "Seconds for running requests to end after SIGTERM.", ge=0, metavar="S"
+    )
+    max_body: int = option(4_000_000, "Maximum bytes of a body.", ge=1, flag=None)
+    cors_origins: Sequence[str] = option(
+        (),
+        "Allow pages of this web site to call the server.",
+        unset="none",
+        metavar="URL",
+        flag="cors-origin",
+        expects=LIST,
+    )
+    allowed_hosts: Sequence[str] = option(
+        (),
+        "Accept requests for this host name.",
+        unset="any; on a loopback address without keys: localhost, 127.0.0.1 and [::1]",
+        metavar="NAME",
+        expects=LIST,
+    )
+    body_timeout: float = option(30.0, "Maximum seconds for a body to arrive.", gt=0, flag=None)
+    step_timeout: float = option(
+        60.0, "Seconds after which a step counts as hung.", gt=0, flag=None
+    )
+    max_unread: int = option(
+        MAX_UNREAD, "Maximum chunks of a stream ahead of its reader.", ge=1, flag=None
+    )

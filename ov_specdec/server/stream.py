@@ -1,4 +1,4 @@
-"""Passes chunks of a request's generations from their thread to its handler."""
+"""Between threads and handlers of requests: streams of chunks, and slow work in a thread."""
 
 import asyncio
 from collections import deque
@@ -18,7 +18,8 @@ class Stream(Generic[T]):
     """Chunks with the index of their choice, read in the event loop that makes the stream.
 
     num_choices: generations that fill it. max_unread: maximum unread chunks, beyond which it drops
-    them and sets `overflow`; None for an answer that is read at its end.
+    them and sets `overflow`; None for an answer that is read at its end. admitted: set when the
+    first choice runs, or the stream fails.
     """
 
     def __init__(self, num_choices: int, max_unread: int | None) -> None:
@@ -27,6 +28,7 @@ class Stream(Generic[T]):
         self._max_unread = max_unread
         self._unread: deque[tuple[int, T]] = deque()
         self._published = asyncio.Event()
+        self.admitted = asyncio.Event()
         self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 
@@ -37,6 +39,10 @@ class Stream(Generic[T]):
             self._call(self._put, index, chunks)
 
         return receive
+
+    def admit(self) -> None:
+        """Note that a choice runs. Thread-safe."""
+        self._call(self.admitted.set)
 
     def end(self, error: BaseException | None) -> None:
         """Note the end of one generation. Thread-safe."""
@@ -69,6 +75,7 @@ class Stream(Generic[T]):
     def fail(self, error: BaseException) -> None:
         """End it with an error, the first one if there are several."""
         self._error = self._error or error
+        self.admitted.set()
         self._published.set()
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
@@ -89,3 +96,17 @@ class Stream(Generic[T]):
         if error is not None:
             self.fail(error)
         self._published.set()
+
+
+async def run_in_thread(work: Callable[[], T]) -> T:
+    """The result of `work` in another thread; a cancellation waits until the work is done.
+
+    So a request whose client leaves keeps its slot while a thread works for it.
+    """
+    working = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        await asyncio.wait([working])
+    except asyncio.CancelledError:
+        await asyncio.gather(working, return_exceptions=True)
+        raise
+    return working.result()

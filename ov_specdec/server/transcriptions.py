@@ -4,31 +4,32 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from threading import Lock
 from time import monotonic
 from typing import BinaryIO
 
 from prometheus_client import Metric
 
-from ov_specdec.engine import Cancelled
+from ov_specdec.engine.fair_queue import FairQueue
+from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.openai.audio import AudioAsk
-from ov_specdec.server.about import About, about_speech
-from ov_specdec.server.engine import stalled
+from ov_specdec.results.stats import FinishReason, GenerationStats
+from ov_specdec.server.engine import join_salt, stalled
 from ov_specdec.server.metrics import Metrics
-from ov_specdec.server.salts import join_salt
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.speech.audio import Samples, limit_ffmpeg
 from ov_specdec.speech.segments import TranscriptionChunk
-from ov_specdec.speech.stream import TranscriptionStream
+from ov_specdec.speech.transcriber import TranscriptionStream
 from ov_specdec.speech_pipeline import SpeechPipeline
-from ov_specdec.stats import FinishReason, GenerationStats
 
 
 @dataclass(eq=False)
 class Job:
     """A request whose recording waits or is being transcribed.
 
-    tenant: namespace of cached prefixes. stream: gets the chunks, or the error.
+    tenant: has its turn, and cached prefixes of its own. stream: gets admission and chunks, or the
+    error.
     """
 
     ask: AudioAsk
@@ -48,7 +49,7 @@ class Job:
 
 @dataclass
 class Transcriptions:
-    """A speech model that serves requests in order of arrival.
+    """A speech model that serves tenants in turns, and requests of each in order of arrival.
 
     A recording is decoded only when it is next, up to `max_audio_seconds`: small files may become
     large arrays.
@@ -59,36 +60,41 @@ class Transcriptions:
     metrics: Metrics = field(init=False)
     _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
     _jobs: set[Job] = field(default_factory=set)
+    _waiting: FairQueue[Job] = field(default_factory=FairQueue)
+    _lock: Lock = field(default_factory=Lock)
+    """Protects `_waiting`."""
     _block_began: float | None = None
     """Start time of the current block of a file."""
 
     def __post_init__(self) -> None:
         limit_ffmpeg(self.settings.max_audio_seconds)
         self.metrics = Metrics(self.settings.model_name, None)
-        self.metrics.running.set_function(lambda: sum(job.is_running for job in self._jobs))
+        self.metrics["num_requests_running"].set_function(
+            lambda: sum(job.is_running for job in self._jobs)
+        )
+        self.metrics["num_requests_waiting"].set_function(
+            lambda: sum(not job.is_running for job in self._jobs)
+        )
 
     @property
     def max_length(self) -> int:
         """Maximum tokens of prompt and output of one window."""
         return self.pipeline.main.runner.max_length
 
-    @property
-    def about(self) -> About:
-        """The description of the model."""
-        return about_speech(self.pipeline)
-
     @contextmanager
     def running(self, job: Job) -> Iterator[None]:
-        """Run a transcription, which fills its stream; leaving the context cancels it."""
+        """Queue a transcription, which fills its stream; leaving the context cancels it."""
         self._jobs.add(job)
+        with self._lock:
+            self._waiting.add(job)
         try:
-            self._thread.submit(self._fill, job)
+            self._thread.submit(self._fill_next)
             yield
         finally:
             self._jobs.discard(job)
             job.cancel()
 
-    def collect_metrics(self) -> list[Metric]:
+    async def collect_metrics(self) -> list[Metric]:
         """Its metrics."""
         return list(self.metrics.registry.collect())
 
@@ -110,7 +116,11 @@ class Transcriptions:
         self._thread.shutdown()
         self.pipeline.close()
 
-    def _fill(self, job: Job) -> None:
+    def _fill_next(self) -> None:
+        with self._lock:
+            job = next(iter(self._waiting))
+            self._waiting.remove(job)
+        job.stream.admit()
         try:
             self._transcribe(job)
         except Exception as error:
@@ -152,7 +162,7 @@ class Transcriptions:
     def _count(self, stats: GenerationStats, reason: FinishReason | None) -> None:
         """Count a finished transcription; raises `Cancelled` if it was cancelled."""
         is_cancelled = reason == "cancelled"
-        self.metrics.generation_tokens.inc(stats.generated_tokens)
+        self.metrics["generation_tokens"].inc(stats.generated_tokens)
         self.metrics.ended(stats, None if is_cancelled else reason)
         if is_cancelled:
             raise Cancelled

@@ -2,9 +2,10 @@
 
 import ctypes
 import math
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from itertools import groupby
 from pathlib import Path
@@ -14,8 +15,9 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.checks import require_int
-from ov_specdec.errors import AudioError, requiring, shorten
+from ov_specdec.errors import AudioError, requiring
+from ov_specdec.options.model import require
+from ov_specdec.records.files import expand_home
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono samples from -1 to 1, [samples]."""
@@ -67,62 +69,53 @@ def read_audio(
     Raises `AudioError` if the input is no recording, is empty or too long, or has values that are
     not finite.
     """
+    is_path = isinstance(audio, str | Path)
     if isinstance(audio, tuple):
+        name = "the recording"
         mono, rate = _from_array(audio)
         blocks = (mono[start : start + BLOCK] for start in range(0, len(mono), BLOCK))
         samples = _joined(_at_rate(blocks, rate, sampling_rate))
-    elif isinstance(audio, str | Path) or hasattr(audio, "read"):
-        samples = _from_file(audio, sampling_rate, max_seconds, on_block)
+    elif is_path or hasattr(audio, "read"):
+        name = f"'{audio}'" if is_path else "the file"
+        limit = min(max_seconds, MAX_SAMPLES / sampling_rate)
+        with _opened(audio, name) as recording:
+            frames = _frames(recording, name, limit, on_block)
+            samples = _joined(_from_frames(frames, name, sampling_rate))
     else:
         raise AudioError(
             f"audio of type {type(audio).__name__} is neither a file nor samples with their rate: "
             "give a path, or (samples, sampling_rate)"
         )
     if not samples.size:
-        raise AudioError(f"the recording is empty at {sampling_rate} Hz: give more samples")
+        raise AudioError(f"{name} is empty at {sampling_rate} Hz: give more samples")
     return samples
 
 
-def _from_file(
-    file: str | Path | BinaryIO,
-    sampling_rate: int,
-    max_seconds: float,
-    on_block: Callable[[], None],
-) -> Samples:
-    """Mono samples of a file, at a rate."""
+@contextmanager
+def _opened(audio: Any, name: str) -> Iterator[Any]:
+    """A path or open file as a container of PyAV; `AudioError` for what it cannot read."""
     av = _library()
-    name = f"'{file}'" if isinstance(file, str | Path) else "the file"
-    limit = min(max_seconds, MAX_SAMPLES / sampling_rate)
     options = {"format_whitelist": FORMATS, "max_streams": str(MAX_STREAMS)}
     with ExitStack() as opened:
         try:
-            if isinstance(file, str | Path):
-                file = opened.enter_context(_find(file).open("rb"))
-            recording = opened.enter_context(
-                av.open(file, "r", options=options, metadata_errors="ignore")
+            if isinstance(audio, str | Path):
+                if not (path := expand_home(audio)).is_file():
+                    raise AudioError(f"{name} is not a file: give a recording")
+                audio = opened.enter_context(path.open("rb"))
+            if getattr(audio, "seekable", bool)():
+                start, end = audio.tell(), audio.seek(0, os.SEEK_END)
+                audio.seek(start)
+                if end <= start:  # PyAV prints the traceback of a seek before its error
+                    raise AudioError(f"{name} is empty: give a recording")
+            yield opened.enter_context(
+                av.open(audio, "r", options=options, metadata_errors="ignore")
             )
-            frames = _frames(recording, name, limit, on_block)
-            return _joined(_from_frames(frames, name, sampling_rate))
         except (av.FFmpegError, OSError, TypeError) as error:  # TypeError: a file of text
             reason = getattr(error, "strerror", None) or error
             raise AudioError(
                 f"{name} is no recording that can be read ({reason}): give wav, flac, ogg, mp3, "
                 "m4a, mp4 or webm; others can be converted with: ffmpeg -i FILE recording.wav"
             ) from error
-
-
-def _find(path: str | Path) -> Path:
-    """A file by its path, in which "~" is expanded."""
-    try:
-        found = Path(path).expanduser()
-        if found.is_file():
-            return found
-    except (RuntimeError, OSError) as error:  # no such user; too long
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise AudioError(
-            f"{shorten(str(path))} cannot be looked up ({reason}): give a recording"
-        ) from error
-    raise AudioError(f"'{path}' is not a file: give a recording")
 
 
 def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None]) -> Iterator[Any]:
@@ -154,38 +147,32 @@ def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None
         raise damage
 
 
-def _from_frames(frames: Iterable[Any], name: str, wanted: int) -> Iterator[Samples]:
-    """Mono samples of frames, at the wanted rate. The format may change between frames."""
+def _from_frames(frames: Iterable[Any], name: str, target_rate: int) -> Iterator[Samples]:
+    """Mono samples of frames, at the target rate. The format may change between frames."""
 
-    def form(frame: Any) -> tuple[str, str, int, int]:
+    def form(frame: Any) -> tuple[int, int, str, str]:
         layout = frame.layout
-        return frame.format.name, layout.name, layout.nb_channels, frame.sample_rate
+        return layout.nb_channels, frame.sample_rate, layout.name, frame.format.name
 
-    for (_, _, channels, rate), run in groupby(frames, form):
+    for (channels, rate, *_), run in groupby(frames, form):
         if not MIN_RATE <= rate <= MAX_RATE or channels > MAX_CHANNELS:
             raise AudioError(
                 f"{name} has {channels} channels at {rate} Hz: give up to {MAX_CHANNELS}, at "
                 f"{MIN_RATE} to {MAX_RATE} Hz"
             )
-        yield from _at_rate(_mono_blocks(run), rate, wanted)
+        to_floats = _library().AudioResampler(format="fltp")
+        parts = (part for frame in run for part in to_floats.resample(frame))
+        blocks = (_to_mono(part.to_ndarray().T) for part in parts)
+        yield from _at_rate(blocks, rate, target_rate)
 
 
-def _mono_blocks(frames: Iterable[Any]) -> Iterator[Samples]:
-    """The mean of the channels of frames of the same format."""
-    to_floats, length = _library().AudioResampler(format="fltp"), 0
-    for frame in frames:
-        for part in to_floats.resample(frame):
-            yield _to_mono(part.to_ndarray().T, length)
-            length += part.samples
-
-
-def _at_rate(blocks: Iterable[Samples], rate: int, wanted: int) -> Iterator[Samples]:
+def _at_rate(blocks: Iterable[Samples], rate: int, target_rate: int) -> Iterator[Samples]:
     """Resample a recording block by block, to save memory."""
-    if rate == wanted:
+    if rate == target_rate:
         yield from blocks
         return
     av = _library()
-    resampler = av.AudioResampler(format="fltp", layout="mono", rate=wanted)
+    resampler = av.AudioResampler(format="fltp", layout="mono", rate=target_rate)
     for block in blocks:
         frame = av.AudioFrame.from_ndarray(block[None], format="fltp", layout="mono")
         frame.sample_rate = rate
@@ -197,14 +184,13 @@ def _joined(blocks: Iterable[Samples]) -> Samples:
     return np.concatenate([np.zeros(0, np.float32), *blocks])
 
 
-def _to_mono(samples: Samples, start: int = 0) -> Samples:
-    """The mean of the channels of samples [samples, channels]. start: place of the first."""
+def _to_mono(samples: Samples) -> Samples:
+    """The mean of the channels of samples [samples, channels]."""
     finite = np.isfinite(samples)
     if not finite.all():
-        place = int(np.argmin(finite.all(axis=1)))
+        wrong = samples[int(np.argmin(finite.all(axis=1)))].tolist()
         raise AudioError(
-            f"sample {start + place} of the recording is {samples[place].tolist()}, which is no "
-            "finite number: repair what wrote it"
+            f"a sample of the recording is {wrong}, which is no finite number: repair what wrote it"
         )
     if samples.shape[1] == 1:
         return samples[:, 0]
@@ -219,7 +205,7 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
     rate = int(audio[1]) if isinstance(audio[1], np.integer) else audio[1]
     try:
         array = np.asarray(audio[0])
-        require_int("sampling_rate", rate, low=MIN_RATE, high=MAX_RATE)
+        require("sampling_rate", rate, int, ge=MIN_RATE, le=MAX_RATE)
     except ValueError as error:  # lists of several lengths, or the rate
         raise AudioError(str(error)) from error
     is_known = array.dtype.kind == "f" or array.dtype.name in INTEGERS

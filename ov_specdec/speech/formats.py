@@ -3,9 +3,9 @@
 import json
 from collections.abc import Sequence
 from html import escape
-from typing import Literal, get_args
+from typing import Literal
 
-from ov_specdec.checks import require_choice
+from ov_specdec.options.model import require
 from ov_specdec.speech.segments import Segment, TranscriptionResult
 
 Format = Literal["txt", "json", "srt", "vtt"]
@@ -19,7 +19,7 @@ def write(result: TranscriptionResult, form: Format) -> str:
     srt, vtt: SubRip and WebVTT, one subtitle for each segment; they need a result with segments.
     json has word times, and vtt has them as timestamps within a subtitle.
     """
-    require_choice("format", form, get_args(Format))
+    require("format", form, Format)
     if form == "txt":
         return f"{result.text}\n"
     if form == "json":

@@ -1,13 +1,14 @@
 """The options of a transcription, under the names of transformers' `generate` for Whisper."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Annotated, Any
 
-from ov_specdec.checks import make_plain, require_known
-from ov_specdec.description import About, as_tuple, by_group, check_described, describe
-from ov_specdec.errors import Option, OptionError
-from ov_specdec.options import GenerationOptions
+from pydantic import AfterValidator, Field, model_validator
+from typing_extensions import Self
+
+from ov_specdec.options.checks import require_known
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.model import Options, Several, Text, by_group, option
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.speech.settings import Task
 
@@ -24,129 +25,101 @@ GENERATION = (
 """Options of `GenerationOptions` that apply to speech too."""
 
 
-@dataclass(frozen=True)
-class TranscriptionOptions:
-    """Options of `transcribe`, validated on construction; `OptionError` names an invalid value.
+def _as_language(name: str) -> str | None:
+    return None if name.strip().lower() == "auto" else name
 
-    Annotations hold the description of each option: see `About`.
+
+class TranscriptionOptions(Options):
+    """Options of `transcribe`, validated on construction; `OptionError` names an invalid value.
 
     generation: the options of `GENERATION`, with the same meaning as for text.
     """
 
-    language: Annotated[
-        str | None,
-        About("Spoken language, such as en or English.", unset="detected", metavar="L"),
-    ] = None
-    task: Annotated[
-        Task, About("Transcribe the speech, or translate it to English.", field=None)
-    ] = "transcribe"
-    return_timestamps: Annotated[
-        bool,
-        About(
-            "Return segments with times.",
-            "For recordings over 30 s the model predicts times in any case.",
-            flag=None,
-            field=None,
-        ),
-    ] = False
-    word_timestamps: Annotated[
-        bool,
-        About(
-            "Return segments, and the times of their words.",
-            "The first use compiles a second copy of the decoder.",
-            field=None,
-        ),
-    ] = False
-    initial_prompt: Annotated[
-        str | None,
-        About(
-            "Use this text as the context of each window, for style.",
-            metavar="TEXT",
-            field="prompt",
-        ),
-    ] = None
-    temperature: Annotated[
-        float | Sequence[float],
-        About("Try several in order, until an output is accepted.", low=0.0),
-    ] = TEMPERATURES
-    compression_ratio_threshold: Annotated[
-        float | None,
-        About(
-            "Retry outputs with a higher zlib compression ratio.",
-            above=0.0,
-            metavar="X|none",
-            field=None,
-        ),
-    ] = 2.4
-    logprob_threshold: Annotated[
-        float | None,
-        About(
-            "Retry outputs with a lower mean log-probability.",
-            high=0.0,
-            metavar="X|none",
-            field=None,
-        ),
-    ] = -1.0
-    no_speech_threshold: Annotated[
-        float | None,
-        About(
-            "Drop an unlikely output if the probability of no speech is higher.",
-            low=0.0,
-            high=1.0,
-            metavar="X|none",
-            field=None,
-        ),
-    ] = 0.6
-    condition_on_prev_tokens: Annotated[
-        bool, About("Condition each window of 30 seconds on the text before it.", field=None)
-    ] = True
-    silence_threshold: Annotated[
-        float | None,
-        About(
-            "Skip windows that are quieter everywhere, in dB.",
-            "Full scale is 0 dB; loudness is measured over tenths of a second.",
-            high=0.0,
-            unit="dB",
-            metavar="X|none",
-            field=None,
-        ),
-    ] = -60.0
-    generation: Mapping[str, Any] = field(default_factory=dict)
+    language: Annotated[str, AfterValidator(_as_language)] | None = option(
+        None, "Spoken language, such as en or English; auto: detect it.", unset="auto", metavar="L"
+    )
+    task: Task = option(
+        "transcribe", "Transcribe the speech, or translate it to English.", field=None
+    )
+    return_timestamps: bool = option(
+        False,
+        "Return segments with times.",
+        more="For recordings over 30 s the model predicts times in any case.",
+        flag=None,
+        field=None,
+    )
+    word_timestamps: bool = option(
+        False,
+        "Return segments, and the times of their words.",
+        more="The first use compiles a second copy of the decoder.",
+        field=None,
+    )
+    initial_prompt: Text | None = option(
+        None,
+        "Use this text as the context of each window, for style.",
+        metavar="TEXT",
+        field="prompt",
+    )
+    temperature: Annotated[Several[Annotated[float, Field(ge=0)]], Field(min_length=1)] = option(
+        TEMPERATURES, "Try several in order, until an output is accepted."
+    )
+    compression_ratio_threshold: float | None = option(
+        2.4,
+        "Retry outputs with a higher zlib compression ratio.",
+        gt=0,
+        metavar="X|none",
+        field=None,
+    )
+    logprob_threshold: float | None = option(
+        -1.0, "Retry outputs with a lower mean log-probability.", le=0, metavar="X|none", field=None
+    )
+    no_speech_threshold: float | None = option(
+        0.6,
+        "Drop an unlikely output if the probability of no speech is higher.",
+        ge=0,
+        le=1,
+        metavar="X|none",
+        field=None,
+    )
+    condition_on_prev_tokens: bool = option(
+        True, "Condition each window of 30 seconds on the text before it.", field=None
+    )
+    silence_threshold: float | None = option(
+        -60.0,
+        "Skip windows that are quieter everywhere, in dB.",
+        more="Full scale is 0 dB; loudness is measured over tenths of a second.",
+        le=0,
+        unit="dB",
+        metavar="X|none",
+        field=None,
+    )
+    generation: Mapping[str, Any] = option({}, "", flag=None, field=None)
 
-    def __post_init__(self) -> None:
-        make_plain(self)
-        check_described(self)
-        object.__setattr__(self, "temperature", as_tuple(self.temperature))
-        if not self.temperatures:
-            raise OptionError(Option("temperature", ()), " must be a number or several numbers")
-        for temperature in self.temperatures:
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        for temperature in self.temperature:
             self.at(temperature)
+        return self
 
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "TranscriptionOptions":
         """Options by name; `OptionError` for a name that does not exist."""
-        own = describe(cls)
-        require_known(options, [*own, *GENERATION], "option")
-        chosen = {name: value for name, value in options.items() if name in own}
+        require_known(options, [*cls.model_fields, *GENERATION], "option")
+        own = {name: value for name, value in options.items() if name in cls.model_fields}
         shared = {name: value for name, value in options.items() if name in GENERATION}
-        return cls(**chosen, generation=shared)
+        return cls(**own, generation=shared)
 
     @property
     def gives_segments(self) -> bool:
         """Whether segments with times are requested; word times need them too."""
         return self.return_timestamps or self.word_timestamps
 
-    @property
-    def temperatures(self) -> tuple[float, ...]:
-        """The temperatures to try, in order."""
-        return as_tuple(self.temperature)
-
     def at(
         self, temperature: float, processors: Sequence[LogitsProcessor] = ()
     ) -> GenerationOptions:
         """Generation options at this temperature. processors: applied before the user's own."""
-        given = {"max_new_tokens": None, **self.generation, "temperature": temperature}
+        given = {**self.generation, "temperature": temperature}
         if self.logprob_threshold is not None:
             given.update(logprobs=0, logprobs_mode="processed_logprobs")
         options = GenerationOptions(**given)
-        return replace(options, logits_processor=(*processors, *options.logits_processor))
+        return options.copy_with(logits_processor=(*processors, *options.logits_processor))

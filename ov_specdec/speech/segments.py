@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ov_specdec.chunks import Chunk
 from ov_specdec.errors import OptionError
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import FinishReason, GenerationStats
 from ov_specdec.speech.words import Word
-from ov_specdec.stats import FinishReason, GenerationStats
 
 
 @dataclass(frozen=True)
@@ -103,6 +103,15 @@ class TranscriptionChunk:
     language: str | None = None
     finish_reason: FinishReason | None = None
     stats: SpeechStats | None = None
+
+    @property
+    def chunks(self) -> tuple[Chunk, ...]:
+        """The pieces, as chunks of a text; the last one ends it."""
+        if self.stats is None:
+            return self.pieces
+        stats = self.stats.generation
+        last = Chunk("", [], "plain", finish_reason=self.finish_reason, stats=stats)
+        return (*self.pieces, last)
 
 
 @dataclass(frozen=True)

@@ -1,17 +1,23 @@
-"""Settings from a Whisper's configuration files: special ids, limits, and suppressed tokens."""
+"""Settings from a Whisper's configuration files: special ids, languages, limits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+from pydantic import Field, ValidationError
+from pydantic.dataclasses import dataclass
 
 from ov_specdec.errors import ModelError, Option, OptionError
-from ov_specdec.files import read_json
+from ov_specdec.options.checks import suggest
+from ov_specdec.records.files import read_json
 
 Task = Literal["transcribe", "translate"]
 
 TIME_PRECISION = 0.02
 """Seconds from one timestamp to the next."""
+
+Id = Annotated[int, Field(ge=0, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -23,15 +29,15 @@ class WhisperSettings:
     English-only model. max_target_positions: maximum number of tokens of start, prompt and output.
     max_initial_timestamp_index: latest first timestamp; None: any. alignment_heads: heads for word
     times, each as layer and index; None: all heads of the upper half of layers.
-    median_filter_width: places in the median filter of word times.
+    median_filter_width: positions in the median filter of word times.
     """
 
-    decoder_start_token_id: int
-    eos_token_id: int
-    no_timestamps_token_id: int
-    prev_sot_token_id: int
-    vocab_size: int
-    max_target_positions: int
+    decoder_start_token_id: Id
+    eos_token_id: Id
+    no_timestamps_token_id: Id
+    prev_sot_token_id: Id
+    vocab_size: Id
+    max_target_positions: Id
     lang_to_id: Mapping[str, int] = field(default_factory=dict)
     task_to_id: Mapping[str, int] = field(default_factory=dict)
     suppress_tokens: tuple[int, ...] = ()
@@ -51,24 +57,25 @@ class WhisperSettings:
                 f"{folder} holds a model of type {config.get('model_type')!r}, which does not "
                 "transcribe: give a Whisper; for text use ov-specdec generate"
             )
+        known = {
+            name: value
+            for name, value in [*config.items(), *generation.items()]
+            if value not in (None, [], {})
+        }
         # Checkpoints from before 2023 lack some ids of languages and tasks.
-        known = {**config, **{k: v for k, v in generation.items() if v is not None}}
         known.setdefault("prev_sot_token_id", known.get("no_timestamps_token_id", 0) - 2)
-        names = ("decoder_start_token_id", "eos_token_id", "no_timestamps_token_id")
-        sizes = ("prev_sot_token_id", "vocab_size", "max_target_positions")
-        ids = {name: _as_id(path, name, known.get(name)) for name in (*names, *sizes)}
-        multilingual = known.get("is_multilingual", True)
-        latest = known.get("max_initial_timestamp_index")
-        return cls(
-            **ids,
-            lang_to_id=known.get("lang_to_id") or {} if multilingual else {},
-            task_to_id=known.get("task_to_id") or {} if multilingual else {},
-            suppress_tokens=tuple(known.get("suppress_tokens") or ()),
-            begin_suppress_tokens=tuple(known.get("begin_suppress_tokens") or ()),
-            max_initial_timestamp_index=latest,
-            alignment_heads=_as_heads(path, known.get("alignment_heads")),
-            median_filter_width=known.get("median_filter_width", 7),
-        )
+        if not known.get("is_multilingual", True):
+            known.update(lang_to_id={}, task_to_id={})
+        names = [each.name for each in fields(cls)]
+        try:
+            return cls(**{name: known[name] for name in names if name in known})
+        except ValidationError as error:
+            found = error.errors(include_url=False)[0]
+            name = str(found["loc"][0])
+            raise ModelError(
+                f"{path} gives {name} as {known.get(name)!r}, which is invalid ({found['msg']}): "
+                "correct it there, or export the model again from a checkpoint of transformers"
+            ) from error
 
     @property
     def is_multilingual(self) -> bool:
@@ -110,30 +117,40 @@ class WhisperSettings:
             tokens += [language_id, self.task_to_id[task]]
         return tokens if timestamps else [*tokens, self.no_timestamps_token_id]
 
+    def language_id(self, language: str) -> int | None:
+        """The id of a language, named "en", "English" or "<|en|>"; None if it is English-only.
+
+        Raises `OptionError` for one that the model does not know.
+        """
+        name = language.strip().lower()
+        if not self.is_multilingual:
+            if name not in ("en", "english", "<|en|>"):
+                raise OptionError(
+                    Option("language", language), " is not known to this model: it has 'en' only"
+                )
+            return None
+        for token in (name, f"<|{name}|>"):
+            if token in self.lang_to_id:
+                return self.lang_to_id[token]
+        # Imports torch if that is installed, so only if the language is not given as a code.
+        from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE as CODES
+
+        if (token := f"<|{CODES.get(name)}|>") in self.lang_to_id:
+            return self.lang_to_id[token]
+        codes = [token.strip("<|>") for token in self.lang_to_id]
+        known = [*codes, *(full for full, code in CODES.items() if code in codes)]
+        hint = suggest(name, known, f"there are: {', '.join(sorted(codes))}", most=1)
+        raise OptionError(Option("language", language), f" is not known to this model: {hint}")
+
+    def language_code(self, token_id: int | None) -> str:
+        """The code of a language, such as "en", by its id."""
+        if token_id is None:
+            return "en"
+        return next(text.strip("<|>") for text, id_ in self.lang_to_id.items() if id_ == token_id)
+
     def check_task(self, task: str) -> None:
         """Refuse a task that this model does not support."""
         known = list(self.task_to_id) or ["transcribe"]
         if task not in known:
             others = "" if self.is_multilingual else ": this model is English-only"
             raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
-
-
-def _as_heads(path: Path, value: Any) -> tuple[tuple[int, int], ...] | None:
-    if not value:
-        return None
-    try:
-        return tuple((int(layer), int(head)) for layer, head in value)
-    except (TypeError, ValueError) as error:
-        raise ModelError(
-            f"{path} gives alignment_heads as {value!r}, which are not pairs of layer and head: "
-            "correct them there, or leave them out"
-        ) from error
-
-
-def _as_id(path: Path, name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise ModelError(
-            f"{path} gives {name} as {value!r}, and speech needs it as a number: export the model "
-            "again from a checkpoint of transformers"
-        )
-    return value

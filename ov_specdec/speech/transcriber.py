@@ -6,21 +6,23 @@ from functools import cached_property
 from math import exp, inf
 from statistics import fmean
 
-from ov_specdec.chunks import Chunk
-from ov_specdec.engine import Cancelled
+from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
-from ov_specdec.options import GenerationOptions
+from ov_specdec.generation.text_generator import GenerationStream
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.results.chunks import Chunk, ChunkStream
+from ov_specdec.results.stats import FinishReason, Stopwatch
 from ov_specdec.speech.alignment import token_times
 from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.fallback import Attempt, compression_ratio
 from ov_specdec.speech.features import Features
-from ov_specdec.speech.language import language_code, language_id
-from ov_specdec.speech.model import Decoding, Model
 from ov_specdec.speech.options import TranscriptionOptions
+from ov_specdec.speech.rules import AllowOnly, whisper_processors
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk
-from ov_specdec.speech.suppression import AllowOnly, whisper_processors
+from ov_specdec.speech.whisper import Whisper
 from ov_specdec.speech.windows import (
     Split,
+    TimedTokens,
     Window,
     is_silent,
     previous_text,
@@ -29,7 +31,6 @@ from ov_specdec.speech.windows import (
     window_at,
 )
 from ov_specdec.speech.words import SpokenToken, Word, timed_words
-from ov_specdec.stats import FinishReason, Stopwatch
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 
@@ -38,11 +39,10 @@ class Transcription:
     """The transcription of one recording, with options checked against the model.
 
     samples: mono, at the rate of the model's extractor. Raises `OptionError` for a language or a
-    task that the model does not support, and for an initial prompt that is too long or contains
-    special tokens.
+    task that the model does not support, and for an initial prompt that contains special tokens.
     """
 
-    model: Model
+    model: Whisper
     samples: Samples
     options: TranscriptionOptions
     stats: SpeechStats = field(init=False)
@@ -54,7 +54,7 @@ class Transcription:
     _is_trusted: bool = field(default=True, init=False)
     _has_text: bool = field(default=False, init=False)
     _is_cancelled: bool = field(default=False, init=False)
-    _decoding: Decoding | None = field(default=None, init=False)
+    _decoding: GenerationStream | None = field(default=None, init=False)
     """The current output, or the last one."""
 
     def __post_init__(self) -> None:
@@ -62,20 +62,14 @@ class Transcription:
         self.stats = SpeechStats(len(self.samples) / self.model.extractor.sampling_rate)
         settings.check_task(options.task)
         if options.language is not None:
-            self._language = language_id(options.language, settings)
+            self._language = settings.language_id(options.language)
         self._knows_language = options.language is not None or not settings.is_multilingual
         if options.initial_prompt:
-            self._initial = self.model.encode(f" {options.initial_prompt.strip()}")
+            self._initial = self.model.encode_text(f" {options.initial_prompt.strip()}")
         if marks := [token for token in self._initial if not settings.is_text(token)]:
             raise OptionError(
                 Option("initial_prompt", options.initial_prompt),
                 f" contains the special token {marks[0]}: leave it out",
-            )
-        if len(self._initial) > settings.max_prompt_length:
-            raise OptionError(
-                Option("initial_prompt", options.initial_prompt),
-                f" has {len(self._initial)} tokens, over the model's limit of "
-                f"{settings.max_prompt_length}: shorten it",
             )
 
     @property
@@ -97,7 +91,7 @@ class Transcription:
             except Cancelled:
                 break
             yield chunk
-        code = language_code(self._language, self.model.settings) if self._knows_language else None
+        code = self.model.settings.language_code(self._language) if self._knows_language else None
         reason: FinishReason = "cancelled" if self._is_cancelled else "stop"
         yield TranscriptionChunk("", self._seconds(start), (), (), code, reason, self.stats)
 
@@ -109,13 +103,13 @@ class Transcription:
 
     def _window_from(self, start: int) -> tuple[int, TranscriptionChunk]:
         """The start of the next window, and the chunk of this one. Counts the time."""
-        watch, encoded = Stopwatch(), self.model.decoder.encoder_seconds
+        watch, encoded = Stopwatch(), self.model.encoder_seconds
         window = window_at(start, self.num_frames, self.model.extractor)
         try:
             return self._skip(window) if self._is_silent(window) else self._transcribe(window)
         finally:
             self.stats.seconds += watch.total()
-            self.stats.encoder_seconds += self.model.decoder.encoder_seconds - encoded
+            self.stats.encoder_seconds += self.model.encoder_seconds - encoded
 
     @cached_property
     def _filled(self) -> Samples:
@@ -176,12 +170,10 @@ class Transcription:
         self, done: Split, window: Window, attempt: Attempt, words: Sequence[tuple[Word, ...]]
     ) -> tuple[Segment, ...]:
         """The segments that hold text. words: of each segment of the window."""
-        start = self._seconds(window.start)
         return tuple(
             Segment(
-                self._time(start + timed.start),
-                self._time(start + timed.end),
-                self.model.decode(self._text_tokens(timed.tokens)),
+                *self._times(self._seconds(window.start), timed),
+                self.model.decode_text(self._text_tokens(timed.tokens)),
                 timed.tokens,
                 window.start,
                 attempt.temperature,
@@ -199,7 +191,7 @@ class Transcription:
     ) -> list[SpokenToken]:
         """The tokens of a window's output with their times."""
         salt = self.options.generation.get("cache_salt")
-        weights = self.model.decoder.weights(features, [*prompt, *tokens], salt)
+        weights = self.model.weights(features, [*prompt, *tokens], salt)
         heard = weights[:, len(prompt) :, : max(window.length // 2, 1)]
         times = token_times(heard, self.model.settings.median_filter_width)
         start = self._seconds(window.start)
@@ -208,15 +200,20 @@ class Transcription:
 
     def _words(self, done: Split, spoken: Sequence[SpokenToken]) -> list[tuple[Word, ...]]:
         """The words of each segment of a window. spoken: its tokens, or none."""
-        code = language_code(self._language, self.model.settings)
+        code = self.model.settings.language_code(self._language)
         written = "en" if self.options.task == "translate" else code
-        place, words = 0, []
+        first, words = 0, []
         for timed in done.segments:
-            own = spoken[place : place + len(timed.tokens)]
+            own = spoken[first : first + len(timed.tokens)]
             text = [each for each in own if self.model.settings.is_text(each.token)]
-            words.append(tuple(timed_words(text, self.model.decode, written)))
-            place += len(timed.tokens)
+            words.append(tuple(timed_words(text, self.model.decode_text, written)))
+            first += len(timed.tokens)
         return words
+
+    def _times(self, start: float, timed: TimedTokens) -> tuple[float, float]:
+        """The start and end of a segment, at least a hundredth apart even past the recording."""
+        end = max(self._time(start + timed.end), 0.01)
+        return min(self._time(start + timed.start), round(end - 0.01, 2)), end
 
     def _time(self, seconds: float) -> float:
         """A time within the recording, rounded for segments and words."""
@@ -234,7 +231,7 @@ class Transcription:
         """The first output that is not rejected, else the last one; and its chunks."""
         settings, options = self.model.settings, self.options
         processors = whisper_processors(settings, len(prompt), timestamps=self.predicts_timestamps)
-        for number, temperature in enumerate(options.temperatures):
+        for number, temperature in enumerate(options.temperature):
             self.stats.num_retries += number > 0
             pieces = self._decode(features, prompt, options.at(temperature, processors))
             self.stats.generations += [piece.stats for piece in pieces if piece.stats is not None]
@@ -290,11 +287,11 @@ class Transcription:
         self, features: Features, prompt: list[int], options: GenerationOptions
     ) -> list[Chunk]:
         """All chunks of an output; raises `Cancelled` where the transcription was cancelled."""
-        self._decoding = decoding = self.model.decoder.decode(features, prompt, options)
+        self._decoding = decoding = self.model.decode_window(features, prompt, options)
         if self._is_cancelled:  # before the decoding existed
             raise Cancelled
         try:
-            return list(decoding.chunks)
+            return list(decoding)
         except Cancelled as error:
             if self._is_cancelled:
                 raise
@@ -302,7 +299,7 @@ class Transcription:
 
     def _with_text(self, pieces: Iterable[Chunk]) -> list[Chunk]:
         """Chunks with the text of their tokens, without timestamps."""
-        output = IncrementalDetokenizer(self.model.decode, [])
+        output = IncrementalDetokenizer(self.model.piece_after, [])
         ready = []
         for piece in pieces:
             output.push(self._text_tokens(piece.token_ids))
@@ -319,6 +316,18 @@ class Transcription:
         if frame >= self.num_frames:
             return self.stats.audio_seconds
         return frame * self.model.extractor.hop_length / self.model.extractor.sampling_rate
+
+
+class TranscriptionStream(ChunkStream[TranscriptionChunk]):
+    """The chunks of one transcription, one for each window of up to 30 seconds.
+
+    The last one has language, finish reason and statistics, and no text. audio_seconds: length of
+    the recording.
+    """
+
+    def __init__(self, transcription: Transcription) -> None:
+        super().__init__(transcription.chunks(), transcription.cancel)
+        self.audio_seconds = transcription.stats.audio_seconds
 
 
 def _first_tokens(pieces: Iterable[Chunk], count: int) -> Generator[Chunk, None, None]:

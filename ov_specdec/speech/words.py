@@ -43,72 +43,62 @@ class SpokenToken:
     end: float
 
 
-@dataclass(frozen=True)
-class Piece:
-    """A part of a text, with its number of tokens."""
-
-    text: str
-    num_tokens: int
-
-    def __add__(self, other: "Piece") -> "Piece":
-        return Piece(self.text + other.text, self.num_tokens + other.num_tokens)
-
-
 def timed_words(
     spoken: Sequence[SpokenToken],
     decode: Callable[[Sequence[int]], str],
     language: str | None,
 ) -> Iterator[Word]:
     """The words of text tokens with their times. language: a code; None: any."""
-    place = 0
-    for piece in split_words([each.token for each in spoken], decode, language):
-        own = spoken[place : place + piece.num_tokens]
-        yield Word(own[0].start, own[-1].end, piece.text)
-        place += piece.num_tokens
+    first = 0
+    for text, num_tokens in split_words([each.token for each in spoken], decode, language):
+        own = spoken[first : first + num_tokens]
+        yield Word(own[0].start, own[-1].end, text)
+        first += num_tokens
 
 
 def split_words(
     tokens: Sequence[int], decode: Callable[[Sequence[int]], str], language: str | None
-) -> list[Piece]:
-    """Split text tokens into words. language: a code; None: any."""
-    pieces = list(_characters(tokens, decode))
-    words: list[Piece] = []
-    for piece in pieces:
-        begins = piece.text.startswith(" ") or piece.text.strip() in punctuation
+) -> list[tuple[str, int]]:
+    """Split text tokens into words, each with its number of tokens. language: a code; None: any."""
+    words: list[tuple[str, int]] = []
+    for text, num_tokens in _characters(tokens, decode):
+        begins = text.startswith(" ") or text.strip() in punctuation
         if language in WITHOUT_SPACES or begins or not words:
-            words.append(piece)
+            words.append((text, num_tokens))
         else:
-            words[-1] += piece
+            words[-1] = words[-1][0] + text, words[-1][1] + num_tokens
     return _with_punctuation(words)
 
 
-def _characters(tokens: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Iterator[Piece]:
-    """The shortest runs of tokens that are whole characters."""
+def _characters(
+    tokens: Sequence[int], decode: Callable[[Sequence[int]], str]
+) -> Iterator[tuple[str, int]]:
+    """The shortest runs of tokens that are whole characters: their text and number."""
     whole, offset, run = decode(tokens), 0, list[int]()
     for token in tokens:
         run.append(token)
         text = decode(run)
-        place = text.find(INCOMPLETE)
+        position = text.find(INCOMPLETE)
         # The text itself may contain U+FFFD.
-        if place < 0 or whole[offset + place : offset + place + 1] == INCOMPLETE:
-            yield Piece(text, len(run))
+        if position < 0 or whole[offset + position : offset + position + 1] == INCOMPLETE:
+            yield text, len(run)
             offset, run = offset + len(text), []
     if run:
-        yield Piece(decode(run), len(run))
+        yield decode(run), len(run)
 
 
-def _with_punctuation(words: Sequence[Piece]) -> list[Piece]:
+def _with_punctuation(words: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
     """The words, each with the punctuation that belongs to it."""
-    from_last: list[Piece] = []
-    for word in reversed(words):
-        if from_last and word.text.startswith(" ") and word.text.strip() in BEFORE:
-            from_last[-1] = word + from_last[-1]
+    from_last: list[tuple[str, int]] = []
+    for text, size in reversed(words):
+        if from_last and text.startswith(" ") and text.strip() in BEFORE:
+            from_last[-1] = text + from_last[-1][0], size + from_last[-1][1]
         else:
-            from_last.append(word)
-    joined: list[Piece] = []
-    for word in reversed(from_last):
-        if joined and not joined[-1].text.endswith(" ") and word.text in BEHIND:
-            joined[-1] += word
+            from_last.append((text, size))
+    joined: list[tuple[str, int]] = []
+    for text, size in reversed(from_last):
+        if joined and not joined[-1][0].endswith(" ") and text in BEHIND:
+            joined[-1] = joined[-1][0] + text, joined[-1][1] + size
         else:
-            joined.append(word)
+            joined.append((text, size))
     return joined

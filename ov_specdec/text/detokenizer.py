@@ -1,14 +1,54 @@
-"""Incremental detokenization: output text up to the first stop string."""
+"""Incremental detokenization: token ids to whole characters, up to the first stop string."""
 
-from collections import deque
-from collections.abc import Sequence
+from codecs import getincrementaldecoder
+from collections.abc import Callable, Mapping, Sequence
+from itertools import compress
+from types import MappingProxyType
 
-from ov_specdec.text.characters import CharacterStream, Decode
-from ov_specdec.text.stop_strings import StopString
+PieceAfter = Callable[[int | None, int], bytes]
+"""The bytes that a token adds after another one, or (None) at the beginning of a text."""
+
+REPLACEMENT = "\ufffd"
+"""Decoders write it instead of bytes that form no character."""
+
+MAX_UNFINISHED = 3
+"""Maximum number of tokens that hold the first bytes of one UTF-8 character."""
+
+
+class CharacterStream:
+    """Turns token ids into text, whole characters at a time.
+
+    A character that the prompt leaves unfinished belongs to the output. Bytes that form no
+    character become U+FFFD.
+    """
+
+    def __init__(self, piece_after: PieceAfter, prompt: Sequence[int]) -> None:
+        self._piece_after = piece_after
+        self._bytes = getincrementaldecoder("utf-8")("replace")
+        self._last: int | None = None
+        for token in prompt[-MAX_UNFINISHED - 1 :]:
+            self.push(token)
+
+    def push(self, token: int) -> str:
+        """Add an id. Returns the text that it completes, or an empty one."""
+        before, self._last = self._last, token
+        return self._bytes.decode(self._piece_after(before, token))
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the ids so far end between two characters."""
+        return not self._bytes.getstate()[0]
+
+    def finish(self) -> str:
+        """U+FFFD for a character that is unfinished at the end."""
+        return self._bytes.decode(b"", final=True)
 
 
 class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, no part of a stop string.
+
+    hidden: the tokens that are not shown, with their names, which stop strings may contain.
+    min_tokens: stop strings within so many tokens do not count.
 
     `stop_string` is the one that was found, if any. The text ends before it, or after it if the
     output includes it. Text that may still become part of a character or stop string is held back.
@@ -16,16 +56,21 @@ class IncrementalDetokenizer:
 
     def __init__(
         self,
-        decode: Decode,
+        piece_after: PieceAfter,
         prompt: Sequence[int],
         stop_strings: Sequence[str] = (),
         includes_stop: bool = False,
+        hidden: Mapping[int, str] = MappingProxyType({}),
+        min_tokens: int = 0,
     ) -> None:
-        self._characters = CharacterStream(decode, prompt)
-        self._stop_strings = [StopString(stop) for stop in stop_strings]
+        self._characters = CharacterStream(piece_after, [t for t in prompt if t not in hidden])
+        self._stop_strings = stop_strings
         self._includes_stop = includes_stop
-        self._held: deque[str] = deque()
-        self._num_held = 0
+        self._hidden = hidden
+        self._num_ignored = min_tokens
+        self._held = ""  # not taken yet
+        self._is_shown: list[bool] = []  # for each character of `_held`
+        self._num_shown = 0
         self.stop_string: str | None = None
 
     @property
@@ -33,46 +78,56 @@ class IncrementalDetokenizer:
         """Whether there was a stop string."""
         return self.stop_string is not None
 
-    def push(self, tokens: Sequence[int]) -> int:
-        """Add tokens up to the one that completes a stop string. Returns how many were added."""
-        for count, token in enumerate(tokens, start=1):
-            self._add(self._characters.push(token))
+    def push(self, tokens: Sequence[int]) -> list[int]:
+        """Add tokens up to the one that completes a stop string.
+
+        Returns for each of them the characters of the text before it, without regard to stops.
+        """
+        offsets = []
+        for token in tokens:
+            offsets.append(self._num_shown)
+            self._num_ignored -= 1
+            name = self._hidden.get(token)
+            self._add(self._characters.push(token) if name is None else name, name is None)
             if self.stopped:
-                return count
-        return len(tokens)
+                break
+        return offsets
 
     def take(self) -> str:
         """The text that may be shown now and has not been taken before."""
-        undecided = (stop.num_matched for stop in self._stop_strings)
-        return self._take(0 if self.stopped else max(undecided, default=0))
+        undecided = map(self._num_matched, () if self.stopped else self._stop_strings)
+        return self._take(len(self._held) - max(undecided, default=0))
 
     def finish(self) -> str:
         """The rest of the text once the output has ended, an unfinished character included."""
         if not self.stopped:
-            self._add(self._characters.finish())
-        return self._take(0)
+            self._add(self._characters.finish(), is_shown=True)
+        return self._take(len(self._held))
 
-    def _add(self, new: str) -> None:
+    def _add(self, new: str, is_shown: bool) -> None:
         """Append text, and search it for stop strings."""
-        self._held.append(new)
-        self._num_held += len(new)
-        if not self._stop_strings:
+        searched = len(self._held)
+        self._held += new
+        self._is_shown += [is_shown] * len(new)
+        self._num_shown += len(new) * is_shown
+        if self._num_ignored >= 0:
             return
-        found = [(stop.find(new), stop.text) for stop in self._stop_strings]
-        hits = [(start, len(text), text) for start, text in found if start is not None]
+        hits = [
+            (start, len(stop), stop)
+            for stop in self._stop_strings
+            if (start := self._held.find(stop, max(searched - len(stop) + 1, 0))) >= 0
+        ]
         if hits:
             start, length, self.stop_string = min(hits)
-            end = self._num_held - len(new) + start + length * self._includes_stop
-            self._held = deque(["".join(self._held)[:end]])
-            self._num_held = end
+            self._held = self._held[: start + length * self._includes_stop]
 
-    def _take(self, num_kept: int) -> str:
-        """Remove and return the held text, except for its last `num_kept` characters."""
-        taken = []
-        while (excess := self._num_held - num_kept) > 0:
-            piece = self._held.popleft()
-            if len(piece) > excess:
-                self._held.appendleft(piece[excess:])
-            taken.append(piece[:excess])
-            self._num_held -= len(taken[-1])
-        return "".join(taken)
+    def _num_matched(self, stop: str) -> int:
+        """Length of the longest end of the held text that a stop string begins with."""
+        sizes = range(min(len(stop) - 1, len(self._held)), 0, -1)
+        return next((size for size in sizes if self._held.endswith(stop[:size])), 0)
+
+    def _take(self, end: int) -> str:
+        """Remove the held text up to `end`. Returns what of it is shown."""
+        taken = "".join(compress(self._held[:end], self._is_shown))
+        self._held, self._is_shown = self._held[end:], self._is_shown[end:]
+        return taken

@@ -1,37 +1,25 @@
-"""Keeps the ids of generated answers, so that later turns of a conversation use the same ids.
+"""Keeps the ids of a salt's conversations, so that later turns use the same ids.
 
 A sampled text does not always encode to the ids that were drawn: a model may write "ab" as "a" and
 "b". If a later turn encoded the answer again, its ids would differ, and the KV cache of the
-earlier turn could not be reused.
+earlier turn could not be reused. Only prompts of the same salt may see what was generated: the ids
+of others depend on their messages alone.
 """
 
 from array import array
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from threading import Lock
 
-from ov_specdec.errors import OptionError
-from ov_specdec.text.messages import Message, text_of
+from ov_specdec.text.detokenizer import REPLACEMENT, CharacterStream, PieceAfter
 
-MAX_ANSWERS = 1024
-"""Recent answers kept: a conversation with as many turns exceeds most contexts."""
+MAX_TEXTS = 512
+"""Recent prompts and conversations that are kept."""
 
 MAX_TOKENS = 1_048_576
-"""Tokens of all kept answers together: some conversations of whole contexts, or 1,024 tokens for
-each answer. An id takes 4 bytes, and its text about as many."""
-
-CONTEXT_TOKENS = 8
-"""Tokens decoded on either side of an answer: decoders drop the first space of a text, and join
-bytes on both sides of a boundary to one character."""
-
-MARK = "\ue000answer\ue000"
-"""Placeholder for an answer, between characters of Unicode's private use area."""
-
-Decode = Callable[[Sequence[int]], str]
-Render = Callable[[Sequence[Message]], str]
+"""Tokens of all kept texts together. An id takes 4 bytes, and its text about as many."""
 
 
 @dataclass(frozen=True)
@@ -42,196 +30,106 @@ class EncodedText:
     ids: list[int]
     offsets: list[tuple[int, int]]
 
-    def tokens_of(self, start: int, end: int) -> tuple[int, int] | None:
-        """The range of tokens of text[start:end]; None if a token crosses either end."""
-        first = bisect_left(self.offsets, start, key=lambda offset: offset[0])
-        last = bisect_left(self.offsets, end, lo=first, key=lambda offset: offset[0])
-        # Characters before a token may extend into it.
-        crossed = ((first, start), (last, end))
-        if any(index > 0 and self.offsets[index - 1][1] > place for index, place in crossed):
-            return None
-        return first, last
+    def token_at(self, position: int) -> int | None:
+        """The number of tokens before this character; None if it is within a token."""
+        index = bisect_left(self.offsets, position, key=lambda offset: offset[0])
+        is_within = index > 0 and self.offsets[index - 1][1] > position
+        return None if is_within else index
 
 
-class _Prefix:
-    """Ids that grow, and their digest, for which no id is read twice."""
+@dataclass(frozen=True)
+class _Conversation:
+    """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each."""
 
-    def __init__(self, ids: Sequence[int] = ()) -> None:
-        self.ids: list[int] = []
-        self._hash = blake2b(digest_size=16)
-        self.extend(ids)
-
-    def extend(self, ids: Sequence[int]) -> None:
-        """Append ids."""
-        self.ids.extend(ids)
-        self._hash.update(_compact(ids))
-
-    def digest(self) -> bytes:
-        """The digest of all ids."""
-        return self._hash.digest()
+    text: str
+    ids: "array[int]"
+    cuts: tuple[tuple[int, int], ...] = ()
 
 
 class GeneratedTokens:
-    """The ids of the most recent answers, by their text and the prompt that they continued.
+    """The ids of the most recent conversations, by their salt. Thread-safe."""
 
-    The ids of a prompt thus depend on its own conversation alone. salt: separates tenants.
-    Thread-safe.
-    """
-
-    def __init__(self, max_answers: int = MAX_ANSWERS, max_tokens: int = MAX_TOKENS) -> None:
-        self._answers: OrderedDict[tuple[str | None, str, bytes | None], Sequence[int]]
-        self._answers = OrderedDict()
-        self._max_entries, self._max_tokens = 2 * max_answers, max_tokens
+    def __init__(self, max_texts: int = MAX_TEXTS, max_tokens: int = MAX_TOKENS) -> None:
+        self._kept: OrderedDict[tuple[str, bytes], _Conversation] = OrderedDict()
+        self._max_texts, self._max_tokens = max_texts, max_tokens
         self._num_tokens = 0
         self._lock = Lock()
 
+    def restore(self, encoded: EncodedText, salt: str) -> list[int]:
+        """The ids of a rendered conversation, where answers have the ids that were generated.
+
+        It begins with the ids of the kept text that has the longest prefix in common with it, up to
+        the last generated token in there.
+        """
+        with self._lock:
+            first, cuts, ids = 0, tuple[tuple[int, int], ...](), encoded.ids
+            for key, kept in list(self._kept.items()):
+                end = kept.cuts[0][0] if kept.cuts else len(kept.text)
+                if key[0] != salt or not encoded.text.startswith(kept.text[:end]):
+                    continue
+                shared = _num_shared(kept.text, encoded.text)
+                num_cuts = bisect_left(kept.cuts, (shared + 1, 0))
+                for index in range(num_cuts, 0, -1):
+                    position, num_ids = kept.cuts[index - 1]
+                    if position <= first:
+                        break
+                    if (start := encoded.token_at(position)) is not None:
+                        first, cuts = position, kept.cuts[:index]
+                        ids = [*kept.ids[:num_ids], *encoded.ids[start:]]
+                        break
+                if shared == len(kept.text):  # continued by this one
+                    self._forget(key)
+            self._keep(salt, _Conversation(encoded.text, array("i", ids), cuts))
+        return ids
+
     def remember(
-        self, text: str, ids: Sequence[int], *, prompt: Sequence[int], salt: str | None = None
+        self,
+        text: str,
+        ids: Sequence[int],
+        piece_after: PieceAfter,
+        *,
+        prompt: Sequence[int],
+        salt: str,
     ) -> None:
-        """Keep an answer's ids. prompt: the ids that it continued.
+        """Keep an answer's ids. prompt: the ids that it continued, as `restore` returned them.
 
         The ids may go beyond the text, for example by an end-of-sequence token.
         """
-        prefix = _Prefix(prompt).digest()
         with self._lock:
-            self._keep(text, prefix, salt, _compact(ids))
-            while self._is_full:
-                _, forgotten = self._answers.popitem(last=False)
-                self._num_tokens -= len(forgotten)
-
-    def restore(
-        self,
-        encoded: EncodedText,
-        messages: Sequence[Message],
-        render: Render,
-        decode: Decode,
-        salt: str | None = None,
-    ) -> list[int]:
-        """The ids of a rendered conversation, where answers have the ids that were generated.
-
-        An answer keeps the ids of its encoded text if it continued another prompt, if the template
-        changed it, or if it shares a token with the text around it. render: renders messages, as
-        for `encoded`. decode: keeps special tokens.
-        """
-        prefix = _Prefix()
-        num_read = 0  # tokens of `encoded` that the prefix replaces
-        for content, start, end in self._find_answers(encoded.text, messages, render, salt):
-            if (span := encoded.tokens_of(start, end)) is None:
-                continue
-            first, last = span
-            prefix.extend(encoded.ids[num_read:first])
-            num_read = first
-            kept = _as_written(
-                self._recall(content, prefix.digest(), salt),
-                encoded.ids[first:last],
-                prefix.ids[-CONTEXT_TOKENS:],
-                encoded.ids[last : last + CONTEXT_TOKENS],
-                decode,
-            )
-            if kept is not None:
-                prefix.extend(kept)
-                num_read = last
-        return prefix.ids + encoded.ids[num_read:]
-
-    def _find_answers(
-        self, text: str, messages: Sequence[Message], render: Render, salt: str | None
-    ) -> Iterator[tuple[str, int, int]]:
-        """The contents of known answers, each with its span in the text.
-
-        The conversation is rendered with a placeholder for each answer to find the text between
-        them: an answer may be a word of the template.
-        """
-        known = {
-            index: content
-            for index, message in enumerate(messages)
-            if message["role"] == "assistant"
-            and (content := text_of(message))
-            and (salt, content, None) in self._answers
-        }
-        if not known:
-            return
-        marked = [
-            {**message, "content": MARK} if index in known else message
-            for index, message in enumerate(messages)
-        ]
-        try:
-            between = render(marked).split(MARK)
-        except OptionError:  # the template wants contents of some form
-            return
-        if len(between) != len(known) + 1:  # the template drops some, or repeats them
-            return
-        position = 0
-        for content, template_text in zip(known.values(), between, strict=False):
-            if (found := text.find(template_text, position)) < 0:
+            before = self._kept.get((salt, array("i", prompt).tobytes()))
+            if before is None:  # forgotten meanwhile
                 return
-            position = found + len(template_text)
-            if place := _place(text, content, position):
-                yield content, *place
-                position = place[1]
+            cuts, size, num_ids, is_whole = list(before.cuts), 0, len(prompt), True
+            characters = CharacterStream(piece_after, prompt)
+            for token in ids:
+                new = characters.push(token)
+                if not text.startswith(new, size):
+                    break
+                size, num_ids, is_whole = size + len(new), num_ids + 1, characters.is_whole
+                if is_whole:
+                    cuts.append((len(before.text) + size, num_ids))
+            if not is_whole and text[size:] == REPLACEMENT:  # an unfinished character
+                cuts.append((len(before.text) + len(text), num_ids))
+            if cuts:
+                size, num_ids = cuts[-1]
+                answered, generated = before.text + text, array("i", [*prompt, *ids][:num_ids])
+                self._keep(salt, _Conversation(answered[:size], generated, tuple(cuts)))
 
-    def _recall(self, text: str, prefix: bytes, salt: str | None) -> Sequence[int]:
-        with self._lock:
-            ids = self._answers.get((salt, text, prefix), ())
-            if ids:  # keep a conversation that continues
-                self._keep(text, prefix, salt, ids)
-        return ids
+    def _keep(self, salt: str, text: _Conversation) -> None:
+        """Store a text as the latest. The caller holds the lock, here and below."""
+        key = salt, text.ids.tobytes()
+        self._forget(key)
+        self._kept[key] = text
+        self._num_tokens += len(text.ids)
+        while len(self._kept) > self._max_texts or self._num_tokens > self._max_tokens:
+            self._forget(next(iter(self._kept)))
 
-    @property
-    def _is_full(self) -> bool:
-        return len(self._answers) > self._max_entries or self._num_tokens > self._max_tokens
-
-    def _keep(self, text: str, prefix: bytes, salt: str | None, ids: Sequence[int]) -> None:
-        """Store an answer as the latest, and its text for lookups. The caller holds the lock."""
-        for key, value in (((salt, text, None), ()), ((salt, text, prefix), ids)):
-            self._num_tokens += len(value) - len(self._answers.pop(key, ()))
-            self._answers[key] = value
-
-
-def _compact(ids: Sequence[int]) -> "array[int]":
-    """Token ids in 4 bytes each."""
-    return array("i", ids)
-
-
-def _place(text: str, content: str, start: int) -> tuple[int, int] | None:
-    """The span of a content that a template wrote at `start`; None if the template changed it.
-
-    Many templates strip it, and some add the space that answers begin with.
-    """
-    indent = len(content) - len(content.lstrip())
-    for begin in (start, start - indent):
-        for written in (content, content.rstrip()):
-            if written and text.startswith(written, begin):
-                return begin, begin + len(written)
-    return None
+    def _forget(self, key: tuple[str, bytes]) -> None:
+        if (text := self._kept.pop(key, None)) is not None:
+            self._num_tokens -= len(text.ids)
 
 
-def _as_written(
-    generated: Sequence[int],
-    encoded: Sequence[int],
-    before: Sequence[int],
-    after: Sequence[int],
-    decode: Decode,
-) -> Sequence[int] | None:
-    """The generated ids without those after the end of the text; None if their text differs.
-
-    encoded: the ids of the text. before, after: the ids around it.
-    """
-    if not generated:
-        return None
-
-    def written(size: int) -> str:
-        return decode([*before, *generated[:size], *after])
-
-    wanted, most = decode([*before, *encoded, *after]), len(generated)
-    if len(written(max(most - CONTEXT_TOKENS, 0))) > len(wanted):  # more than an end or two
-        sizes = range(most)
-        longer = bisect_right(sizes, len(wanted), key=lambda size: len(written(size)))
-        # A text may be longer within a character than behind it.
-        most = min(longer + CONTEXT_TOKENS, most)
-    for size in range(most, 0, -1):
-        text = written(size)
-        if text == wanted:
-            return generated[:size]
-        if len(text) < len(wanted):
-            break
-    return None
+def _num_shared(one: str, other: str) -> int:
+    """Length of the longest prefix that two texts have in common."""
+    sizes = range(1, min(len(one), len(other)) + 1)
+    return bisect_left(sizes, True, key=lambda size: one[:size] != other[:size])

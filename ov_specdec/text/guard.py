@@ -5,12 +5,12 @@ If the same id means different tokens, the output is still exact, but draft toke
 same text maps to different ids, one of the two models gets a prompt that it was never trained on.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import Any, Protocol
+from typing import Any
 
-from ov_specdec.errors import Option, TokenizerMismatchError
+from ov_specdec.errors import Option, TokenizerMismatchError, shorten
+from ov_specdec.text.tokenizer import Tokenizer
 
 MAX_EXAMPLES = 5
 
@@ -30,91 +30,36 @@ PROBES = (
 )
 
 
-class ComparableTokenizer(Protocol):
-    """The part of a tokenizer that the guard uses."""
-
-    @property
-    def spec(self) -> dict[str, Any]:
-        """The content of its tokenizer.json."""
-        ...
-
-    @property
-    def full_spec(self) -> dict[str, Any]:
-        """`spec` with all defaults, which files of other versions omit; takes long."""
-        ...
-
-    @property
-    def vocab(self) -> dict[str, int]:
-        """Every token's id."""
-        ...
-
-    @property
-    def vocab_size(self) -> int:
-        """One more than the highest id."""
-        ...
-
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text."""
-        ...
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One difference: its name, and the value on each side."""
-
-    what: str
-    main: str
-    draft: str
-
-    def __str__(self) -> str:
-        return f"{self.what}: main {self.main}, draft {self.draft}"
-
-
-@dataclass(frozen=True)
-class Check:
-    """One compared property, with all its differences."""
-
-    name: str
-    differences: tuple[Difference, ...]
-
-
 @dataclass(frozen=True)
 class GuardReport:
-    """All checks of a pair, which is compatible if no check found a difference."""
+    """The differences that each check of a pair found, as text; a compatible pair has none."""
 
-    checks: tuple[Check, ...]
+    checks: Mapping[str, Sequence[str]]
 
     @property
     def compatible(self) -> bool:
         """Whether no check found a difference."""
-        return not any(check.differences for check in self.checks)
+        return not any(self.checks.values())
 
     def lines(self) -> Iterator[str]:
         """The report as text: a line for each check and each example of a difference."""
-        for check in self.checks:
-            count = len(check.differences)
-            yield f"{check.name}: {'same' if not count else f'{count} difference(s)'}"
-            yield from (f"  {difference}" for difference in check.differences[:MAX_EXAMPLES])
-            if count > MAX_EXAMPLES:
-                yield f"  ... and {count - MAX_EXAMPLES} more"
+        for name, found in self.checks.items():
+            yield f"{name}: {f'{len(found)} difference(s)' if found else 'same'}"
+            yield from (f"  {difference}" for difference in found[:MAX_EXAMPLES])
+            if len(found) > MAX_EXAMPLES:
+                yield f"  ... and {len(found) - MAX_EXAMPLES} more"
 
     @property
     def finding(self) -> str:
         """A sentence with the first differences."""
-        failed = [check for check in self.checks if check.differences]
-        shown = "; ".join(str(check.differences[0]) for check in failed[:3])
-        return f"draft and main have different tokenizers ({shown})"
+        first = [found[0] for found in self.checks.values() if found]
+        return f"draft and main have different tokenizers ({'; '.join(first[:3])})"
 
-    def require(self, *first: str | Option) -> None:
-        """Raise `TokenizerMismatchError` with the first differences, unless compatible.
-
-        first: what to do before the usual remedies.
-        """
+    def require(self) -> None:
+        """Raise `TokenizerMismatchError` with the first differences, unless compatible."""
         if not self.compatible:
             raise TokenizerMismatchError(
-                f"{self.finding}: ",
-                *first,
-                "use a draft of the same family, ",
+                f"{self.finding}: use a draft of the same family, ",
                 Option("pairing", "auto"),
                 ", or leave out the draft model: suffix matches then draft",
                 "; ov-specdec check lists all differences and the pairings that are possible",
@@ -122,94 +67,56 @@ class GuardReport:
 
 
 def compare_tokenizers(
-    main: ComparableTokenizer, draft: ComparableTokenizer, *, main_width: int, draft_width: int
+    main: Tokenizer, draft: Tokenizer, *, main_width: int, draft_width: int
 ) -> GuardReport:
     """Compare all settings that decide the ids of a text, and the widths of the logits.
 
     main_width, draft_width: columns of the models' logits. They may be padded beyond the
     tokenizer, and to different widths: columns without a token are never chosen.
     """
-    a, b = main.spec, draft.spec
-    if a != b:
-        a, b = main.full_spec, draft.full_spec
-    probes = (*PROBES, *_special_probes(main), *_special_probes(draft))
-    return GuardReport(
-        (
-            Check("vocabulary", tuple(_vocabulary(main, draft))),
-            Check("merges", tuple(_merges(a, b))),
-            Check("tokenizer model", tuple(_model_settings(a["model"], b["model"]))),
-            Check("added and special tokens", tuple(_added_tokens(a, b))),
-            *(
-                Check(part.replace("_", "-"), tuple(_values(part, a.get(part), b.get(part))))
-                for part in ("normalizer", "pre_tokenizer", "post_processor")
-            ),
-            Check("encoding of probe texts", tuple(_encodings(main, draft, probes))),
-            Check("width of the logits", tuple(_widths(main, main_width, draft_width))),
-        )
-    )
+    same = main.spec == draft.spec
+    added = [token["content"] for t in (main, draft) for token in t.spec.get("added_tokens", [])]
+    probes = [*PROBES, *(f"before {name}after {name} " for name in added)]
+    a, b = (_properties(t, t.spec if same else t.full_spec, probes) for t in (main, draft))
+    checks = {name: list_differences(a[name], b[name]) for name in a}
+    needed, widths = main.vocab_size, (main_width, draft_width)
+    is_cut = min(widths) < needed and main_width != draft_width
+    columns = ({f"logits for {needed} tokens": width} for width in widths)
+    checks["width of the logits"] = list_differences(*columns) if is_cut else []
+    return GuardReport(checks)
 
 
-def _values(what: str, main: object, draft: object) -> Iterator[Difference]:
-    if main != draft:
-        yield Difference(what, _shorten(main), _shorten(draft))
+def list_differences(main: Mapping[str, Any], draft: Mapping[str, Any]) -> list[str]:
+    """What two mappings have different values for, with both values."""
+    return [
+        f"{key}: main {shorten(main.get(key))}, draft {shorten(draft.get(key))}"
+        for key in {**main, **draft}
+        if main.get(key) != draft.get(key)
+    ]
 
 
-def _vocabulary(main: ComparableTokenizer, draft: ComparableTokenizer) -> Iterator[Difference]:
-    a = {token_id: token for token, token_id in main.vocab.items()}
-    b = {token_id: token for token, token_id in draft.vocab.items()}
-    for token_id in sorted(a.keys() | b.keys()):
-        yield from _values(f"id {token_id}", a.get(token_id), b.get(token_id))
+def _properties(
+    tokenizer: Tokenizer, spec: Mapping[str, Any], probes: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """All that decides the ids of a text, by check.
 
-
-def _merges(main: dict[str, Any], draft: dict[str, Any]) -> Iterator[Difference]:
-    """Differences between BPE merges, in order of rank; for Unigram, between its scores."""
-    key = "vocab" if isinstance(main["model"].get("vocab"), list) else "merges"
-    a, b = main["model"].get(key) or [], draft["model"].get(key) or []
-    for rank, (left, right) in enumerate(zip_longest(_as_pairs(a), _as_pairs(b))):
-        yield from _values(f"rank {rank}", left, right)
-
-
-def _as_pairs(entries: Any) -> Iterator[tuple[Any, ...]]:
-    """Merges as pairs: files write them as "a b" or as ["a", "b"]."""
-    for entry in entries:
-        yield tuple(entry.split(" ", 1)) if isinstance(entry, str) else tuple(entry)
-
-
-def _model_settings(main: dict[str, Any], draft: dict[str, Any]) -> Iterator[Difference]:
-    for key in sorted((main.keys() | draft.keys()) - {"vocab", "merges"}):
-        yield from _values(key, main.get(key), draft.get(key))
-
-
-def _added_tokens(main: dict[str, Any], draft: dict[str, Any]) -> Iterator[Difference]:
-    """Differences in content, special flag or stripping of added tokens.
-
-    The names eos and pad are not compared: they change no encoding, and the base and chat models of
-    one family differ in them.
+    The names eos and pad are left out: they change no encoding, and the base and chat models of one
+    family differ in them.
     """
-    a = {token["id"]: token for token in main.get("added_tokens", [])}
-    b = {token["id"]: token for token in draft.get("added_tokens", [])}
-    for token_id in sorted(a.keys() | b.keys()):
-        yield from _values(f"added token {token_id}", a.get(token_id), b.get(token_id))
-
-
-def _special_probes(tokenizer: ComparableTokenizer) -> Iterator[str]:
-    for token in tokenizer.spec.get("added_tokens", []):
-        yield f"before {token['content']}after {token['content']} "
-
-
-def _encodings(
-    main: ComparableTokenizer, draft: ComparableTokenizer, probes: tuple[str, ...]
-) -> Iterator[Difference]:
-    for text in probes:
-        yield from _values(f"encoding of {text!r}", main.encode(text), draft.encode(text))
-
-
-def _widths(main: ComparableTokenizer, main_width: int, draft_width: int) -> Iterator[Difference]:
-    needed = main.vocab_size
-    if min(main_width, draft_width) < needed and main_width != draft_width:
-        yield Difference(f"logits for {needed} tokens", str(main_width), str(draft_width))
-
-
-def _shorten(value: object) -> str:
-    text = "nothing" if value is None else repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."
+    model = dict(spec["model"])
+    vocab, merges = model.pop("vocab"), model.pop("merges", None)
+    ranked = vocab if isinstance(vocab, list) else merges or []  # the scores of Unigram
+    # Files write merges as "a b" or ["a", "b"].
+    pairs = [tuple(each.split(" ", 1) if isinstance(each, str) else each) for each in ranked]
+    names = [(token_id, name) for name, token_id in tokenizer.vocab.items()]
+    parts = ("normalizer", "pre_tokenizer", "post_processor")
+    return {
+        "vocabulary": {f"id {i}": name for i, name in sorted(names)},
+        "merges": {f"rank {rank}": pair for rank, pair in enumerate(pairs)},
+        "tokenizer model": model,
+        "added and special tokens": {
+            f"added token {token['id']}": token for token in spec.get("added_tokens", [])
+        },
+        **{(name := part.replace("_", "-")): {name: spec.get(part)} for part in parts},
+        "encoding of probe texts": {f"encoding of {t!r}": tokenizer.encode(t) for t in probes},
+    }

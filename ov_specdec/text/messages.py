@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ov_specdec.checks import require_utf8
 from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.options.checks import require_utf8
 
 Message = Mapping[str, Any]
 """A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}.
@@ -28,14 +28,6 @@ def check_messages(messages: Sequence[object], name: str = "messages") -> list[d
         _check_content(where, message)
         checked.append(dict(message))
     return checked
-
-
-def text_of(message: Message) -> str | None:
-    """A message's content if it is one text, directly or as its only part; else None."""
-    content = message.get("content")
-    if isinstance(content, list | tuple) and len(content) == 1:
-        content = content[0]["text"]
-    return content if isinstance(content, str) else None
 
 
 def has_parts(message: Message) -> bool:
@@ -82,15 +74,11 @@ def _texts(where: str, content: object) -> Iterator[str]:
             f" has the content {shorten(content)}: it must be a text or a list of parts",
         )
     for part in content:
-        if not isinstance(part, Mapping) or part.get("type") != "text":
+        own = part.get("text") if isinstance(part, Mapping) and part.get("type") == "text" else None
+        if not isinstance(own, str):
             raise OptionError(
                 Option(where),
                 f" holds the part {shorten(part)}: only parts such as "
                 "{'type': 'text', 'text': '...'} can be used",
             )
-        if not isinstance(part.get("text"), str):
-            raise OptionError(
-                Option(where),
-                f" holds a part with the text {shorten(part.get('text'))}: it must be a text",
-            )
-        yield part["text"]
+        yield own

@@ -1,8 +1,8 @@
 """Tokens that two different tokenizers share, and the pairings that they allow."""
 
 from collections import defaultdict
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
 
@@ -48,12 +48,16 @@ class CommonTokens:
 
 @dataclass(frozen=True)
 class TokenizerPair:
-    """The tokenizers of two models. main_size, draft_size: ids that each model scores."""
+    """The tokenizers of two models, and how they are paired.
+
+    main_size, draft_size: ids that each model scores. pairing: as requested.
+    """
 
     main: PieceTokenizer
     draft: PieceTokenizer
     main_size: int
     draft_size: int
+    pairing: PairingName = "auto"
 
     @cached_property
     def common(self) -> CommonTokens:
@@ -72,21 +76,28 @@ class TokenizerPair:
         """A translation of a new sequence from the main model's ids to the draft's."""
         return Translation(self.main, self.draft, self.common.special)
 
-    def choose(self, name: PairingName) -> UsedPairing:
-        """The pairing for a name.
+    def translate(self, tokens: Sequence[int]) -> list[int]:
+        """Ids of the main model translated to the draft's."""
+        translation = self.translation()
+        translation.read(tokens)
+        return translation.ids
 
-        Raises `TokenizerMismatchError` for an intersection of vocabularies that share no text.
-        """
-        if name == "auto":
+    @cached_property
+    def used(self) -> UsedPairing:
+        """The chosen pairing."""
+        if self.pairing == "auto":
             return "intersection" if self.share_of_text >= ENOUGH_IN_COMMON else "retokenize"
-        if name == "intersection" and not self.share_of_text:
+        return self.pairing
+
+    def require_possible(self) -> None:
+        """Refuse an intersection of vocabularies that share no text."""
+        if self.pairing == "intersection" and not self.share_of_text:
             raise TokenizerMismatchError(
                 Option("pairing", "intersection"),
                 " is not possible, for main and draft have no token of ordinary text in common: "
                 "use ",
                 Option("pairing", "retokenize"),
             )
-        return name
 
     def lines(self) -> Iterator[str]:
         """The possible pairings as text."""
@@ -101,7 +112,7 @@ class TokenizerPair:
             step = max(len(longest) // NUM_EXAMPLES, 1)
             yield "  such as " + ", ".join(map(self._show, longest[::step][:NUM_EXAMPLES]))
         names = (["intersection"] if self.share_of_text else []) + ["retokenize"]
-        yield f"pairings: {', '.join(names)}; auto is {self.choose('auto')}"
+        yield f"pairings: {', '.join(names)}; auto is {replace(self, pairing='auto').used}"
 
     def _show(self, token: int) -> str:
         return repr(self.main.bytes_of[token].decode(errors="replace"))

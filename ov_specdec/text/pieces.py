@@ -32,10 +32,8 @@ class PieceTokenizer:
                 "the same family, or ",
                 Option("drafter", "prompt-lookup"),
             )
-        special = {token["id"] for token in tokenizer.spec["added_tokens"] if token["special"]}
-        self.special = {
-            token: token_id for token, token_id in tokenizer.vocab.items() if token_id in special
-        }
+        special = tokenizer.special_tokens
+        self.special = {name: token_id for token_id, name in special.items()}
         """Ids of the special tokens, by their names."""
         self.eos_token_id = tokenizer.eos_token_id
         self.bytes_of: list[bytes] = [b""] * tokenizer.vocab_size

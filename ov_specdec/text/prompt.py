@@ -1,16 +1,16 @@
 """Encode a prompt (text, token ids or messages) as ids."""
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from string import whitespace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.checks import require_utf8
 from ov_specdec.errors import ContextLengthError, Option, OptionError, shorten
-from ov_specdec.options import GenerationOptions
+from ov_specdec.options.checks import require_utf8
+from ov_specdec.options.conflicts import given_chat_options
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.messages import Message, check_messages
 from ov_specdec.text.tokenizer import Tokenizer
@@ -50,13 +50,13 @@ def encode_prompt(
 ) -> list[int]:
     """The prompt's ids; empty for an empty prompt.
 
-    If the model has a chat template, a text becomes the user's message. Answers among the messages
-    keep the ids of `generated_tokens`, unless the options disable caching. Raises `OptionError` for
-    other types, for options of a chat template that is not used, and for an attention mask that
-    leaves tokens out.
+    If the model has a chat template, a text becomes the user's message. With a `cache_salt`, which
+    says whose conversation it is, answers among the messages keep the ids of `generated_tokens`.
+    Raises `OptionError` for other types, for options of a chat template that is not used, and for
+    an attention mask that leaves tokens out.
 
-    context: tokens of prompt and output; see `require_room`. check_length: refuses a number of
-    tokens; called with that of rendered messages before the work that their answers need.
+    context: tokens of prompt and output; see `may_fit`. check_length: refuses a number of tokens;
+    called with that of rendered messages before the work that their answers need.
     """
     ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, context, check_length)
     if isinstance(prompt, Mapping) and (mask := prompt.get("attention_mask")) is not None:
@@ -64,22 +64,30 @@ def encode_prompt(
     return ids
 
 
-JOINED = 4
-"""Characters that a normalizer may join to one, as NFC joins letters and marks."""
+PIECE = 8
+"""Characters for each token of the context that are encoded unchecked: twice those of English."""
 
 
-def require_room(what: str | Option, text: str, tokenizer: Tokenizer, context: int) -> None:
-    """Refuse a text that is too long even if all its tokens are the longest one.
+def may_fit(text: str, tokenizer: Tokenizer, context: int) -> bool:
+    """Whether a text may fit the context, by the tokens of its pieces from the first one on.
 
-    Encoding a few MB takes seconds and hundreds of MB of memory. Spaces do not count, since some
-    tokenizers join any number of them. context: in tokens.
+    So one that is far too long is not encoded to its end. Cuts add a few tokens, hence twice the
+    context. Characters do not count, since some tokenizers join spaces.
     """
-    num_characters = len(text) - sum(map(text.count, whitespace))
-    if num_characters > context * tokenizer.max_token_length * JOINED:
-        raise ContextLengthError(
-            what,
-            f" has {len(text)} characters, and the model's context {context} tokens: shorten it",
-        )
+    piece, left = PIECE * context, 2 * context
+    for start in range(0, len(text) if len(text) > piece else 0, piece):
+        left -= len(tokenizer.encode_rendered(text[start : start + piece]).ids)
+        if left < 0:
+            return False
+    return True
+
+
+def overflow(size: str, context: int) -> ContextLengthError:
+    """The error for a prompt that is too long, in words by which clients recognize it."""
+    return ContextLengthError(
+        f"This model's maximum context length is {context} tokens. The prompt is too long, with "
+        f"{size}: shorten it"
+    )
 
 
 def _encode(
@@ -97,21 +105,18 @@ def _encode(
     if messages:
         _require_no_language(options)
         if len(messages) > context:  # templates write a token for each
-            raise ContextLengthError(
-                f"the prompt has {len(messages)} messages, and the model's context {context} "
-                "tokens: shorten the prompt"
-            )
-        render = partial(tokenizer.render_chat, options=options)
-        text = render(messages)
-        require_room("the prompt", text, tokenizer, context)
-        encoded = tokenizer.encode_rendered(text)
-        if not options.cache_prompt:
+            raise overflow(f"{len(messages)} messages", context)
+        text = tokenizer.render_chat(messages, options)
+        if not may_fit(text, tokenizer, context):
+            raise overflow("more tokens", context)
+        adds = options.add_special_tokens is True
+        encoded = tokenizer.encode_rendered(text, add_special_tokens=adds)
+        if (salt := options.cache_salt) is None:
             return encoded.ids
         if check_length is not None:
             check_length(len(encoded.ids))
-        salt = options.cache_salt
-        return generated_tokens.restore(encoded, messages, render, tokenizer.decode_all, salt)
-    if given := options.chat_options():
+        return generated_tokens.restore(encoded, salt)
+    if given := given_chat_options(options):
         raise OptionError(
             Option(given[0]),
             " has no effect on a prompt that is not put into a chat template: leave it out, or "
@@ -119,8 +124,10 @@ def _encode(
         )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
-        require_room("the prompt", prompt, tokenizer, context)
-        return tokenizer.encode(prompt, options.src_lang)
+        if not may_fit(prompt, tokenizer, context):
+            raise overflow("more tokens", context)
+        adds = options.add_special_tokens is not False
+        return tokenizer.encode(prompt, options.src_lang, add_special_tokens=adds)
     _require_no_language(options)
     return _as_ids(prompt)
 
@@ -199,3 +206,34 @@ def _as_ids(prompt: object) -> list[int]:
         f"the prompt {shorten(prompt)} is neither a text nor a list of token ids or messages: give "
         f"one of these; {ONE_BY_ONE}"
     )
+
+
+@dataclass(frozen=True)
+class TextToText:
+    """How the decoder of an encoder-decoder model starts.
+
+    decoder_start_token_id: its whole prompt. forced_bos_token_id: the first token of outputs,
+    unless options give another; None: the model chooses it.
+    """
+
+    decoder_start_token_id: int
+    forced_bos_token_id: int | None = None
+
+    def complete(self, options: GenerationOptions, tokenizer: Tokenizer) -> GenerationOptions:
+        """The options with the first token of the output.
+
+        Raises `OptionError` for a language that the tokenizer does not have, and for options that
+        need a decoder-only model.
+        """
+        if options.prompt_logprobs is not None:
+            raise OptionError(
+                Option("prompt_logprobs", options.prompt_logprobs),
+                " cannot be given by an encoder-decoder "
+                "model, whose prompt has no probabilities: leave it out",
+            )
+        forced = options.forced_bos_token_id
+        if options.tgt_lang is not None:
+            forced = tokenizer.find_language("tgt_lang", options.tgt_lang)
+        elif forced is None:
+            forced = self.forced_bos_token_id
+        return options.copy_with(forced_bos_token_id=forced, tgt_lang=None)

@@ -28,8 +28,8 @@ def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
 
 
 def as_text(piece: bytes) -> str:
-    """The bytes of a token as text; U+FFFD for a part of a character, as tokenizers decode it."""
-    return piece.decode(errors="replace")
+    """The bytes of a token as text; those of a part of a character in Python's notation."""
+    return piece.decode(errors="backslashreplace")
 
 
 def _parts(part: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
@@ -62,7 +62,7 @@ def _byte_characters() -> dict[str, int]:
     shown = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     others = [code for code in range(256) if code not in shown]
     return {chr(code): code for code in shown} | {
-        chr(256 + place): code for place, code in enumerate(others)
+        chr(256 + index): code for index, code in enumerate(others)
     }
 
 

@@ -6,16 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Encoding
+from tokenizers import Encoding, processors
 from tokenizers import Tokenizer as BackendTokenizer
 
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten
-from ov_specdec.files import read_json
-from ov_specdec.foreign_options import OF_TOKENIZERS, name_missing
-from ov_specdec.options import GenerationOptions
-from ov_specdec.text.chat import render_chat
+from ov_specdec.options.checks import suggest
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.records.files import read_json
+from ov_specdec.text.chat import parse, render_chat
+from ov_specdec.text.detokenizer import REPLACEMENT
 from ov_specdec.text.generated_tokens import EncodedText
-from ov_specdec.text.languages import find_language
 from ov_specdec.text.messages import Message
 from ov_specdec.text.token_bytes import bytes_reader
 
@@ -25,12 +25,10 @@ if TYPE_CHECKING:
 MARIAN_FILE = "source.spm"
 """File of a Marian tokenizer, which the `tokenizers` library does not support."""
 
-
 LONG = 10_000
 """Characters that take some ms to encode. Shorter texts need no thread pool, as batches do."""
 
 
-@name_missing(OF_TOKENIZERS)
 class Tokenizer:
     """The tokenizer.json and chat template of a folder. chat_template: a file that replaces it.
 
@@ -46,6 +44,7 @@ class Tokenizer:
         # Both may be left over from training, and would change the ids of a prompt.
         self._backend.no_truncation()
         self._backend.no_padding()
+        _keep_spaces(self._backend.post_processor)
         settings = path / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
         self._templates = (
@@ -53,8 +52,6 @@ class Tokenizer:
             if chat_template is None
             else {"default": _read_chat_template(chat_template)}
         )
-        if chat_template is not None:
-            self._check_rendering(chat_template)
 
     def __call__(self, text: str, return_tensors: str | None = None) -> "BatchEncoding":
         """As in transformers: `input_ids` and `attention_mask` of a text.
@@ -87,16 +84,17 @@ class Tokenizer:
         """One more than the highest id of a token, added tokens included."""
         return 1 + max(self.vocab.values())
 
-    @cached_property
-    def max_token_length(self) -> int:
-        """Maximum characters of a token."""
-        return max(map(len, self.vocab))
-
     @property
     def vocab(self) -> dict[str, int]:
         """Every token's id, added tokens included."""
         vocab: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
         return vocab
+
+    @cached_property
+    def special_tokens(self) -> dict[int, str]:
+        """The names of all special tokens, by id."""
+        added = self.spec.get("added_tokens", ())
+        return {token["id"]: token["content"] for token in added if token["special"]}
 
     @property
     def eos_token_id(self) -> int | None:
@@ -110,29 +108,38 @@ class Tokenizer:
     def encode(
         self, text: str, src_lang: str | None = None, *, add_special_tokens: bool = True
     ) -> list[int]:
-        """The ids of a plain text, by default with the special tokens that the model expects.
+        """The ids of a text, by default with the special tokens that the model expects.
 
         src_lang: the language of the text; None: the one that the file was saved with. Raises
         `OptionError` if the tokenizer does not have it, or has no token for the source language.
         """
+        encoded = self.encode_rendered(text, src_lang, add_special_tokens=add_special_tokens)
+        return encoded.ids
+
+    def encode_rendered(
+        self, text: str, src_lang: str | None = None, *, add_special_tokens: bool = False
+    ) -> EncodedText:
+        """The ids and spans of a text, by default of one that contains the special tokens.
+
+        Tokens that are added have empty spans. Those before the text are not added to one that
+        begins with them.
+        """
         encoded = self._encode(text, add_special_tokens=add_special_tokens)
-        ids: list[int] = encoded.ids
-        if src_lang is None:
-            return ids
-        saved, wanted = (
-            self._saved_language(src_lang),
-            find_language("src_lang", src_lang, self.spec),
-        )
-        added = encoded.special_tokens_mask  # so that a language in the text itself stays
-        return [
-            wanted if is_added and token == saved else token
-            for token, is_added in zip(ids, added, strict=True)
-        ]
+        ids, added = encoded.ids, encoded.special_tokens_mask
+        if src_lang is not None:
+            saved = self._saved_language(src_lang)
+            wanted = self.find_language("src_lang", src_lang)
+            # A language in the text itself stays.
+            pairs = zip(ids, added, strict=True)
+            ids = [wanted if token == saved and is_added else token for token, is_added in pairs]
+        num_before = added.index(0) if 0 in added else 0
+        start = num_before if ids[:num_before] == ids[num_before : 2 * num_before] else 0
+        return EncodedText(text, ids[start:], encoded.offsets[start:])
 
     def render_chat(self, messages: Sequence[Message], options: GenerationOptions) -> str:
         """Render messages with the chat template.
 
-        Raises `OptionError` for what the template refuses, `ModelError` if it cannot be rendered.
+        Raises `OptionError` for what the template cannot render.
         """
         special_tokens = {
             name: text
@@ -142,11 +149,6 @@ class Tokenizer:
         template = self._templates.get("tool_use") if options.tools else None
         template = template or self.chat_template or ""
         return render_chat(template, messages, special_tokens, options)
-
-    def encode_rendered(self, text: str) -> EncodedText:
-        """The ids of a rendered chat template, which contains the special tokens."""
-        encoded = self._encode(text, add_special_tokens=False)
-        return EncodedText(text, encoded.ids, encoded.offsets)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of `ids`, by default without special tokens."""
@@ -165,6 +167,17 @@ class Tokenizer:
         read = self._bytes_reader
         return self.decode_all([token_id]).encode() if read is None else read(token)
 
+    def piece_after(self, before: int | None, token_id: int) -> bytes:
+        """The bytes that a token adds to a text. before: the token before it; None: it begins it.
+
+        Decoders drop a space at the beginning, and some write a token by its neighbors.
+        """
+        if before is None and REPLACEMENT not in (first := self.decode_all([token_id])):
+            return first.encode()
+        if before is None or self._bytes_reader is not None:
+            return self.piece(token_id)
+        return self.decode_all([before, token_id]).removeprefix(self.decode_all([before])).encode()
+
     def _encode(self, text: str, *, add_special_tokens: bool) -> Encoding:
         """Encode a text. A long one as a batch: `encode` stops other threads meanwhile."""
         if len(text) < LONG:
@@ -174,6 +187,18 @@ class Tokenizer:
     @cached_property
     def _bytes_reader(self) -> Callable[[str], bytes] | None:
         return bytes_reader(self.spec)
+
+    def find_language(self, option: str, name: str) -> int:
+        """The id of a language's token; `OptionError` if there is none. option: names it."""
+        added = {token["content"]: token["id"] for token in self.spec.get("added_tokens", ())}
+        # Marks, such as "</s>" and "[MASK]", have brackets; languages: "fr_XX" or "__fr__".
+        known = {content: token for content, token in added.items() if content[:1] not in "<["}
+        if name not in known:
+            hint = suggest(name, known, f"there are: {', '.join(known)[:200] or 'none'}")
+            reason = f" is not known to the model's tokenizer: {hint}"
+            raise OptionError(Option(option, name), reason)
+        token: int = known[name]
+        return token
 
     def _saved_language(self, src_lang: str) -> int:
         """The language token that the saved tokenizer adds to every text."""
@@ -186,16 +211,6 @@ class Tokenizer:
                 "leave it out",
             )
         return marks[0]
-
-    def _check_rendering(self, file: str | Path) -> None:
-        """Refuse a given template that cannot be rendered; it may refuse a conversation."""
-        try:
-            self.render_chat([{"role": "user", "content": "x"}], GenerationOptions())
-        except ModelError as error:
-            reason = f" cannot be rendered ({error.__cause__}): repair it"
-            raise OptionError(Option("chat_template", str(file)), reason) from error
-        except OptionError:
-            pass
 
     def _read_chat_templates(self) -> dict[str, str]:
         """Chat templates by name; one without a name is "default"."""
@@ -242,12 +257,23 @@ def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Token
 
 
 def _read_chat_template(file: str | Path) -> str:
+    from jinja2 import TemplateSyntaxError
+
     try:
-        return Path(file).expanduser().read_text(encoding="utf-8")
-    except (OSError, RuntimeError, UnicodeDecodeError) as error:
+        template = Path(file).expanduser().read_text(encoding="utf-8")
+        parse(template)
+    except (OSError, RuntimeError, UnicodeDecodeError, TemplateSyntaxError) as error:
         raise OptionError(
             Option("chat_template", str(file)), f" cannot be read ({error}): give a Jinja file"
         ) from error
+    return template
+
+
+def _keep_spaces(processor: Any) -> None:
+    """Have spans of tokens begin with their spaces, which byte-level post-processors cut off."""
+    for part in processor if isinstance(processor, processors.Sequence) else [processor]:
+        if hasattr(part, "trim_offsets"):
+            part.trim_offsets = False
 
 
 def _token_text(value: Any) -> str | None:

@@ -29,7 +29,7 @@ class Translation:
         self._special = special
         self.ids = list(self._draft.prefix)
         """The ids so far."""
-        self.num_settled = len(self.ids)
+        self.num_stable = len(self.ids)
         """The first ids, up to this number, will not change."""
         self.rest = b""
         """Bytes of an unfinished character at the end of the text, not encoded yet."""
@@ -53,21 +53,21 @@ class Translation:
         size = whole_characters(text)
         text, self.rest = text[:size], text[size:]
         if text:
-            window = self._draft.decode(self.ids[self.num_settled :])
-            self.ids[self.num_settled :] = self._draft.encode(window + text)
-            self.num_settled = self._window_start()
+            window = self._draft.decode(self.ids[self.num_stable :])
+            self.ids[self.num_stable :] = self._draft.encode(window + text)
+            self.num_stable = self._window_start()
 
     def _append_special(self, token: int) -> None:
         self.ids += self._draft.encode(self.rest)
         self.rest = b""
         if token in self._special:
             self.ids.append(self._special[token])
-        self.num_settled = len(self.ids)
+        self.num_stable = len(self.ids)
 
     def _window_start(self) -> int:
         """The first id of the window, at least 1."""
         end = len(self.ids)
-        first = max(end - MAX_WINDOW, self.num_settled, min(end, 1))
+        first = max(end - MAX_WINDOW, self.num_stable, min(end, 1))
         for start in range(end - WINDOW, first, -1):
             if self._draft.bytes_of[self.ids[start]][:1].isspace():
                 return start

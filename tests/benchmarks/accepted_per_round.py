@@ -16,15 +16,16 @@ import click
 import numpy as np
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.drafters import Drafter, ModelDrafter
-from ov_specdec.drafters.pairing import DraftModel, Pairing
-from ov_specdec.loading.locate import embedded_folder
-from ov_specdec.loading.source import TokenizerPair, open_source, pair_tokenizers
-from ov_specdec.logits import Logits
+from ov_specdec.drafters.base import Drafter
+from ov_specdec.drafters.factory import draft_with
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.models.source import TokenizerPair, open_source, pair_tokenizers
 from ov_specdec.planning.draft_length import Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.distribution import Distribution, one_hot
-from ov_specdec.sampling.from_options import Samplers, make_samplers
+from ov_specdec.sampling.from_options import make_samplers
+from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.samplers import RandomSampler, Sampler
 from ov_specdec.sampling.verification import Draft, verify, verify_block, verify_tokens
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -59,6 +60,7 @@ TOKEN, BLOCK = "token by token", "block"
 FREE = "block, draft not held to the support"
 
 Rule = Callable[..., Any]
+Samplers = tuple[Sampler, Sampler]
 Drafters = Callable[[SpeculativePipeline, Samplers, dict[str, float]], dict[str, Drafter]]
 """From a pipeline, samplers and options, drafters by name; the first one's drafts are taken."""
 
@@ -127,12 +129,12 @@ def accepted(
         for rule, (name, function) in rules.items():
             draft, logits = judged[name]
             main_probs = [
-                distribution(samplers.main, [*tokens, *draft.tokens[:place]], row)
+                distribution(samplers[0], [*tokens, *draft.tokens[:place]], row)
                 for place, row in enumerate(logits)
             ]
             found[rule].append(expected(function, main_probs, draft))
         draft, logits = judged[next(iter(drafters))]
-        result = verify(samplers.main, tokens, logits, draft)
+        result = verify(samplers[0], tokens, logits, draft)
         tokens += [*draft.tokens[: result.num_accepted], result.next_token]
     for cache in (main, *(cache for drafter in drafters.values() for cache in drafter.caches)):
         cache.free()
@@ -146,9 +148,9 @@ def held_and_free(
     pipeline: SpeculativePipeline, samplers: Samplers, options: dict[str, float]
 ) -> dict[str, Drafter]:
     """A draft with the options of the main model, and one with its temperature alone."""
-    free = RandomSampler((), LogitsWarper(temperature=options["temperature"]), samplers.main.random)
+    free = RandomSampler((), LogitsWarper(temperature=options["temperature"]), samplers[0].random)
     cache = CachedSequence(pipeline.draft.runner)
-    return {"own": ModelDrafter(cache, samplers.draft), "free": ModelDrafter(cache, free)}
+    return {"own": ModelDrafter(cache, samplers[1]), "free": ModelDrafter(cache, free)}
 
 
 def paired(tokenizers: TokenizerPair, name: str) -> Drafters:
@@ -157,8 +159,8 @@ def paired(tokenizers: TokenizerPair, name: str) -> Drafters:
     def make(
         pipeline: SpeculativePipeline, samplers: Samplers, _: dict[str, float]
     ) -> dict[str, Drafter]:
-        model = DraftModel(pipeline.draft.runner, Pairing(name, tokenizers))
-        return {"own": model.make(samplers.draft)}
+        pairing = replace(tokenizers, pairing=name)
+        return {"own": draft_with(pipeline.draft.runner, samplers[1], pairing)}
 
     return make
 

@@ -42,7 +42,7 @@ def shares(
     """Shares of a text's tokens. told: how much of the prompt the draft is told."""
     output = text().token_ids
     tokens, size = [*prompt, *output], len(output)
-    sampler = make_samplers(options, prompt_length=len(prompt), eos_token_ids=frozenset()).draft
+    sampler = make_samplers(options, prompt_length=len(prompt), eos_token_ids=frozenset())[1]
     draft = rows_of(pipeline.draft.runner, [*prompt[-told:], *output], size)
     places = range(len(prompt), len(tokens))
     chosen = [sampler.sample(tokens[:n], row).token for n, row in zip(places, draft, strict=True)]

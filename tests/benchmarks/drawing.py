@@ -1,4 +1,4 @@
-"""Charts in the documentation: PNG files, and SVG files that are read on light and dark pages."""
+"""Charts in the documentation: SVG files that are read on light and dark pages."""
 
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,6 @@ def finish(axes: Any, **legend: Any) -> None:
     axes.spines[["top", "right"]].set_visible(False)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(frameon=False, fontsize=8, **legend)
-
-
-def save(figure: Any, file: Path) -> None:
-    """Write a figure as the same bytes each time."""
-    figure.savefig(file, metadata={"Software": None})
 
 
 def save_svg(figure: Any, file: Path, about: str) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from ov_specdec.files import read_json
+from ov_specdec.records.files import read_json
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from tests.benchmarks.expansion.build import exported
 from tests.benchmarks.options import PATH

@@ -27,11 +27,11 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from ov_specdec.files import read_json
-from ov_specdec.loading.devices import openvino_core
-from ov_specdec.loading.graph import select_rows, to_paged
-from ov_specdec.loading.key_cache import center_keys
-from ov_specdec.loading.source import ModelSource, open_source
+from ov_specdec.graph.keys import center_keys
+from ov_specdec.graph.paging import select_rows, to_paged
+from ov_specdec.models.devices import openvino_core
+from ov_specdec.models.source import ModelSource, open_source
+from ov_specdec.records.files import read_json
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from tests.benchmarks.measuring import Measurements, measures

@@ -4,14 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import click
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
-from ov_specdec.loading.devices import Precision, find_device, openvino_core, precision_properties
-from ov_specdec.loading.locate import embedded_folder, locate
+from ov_specdec.models.devices import Precision, find_device, openvino_core, precision_properties
+from ov_specdec.models.locate import embedded_folder, locate
 from tests.benchmarks.texts import Prompts
 
 PATH = click.Path(path_type=Path)
@@ -20,19 +20,13 @@ Command = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a run and how they are compiled; what peers want of a `Setup` too.
-
-    draft: None where no draft model takes part. scratch: a folder for what openvino.genai wants
-    converted.
-    """
+    """The models of a run and how they are compiled. draft: None where none takes part."""
 
     main: Path
     draft: Path | None = None
     device: str = "CPU"
     precision: Precision = "default"
     properties: Mapping[str, str] = field(default_factory=dict)
-    scratch: str = ""
-    pairing: None = None
 
     def pipeline(self, drafter: DrafterName | None = None, **settings: Any) -> SpeculativePipeline:
         """A pipeline of them, with what was asked for and nothing that `tune` has left behind.
@@ -46,7 +40,7 @@ class Models:
             self.main, drafter=drafter, device=self.device, precision=self.precision, **given
         )
 
-    def all_properties(self, _role: Literal["main", "draft"] = "main") -> dict[str, str]:
+    def all_properties(self) -> dict[str, str]:
         """Every OpenVINO property: what `precision` stands for, and those that were given."""
         device = find_device(openvino_core(), self.device)
         return {**precision_properties(device, self.precision), **self.properties}

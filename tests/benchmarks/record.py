@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import OptionError
-from ov_specdec.files import UNREADABLE, replacing
-from ov_specdec.loading.devices import find_device, openvino_core, usable_cores
-from ov_specdec.loading.folder import ModelFolder
+from ov_specdec.models.devices import find_device, openvino_core, usable_cores
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.records.files import UNREADABLE, replacing
 
 PACKAGES = (
     *("openvino", "openvino-genai", "transformers", "numpy", "torch"),
@@ -24,6 +24,10 @@ PACKAGES = (
 INSTRUCTIONS = ("avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
 """How the names of instructions that matrices are multiplied with begin."""
 
+LIMIT = "ONEDNN_MAX_CPU_ISA"
+"""The variable that takes some of them away from OpenVINO."""
+
+CPUINFO = Path("/proc/cpuinfo")
 FLAGS = ("flags", "features")
 """What Linux calls the list of a processor's instructions: on x86, and on Arm."""
 
@@ -163,15 +167,14 @@ def _machine() -> dict[str, Any]:
     return {
         "name": find_device(openvino_core(), "CPU").full_name.strip(),
         "architecture": platform.machine(),
-        "instructions": _instructions(Path("/proc/cpuinfo")),
-        # Takes some of them away from OpenVINO.
-        "ONEDNN_MAX_CPU_ISA": os.environ.get("ONEDNN_MAX_CPU_ISA"),
+        "instructions": instructions(CPUINFO),
+        LIMIT: os.environ.get(LIMIT),
         "cores": usable_cores(),
         "system": platform.system(),
     }
 
 
-def _instructions(file: Path) -> list[str] | None:
+def instructions(file: Path) -> list[str] | None:
     """Those of Linux's list that matter; None on another system."""
     if not file.exists():
         return None

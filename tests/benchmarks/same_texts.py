@@ -10,7 +10,6 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
@@ -21,9 +20,13 @@ import httpx
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.declare import options_of
 from ov_specdec.cli.models import PIPELINE
+from tests.benchmarks.labels import label
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
-from tests.benchmarks.peers.frameworks import genai, genai_batch
+from tests.benchmarks.peers.load import Request, serve_load
+from tests.benchmarks.peers.measurement import Ask
+from tests.benchmarks.peers.methods import Methods, find_method, load_engine
+from tests.benchmarks.peers.setup import Setup
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, table
 from tests.benchmarks.texts import Prompts
@@ -44,7 +47,7 @@ KINDS: Mapping[str, Mapping[str, Any]] = {
 }
 Ids = Sequence[list[int]]
 Texts = list[list[int]]
-Produce = Callable[[Ids, Mapping[str, Any]], Texts | list[str]]
+Produce = Callable[[Ids, Mapping[str, Any]], Sequence[list[int] | str]]
 
 
 def one_by_one(pipeline: SpeculativePipeline, **more: Any) -> Produce:
@@ -96,7 +99,7 @@ def loaded(saved: SpeculativePipeline, fresh: SpeculativePipeline, folder: Path)
 def over_http(pipeline: SpeculativePipeline, *, stream: bool) -> Produce:
     """All of them by clients of a server, at once: texts, for its answers have no ids."""
 
-    def produce(prompts: Ids, run: Mapping[str, Any]) -> Texts:
+    def produce(prompts: Ids, run: Mapping[str, Any]) -> list[str]:
         fields = {
             "max_tokens": run["max_new_tokens"],
             "ignore_eos": True,
@@ -126,7 +129,7 @@ def ways(
     load: Callable[..., SpeculativePipeline], has_draft: bool, room: float, folder: Path
 ) -> Iterator[tuple[str, Produce]]:
     """Ways to come to the same texts, by name."""
-    drafters = ("suffix", "prompt-lookup")
+    drafters: tuple[str, ...] = ("suffix", "prompt-lookup")
     if has_draft:
         drafters = ("model", *drafters, "both")
     for drafter in drafters:
@@ -158,38 +161,28 @@ def ways(
                 yield f"server, {CLIENTS} clients, {how}{restart}", over_http(served, stream=stream)
 
 
-def peers(models: Models) -> Iterator[tuple[str, Callable[[Ids, int], Texts]]]:
+def peers(setup: Setup) -> Iterator[tuple[str, Callable[[Ids, int], Texts]]]:
     """openvino.genai's ways, by name; the first is its plain decoding."""
+    methods = Methods(setup)
 
-    def alone(make: Any, length: int | None) -> Callable[[Ids, int], Texts]:
-        runner = make(models, length)
-        return lambda prompts, most: [runner.run(prompt, most).token_ids for prompt in prompts]
+    def alone(name: str) -> Callable[[Ids, int], Texts]:
+        return lambda prompts, most: [
+            methods.run(name, Ask(prompt, most)).token_ids for prompt in prompts
+        ]
 
-    def together(make: Any, length: int | None) -> Callable[[Ids, int], Texts]:
-        engine = make(models, length)
+    def together(name: str) -> Callable[[Ids, int], Texts]:
+        engine, length = load_engine(name, setup), find_method(name).length
+        return lambda prompts, most: [
+            each.token_ids
+            for each in serve_load(engine, [Request(ids, most, length) for ids in prompts])
+        ]
 
-        def produce(prompts: Ids, most: int) -> Texts:
-            texts: Texts = [[] for _ in prompts]
-            for number, prompt in enumerate(prompts):
-                engine.add(number, prompt, most)
-            left = set(range(len(prompts)))
-            while left:
-                for progress in engine.step():
-                    texts[progress.number] += progress.token_ids
-                    if progress.has_ended:
-                        left.discard(progress.number)
-            return texts
-
-        return produce
-
-    yield "plain, alone", alone(genai.plain, None)
-    for length in (3, 5, 8):
-        if models.draft:
-            yield f"draft model, {length} draft tokens", alone(genai.with_draft, length)
-        yield f"prompt lookup, {length} draft tokens", alone(genai.prompt_lookup, length)
-    yield "plain, all together", together(genai_batch.plain, None)
-    if models.draft:
-        yield "draft model, 5, all together", together(genai_batch.with_draft, 5)
+    lookup = (f"genai-prompt-lookup-{length}" for length in (3, 5, 8))
+    draft = (f"genai-draft-{length}" for length in (3, 5, 8) if setup.draft)
+    for name in ("genai-plain", *draft, *lookup):
+        yield label(name), alone(name)
+    for name in ("genai-plain", *(["genai-draft-5"] if setup.draft else [])):
+        yield f"{label(name)}, all together", together(name)
 
 
 def count(produce: Callable[[], Sequence[Any]], expected: Callable[[], Sequence[Any]]) -> Row:
@@ -224,6 +217,21 @@ def same_texts(
     with_peers: bool,
 ) -> Measurements:
     """Count texts that are not those of plain decoding alone."""
+    yield from differing(
+        models, prompts, max_new_tokens, batch_invariant, only, with_peers=with_peers
+    )
+
+
+def differing(
+    models: Models,
+    prompts: Prompts,
+    max_new_tokens: int,
+    batch_invariant: bool | Literal["auto"] = "auto",
+    only: Sequence[str] = (),
+    *,
+    with_peers: bool = True,
+) -> Measurements:
+    """How many texts differ, by way and kind. only: ways whose names hold one of these."""
     load = partial(models.pipeline, batch_invariant=batch_invariant)
     with load("none") as plain:
         ids = [prompt for _, prompt in prompts.ids(plain.tokenizer)]
@@ -242,13 +250,15 @@ def same_texts(
                 field = "text" if name.startswith("server") else "token_ids"
                 for kind, drawn in options.items():
                     expected = [getattr(each, field) for each in alone[kind]]
-                    measure = partial(count, partial(produce, ids, drawn), lambda e=expected: e)
+                    measure = partial(count, partial(produce, ids, drawn), partial(list, expected))
                     yield {"way": name, "texts": kind}, measure
         if with_peers:
-            ways_of_peers = peers(replace(models, scratch=folder))
+            draft = str(models.draft or "")
+            setup = Setup(str(models.main), draft, models.all_properties(), scratch=folder)
+            ways_of_peers = peers(setup)
             _, first = next(ways_of_peers)
             expected_of_peers = cache(partial(first, ids, max_new_tokens))
-            for name, produce in ways_of_peers:
-                made = partial(produce, ids, max_new_tokens)
+            for name, theirs in ways_of_peers:
+                made = partial(theirs, ids, max_new_tokens)
                 key = {"openvino.genai": name, "texts": "not as its plain ones"}
                 yield key, partial(count, made, expected_of_peers)

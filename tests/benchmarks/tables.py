@@ -1,8 +1,6 @@
 """From the rows of a record to Markdown tables, and the figures in their cells."""
 
-import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from statistics import mean, median, quantiles
 from typing import Any
@@ -11,8 +9,6 @@ from tests.benchmarks.record import Record, Row, select
 
 Cell = Callable[[Sequence[Row]], str]
 """What a cell shows of the rows that it stands for; there is at least one."""
-
-RESAMPLES = 2000
 
 
 def show(record: Record) -> str:
@@ -72,67 +68,23 @@ def figure(of: Callable[[Sequence[float], str], str]) -> Callable[..., Cell]:
     return cell
 
 
+LEAST = 6
+"""Fewest values that quartiles are shown of."""
+
+
 def in_quartiles(values: Sequence[float], form: str = ".2f") -> str:
-    """The median, and the quartiles beside it."""
-    found = quantiles(values, n=4) if len(values) > 1 else [values[0]] * 3
-    low, middle, high = (format(value, form) for value in found)
+    """The median, with the quartiles beside it where there are enough values."""
+    if len(values) < LEAST:
+        return format(median(values), form)
+    low, middle, high = (format(value, form) for value in quartiles_of(values))
     return f"{middle} ({low} to {high})"
 
 
-def ratios(rows: Sequence[Row], one: str, other: str, name: str) -> list[float]:
-    """A figure of one method by that of another, of each turn that both had."""
-    values = [{row["turn"]: row[name] for row in select(rows, method=m)} for m in (one, other)]
-    return [own / values[1][turn] for turn, own in values[0].items() if turn in values[1]]
+def quartiles_of(values: Sequence[float]) -> list[float]:
+    """First quartile, median and third quartile, none of them beyond the values."""
+    return quantiles(values, n=4, method="inclusive")
 
 
-def to_best(
-    rows: Sequence[Row], method: str, others: Sequence[str]
-) -> tuple[list[float], list[str]]:
-    """The speed of a method over that of the best of others, turn by turn; and the best ones.
-
-    The best is chosen on one half of the turns and measured on the other, so that luck does not
-    choose it.
-    """
-    turns = sorted({row["turn"] for row in rows})
-    found, chosen = list[float](), list[str]()
-    for half in range(2 if others and len(turns) > 1 else 0):
-        choosing, measured = (
-            [row for row in rows if row["turn"] in part]
-            for part in (turns[half::2], turns[1 - half :: 2])
-        )
-        speeds = {name: numbers(select(choosing, method=name), "speed") for name in others}
-        chosen.append(max(others, key=lambda name: median(speeds[name] or [0.0])))
-        found += ratios(measured, method, chosen[-1], "speed")
-    return found, list(dict.fromkeys(chosen))
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A median, and the 95 % interval that the bootstrap's percentiles give it (Efron 1979)."""
-
-    median: float
-    low: float
-    high: float
-
-    @classmethod
-    def of(cls, values: Sequence[float]) -> "Interval | None":
-        """The interval of `values`, the same at each call; None where there are none."""
-        if not values:
-            return None
-        generator = random.Random(0)
-        medians = sorted(median(generator.choices(values, k=len(values))) for _ in range(RESAMPLES))
-        return cls(median(values), medians[RESAMPLES // 40], medians[-1 - RESAMPLES // 40])
-
-
-def interval(values: Sequence[float]) -> str:
-    """The median of paired ratios and its interval; empty without any."""
-    found = Interval.of(values)
-    if found is None:
-        return ""
-    return f"{found.median:.3f} ({found.low:.3f} to {found.high:.3f}), {len(values)} pairs"
-
-
-quartiles = figure(in_quartiles)
 average = figure(lambda values, form: format(mean(values), form))
 middle = figure(lambda values, form: format(median(values), form))
 extremes = figure(lambda values, form: f"{min(values):{form}} to {max(values):{form}}")

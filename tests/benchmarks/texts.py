@@ -11,8 +11,10 @@ from itertools import cycle, zip_longest
 from pathlib import Path
 from typing import Any
 
+import click
+
 from ov_specdec import GenerationOptions
-from ov_specdec.bench.prompts import JSON_LINES, PROMPT_SETS, read_prompts
+from ov_specdec.measure.prompts import JSON_LINES, PROMPT_SETS, read_prompts
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
@@ -79,3 +81,8 @@ def _file(file: Path) -> list[tuple[str, str]]:
 def long_text() -> str:
     """English and Python: the source of the standard library's `argparse`."""
     return inspect.getsource(argparse)
+
+
+def heldout_text() -> str:
+    """The same of a package that the embedded pair was not trained on."""
+    return inspect.getsource(click.core)

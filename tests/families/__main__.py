@@ -1,13 +1,14 @@
 """`python -m tests.families [FAMILY...]`: tries families, and compares with docs/models.json.
 
-Each is exported with the version of transformers that Optimum wants, in the environment that
-`ov-specdec export --transformers` makes, and run on both KV caches. Results are kept in --output,
+Each is exported with the version of transformers that Optimum wants, as `ov-specdec export
+--transformers` does it, and run on both KV caches. Results are kept in --output,
 so that a run that was interrupted, or whose --minutes were over, is gone on with. With --write the
 table in docs/models.md is made anew; without, the exit code is 1 where a result has changed.
 """
 
 import argparse
 import json
+import re
 import subprocess
 import sys
 import time
@@ -16,8 +17,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from ov_specdec.loading.export_environment import find_python
-from ov_specdec.loading.optimum import WANTED_VERSION
+from ov_specdec.models.optimum import python_with
 from tests.families.make import ERROR
 from tests.families.settings import SETTINGS
 from tests.families.verdict import Verdict, judge
@@ -30,6 +30,7 @@ BEGIN, END = "<!-- table -->\n", "<!-- end of table -->\n"
 AT_ONCE = 6
 """Families that one process makes: most of its time goes into imports."""
 
+WANTED_VERSION = re.compile(r"(?:Maximum|Minimum) required is (\S+), got")
 UNKNOWN = "Unrecognized model identifier"
 NO_EXPORT = "custom or unsupported architecture"
 
@@ -81,8 +82,8 @@ def try_out(families: Sequence[str], output: Path, until: float) -> Iterator[Ver
         used = wanted[waiting[0]]
         some = [family for family in waiting if wanted[family] == used][:AT_ONCE]
         waiting = [family for family in waiting if family not in some]
-        python = Path(sys.executable) if used == installed else find_python(used)
-        command = [str(python), "-m", "tests.families.make", str(output), *some]
+        python = python_with(None if used == installed else used)
+        command = [*python, "-m", "tests.families.make", str(output), *some]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=False, timeout=900)
         for family in some:
             other = _wanted(output / family)
@@ -98,7 +99,7 @@ def try_out(families: Sequence[str], output: Path, until: float) -> Iterator[Ver
 def _wanted(folder: Path) -> str | None:
     """The version of transformers that Optimum has asked for; None where it has not."""
     found = WANTED_VERSION.search(_error(folder))
-    return found and found[2]
+    return found and found[1]
 
 
 def _error(folder: Path) -> str:

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ov_specdec.loading.gemma4_export import allow_gemma4
+from ov_specdec.models.optimum_process import allow_gemma4
 from tests.families.settings import SETTINGS
 from tests.tiny import export, reference, save_tokenizer
 

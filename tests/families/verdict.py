@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.drafters.base import Proposal, Steps
-from ov_specdec.drafters.factory import Beginning, DrafterKind
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.factory import DrafterKind, Request
 from ov_specdec.errors import SpecdecError, openvino_message
-from ov_specdec.planning.draft_length import ask
+from ov_specdec.planning.draft_length import Offer, Plan
+from ov_specdec.runner.cached_sequence import Passes
 from ov_specdec.sampling.verification import Draft
 
 EXACT, PLAIN, WRONG = "exact", "exact, without drafts", "WRONG"
@@ -24,16 +25,20 @@ class Rehearsed:
     sources = ("rehearsed",)
     caches = ()
 
-    def __init__(self, texts: Sequence[Sequence[int]], beginning: Beginning) -> None:
-        start = list(beginning.tokens)
+    def __init__(self, texts: Sequence[Sequence[int]], request: Request) -> None:
+        start = list(request.tokens)
         self._text = next(text for text in texts if list(text[: len(start)]) == start)
 
-    def propose(self, tokens: Sequence[int]) -> Steps[Proposal]:
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """One in each round."""
+        return [Offer("rehearsed", 0.5)]
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """So many of the next tokens."""
-        plan = yield from ask("rehearsed", 0.5)
+        yield from ()
         places = range(len(tokens), min(len(tokens) + plan.length, len(self._text)))
         draft = [self._text[place] if place % 3 else 1 for place in places]
-        return Proposal(Draft(draft), "rehearsed", plan)
+        return Proposal(Draft(draft))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from ov_specdec.loading.devices import openvino_core
+from ov_specdec.models.devices import openvino_core
 
 
 @cache

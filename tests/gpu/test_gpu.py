@@ -5,7 +5,7 @@ import openvino as ov
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.models.locate import embedded_folder
 from ov_specdec.runner.base import Span
 from tests.gpu.texts import alone, ids, together, verifies
 from tests.prompts import PROMPTS
@@ -46,7 +46,9 @@ def test_texts_of_sequences_that_share_passes_are_too(gpu, texts_of_cpu):
     assert max(round_.num_sequences for round_ in results[0].stats.rounds) > 1
 
 
-@pytest.mark.parametrize("devices", [("GPU", "CPU"), ("CPU", "GPU")])
+@pytest.mark.parametrize(
+    "devices", [("GPU", "CPU"), pytest.param(("CPU", "GPU"), marks=pytest.mark.deep)]
+)
 def test_models_may_run_on_two_devices(devices, open_on_gpu, texts_of_cpu):
     with open_on_gpu(device=devices[0], draft_device=devices[1]) as pipeline:
         results = together(pipeline, 4, PROMPTS[:8])
@@ -74,4 +76,4 @@ def test_blocks_are_copied_read_and_written_where_they_lie(gpu):
     memory.write(name, [3], content)
     memory.copy(3, 5)
     assert np.array_equal(memory.read(name, [5, 3]), np.repeat(content, 2, axis=0))
-    gpu.main.runner.clear_prefix_cache()  # what was written over
+    gpu.main.runner.pool.forget(range(6))  # what was written over

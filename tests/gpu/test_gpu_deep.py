@@ -9,21 +9,18 @@ import numpy as np
 import openvino as ov
 import pytest
 
-import ov_specdec.loading.compile as compiling
+import ov_specdec.models.compile as compiling
 from ov_specdec import SpeculativePipeline, SpeechPipeline
-from ov_specdec.demo.cancellation import Cancellation
-from ov_specdec.demo.comparison import compare
-from ov_specdec.demo.models import Choice, LoadedModels
-from ov_specdec.loading.device_memory import block_memory
-from ov_specdec.loading.devices import find_device, openvino_core
-from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
+from ov_specdec.models.devices import block_memory, find_device, openvino_core
+from ov_specdec.models.locate import embedded_folder
 from ov_specdec.runner.block_memory import RemoteMemory, VisibleMemory, bytes_of_block
 from tests.chats import PLAIN
 from tests.command_line import run
 from tests.gpu.texts import NUM_TOKENS, alone, ids, plain_on_cpu, together, verifies
 from tests.prompts import PROMPTS
 from tests.server import serving
-from tests.test_demo import form
+from tests.test_demo import compared
 
 pytestmark = pytest.mark.deep
 
@@ -214,9 +211,9 @@ def test_the_server_answers_several_clients_there(compiled):
 
 def test_the_demo_shows_both_texts_there(compiled):
     models = LoadedModels(None, None, {"cache_dir": compiled})
-    settings = form(device="GPU", draft_device="GPU").settings
-    *_, last = compare(models.get(Choice("model", "GPU", "GPU")), settings, Cancellation())
-    assert {last.plain.outcome, last.speculative.outcome} <= {"length", "stop"}
-    assert last.speculative.accepted > 0
-    assert "main paged" in last.models
+    with models.lend(ModelChoice("model", "GPU", "GPU")) as pipeline:
+        last = compared(pipeline)
+        assert {last.plain.outcome, last.speculative.outcome} <= {"length", "stop"}
+        assert last.speculative.accepted > 0
+        assert "main paged" in describe(pipeline)
     models.close()

@@ -31,25 +31,25 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ov_specdec.batch import Batch
 from ov_specdec.cache.block_pool import BlockPool, Root
-from ov_specdec.cache.longrope import Beyond
-from ov_specdec.chunks import Chunk
-from ov_specdec.drafters.factory import DrafterFactory, kind_of
-from ov_specdec.drafters.pairing import DraftModel, Pairing
-from ov_specdec.engine import MAX_UNREAD, Engine, EngineLoop, Limits
-from ov_specdec.generation import Generation, GenerationStream, TextGenerator
-from ov_specdec.options import GenerationOptions
+from ov_specdec.cache.slot import Beyond
+from ov_specdec.drafters.factory import kind_of
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.generation.batch import Batch
+from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.planning.schedule import LearnedStats
-from ov_specdec.runner.encoder import Encoder
-from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import RoundStats
+from ov_specdec.runner.encoder_decoder import Encoder, EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
-from ov_specdec.runner.static_shape import StaticShape
-from ov_specdec.stats import RoundStats
 from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.text_to_text import TextToText
+from ov_specdec.text.prompt import TextToText
 from tests.traces.compiled import Compiled, CompiledEncoder, Device
 from tests.traces.describe import Curve, Model, Passes, Run
 from tests.traces.journal import Journal
@@ -88,7 +88,7 @@ def determined(journal: Journal) -> Iterator[None]:
     """Nothing depends on time or chance."""
     seeds, make = count(), np.random.default_rng
     with (
-        patch("ov_specdec.stats.perf_counter", lambda: journal.clock),
+        patch("ov_specdec.results.stats.perf_counter", lambda: journal.clock),
         patch("numpy.random.default_rng", lambda: make(next(seeds))),
     ):
         yield
@@ -116,29 +116,31 @@ class Core:
             tokenizer,
             len(MAIN.tokens),
             frozenset(),
-            DrafterFactory(kind_of(run.drafter), draft and DraftModel(draft, _pairing(run))),
+            kind_of(run.drafter),
+            draft,
+            _pairing(run),
             LearnedStats(costs),
             text_to_text=TextToText(DECODER_START) if has_source else None,
         )
         self._batch: Batch[str] = Batch(
-            self._generator, lambda **options: GenerationOptions.from_kwargs(options)
+            self._generator, lambda _, **options: GenerationOptions(**options)
         )
-        self._generations: dict[str, Generation] = {}
+        self._sequences: dict[str, EngineSequence] = {}
         self._streams: dict[str, GenerationStream] = {}
 
     def add(self, key: str, prompt: str, options: Mapping[str, Any]) -> None:
         """A prompt joins the batch."""
         self._batch.add(key, prompt, **options)
-        self._generations[key] = self._batch._running[key]
+        self._sequences[key] = self._batch._running[key]
 
     def stream(self, key: str, prompt: str, options: Mapping[str, Any]) -> None:
         """A stream, as `TextGenerator.stream` makes it."""
-        complete = GenerationOptions.from_kwargs(options)
+        complete = GenerationOptions(**options)
         ids = self._generator.encode(prompt, complete)
-        generation = self._generator._begin(ids, complete, MAX_UNREAD)
-        cancel = partial(self._generator.loop.cancel, generation.sequence)
-        self._generations[key] = generation
-        self._streams[key] = GenerationStream(self._generator._chunks(generation), cancel)
+        sequence = self._generator._begin(ids, complete)
+        cancel = partial(self._generator.loop.cancel, sequence)
+        self._sequences[key] = sequence
+        self._streams[key] = GenerationStream(self._generator._chunks(sequence), cancel)
 
     def step(self) -> list[tuple[str, Chunk | BaseException]]:
         """One step of the batch."""
@@ -169,11 +171,11 @@ class Core:
 
     def rounds(self, key: str) -> Sequence[RoundStats]:
         """The rounds of a prompt so far."""
-        return self._generations[key].output.stats.rounds
+        return self._sequences[key].stats.rounds
 
     def queues(self) -> tuple[list[str], list[str]]:
         """The prompts that run, and those that wait."""
-        keys = {id(own.sequence): key for key, own in self._generations.items()}
+        keys = {id(own): key for key, own in self._sequences.items()}
         scheduler = self._engine.scheduler
         return [keys[id(s)] for s in scheduler.running], [keys[id(s)] for s in scheduler.waiting]
 
@@ -197,26 +199,29 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
     if model.kv == "stateful":
         max_hidden = MAX_HIDDEN if model.max_hidden is None else model.max_hidden
         axes = {"keys": 2, "places": 2}
-        return StatefulModel(compiled, axes, max_hidden=max_hidden, border=model.border, **known)
+        return StatefulModel(
+            compiled, axes, max_hidden=max_hidden, original_context=model.border, **known
+        )
     paged = PagedModel(
         compiled,
         is_invariant=model.form != "plain",
-        border=model.border,
+        original_context=model.border,
         **known,
     )
     for size in model.static_shapes:
-        paged.add_static(StaticShape(size, Compiled(device, size)))
+        static: Any = Compiled(device, size)
+        paged.add_static(size, static)
     paged.max_pass_tokens = model.max_pass_tokens
     # As many as the tensors have room for, unless the run says so.
     paged.limit(64 * model.max_length if model.memory is None else model.memory)
     return paged
 
 
-def _pairing(run: Run) -> Pairing | None:
+def _pairing(run: Run) -> TokenizerPair | None:
     if run.pairing is None:
         return None
     pieces: tuple[Any, Any] = Pieces(MAIN), Pieces(OTHER)
-    return Pairing(run.pairing, TokenizerPair(*pieces, len(MAIN.tokens), len(OTHER.tokens)))
+    return TokenizerPair(*pieces, len(MAIN.tokens), len(OTHER.tokens), run.pairing)
 
 
 def _costs(

@@ -36,13 +36,13 @@ class Model:
 
 @dataclass(frozen=True)
 class Passes:
-    """What passes of one model are said to cost: by cached tokens, then by tokens in the pass.
+    """What passes of one model are said to cost, by tokens in the pass.
 
     change, per_sequence: what a pass of another size than the last one costs more, and each
     sequence beyond the first.
     """
 
-    ticks: Mapping[int, Mapping[int, float]]
+    ticks: Mapping[int, float]
     change: float = 0.0
     per_sequence: float = 0.0
 

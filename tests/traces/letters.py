@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from string import ascii_letters
 from types import SimpleNamespace
+from typing import ClassVar
 
 SIGNS = ascii_letters + "0123456789+-*/=.,;:!?"
 """What ids are written as in a record, each as one sign, whatever their tokens are."""
@@ -18,11 +19,13 @@ class Letters:
     """A tokenizer, and at the same time its pieces: each token is a text of one letter or two."""
 
     tokens: tuple[str, ...]
-    max_token_length = 2
     chat_template = None
     eos_token_id = None
+    special_tokens: ClassVar[dict[int, str]] = {}
 
-    def encode(self, text: str | bytes, src_lang: str | None = None) -> list[int]:
+    def encode(
+        self, text: str | bytes, src_lang: str | None = None, *, add_special_tokens: bool = True
+    ) -> list[int]:
         """The longest token first; letters that have none are left out."""
         rest, ids = text if isinstance(text, str) else text.decode(), list[int]()
         while rest:
@@ -39,6 +42,10 @@ class Letters:
     def decode(self, ids: Sequence[int]) -> str:
         """The text of ids."""
         return "".join(self.tokens[token] for token in ids)
+
+    def piece_after(self, before: int | None, token: int) -> bytes:
+        """The text of a token, whatever is before it."""
+        return self.tokens[token].encode()
 
     @cached_property
     def _ids(self) -> dict[str, int]:

@@ -5,7 +5,7 @@ from typing import Any
 
 from ov_specdec import Chunk
 from ov_specdec.errors import SpecdecError
-from ov_specdec.stats import GenerationStats, RoundStats
+from ov_specdec.results.stats import GenerationStats, RoundStats
 from tests.traces.adapter import Core, Pool, determined
 from tests.traces.describe import Action, Add, Cancel, Close, Read, Run, Step, Stream
 from tests.traces.journal import Journal, Pass, Row, ScriptedError

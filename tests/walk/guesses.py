@@ -24,6 +24,7 @@ WORKS = (
     "generate(TEXT, attention_mask=[1] * len(ids), max_new_tokens=4)",
     "generate(TEXT, max_new_tokens=4)._repr_html_()",
     "SpeculativePipeline(device='cpu', device_map='auto').close()",
+    "SpeculativePipeline.from_pretrained(device='cpu').close()",
     "pipeline.tokenizer.decode(ids, skip_special_tokens=True)",
     "pipeline.tokenizer.encode(TEXT, add_special_tokens=False)",
     "len(pipeline.tokenizer)",
@@ -33,24 +34,19 @@ WORKS = (
 
 HINTS = {
     "generate([TEXT, TEXT])": "generate_batch",
-    "generate(TEXT, assistant_model='models/draft')": "SpeculativePipeline(main, draft)",
+    "generate(TEXT, assistant_model='models/draft')": "give draft to SpeculativePipeline",
     "generate(TEXT, stop=['x'])": "stop_strings",
     "generate(TEXT, num_beams=4)": "beam",
-    "generate(TEXT, return_dict_in_generate=True)": "token_ids",
     "generate(TEXT, max_length=20)": "max_new_tokens",
     "generate(TEXT, streamer=print)": "stream(",
     "generate(TEXT, max_tokens=4)": "max_new_tokens",
     "generate(TEXT, temprature=0.5)": "temperature",
     "generate(TEXT, attention_mask=[0, 1])": "leave it out",
-    "generate(TEXT, max_new_tokens=4).sequences": "token_ids",
-    "generate(TEXT, max_new_tokens=4)[0]['generated_text']": "text",
-    "pipeline(TEXT)": "generate(",
     "SpeculativePipeline('gpt2')": "owner/model",
-    "SpeculativePipeline.from_pretrained('owner/model')": "SpeculativePipeline(main, draft)",
-    "SpeculativePipeline(assistant_model='models/draft')": "give draft",
+    "SpeculativePipeline(assistant_model='models/draft')": "did you mean draft",
     "SpeculativePipeline(device='cuda')": "Intel GPU",
     "SpeculativePipeline(dtype='float32')": "precision",
-    "SpeculativePipeline(temperature=0.5)": "give it to generate",
+    "SpeculativePipeline(temperature=0.5)": "give temperature to generate",
 }
 """Is refused, with a hint that names this, and no list of all options."""
 

@@ -1,29 +1,27 @@
 """The command `chat`: a conversation with the models, in the terminal or from a pipe."""
 
 import sys
-import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from pathlib import Path
-from typing import Annotated, Any
+from itertools import chain
+from typing import Any
 
 import click
 from rich.console import Console
 
-from ov_specdec.cli.chat.answer import (
-    ShowChunk,
-    answer,
-    cancelled_by_interrupts,
-    in_colours,
-    note,
-    show_text,
-)
-from ov_specdec.cli.chat.commands import Chat, converse
-from ov_specdec.cli.chat.conversation import Conversation
-from ov_specdec.cli.chat.settings import Settings
+from ov_specdec.cli.chat.conversation import Chat, converse
+from ov_specdec.cli.chat.screen import Screen
 from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.messages import interrupts_call, say
-from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, make_pipeline
+from ov_specdec.cli.messages import interrupts_call
+from ov_specdec.cli.models import (
+    MODELS,
+    ONE_REQUEST,
+    PIPELINE,
+    make_pipeline,
+    model_name,
+    models_first,
+)
 from ov_specdec.cli.options import (
     GENERATION,
     SYSTEM_OPTION,
@@ -31,38 +29,35 @@ from ov_specdec.cli.options import (
     generation_options,
     pop_generation,
 )
-from ov_specdec.cli.terminal import console, in_option_names, with_errors
-from ov_specdec.conflicts import CHAT_OPTIONS
-from ov_specdec.description import About
-from ov_specdec.drafters.factory import DrafterFactory, kind_of
+from ov_specdec.cli.terminal import console, show_error, with_errors
+from ov_specdec.drafters.factory import kind_of
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
-from ov_specdec.files import user_cache
-from ov_specdec.loading.locate import embedded_folder, locate
-from ov_specdec.options import GenerationOptions
-from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.runner.store import draft_file
+from ov_specdec.generation.text_generator import GenerationStream
+from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.options.checks import require_utf8
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.model import option
+from ov_specdec.records.files import user_cache
+from ov_specdec.results.chunks import GenerationResult, ResultBuilder
+from ov_specdec.text.messages import Message
 from ov_specdec.text.tokenizer import load_tokenizer
 
-DEFAULTS = {"max_new_tokens": 1024}
-"""No limit: Ctrl-C ends a long answer, but nothing can continue one that ended too early."""
+KEYS = "/help lists commands and keys, Ctrl-D leaves"
 
-GREETING = "/help lists commands and keys, Ctrl-D leaves"
+Begin = Callable[[], GenerationStream]
 
 
 @click.command()
 @with_errors
+@models_first(*MODELS)
 @SYSTEM_OPTION
 @own_options
 @options_of(PIPELINE, *ONE_REQUEST)
-@generation_options("cache_prompt", max_new_tokens=DEFAULTS["max_new_tokens"])
+@generation_options("cache_prompt")
 def chat(
     *,
     system: str | None,
-    prompt_cache: Annotated[
-        Path | None,
-        About("Save the KV cache of the system message in this file, for later chats."),
-    ] = None,
-    show_draft: Annotated[bool, About("Show text from accepted draft tokens in a colour.")] = False,
+    show_draft: bool = option(False, "Show text from accepted draft tokens in a colour."),
     **options: Any,
 ) -> None:
     """Talk with a chat model in the terminal, or answer each line of stdin.
@@ -70,53 +65,43 @@ def chat(
     With --seed, answers draw different numbers, but the same chat gives the same answers again.
     """
     pipeline = {**take(options, PIPELINE), "max_batch_size": 1}
-    generation = {**DEFAULTS, **pop_generation(options)}
+    generation = pop_generation(options)
     check_generation(generation, pipeline)
-    if prompt_cache is not None and not generation.get("cache_prompt", True):
-        raise OptionError(
-            Option("prompt_cache", str(prompt_cache)),
-            " has no effect with ",
-            Option("cache_prompt", False),
-            ": leave out one of the two",
-        )
     require_chat_template(pipeline["main"])
-    conversation = Conversation().with_system(system or "")
-    show = in_colours(Console(highlight=False)) if show_draft else show_text
-    with make_pipeline(pipeline) as models:
-        if prompt_cache is not None:
-            with console.status("Reading"):
-                use_prompt_cache(models, prompt_cache, conversation, generation, note)
-        talk(Chat(conversation, settings(generation, models)), models, show)
+    messages: list[Message] = []
+    if system:
+        require_utf8("the system message", system)
+        messages = [{"role": "system", "content": system}]
+    is_typed = sys.stdin is not None and sys.stdin.isatty()
+    parameters = click.get_current_context().command.params
+    known = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
+    # Imported here: no other command needs prompt_toolkit.
+    from ov_specdec.cli.chat.lines import piped_lines, typed_ahead, typed_lines
 
+    with typed_ahead(), make_pipeline(pipeline) as models:
 
-def use_prompt_cache(
-    models: SpeculativePipeline,
-    file: Path,
-    conversation: Conversation,
-    options: Mapping[str, Any],
-    note: Callable[[str], None],
-) -> None:
-    """Load the KV caches of the beginning of a conversation from a file, or write them to it.
+        def complete(given: Mapping[str, Any]) -> GenerationOptions:
+            checked = models.complete_options(**given)
+            kind_of(models.drafter).check(checked)
+            return checked
 
-    conversation: the system message at most. options: of later generations. note: called if the
-    file holds another beginning. Raises `OptionError` for a file that cannot be used.
-    """
-    exists = file.exists()
-    if exists:
-        models.load_cache(file)
-    # Most templates need a user's message. Its tokens differ from those of the first message of the
-    # chat, and are rolled back then.
-    beginning = conversation.with_message("user", "").messages
-    rendering = {name: options[name] for name in CHAT_OPTIONS if name in options}
-    stats = models.generate(beginning, max_new_tokens=1, **rendering).stats
-    is_whole = exists and (models.draft is None or draft_file(file).exists())
-    if exists and stats.cached_tokens < stats.prompt_tokens - 1:  # the last is always recomputed
-        note(
-            f"the prompt cache '{file}' matches {stats.cached_tokens} of the first "
-            f"{stats.prompt_tokens} tokens of this chat: delete it to write a new one"
-        )
-    elif not is_whole:
-        models.save_cache(file)
+        def answer(messages: Sequence[Message], options: Mapping[str, Any]) -> str | None:
+            begin = partial(models.stream, messages, **options)
+            start = cancelled_by_interrupts(begin) if is_typed else begin()
+            result = show_answer(start, Screen(Console(highlight=False), show_draft=show_draft))
+            note(describe(result, complete(talk.given).max_new_tokens))
+            return result.text if result.text or result.finish_reason != "cancelled" else None
+
+        talk = Chat(answer, known, complete, generation, messages)
+        if not is_typed:  # an error ends the chat
+            converse(talk, piped_lines(), note)
+            return
+        note(greeting(pipeline, models.drafter))
+        cache = user_cache()
+        lines = typed_lines(talk.flags(), cache and cache / "history", note)
+        # A second Ctrl-C may come just after the end of the answer.
+        with interrupts_call(lambda: None):
+            converse(talk, lines, note, show_in_chat)
 
 
 def require_chat_template(main: str | None) -> None:
@@ -130,41 +115,74 @@ def require_chat_template(main: str | None) -> None:
         )
 
 
-def settings(generation: Mapping[str, Any], models: SpeculativePipeline) -> Settings:
-    """The generation options that a chat can set and list."""
-    parameters = click.get_current_context().command.params
-    options = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
-
-    def complete(given: Mapping[str, Any]) -> GenerationOptions:
-        checked = models.complete_options(**given)
-        DrafterFactory(kind_of(models.drafter)).check(checked)
-        return checked
-
-    return Settings(options, generation, complete, DEFAULTS)
+def greeting(arguments: Mapping[str, Any], drafter: str) -> str:
+    """The models and the drafter of a chat, and how to go on."""
+    names = {role: model_name(arguments[role]) for role in MODELS if arguments[role] is not None}
+    source = f"{drafter} {names['draft']}" if "draft" in names else drafter
+    return f"{names.get('main', 'the embedded model')}, drafter {source}\n{KEYS}"
 
 
-def talk(chat: Chat, models: SpeculativePipeline, show: ShowChunk) -> None:
-    """Talk until the user leaves or stdin ends; an error ends only a chat from a pipe."""
-    # Imported here: no other command needs prompt_toolkit.
-    from ov_specdec.cli.chat.lines import piped_lines, typed_lines
+@contextmanager
+def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
+    """The stream that `begin` returns; meanwhile Ctrl-C only cancels it."""
+    streams: list[GenerationStream] = []
+    interrupted = False
 
-    if sys.stdin is None or not sys.stdin.isatty():
-        converse(chat, piped_lines(), partial(answer, models, show, lambda begin: begin()), note)
-        return
-    cache = user_cache()
-    history = None if cache is None else cache / "history"
-    note(GREETING)
-    lines = typed_lines(chat.settings.listed(), history, note)
-    # A second Ctrl-C may come just after the end of the answer.
-    with interrupts_call(lambda: None):
-        cancellable = partial(answer, models, show, cancelled_by_interrupts)
-        converse(chat, lines, cancellable, note, show_error)
+    def cancel() -> None:
+        nonlocal interrupted
+        interrupted = True
+        for stream in streams:
+            stream.cancel()
+
+    with interrupts_call(cancel), begin() as stream:
+        streams.append(stream)
+        if interrupted:  # before the stream existed
+            stream.cancel()
+        yield stream
 
 
-def show_error(error: SpecdecError) -> None:
-    """Show an error in one line; with --debug, its traceback."""
-    context = click.get_current_context()
-    if context.params["debug"]:
-        traceback.print_exception(error)
-    remedy = "; /undo or /clear makes room" if isinstance(error, ContextLengthError) else ""
-    say(f"error: {in_option_names(error, context.command.params)}{remedy}")
+def show_answer(
+    start: AbstractContextManager[GenerationStream], screen: Screen
+) -> GenerationResult:
+    """Show an answer as it arrives; until then a spinner on stderr."""
+    answer = ResultBuilder()
+    with start as stream:
+        with console.status("Reading"):
+            first = next(stream)
+        try:
+            for chunk in chain([first], stream):
+                screen.show(chunk)
+                answer.add(chunk)
+        finally:
+            click.echo()
+    return answer.result
+
+
+def describe(result: GenerationResult, max_new_tokens: int | None) -> str:
+    """The statistics of an answer in one line, with the limit that ended it, if any."""
+    stats = result.stats
+    parts = [f"{stats.generated_tokens} tokens, {stats.tokens_per_second:.1f} tokens/s"]
+    if stats.drafted:
+        parts.append(f"{stats.acceptance_rate:.0%} of {stats.drafted} draft tokens accepted")
+    if stats.draft_failures:
+        parts.append(f"draft failures {stats.draft_failures}")
+    parts.append(f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens reused")
+    if result.finish_reason == "cancelled":
+        parts.append("cancelled")
+    elif result.finish_reason == "length":
+        budget = f"ended by --max-new-tokens {max_new_tokens}"
+        parts.append(result.ending.remedy_in_chat or budget)
+    elif stats.stop_string is not None:
+        parts.append(f"ended by the {result.finish_message}")
+    return " | ".join(parts)
+
+
+def note(text: str) -> None:
+    """Show a note, dim, on stderr."""
+    console.print(text, style="dim", markup=False, soft_wrap=not console.is_terminal)
+
+
+def show_in_chat(error: SpecdecError) -> None:
+    """Show an error, after which the chat goes on."""
+    is_full = isinstance(error, ContextLengthError)
+    show_error(error, "; /undo or /clear makes room" if is_full else "")

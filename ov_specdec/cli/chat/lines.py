@@ -1,9 +1,11 @@
 """The user's lines: typed with line editing, history and completion, or from a pipe."""
 
 import io
+import os
+import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from prompt_toolkit import PromptSession
@@ -21,10 +23,12 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
-from ov_specdec.cli.chat.commands import COMMANDS
+from ov_specdec.cli.chat.conversation import COMMANDS
 from ov_specdec.errors import OptionError
 
-HINT = "Ctrl-D or /exit leaves the chat"
+if sys.platform != "win32":
+    import termios
+    from signal import SIGCONT, SIGHUP, SIGQUIT, SIGTERM
 
 
 def typed_lines(
@@ -49,19 +53,53 @@ def typed_lines(
     )
     with suppress(EOFError):
         while True:
-            line = _line(editor)
-            if line is None:
-                note(HINT)
-            else:
-                yield line
+            yield _line(editor, note)
 
 
-def _line(editor: PromptSession[str]) -> str | None:
-    """One message, empty after Ctrl-C; None after Ctrl-C on an empty line."""
+@contextmanager
+def typed_ahead() -> Iterator[None]:
+    """Keep what is typed while no line is read for the next one, and do not show it meanwhile."""
+    # Windows shows what is typed only while a line is read.
+    if sys.platform == "win32" or sys.stdin is None or not sys.stdin.isatty():
+        yield
+        return
+    terminal = sys.stdin.fileno()
+    before, quiet = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
+    quiet[0] &= ~termios.ICRNL  # the editor takes Enter as it is sent
+    quiet[3] &= ~(termios.ECHO | termios.ICANON)
+
+    def mute(*_: object) -> None:
+        if os.tcgetpgrp(terminal) == os.getpgrp():  # else it would stop
+            termios.tcsetattr(terminal, termios.TCSADRAIN, quiet)
+
+    def restore() -> None:
+        with suppress(termios.error):  # the terminal has gone
+            termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+
+    def end(number: int, _: object) -> None:
+        restore()
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    usual = {each: signal.signal(each, end) for each in (SIGTERM, SIGHUP, SIGQUIT)}
+    usual[SIGCONT] = signal.signal(SIGCONT, mute)  # after Ctrl-Z, a shell has set modes of its own
+    try:
+        mute()
+        yield
+    finally:
+        restore()
+        for number, handler in usual.items():
+            signal.signal(number, handler)
+
+
+def _line(editor: PromptSession[str], note: Callable[[str], None]) -> str:
+    """One message; empty after Ctrl-C, which clears a line."""
     try:
         return editor.prompt()
     except KeyboardInterrupt:
-        return "" if editor.default_buffer.text else None
+        if not editor.default_buffer.text:
+            note("Ctrl-D or /exit leaves the chat")
+        return ""
 
 
 def piped_lines() -> Iterator[str]:

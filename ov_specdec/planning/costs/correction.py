@@ -1,21 +1,44 @@
 """Corrects a cost curve with the times of actual passes."""
 
 from collections import defaultdict, deque
-from collections.abc import Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from statistics import geometric_mean, median
+from typing import Protocol
 
-from ov_specdec.planning.costs.curve import CostCurve, Role, nearest_row, nearest_size
-from ov_specdec.stats import PassStats, StepStats
+from ov_specdec.planning.costs.curve import GRID, CostCurve, Role
+from ov_specdec.results.stats import StepStats
 
-Cell = tuple[Role, int, int]
-"""The model, tokens in the pass, and the row of the curve."""
+Progress = Callable[[float], None]
+"""Called with the finished fraction of a measurement, 0 to 1."""
+
+
+class Costs(Protocol):
+    """Provides the cost curve of passes."""
+
+    @property
+    def curve(self) -> CostCurve:
+        """The current curve. Runs no passes."""
+        ...
+
+    def improve(self) -> None:
+        """Measure a missing part, if it is due. Nothing else may use the models."""
+        ...
+
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+        """Set a model's static shapes, each of which saves `saved` seconds."""
+        ...
+
+    def learn(self, step: StepStats) -> None:
+        """Learn from a step without prefill."""
+        ...
+
 
 ENOUGH = 15
-"""Comparisons whose median corrects a cell: it tolerates seven outliers."""
+"""Comparisons whose median corrects a size: it tolerates seven outliers."""
 
-AT_THE_TIME = 4
-"""Last passes of the main model that give the machine's current speed, which changes in seconds."""
+RECENT = 4
+"""Last passes of the main model that give the machine's current pace, which changes in seconds."""
 
 STRENGTH = 0.5
 """The exponent of each correction, a damping."""
@@ -24,52 +47,34 @@ STRENGTH = 0.5
 class LiveCurve:
     """A measured curve, corrected by the passes that run. Implements `Costs`.
 
-    A pass takes the time of the curve times the machine's current slowdown, which is common to all
-    passes. So passes of one size are compared with recent ones of other sizes, and drafting with
-    passes of the main model. A common slowdown changes nothing, and a size that runs alone cannot
-    be corrected.
-
-    The mean of the main model's corrections is 1. Otherwise two sizes that are compared only with
-    each other, in steps that differ in more than their size, would correct each other for ever.
+    A pass takes the time of the curve times the machine's current pace, which is common to all
+    passes. So passes of one size, and all steps of the draft model, are compared with recent passes
+    of other sizes. A common slowdown changes nothing, and a size that runs alone is not corrected.
     """
 
     def __init__(self, measured: CostCurve) -> None:
         self.measured = self.curve = measured
-        self._factors: dict[Cell, float] = {}
-        # Cells of the last passes of the main model, and how many times as long as in the curve.
-        self._last: deque[tuple[Cell, float]] = deque(maxlen=AT_THE_TIME)
-        self._compared: dict[Cell, list[float]] = defaultdict(list)
+        # By size of passes of the main model; 0 for the draft model's steps.
+        self._factors: dict[int, float] = {}
+        self._compared: dict[int, list[float]] = defaultdict(list)
+        # Sizes of the last passes, and how many times as long as in the curve.
+        self._last: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self._last_size = 0
 
     def learn(self, step: StepStats) -> None:
-        """Learn from a step without prefill; ignores passes after a change of size."""
-        done = step.main
-        row = nearest_row(done.num_cached)
-        self._learn_drafting(step.drafts, row)
-        is_prepared = done.num_tokens in (self._last_size, *self.curve.main.static)
-        if done.num_sequences > 1 or is_prepared:
-            cell: Cell = "main", nearest_size(done.num_tokens), row
-            expected = self.curve.main.at(done.num_tokens, done.num_cached, done.num_sequences)
-            ratio = done.seconds / expected
-            self._compare(cell, ratio)
-            self._last.append((cell, ratio))
-        if done.num_tokens not in self.curve.main.static:
+        """Learn from a step without prefill."""
+        done, main, draft = step.main, self.curve.main, self.curve.draft
+        drafts = [each for each in step.drafts if each.num_tokens == each.num_sequences]
+        if draft is not None and drafts:
+            expected = sum(draft.at(each.num_tokens, each.num_sequences) for each in drafts)
+            self._compare(0, sum(each.seconds for each in drafts) / expected)
+        expected = main.at(done.num_tokens, done.num_sequences)
+        if done.num_tokens not in main.static:
+            expected += main.change * (done.num_tokens != self._last_size)
             self._last_size = done.num_tokens
-
-    def _learn_drafting(self, drafts: Sequence[PassStats], row: int) -> None:
-        """Compare each size once; ignores passes after a change of size."""
-        draft = self.curve.draft
-        if draft is None:
-            return
-        seconds: dict[int, float] = defaultdict(float)
-        expected: dict[int, float] = defaultdict(float)
-        for done in drafts:
-            if done.num_tokens in draft.static or done.num_tokens == done.num_sequences:
-                size = nearest_size(done.num_tokens)
-                seconds[size] += done.seconds
-                expected[size] += draft.at(done.num_tokens, done.num_cached, done.num_sequences)
-        for size in seconds:
-            self._compare(("draft", size, row), seconds[size] / expected[size])
+        size = min(GRID, key=lambda size: abs(size - done.num_tokens))
+        self._compare(size, done.seconds / expected)
+        self._last.append((size, done.seconds / expected))
 
     def improve(self) -> None:
         """Do nothing: see `KeptCosts`."""
@@ -79,28 +84,27 @@ class LiveCurve:
         self.measured = self.measured.with_static(role, sizes, saved)
         self._correct()
 
-    def _compare(self, cell: Cell, ratio: float) -> None:
-        others = [other for last, other in self._last if last != cell]
+    def _compare(self, size: int, ratio: float) -> None:
+        others = [other for last, other in self._last if last != size]
         if not others:
             return
-        compared = self._compared[cell]
-        compared.append(ratio / median(others))
-        if len(compared) < ENOUGH:
-            return
-        self._factors[cell] = self._factors.get(cell, 1.0) * median(compared) ** STRENGTH
-        compared.clear()
-        self._correct()
+        self._compared[size].append(ratio / median(others))
+        if len(self._compared[size]) == ENOUGH:
+            factor = median(self._compared.pop(size)) ** STRENGTH
+            self._factors[size] = self._factors.get(size, 1.0) * factor
+            self._correct()
 
     def _correct(self) -> None:
-        """Multiply the measured curve by the factors of its cells."""
-        of_main = [factor for (role, *_), factor in self._factors.items() if role == "main"]
-        mean = geometric_mean(of_main) if of_main else 1.0
+        """Multiply the measured curve. The mean of the main model's factors is 1.
+
+        Otherwise two sizes that are compared only with each other could drift together.
+        """
+        factors = {size: factor for size, factor in self._factors.items() if size}
+        mean = geometric_mean(factors.values()) if factors else 1.0
         main, draft = self.measured.main, self.measured.draft
-        for (role, size, row), factor in self._factors.items():
-            if role == "main":
-                main = main.corrected(size, row, factor / mean)
-            elif draft is not None:
-                draft = draft.corrected(size, row, factor / mean)
+        main = main.times({size: factor / mean for size, factor in factors.items()})
+        if draft is not None:
+            draft = draft.times(dict.fromkeys(draft.seconds, self._factors.get(0, mean) / mean))
         self.curve = replace(self.measured, main=main, draft=draft)
 
 

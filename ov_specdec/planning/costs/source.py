@@ -1,44 +1,20 @@
 """The source of a pipeline's cost curve: a file, or a measurement while nothing else runs."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import replace
-from math import ceil
+from dataclasses import asdict
+from functools import partial
+from math import ceil, inf
 from pathlib import Path
-from typing import Protocol
+from typing import Any
 
-from ov_specdec.checks import require_number
 from ov_specdec.errors import CacheFullError
-from ov_specdec.planning.costs.correction import LiveCurve
-from ov_specdec.planning.costs.curve import NOMINAL, CostCurve, Role
-from ov_specdec.planning.costs.kept import read_curve, write_curve
-from ov_specdec.planning.costs.measure import SWEEPS, Compare, measure, no_comparison
+from ov_specdec.options.model import require
+from ov_specdec.planning.costs.correction import LiveCurve, Progress
+from ov_specdec.planning.costs.curve import GRID, NOMINAL, CostCurve, PassCurve, Role
+from ov_specdec.planning.costs.measure import SWEEPS, Measurement
+from ov_specdec.records.record import keep_section, read_section
+from ov_specdec.results.stats import StepStats, Stopwatch
 from ov_specdec.runner.base import Runner
-from ov_specdec.stats import StepStats, Stopwatch
-
-Progress = Callable[[float], None]
-"""Called with the finished fraction of a measurement, 0 to 1."""
-
-
-class Costs(Protocol):
-    """Provides the cost curve of passes."""
-
-    @property
-    def curve(self) -> CostCurve:
-        """The current curve. Runs no passes."""
-        ...
-
-    def improve(self) -> None:
-        """Measure a missing part, if it is due. Nothing else may use the models."""
-        ...
-
-    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Set a model's static shapes, each of which saves `saved` seconds."""
-        ...
-
-    def learn(self, step: StepStats) -> None:
-        """Learn from a step without prefill."""
-        ...
-
 
 PART = 1 / 16
 """Fraction of the time for a curve that one part takes."""
@@ -50,10 +26,9 @@ SPENT_ON_MEASURING = 0.05
 class KeptCosts:
     """The curve of a pair of models on this machine. Implements `Costs`.
 
-    path: the file that keeps it; None: no file. seconds: for a measurement of all of it, if the
-    file has none or fewer than `SWEEPS` sweeps; for a large model that covers a part, and later
-    processes add to it. In use, it is measured part by part. If memory has no room for that, it
-    stays the nominal curve, corrected by actual passes. new_namespace, compare: see `measure`.
+    path: the file that keeps it; None: no file. seconds: for a measurement of all of it. In use, it
+    is measured part by part, unless the file has `SWEEPS` sweeps. If memory has no room for that,
+    it stays the nominal curve, corrected by actual passes. new_namespace: see `Measurement`.
     """
 
     def __init__(
@@ -64,34 +39,28 @@ class KeptCosts:
         seconds: float,
         *,
         new_namespace: Callable[[], Hashable] = object,
-        compare: Compare = no_comparison,
     ) -> None:
-        self._models = main, draft
-        self._compare = compare
-        self._new_namespace = new_namespace
-        self._path = path
-        self._seconds = seconds
-        self._live: LiveCurve | None = None
-        self._is_prepared = False
-        self._decoding, self._part = 0.0, 0.0
-        """Seconds of decoding since a part was measured, and the time of that measurement."""
+        self._measurement = partial(Measurement, main, draft, new_namespace=new_namespace)
+        self._path, self._seconds = path, seconds
+        self._known: LiveCurve | None = None
+        self._nominal = NOMINAL if draft is not None else CostCurve(NOMINAL.main)
+        self._measuring: Measurement | None = None
+        self._decoding = self._spent = 0.0
+        """Seconds of decoding since a part was measured, and of that measurement."""
 
     @property
     def curve(self) -> CostCurve:
         """The current curve; with 0 sweeps it is the nominal one."""
-        return self._known.curve
+        return self._live.curve
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
         """Measure the curve unless it is known. seconds: measure it in any case."""
         if seconds is not None:
-            require_number("seconds", seconds, above=0.0)
-            sweeps = ceil(SWEEPS * seconds / self._seconds)
-            self._measure(progress, seconds, sweeps, replace(self._known.measured, sweeps=0))
-        else:
-            known = self._known.measured
-            if known.sweeps < SWEEPS:
-                self._measure(progress, self._seconds, SWEEPS - known.sweeps, known)
-        self._is_prepared = True
+            require("seconds", seconds, float, gt=0)
+            self._measuring = self._measurement(sweeps=ceil(SWEEPS * seconds / self._seconds))
+            self._measure(seconds, progress, is_new=True)
+        elif self._live.measured.sweeps < SWEEPS:
+            self._measure(self._seconds, progress)
         return self.curve
 
     def improve(self) -> None:
@@ -99,63 +68,84 @@ class KeptCosts:
 
         Others follow during decoding, for a small fraction of its time.
         """
-        known = self._known.measured
-        is_first = known.sweeps == 0 and not self._is_prepared
-        is_due = SPENT_ON_MEASURING * self._decoding > max(self._part, PART * self._seconds)
-        if is_first or (is_due and known.sweeps < SWEEPS):
-            watch = Stopwatch()
-            self._measure(None, 0.0 if is_first else PART * self._seconds, 1, known)
-            self._is_prepared = True  # even if memory has no room for it
-            self._decoding, self._part = 0.0, watch.total()
+        sweeps = self._live.measured.sweeps
+        if sweeps == 0 and self._measuring is None:
+            self._measure(0.0)
+        elif sweeps < SWEEPS and SPENT_ON_MEASURING * self._decoding > max(
+            self._spent, PART * self._seconds
+        ):
+            self._measure(PART * self._seconds)
 
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
-        self._known.set_static(role, sizes, saved)
-        self._write(self._known.measured)
+        self._live.set_static(role, sizes, saved)
+        self._write(self._live.measured)
 
     def learn(self, step: StepStats) -> None:
-        """Correct the curve by a step, once it is in use."""
+        """Correct the curve by a step."""
         self._decoding += step.main.seconds
-        if self._live is not None:
-            self._live.learn(step)
+        self._live.learn(step)
 
     @property
-    def _known(self) -> LiveCurve:
+    def _live(self) -> LiveCurve:
         """The measured or loaded curve, else the nominal one."""
-        if self._live is None:
+        if self._known is None:
             kept = read_curve(self._path)
             # A pair's file does not fit a main model alone, nor the reverse.
-            if kept is None or (kept.draft is None) != (self._models[1] is None):
-                kept = NOMINAL if self._models[1] is not None else CostCurve(NOMINAL.main)
-            self._live = LiveCurve(kept)
-        return self._live
+            is_fitting = kept and (kept.draft is None) == (self._nominal.draft is None)
+            self._known = LiveCurve(kept if kept and is_fitting else self._nominal)
+        return self._known
 
     def _measure(
-        self,
-        progress: Progress | None,
-        seconds: float,
-        sweeps: int,
-        kept: CostCurve,
+        self, seconds: float, progress: Progress | None = None, *, is_new: bool = False
     ) -> None:
-        """Time passes. kept: the curve so far; one with 0 sweeps is replaced."""
+        """Go on with the measurement. is_new: it replaces one of more sweeps too."""
+        watch, kept = Stopwatch(), self._live.measured
+        self._measuring = self._measuring or self._measurement()
         try:
-            curve = measure(
-                *self._models,
-                seconds,
-                sweeps=sweeps,
-                kept=kept,
-                progress=progress,
-                new_namespace=self._new_namespace,
-                compare=self._compare,
-            )
+            self._measuring.run(seconds, progress)
         except CacheFullError:  # only very short requests can run
             return
-        if kept.sweeps:
-            curve = kept.least(curve)
-        self._live = LiveCurve(curve)
-        self._write(curve)
+        except BaseException:
+            self._measuring = None  # the next request begins anew
+            raise
+        curve = self._measuring.curve(kept)
+        if is_new or curve.sweeps >= kept.sweeps:
+            self._known = LiveCurve(curve)
+            self._write(curve)
+        self._decoding, self._spent = 0.0, watch.total()
 
     def _write(self, curve: CostCurve) -> None:
-        """Write a measured curve, not the nominal one."""
+        """Write a measured curve, not the nominal one; warns if the folder cannot be written."""
         if self._path is not None and curve.sweeps:
             write_curve(self._path, curve)
+
+
+def read_curve(path: Path | None) -> CostCurve | None:
+    """The curve in a file; None if there is no valid one."""
+
+    def read(content: dict[str, Any]) -> CostCurve:
+        draft, sweeps = content["draft"], content["sweeps"]
+        require("sweeps", sweeps, int, ge=1)
+        return CostCurve(_passes(content["main"]), draft and _passes(draft), sweeps)
+
+    return read_section(path, "costs", read)
+
+
+def write_curve(path: Path, curve: CostCurve) -> None:
+    """Write a curve to a file."""
+    content = asdict(curve)
+    for passes in filter(None, (content["main"], content["draft"])):
+        del passes["static"]  # compiled by each process
+    keep_section(path, "costs", content)
+
+
+def _passes(content: Any) -> PassCurve:
+    """Parse a curve; `ValueError` for times and sizes that no measurement gives."""
+    seconds = {int(size): float(time) for size, time in content["seconds"].items()}
+    extras = content["change"], content["per_sequence"], content["saved"]
+    if not seconds or not seconds.keys() <= {*GRID}:
+        raise ValueError("no sizes, or unknown ones")
+    if not all(0 < t < inf for t in seconds.values()) or not all(0 <= t < inf for t in extras):
+        raise ValueError("invalid times")
+    return PassCurve(seconds, *extras)

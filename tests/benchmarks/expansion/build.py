@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 import openvino as ov
 
 from ov_specdec.errors import ExportError
-from ov_specdec.files import expand_home, read_json
-from ov_specdec.loading.export import export_model, require_complete
-from ov_specdec.loading.folder import ModelFolder
-from ov_specdec.loading.locate import IR_FILE, locate
-from ov_specdec.loading.optimum import check_optimum
-from ov_specdec.loading.origin import require_origin, write_origin
-from ov_specdec.loading.partial import partial_folder
-from ov_specdec.loading.source import read_ir
+from ov_specdec.models.export import export_model, require_complete
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.locate import IR_FILE, locate
+from ov_specdec.models.optimum import check_optimum
+from ov_specdec.models.partial import partial_folder, require_origin, write_origin
+from ov_specdec.models.source import read_ir
+from ov_specdec.records.files import expand_home, read_json
 from tests.benchmarks.expansion.checkpoint import write_checkpoint
 from tests.benchmarks.expansion.comparison import LogitsDifference, compare_logits
 from tests.benchmarks.expansion.ir_weights import read_weights

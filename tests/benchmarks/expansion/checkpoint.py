@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ov_specdec.errors import ExportError
-from ov_specdec.loading.locate import IR_FILE
+from ov_specdec.models.locate import IR_FILE
 from tests.benchmarks.expansion.weights import Array
 
 INDEX = "model.safetensors.index.json"

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 
-from ov_specdec.loading.compile import load_model
-from ov_specdec.loading.runtime_config import RuntimeConfig
-from ov_specdec.loading.source import open_source
-from ov_specdec.logits import Logits
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
+from ov_specdec.sampling.logits import Logits
 
 PROMPTS = (
     'def fibonacci(n):\n    """Return the n-th Fibonacci number."""\n    a, b = 0, 1\n',

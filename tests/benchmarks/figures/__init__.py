@@ -1,4 +1,4 @@
-"""Everything that the pages state in figures, measured into one file for each processor."""
+"""Everything that the pages state in figures, measured into one file for each column."""
 
 from tests.benchmarks.figures.command import figures
 

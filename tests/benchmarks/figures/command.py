@@ -1,68 +1,93 @@
 """`python -m tests.benchmarks figures`: what the pages state, into docs/figures."""
 
-import re
+from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from functools import partial
+from hashlib import sha256
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 
 import click
 
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.errors import SpecdecError
-from ov_specdec.loading.locate import locate
+from ov_specdec.models.locate import locate
+from tests.benchmarks import priority
+from tests.benchmarks.figures.columns import COLUMNS, enter
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import PARTS
-from tests.benchmarks.figures.results import FOLDER, widest
+from tests.benchmarks.figures.results import FOLDER, NOISY, cells, require_falling, scatter
 from tests.benchmarks.measuring import Measurements, measure_into
-from tests.benchmarks.options import PATH, property_option, several
-from tests.benchmarks.record import Record
+from tests.benchmarks.options import PATH, several
+from tests.benchmarks.record import CPUINFO, Record, Row, instructions, select
+from tests.benchmarks.texts import Prompts, heldout_text
+
+MODELS = Path("models")
+EXPANDED, DRAFT = MODELS / "main-expanded-1b-int8", MODELS / "draft-expanded-100m-int8"
+"""What `expand --size 1B` and `expand models/draft --size 100M` write."""
 
 
 @click.command()
 @with_errors
-@click.option("--minutes", default=50.0, show_default=True, help="Of all parts together, at most.")
+@click.argument("column", type=click.Choice(tuple(COLUMNS)))
+@click.option("--minutes", default=90.0, show_default=True, help="Of all parts together, at most.")
+@click.option("--prompts", "most", type=click.IntRange(1), help="Of each part: to try it.")
 @several("--only", str, tuple(PARTS), says="Parts.", among=PARTS)
+@click.option("--expanded", type=PATH, default=EXPANDED, show_default=True, help="A main of 1 B.")
+@click.option("--draft", type=PATH, default=DRAFT, show_default=True, help="Its draft of 100 M.")
 @click.option("--chat", metavar="DIR", help="A chat model, such as SmolLM2-135M-Instruct.")
 @click.option("--gguf", type=PATH, help="The chat model for llama.cpp.")
-@click.option("--expanded", metavar="DIR", help="What `expand` made of the embedded main.")
 @click.option("--speech", metavar="DIR", help="A Whisper.")
 @click.option("--recording", "recordings", type=PATH, multiple=True, help="English, for --speech.")
-@property_option
-@click.option("--output", type=PATH, help="[docs/figures/PROCESSOR.json]")
+@click.option("--output", type=PATH, help="[docs/figures/COLUMN.json]")
 def figures(
+    column: str,
     minutes: float,
+    most: int | None,
     only: tuple[str, ...],
+    expanded: Path,
+    draft: Path,
     chat: str | None,
     gguf: Path | None,
-    expanded: str | None,
     speech: str | None,
     recordings: tuple[Path, ...],
-    properties: dict[str, str],
     output: Path | None,
 ) -> None:
-    """Measure what the pages state into one file for each processor.
+    """Measure what the pages state into one file for each column.
 
-    A file is gone on with on the same processor, with the same commit, models and versions only.
-    With the environment variable ONEDNN_MAX_CPU_ISA=AVX2 the processor counts as another one. On a
-    processor with bf16 it takes --property INFERENCE_PRECISION_HINT=f32 too, as AVX2 has by
-    default, and --property DYNAMIC_QUANTIZATION_GROUP_SIZE=0: OpenVINO has no kernel for the rest.
+    COLUMN is a kind of processor; "native" is this one as it is. A file is gone on with on the
+    same processor, at the same priority, with the same commit, models and versions only.
     """
-    folders = {"expanded": expanded, "chat": chat, "speech": speech}
-    paths = {role: locate(name) for role, name in folders.items() if name}
-    with TemporaryDirectory() as scratch:
-        given = Given(
-            **paths, gguf=gguf, recordings=recordings, scratch=scratch, properties=properties
-        )
-        options = {"properties": properties} if properties else {}
-        record = Record.begin("figures", options, given.folders)
-        file = output or FOLDER / f"{processor(record)}.json"
-        record = resumed(record, file)
-        failed = measure_parts(record, given, only, minutes, file)
+    properties = dict(enter(column, instructions(CPUINFO) or []).properties)
+    level = priority.take()
+    given = Given(
+        expanded if expanded.is_dir() else None,
+        draft if draft.is_dir() else None,
+        locate(chat) if chat else None,
+        gguf,
+        locate(speech) if speech else None,
+        recordings,
+        properties,
+        level,
+    )
+    options = {"column": column, "properties": properties, "prompts": prompts_of_parts()}
+    record = Record.begin("figures", options, given.folders)
+    record.machine["priority"] = level
+    file = output or FOLDER / f"{column}.json"
+    record = resumed(record, file)
+    failed = measure_parts(record, given, only, minutes, most, file)
+    for line in warnings(record.rows):
+        click.echo(line, err=True)
     click.echo(file)
     if failed:
         raise click.ClickException(f"not measured: {', '.join(failed)}; the reasons are above")
+
+
+def prompts_of_parts() -> dict[str, str]:
+    """Hashes of the prompts and of the contexts before them."""
+    found = {name: Prompts.read(name).described()["digest"][:12] for name in ("heldout", "tasks")}
+    return {**found, "contexts": sha256(heldout_text().encode()).hexdigest()[:12]}
 
 
 def resumed(record: Record, file: Path) -> Record:
@@ -82,14 +107,20 @@ def resumed(record: Record, file: Path) -> Record:
 
 
 def measure_parts(
-    record: Record, given: Given, only: tuple[str, ...], minutes: float, file: Path
+    record: Record,
+    given: Given,
+    only: tuple[str, ...],
+    minutes: float,
+    most: int | None,
+    file: Path,
 ) -> list[str]:
     """Measure parts, each within its share of the time; those that failed."""
     file.parent.mkdir(parents=True, exist_ok=True)
+    given = replace(given, rows=record.rows)
     chosen = {name: part for name, part in PARTS.items() if name in only and given.has(part.needs)}
     for name in only:
         if name not in chosen:
-            click.echo(f"{name}: left out, for --{PARTS[name].needs} is not given", err=True)
+            click.echo(f"{name}: left out, for there is no {PARTS[name].needs}", err=True)
     end, failed = monotonic() + 60 * minutes, list[str]()
     to_come = sum(part.minutes for part in chosen.values())
     for name, part in chosen.items():
@@ -100,7 +131,10 @@ def measure_parts(
             continue
         try:
             with closing(part.measure(given)) as measurements:
-                measure_into(record, named(name, measurements), partial(record.write, file), share)
+                rows = first_prompts(named(name, measurements), most)
+                measure_into(record, rows, partial(record.write, file), share)
+            for group in cells(select(record.rows, part=name)).values():
+                require_falling(group)
         except SpecdecError as error:
             click.echo(f"{name}: {error}", err=True)
             failed.append(name)
@@ -114,9 +148,23 @@ def named(part: str, measurements: Measurements) -> Measurements:
             yield {"part": part, **key}, measure
 
 
-def processor(record: Record) -> str:
-    """A file's name for a processor: its own, and the most that its instructions come to."""
-    machine = record.machine
-    limit = machine["ONEDNN_MAX_CPU_ISA"]
-    level = f"limited to {limit}" if limit else widest(machine["instructions"] or [])
-    return re.sub(r"[^a-z0-9]+", "-", f"{machine['name']} {level}".lower()).strip("-")
+def first_prompts(measurements: Measurements, most: int | None) -> Measurements:
+    """Those of so many prompts; None: all of them."""
+    with closing(measurements):
+        for key, measure in measurements:
+            if most is None or int(key.get("prompt") or 0) < most:
+                yield key, measure
+
+
+def warnings(rows: Iterable[Row]) -> list[str]:
+    """A line for each comparison whose plain runs differ too much."""
+    found = []
+    for key, group in cells(list(rows)).items():
+        noise = scatter(group)
+        if noise is not None and noise > NOISY:
+            name = ", ".join(str(value) for value in key if value is not None)
+            found.append(
+                f"{name}: plain runs in a turn differ by {noise:.0%}, more than {NOISY:.0%}: "
+                "end other work, and measure anew"
+            )
+    return found

@@ -5,30 +5,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
-from ov_specdec.loading.locate import embedded_folder
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks import priority
 from tests.benchmarks.options import Models
 from tests.benchmarks.peers.setup import Setup
-
-PAIRS = ("embedded", "chat", "expanded")
+from tests.benchmarks.record import Row
+from tests.benchmarks.texts import Prompts
 
 
 @dataclass(frozen=True)
 class Given:
     """Folders of models, and recordings. None: not given.
 
-    expanded: the embedded main at the cost of a larger one. chat: a chat model, which has no draft
-    model. gguf: the same for llama.cpp. speech: a Whisper. scratch: for what other frameworks want
-    converted. properties: OpenVINO's, for all models and frameworks that take them.
+    expanded: the embedded main at the cost of a larger one. draft: the embedded draft, likewise.
+    chat: a chat model, which has no draft model. gguf: the same for llama.cpp. speech: a Whisper.
+    properties: OpenVINO's, for all models and programs that take them. priority: that of all
+    processes. rows: what was measured so far.
     """
 
     expanded: Path | None = None
+    draft: Path | None = None
     chat: Path | None = None
     gguf: Path | None = None
     speech: Path | None = None
     recordings: tuple[Path, ...] = ()
-    scratch: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+    priority: str = priority.USUAL
+    rows: list[Row] = field(default_factory=list)
 
     @property
     def pairs(self) -> Mapping[str, Models]:
@@ -38,13 +44,16 @@ class Given:
         if self.chat:
             pairs["chat"] = Models(self.chat, properties=self.properties)
         if self.expanded:
-            pairs["expanded"] = Models(self.expanded, draft, properties=self.properties)
+            pairs["1b-small-draft"] = Models(self.expanded, draft, properties=self.properties)
+        if self.expanded and self.draft:
+            pairs["1b"] = Models(self.expanded, self.draft, properties=self.properties)
         return pairs
 
     @property
     def folders(self) -> Mapping[str, Path]:
         """The models by role, for their hashes."""
-        given = {"expanded": self.expanded, "chat": self.chat, "speech": self.speech}
+        given = {"expanded": self.expanded, "expanded draft": self.draft}
+        given |= {"chat": self.chat, "speech": self.speech}
         embedded = {role: embedded_folder(role) for role in ("main", "draft")}
         return {**embedded, **{role: path for role, path in given.items() if path}}
 
@@ -55,15 +64,19 @@ class Given:
         return bool(self.chat and self.gguf) if needs == "gguf" else needs in self.pairs
 
     @contextmanager
-    def setup(self, pair: str) -> Iterator[Setup]:
-        """A pair as other processes and frameworks are told of it."""
+    def setup(self, pair: str, **settings: Any) -> Iterator[Setup]:
+        """A pair as other processes are told of it. settings: further fields of `Setup`."""
         models = self.pairs[pair]
-        draft = str(models.draft) if models.draft else ""
-        with TemporaryDirectory(dir=self.scratch or None) as scratch:
+        with TemporaryDirectory() as scratch:
             yield Setup(
                 str(models.main),
-                draft,
-                properties=self.properties,
-                scratch=scratch,
+                str(models.draft or ""),
+                self.properties,
+                scratch,
                 gguf=str(self.gguf or ""),
+                **settings,
             )
+
+    def prompts(self, pair: str, name: str) -> list[tuple[str, list[int]]]:
+        """Task and token ids of a set's prompts, for the main model of a pair."""
+        return Prompts.read(name).ids(load_tokenizer(self.pairs[pair].main))

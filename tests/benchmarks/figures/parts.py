@@ -1,157 +1,164 @@
 """The parts of the figures: what each measures, how long at most, and what it needs."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from tests.benchmarks.figures.alone import requests, second_turns
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.invariance import invariance
 from tests.benchmarks.figures.load import load
+from tests.benchmarks.figures.passes import passes
+from tests.benchmarks.figures.processes import apart, fresh, memory
+from tests.benchmarks.figures.requests import requests, second_turns
 from tests.benchmarks.figures.speech import speech
-from tests.benchmarks.figures.workers import first_processes, frameworks, many, memory
+from tests.benchmarks.figures.texts import texts
+from tests.benchmarks.figures.together import together
 from tests.benchmarks.measuring import Measurements
 
-EMBEDDED = (
-    *("plain", "adaptive", *(f"constant-{n}" for n in (3, 5, 7, 9, 12, 15))),
-    *("genai-plain", *(f"genai-draft-{n}" for n in (4, 6, 8, 10, 12))),
-)
-EXPANDED = (
-    *("plain", "adaptive", *(f"constant-{n}" for n in (2, 3, 4, 7))),
-    *("genai-plain", *(f"genai-draft-{n}" for n in (2, 3, 4))),
-)
-TASKS = (
-    *("plain", "suffix", "prompt-lookup"),
-    *("genai-plain", *(f"genai-prompt-lookup-{n}" for n in (2, 3, 5))),
-)
-LOADS = ("plain", "adaptive", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 6)))
-LOADS_EXPANDED = ("plain", "adaptive", "genai-plain", "genai-draft-2")
-FRAMEWORKS = ("plain", "adaptive", "eager-trim-2", "torch-plain", "torch-assisted")
-LLAMA_CPP = ("plain", "suffix", "llama-cpp-plain", "llama-cpp-prompt-lookup-3")
-MEMORY = {
-    "embedded": (
-        *(("plain", "none"), ("plain", "auto")),
-        *(("adaptive", "none"), ("adaptive", (8,)), ("adaptive", "auto"), ("adaptive", (2, 4, 8))),
-        *(("genai-plain", None), ("genai-draft-8", None)),
-    ),
-    "chat": (("suffix", "none"), ("suffix", "auto"), ("genai-prompt-lookup-3", None)),
-    "expanded": (("adaptive", "none"), ("adaptive", "auto"), ("genai-draft-2", None)),
+PLAIN = ("plain", "plain-again", "default")
+HELD_OUT = "prompts: 8 beginnings of code from packages outside the training data"
+SIX_TASKS = "prompts: 48 of six tasks of Spec-Bench"
+
+
+def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, ...]:
+    """Default, plain, and the same draft lengths of this project and of openvino.genai."""
+    constant = tuple(f"constant-{n}" for n in lengths if own)
+    return (*PLAIN, *constant, "genai-plain", *(f"{peer}-{n}" for n in lengths))
+
+
+SETS = {"embedded": "heldout", "1b": "heldout", "1b-small-draft": "heldout", "chat": "tasks"}
+"""The prompts of each pair."""
+
+METHODS = {
+    "embedded": sweep("genai-draft", (3, 5, 7, 10, 15)),
+    "1b": sweep("genai-draft", (1, 2, 3, 4, 5, 7, 10)),
+    "1b-small-draft": sweep("genai-draft", (2, 3, 4, 5, 7, 10, 15)),
+    "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
+SHORT = (1, 2, 4, 7)
+"""Draft lengths of several requests, and of llama.cpp."""
+
+LOADS = {
+    "1b": (*sweep("genai-draft", SHORT, own=False), "default-not-invariant"),
+    "chat": (*sweep("genai-prompt-lookup", (*SHORT, 12), own=False), "default-not-invariant"),
+}
+LLAMA_CPP = (*PLAIN, "llama-cpp-plain", *(f"llama-cpp-prompt-lookup-{n}" for n in SHORT))
+CASES = (
+    *(("default", "none"), ("default", (8,)), ("default", "auto")),
+    ("genai-plain", None),
+)
+"""Methods and static shapes whose memory is measured."""
+
+PEERS = {"1b": "1b", "chat": "tasks", "embedded": "embedded"}
+"""Pairs without options, and the part that knows openvino.genai's best setting."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """One part. minutes: most that it takes of a whole run. needs: a pair, or speech."""
+    """One part. minutes: most that it takes of a whole run. needs: a pair, or what `has` knows.
+
+    about: prompts and outputs, for the caption.
+    """
 
     minutes: float
     needs: str
+    about: str
     measure: Callable[[Given], Measurements]
 
 
+def single(pair: str, minutes: float, tokens: int, rounds: int) -> Part:
+    """Single requests of a pair that drafts with a model."""
+    measure = partial(
+        requests,
+        pair=pair,
+        methods=METHODS[pair],
+        prompt_set=SETS[pair],
+        temperatures=(0.0, 0.8),
+        tokens=tokens,
+        rounds=rounds,
+    )
+    return Part(minutes, pair, f"{HELD_OUT}; outputs of {tokens} tokens", measure)
+
+
+def several(pair: str, minutes: float) -> Part:
+    """Several requests of a pair at once."""
+    measure = partial(
+        together,
+        pair=pair,
+        methods=LOADS[pair],
+        prompt_set=SETS[pair],
+        cached=(200, 1500),
+        sizes=(4, 8),
+        tokens=32,
+        rounds=6,
+    )
+    about = "prompts: held-out source code, cached, before the last 64 tokens of a prompt of "
+    about += "Spec-Bench" if pair == "chat" else "held-out code"
+    return Part(
+        minutes, pair, f"{about}; outputs of 32 tokens, timed once all have their first", measure
+    )
+
+
 PARTS: Mapping[str, Part] = {
-    "embedded": Part(
-        7,
-        "embedded",
-        partial(
-            requests,
-            pair="embedded",
-            methods=EMBEDDED,
-            sets=("code", "heldout"),
-            temperatures=(0.0, 0.8),
-            tokens=96,
-            rounds=4,
-        ),
-    ),
+    "1b": single("1b", 9, tokens=64, rounds=1),
     "tasks": Part(
-        6,
+        10,
         "chat",
+        f"{SIX_TASKS}; outputs of at most 64 tokens",
         partial(
             requests,
             pair="chat",
-            methods=TASKS,
-            sets=("tasks",),
+            methods=METHODS["chat"],
+            prompt_set="tasks",
             temperatures=(0.0,),
             tokens=64,
             rounds=1,
             ends=True,
         ),
     ),
-    "concurrency": Part(
-        4,
+    "embedded": single("embedded", 3, tokens=96, rounds=2),
+    "several-1b": several("1b", 20),
+    "several-chat": several("chat", 8),
+    "fresh": Part(
+        9.5,
         "embedded",
-        partial(
-            many,
-            pair="embedded",
-            methods=LOADS,
-            sizes=(1, 4, 8, 16),
-            prompt_set="code",
-            tokens=96,
-            rounds=8,
-        ),
+        f"{HELD_OUT}, or 48 of six tasks of Spec-Bench; outputs of 64 tokens; no cost curve from "
+        "earlier processes",
+        partial(fresh, pairs=PEERS, prompt_sets=SETS, tokens=64, rounds=4),
     ),
-    "expanded": Part(
-        8,
-        "expanded",
-        partial(
-            requests,
-            pair="expanded",
-            methods=EXPANDED,
-            sets=("heldout", "code"),
-            temperatures=(0.0, 0.8),
-            tokens=64,
-            rounds=1,
-        ),
-    ),
-    "memory": Part(4, "embedded", partial(memory, cases=MEMORY)),
-    "processes": Part(
-        2,
+    "memory": Part(
+        4.5,
         "embedded",
-        partial(first_processes, pair="embedded", runs=10, tokens=128, rounds=8),
+        "after ten seconds of decoding one request after the other",
+        partial(memory, pairs=PEERS, cases=CASES, prompt_sets=SETS, tokens=64),
     ),
-    "second-turns": Part(1.5, "embedded", partial(second_turns, rounds=8, first=484)),
-    "speech": Part(2, "speech", partial(speech, rounds=6)),
-    "concurrency-expanded": Part(
-        4,
-        "expanded",
-        partial(
-            many,
-            pair="expanded",
-            methods=LOADS_EXPANDED,
-            sizes=(4, 8, 16),
-            prompt_set="code",
-            tokens=32,
-            rounds=2,
-        ),
-    ),
-    "invariance": Part(
-        4,
+    "passes": Part(
+        3,
         "embedded",
-        partial(invariance, pairs=("embedded", "chat"), cached=(200, 1900), rounds=5),
+        "passes of the main model without static shapes, each after another of its kind",
+        partial(passes, pairs=("1b", "chat", "embedded"), cached=(200, 1500), rounds=12),
     ),
-    "load": Part(5.5, "embedded", partial(load, seconds=300)),
-    "frameworks": Part(
+    "1b-small-draft": single("1b-small-draft", 8, tokens=64, rounds=1),
+    "second-turns": Part(
         1.5,
-        "expanded",
-        partial(
-            frameworks,
-            pair="expanded",
-            methods=FRAMEWORKS,
-            prompt_set="heldout",
-            tokens=48,
-            rounds=1,
-        ),
+        "embedded",
+        "first turns of 484 tokens of Python, answers of 16, questions of 20",
+        partial(second_turns, pairs=("1b", "chat", "embedded"), rounds=8, first=484),
+    ),
+    "texts": Part(
+        4,
+        "embedded",
+        "8 prompts, outputs of 48 tokens",
+        partial(texts, pairs=("embedded",), number=8, tokens=48),
+    ),
+    "speech": Part(
+        1, "speech", "all recordings that were given, as one", partial(speech, rounds=6)
     ),
     "llama-cpp": Part(
-        2,
+        2.5,
         "gguf",
-        partial(
-            frameworks,
-            pair="chat",
-            methods=LLAMA_CPP,
-            prompt_set="tasks",
-            tokens=64,
-            rounds=1,
-        ),
+        f"{SIX_TASKS}, half of them; outputs of 64 tokens",
+        partial(apart, pair="chat", methods=LLAMA_CPP, prompt_set="tasks", tokens=64, rounds=1),
     ),
+    "load": Part(5.5, "embedded", "the embedded pair in `exact`", partial(load, seconds=300)),
 }
 """By name, those first that most is said about: where time is short, the last ones go."""

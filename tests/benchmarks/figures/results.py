@@ -6,31 +6,46 @@ from functools import cached_property
 from pathlib import Path
 from statistics import median
 
-from tests.benchmarks.record import Record, Row, select
-from tests.benchmarks.tables import numbers, ratios, to_best
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.methods import split
+from tests.benchmarks.record import LIMIT, Record, Row, select
 
 FOLDER = Path(__file__).parents[3] / "docs" / "figures"
+
+NOISY = 0.05
+"""Scatter of plain decoding beyond which figures are warned of."""
+
+PAIRS = {
+    "1b": "1 B, draft of 100 M",
+    "1b-small-draft": "1 B, embedded draft",
+    "chat": "SmolLM2-135M, suffix drafts",
+    "embedded": "embedded pair",
+}
+"""What pairs are called, those first that are nearest to what people have."""
+
+SINGLE = {"1b": "1b", "1b-small-draft": "1b-small-draft", "chat": "tasks", "embedded": "embedded"}
+"""The parts with single requests, by pair."""
 
 
 @dataclass(frozen=True)
 class Results:
-    """The figures of one processor, whose name is the file's."""
+    """The figures of one column, whose name is the file's."""
 
     name: str
     record: Record
 
     @classmethod
     def all(cls, folder: Path = FOLDER) -> "list[Results]":
-        """Those of every processor, by name."""
-        return [cls(file.stem, Record.read(file, "figures")) for file in sorted(folder.glob("*"))]
+        """Those of every column, by name, the ones with wider instructions first."""
+        files = sorted(folder.glob("*.json"), reverse=True)
+        return [cls(file.stem, Record.read(file, "figures")) for file in files]
 
     @cached_property
     def parts(self) -> dict[str, list[Row]]:
-        """Rows by part; what stopped at its first token has no speed, and is left out."""
+        """Rows by part."""
         parts: dict[str, list[Row]] = {}
         for row in self.record.rows:
-            if TIMED & row.keys():
-                parts.setdefault(row["part"], []).append(row)
+            parts.setdefault(row["part"], []).append(row)
         return parts
 
     def rows(self, part: str, **values: object) -> list[Row]:
@@ -39,28 +54,22 @@ class Results:
 
     @property
     def stamp(self) -> str:
-        """Processor, versions, date and commit."""
+        """Processor and its settings, versions, date and commit."""
         machine, versions = self.record.machine, self.record.versions
-        limit = machine["ONEDNN_MAX_CPU_ISA"]
-        level = f"ONEDNN_MAX_CPU_ISA={limit}" if limit else widest(machine["instructions"] or [])
+        given = self.record.options.get("properties", {})
+        settings = [f"{LIMIT}={machine[LIMIT]}"] if machine[LIMIT] else []
+        settings += [f"{name}={value}" for name, value in given.items()]
+        settings.append(f"priority: {machine.get('priority', 'usual')}")
         programs = [f"{name} {versions[name]}" for name in SHOWN if versions.get(name)]
         code = f"commit {str(self.record.code['commit'])[:10]}"
         return (
-            f"{machine['name']} ({level}), {machine['cores']} cores; {', '.join(programs)}; "
+            f"{machine['name']} ({widest(machine['instructions'] or [])}), {machine['cores']} "
+            f"cores, {', '.join(settings)}; {', '.join(programs)}; "
             f"measured on {self.record.date[:10]}, {code}"
         )
 
-    def model(self, pair: str) -> str:
-        """What a pair is called."""
-        if pair == "embedded":
-            return "embedded pair"
-        return self.record.models.get(pair, {}).get("name", pair)
 
-
-TIMED = {"speed", "kept", "ratio"}
-"""Fields of which a row has one, unless it stopped at its first token."""
-
-SHOWN = ("openvino", "openvino-genai", "transformers", "torch", "llama-cpp-python")
+SHOWN = ("openvino", "openvino-genai", "llama-cpp-python")
 """Packages whose versions are printed."""
 
 WIDEST = ("amx", "avx512_bf16", "avx512_vnni", "avx512", "avx_vnni", "avx2", "i8mm", "sve", "asimd")
@@ -73,22 +82,97 @@ def widest(instructions: Sequence[str]) -> str:
 
 
 def methods(rows: Sequence[Row], beginning: str = "") -> list[str]:
-    """The methods of rows, in their order in the first turn that has them."""
-    names = dict.fromkeys(row["method"] for row in rows if row["method"].startswith(beginning))
-    return list(names)
+    """The methods of rows, by family and length; without the one that repeats plain decoding."""
+    named = [row for row in rows if row.get("method", "plain-again") != "plain-again"]
+    names = {row["method"] for row in named if row["method"].startswith(beginning)}
+    order = list(dict.fromkeys(split(row["method"])[0] for row in named))
+    return sorted(names, key=lambda name: (order.index(split(name)[0]), split(name)[1] or 0))
 
 
-def speedups(rows: Sequence[Row], method: str, base: str = "plain") -> list[float]:
-    """The speed of a method over that of another, turn by turn."""
-    return ratios(rows, method, base, "speed")
+def by_prompt(rows: Sequence[Row], name: str = "speed") -> dict[object, float]:
+    """A figure by prompt: the median of its turns, so that n counts prompts."""
+    own: dict[object, list[float]] = {}
+    for row in rows:
+        if row.get(name) is not None:
+            own.setdefault(row.get("prompt"), []).append(row[name])
+    return {prompt: median(values) for prompt, values in own.items()}
+
+
+def speeds(rows: Sequence[Row], method: str, name: str = "speed") -> list[float]:
+    """A figure of a method by prompt."""
+    return list(by_prompt(select(rows, method=method), name).values())
+
+
+def speedups(
+    rows: Sequence[Row], method: str, base: str = "plain", name: str = "speed"
+) -> list[float]:
+    """The speed of a method over that of another in the same turn, by prompt likewise."""
+    of_base = {row["turn"]: row[name] for row in select(rows, method=base)}
+    ratios = [
+        {**row, "ratio": row[name] / of_base[row["turn"]]}
+        for row in select(rows, method=method)
+        if of_base.get(row["turn"])
+    ]
+    return list(by_prompt(ratios, "ratio").values())
 
 
 def best(rows: Sequence[Row], beginning: str) -> str | None:
     """The fastest of the methods that begin so, by its median; None without any."""
     names = methods(rows, beginning)
-    return max(names, key=lambda m: median(numbers(select(rows, method=m), "speed")), default=None)
+    return max(names, key=lambda name: median(speeds(rows, name)), default=None)
 
 
 def over_best(rows: Sequence[Row], method: str, beginning: str) -> list[float]:
-    """The speed of a method over that of the best of those that begin so: see `to_best`."""
-    return to_best(rows, method, methods(rows, beginning))[0]
+    """The speed of a method over that of the best of those that begin so, by prompt.
+
+    The best is chosen on one half of the prompts and measured on the other, so that luck does not
+    choose it. A single prompt chooses and measures.
+    """
+    prompts = sorted({row["prompt"] for row in rows})
+    halves = [(prompts[::2], prompts[1::2]), (prompts[1::2], prompts[::2])]
+    found = list[float]()
+    for choosing, measured in halves if len(prompts) > 1 else [(prompts, prompts)]:
+        chosen = best([row for row in rows if row["prompt"] in choosing], beginning)
+        if chosen is not None:
+            own = [row for row in rows if row["prompt"] in measured]
+            found += speedups(own, method, chosen)
+    return found
+
+
+def require_falling(rows: Sequence[Row]) -> None:
+    """`BenchmarkError` where the longest draft length of a sweep is the fastest one.
+
+    Then a longer one may be faster still, and the best of them is unknown.
+    """
+    for family in dict.fromkeys(split(name)[0] for name in methods(rows) if split(name)[1]):
+        names = methods(rows, f"{family}-")
+        if len(names) > 1 and best(rows, f"{family}-") == names[-1]:
+            raise BenchmarkError(f"the sweep ends while rising, at {names[-1]}: add longer ones")
+
+
+def scatter(rows: Sequence[Row]) -> float | None:
+    """How much plain decoding differs from itself in the same turn, in the median."""
+    again = {row["turn"]: row["speed"] for row in select(rows, method="plain-again")}
+    found = [
+        abs(again[row["turn"]] / row["speed"] - 1)
+        for row in select(rows, method="plain")
+        if row["turn"] in again and row["speed"]
+    ]
+    return median(found) if found else None
+
+
+def cells(rows: Sequence[Row]) -> dict[tuple[object, ...], list[Row]]:
+    """Rows by what they are compared with: see `COMPARED`."""
+    groups: dict[tuple[object, ...], list[Row]] = {}
+    for row in rows:
+        groups.setdefault(tuple(row.get(name) for name in COMPARED), []).append(row)
+    return groups
+
+
+COMPARED = ("part", "pair", "heat", "cached", "requests", "form", "shapes")
+"""Fields that are the same in rows of one comparison."""
+
+
+def count(rows: Sequence[Row]) -> int:
+    """How many different prompts there were."""
+    return len({row.get("prompt") for row in rows})

@@ -11,7 +11,7 @@ import numpy as np
 from ov_specdec import SpeechPipeline
 from ov_specdec.speech.audio import read_audio
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.in_process import compact
+from tests.benchmarks.figures.requests import compact
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.record import Row
 
@@ -48,7 +48,7 @@ def speech(given: Given, rounds: int) -> Measurements:
         measure(name, 0)
     for turn in range(1, rounds + 1):
         for name in in_turns(names, turn):
-            yield {"turn": turn, "method": name}, partial(measure, name, turn)
+            yield {"turn": turn, "prompt": 0, "method": name}, partial(measure, name, turn)
 
 
 def methods_of(main: Path | None) -> dict[str, Transcribe]:
@@ -57,7 +57,7 @@ def methods_of(main: Path | None) -> dict[str, Transcribe]:
     pipeline.prepare()
     return {
         "plain": own(pipeline, num_assistant_tokens=0),
-        "suffix": own(pipeline),
+        "default": own(pipeline),
         "genai-plain": genai(main),
     }
 

@@ -7,28 +7,31 @@ from typing import Any, Protocol
 
 
 @dataclass(frozen=True)
-class Load:
-    """Requests that are all there from the start, each with its prompt."""
+class Request:
+    """One request. length: draft tokens a round; None: as the program decides.
 
-    prompts: Sequence[Sequence[int]]
+    context: its namespace of kept prefixes; None: it reads all of its prompt.
+    """
+
+    prompt_ids: Sequence[int]
     max_new_tokens: int
+    length: int | None = None
+    context: str | None = None
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What one step added to one request. drafted, accepted: of the whole request, at its end."""
+    """What one step added to one request."""
 
     number: int
     token_ids: list[int]
     has_ended: bool
-    drafted: int | None = None
-    accepted: int | None = None
 
 
 class Engine(Protocol):
     """A method that answers several requests at once, with its models loaded."""
 
-    def add(self, number: int, prompt_ids: Sequence[int], max_new_tokens: int) -> None:
+    def add(self, number: int, request: Request) -> None:
         """Take a request: to be continued greedily, past any end-of-sequence token."""
         ...
 
@@ -39,42 +42,39 @@ class Engine(Protocol):
 
 @dataclass(frozen=True)
 class Served:
-    """One request of a load, as it was served; in seconds since the load began.
+    """One request of a load, as it was served.
 
-    steps: when each step that gave it tokens had ended, and how many. drafted, accepted: None where
-    the method does not draft or does not tell.
+    steps: when each step that gave it tokens had ended, in seconds since the load began, and how
+    many tokens.
     """
 
     token_ids: list[int]
     steps: list[tuple[float, int]]
-    drafted: int | None
-    accepted: int | None
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
 
 
-def serve_load(engine: Engine, load: Load) -> list[Served]:
+def serve_load(engine: Engine, requests: Sequence[Request]) -> list[Served]:
     """Have an engine serve a load to its end, in this thread; the requests in their order."""
-    running = set(range(len(load.prompts)))
-    news: dict[int, list[tuple[float, Progress]]] = {number: [] for number in running}
+    running = set(range(len(requests)))
+    served = [Served([], []) for _ in requests]
     start = perf_counter()
-    for number, prompt in enumerate(load.prompts):
-        engine.add(number, prompt, load.max_new_tokens)
+    for number, request in enumerate(requests):
+        engine.add(number, request)
     while running:
         for progress in engine.step():
-            news[progress.number].append((perf_counter() - start, progress))
+            served[progress.number].token_ids.extend(progress.token_ids)
+            served[progress.number].steps.append((perf_counter() - start, len(progress.token_ids)))
             if progress.has_ended:
                 running.remove(progress.number)
-    return [_served(each) for each in news.values()]
+    return served
 
 
-def _served(news: Sequence[tuple[float, Progress]]) -> Served:
-    last = news[-1][1]
-    return Served(
-        token_ids=[token for _, progress in news for token in progress.token_ids],
-        steps=[(seconds, len(progress.token_ids)) for seconds, progress in news],
-        drafted=last.drafted,
-        accepted=last.accepted,
-    )
+def decoding_speed(served: Sequence[Served]) -> tuple[float, float]:
+    """Tokens per second of a load once every request has its first token, and when that was."""
+    begin = max(each.steps[0][0] for each in served)
+    end = max(each.steps[-1][0] for each in served)
+    later = sum(number for each in served for at, number in each.steps if at > begin)
+    return (later / (end - begin) if end > begin else 0.0), begin

@@ -1,8 +1,18 @@
-"""One generation of one method, as measured."""
+"""One generation of one method, as it is asked for and as measured."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One generation; greedy at temperature 0. ends: an end-of-sequence token ends the output."""
+
+    prompt_ids: Sequence[int]
+    max_new_tokens: int
+    temperature: float = 0.0
+    ends: bool = False
 
 
 @dataclass(frozen=True)
@@ -22,10 +32,9 @@ class Measurement:
     accepted: int | None = None
 
     @property
-    def speed(self) -> float | None:
-        """Tokens per second after the first token; None where there is no second."""
-        following = len(self.token_ids) - 1
-        return following / (self.seconds - self.first_token_seconds) if following > 0 else None
+    def speed(self) -> float:
+        """Tokens per second from the call to its return: the first token counts."""
+        return len(self.token_ids) / self.seconds
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -33,8 +42,8 @@ class Measurement:
 
 
 class Runner(Protocol):
-    """A method with its models loaded, ready to generate."""
+    """A program with its models loaded, ready to generate."""
 
-    def run(self, prompt_ids: Sequence[int], max_new_tokens: int) -> Measurement:
-        """Continue a prompt greedily by `max_new_tokens`, past any end-of-sequence token."""
+    def run(self, ask: Ask, length: int | None) -> Measurement:
+        """Continue a prompt. length: draft tokens a round; None: as the program decides."""
         ...

@@ -1,85 +1,71 @@
-"""What runs: the methods by their names, and how each is built."""
+"""What runs: the methods by their names. Those of one loader share its models."""
 
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from functools import partial
 
 from ov_specdec.errors import OptionError
-from ov_specdec.options import MAX_DRAFT_LENGTH
+from ov_specdec.options.generation import MAX_DRAFT_LENGTH
+from tests.benchmarks.peers import own
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.frameworks import genai, genai_batch, llama_cpp_peer, torch_peer
+from tests.benchmarks.peers.frameworks import genai, genai_batch, llama_cpp_peer
 from tests.benchmarks.peers.load import Engine
-from tests.benchmarks.peers.measurement import Runner
-from tests.benchmarks.peers.own import own
+from tests.benchmarks.peers.measurement import Ask, Measurement, Runner
 from tests.benchmarks.peers.setup import Setup
 
-
-@dataclass(frozen=True)
-class Family:
-    """Methods that differ in their draft length only, or a single one without a length.
-
-    build: from a setup and the length, None without one, to a runner with its models loaded. serve:
-    the same to an engine for many requests at once; None where there is none.
-    """
-
-    build: Callable[[Setup, int | None], Runner]
-    serve: Callable[[Setup, int | None], Engine] | None = None
-
-
-def own_family(drafter: str, **settings: Any) -> Family:
-    """A family of this project's, with a drafter; settings: see `own`."""
-    build = own(drafter, **settings)
-    return Family(build, lambda setup, length: build(setup, length).engine())
-
-
-SINGLE = {
-    "plain": own_family("none"),
-    "adaptive": own_family("model"),
-    "suffix": own_family("suffix"),
-    "both": own_family("both"),
-    "prompt-lookup": own_family("prompt-lookup"),
-    "genai-plain": Family(genai.plain, genai_batch.plain),
-    "llama-cpp-plain": Family(llama_cpp_peer.plain),
-    "torch-plain": Family(torch_peer.plain),
-    "torch-assisted": Family(torch_peer.assisted),
+LOADERS: dict[str, Callable[[Setup], Runner]] = {
+    "own": own.load,
+    "own-not-invariant": partial(own.load, batch_invariant=False),
+    "genai": genai.load_plain,
+    "genai-draft": genai.load_with_draft,
+    "genai-prompt-lookup": genai.load_prompt_lookup,
+    "llama-cpp": llama_cpp_peer.load,
+    "llama-cpp-prompt-lookup": partial(llama_cpp_peer.load, drafts=True),
 }
+"""What loads models, for one request at a time."""
+
+ENGINES: dict[str, Callable[[Setup], Engine]] = {
+    "own": own.load_engine,
+    "own-not-invariant": partial(own.load_engine, batch_invariant=False),
+    "genai": genai_batch.load_plain,
+    "genai-draft": genai_batch.load_with_draft,
+    "genai-prompt-lookup": genai_batch.load_prompt_lookup,
+}
+"""The same for many requests at once."""
+
+SINGLE: dict[str, tuple[str, int | None]] = {
+    "plain": ("own", 0),
+    "plain-again": ("own", 0),
+    "default": ("own", None),
+    "default-not-invariant": ("own-not-invariant", None),
+    "genai-plain": ("genai", 0),
+    "llama-cpp-plain": ("llama-cpp", 0),
+}
+"""Methods by name: their loader, and their draft length. "plain-again" shows the scatter."""
+
 WITH_LENGTH = {
-    "constant": own_family("model"),
-    # The loop of the OpenVINO notebook: states are trimmed at each rollback.
-    "eager-trim": own_family("model", kv="stateful", trim=True),
-    "genai-draft": Family(genai.with_draft, genai_batch.with_draft),
-    "genai-prompt-lookup": Family(genai.prompt_lookup, genai_batch.prompt_lookup),
-    "llama-cpp-prompt-lookup": Family(llama_cpp_peer.prompt_lookup),
+    "constant": "own",
+    "genai-draft": "genai-draft",
+    "genai-prompt-lookup": "genai-prompt-lookup",
+    "llama-cpp-prompt-lookup": "llama-cpp-prompt-lookup",
 }
+"""The loaders of methods whose names end in a draft length."""
 
 
 @dataclass(frozen=True)
 class Method:
-    """One method: a family, and its draft length where it has one."""
+    """One method: its loader, and its draft length; None where the program decides."""
 
     name: str
-    family: Family
+    loader: str
     length: int | None
-
-    def build(self, setup: Setup) -> Runner:
-        """Load the models. Raises `BenchmarkError` where the method cannot run here."""
-        return self.family.build(setup, self.length)
-
-    def serve(self, setup: Setup) -> Engine:
-        """Load the models for many requests at once. Raises `BenchmarkError` likewise."""
-        if self.family.serve is None:
-            raise BenchmarkError(f"{self.name} does not answer many requests at once")
-        return self.family.serve(setup, self.length)
 
 
 def find_method(name: str) -> Method:
-    """The method of a name: a family, and `-N` where it has a length.
-
-    `OptionError` for a name that means nothing.
-    """
+    """The method of a name. `OptionError` for a name that means nothing."""
     if name in SINGLE:
-        return Method(name, SINGLE[name], None)
+        return Method(name, *SINGLE[name])
     family, length = split(name)
     if family in WITH_LENGTH and length and length <= MAX_DRAFT_LENGTH:
         return Method(name, WITH_LENGTH[family], length)
@@ -91,3 +77,34 @@ def split(name: str) -> tuple[str, int | None]:
     """The family of a name, and its draft length where it has one."""
     parts = re.fullmatch(r"(.+)-([1-9]\d*)", name)
     return (parts[1], int(parts[2])) if parts else (name, None)
+
+
+class Methods:
+    """Methods in this process; each loader loads once."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._runners: dict[str, Runner] = {}
+
+    def load(self, name: str) -> Runner:
+        """The models of a method. Raises `BenchmarkError` where it cannot run here."""
+        loader = find_method(name).loader
+        if loader not in self._runners:
+            self._runners[loader] = LOADERS[loader](self._setup)
+        return self._runners[loader]
+
+    def run(self, name: str, ask: Ask) -> Measurement:
+        """One generation. Raises as `load` does."""
+        return self.load(name).run(ask, find_method(name).length)
+
+    def close(self) -> None:
+        """Free the models."""
+        self._runners.clear()
+
+
+def load_engine(name: str, setup: Setup) -> Engine:
+    """A method for many requests at once. Raises `BenchmarkError` where there is none."""
+    loader = find_method(name).loader
+    if loader not in ENGINES:
+        raise BenchmarkError(f"{name} does not answer many requests at once")
+    return ENGINES[loader](setup)

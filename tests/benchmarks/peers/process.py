@@ -1,13 +1,15 @@
 """The other end of a worker: starts its process, asks it, and survives its death."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from queue import Empty, Queue
+from types import MappingProxyType
 from typing import IO, Any, cast
 
 from tests.benchmarks.peers.errors import BenchmarkError
@@ -19,18 +21,25 @@ CLOSING_SECONDS = 10.0
 
 def load_request(method: str, setup: Setup) -> dict[str, Any]:
     """The request that loads a method."""
-    return {"method": method, "setup": asdict(setup)}
+    return {"setup": asdict(setup), "method": method}
 
 
 def engine_request(method: str, setup: Setup) -> dict[str, Any]:
     """The request that loads a method for many requests at once."""
-    return {"engine": method, "setup": asdict(setup)}
+    return {"setup": asdict(setup), "engine": method}
 
 
 class WorkerProcess:
-    """A process that answers JSON lines with JSON lines. Use it as a context."""
+    """A process that answers JSON lines with JSON lines. Use it as a context.
 
-    def __init__(self, command: Sequence[str] = WORKER_COMMAND) -> None:
+    variables: of its environment, over those of this process.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str] = WORKER_COMMAND,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         # A file, not a pipe: nobody reads it while the worker runs, and a full pipe would block.
         self._errors: IO[str] = tempfile.TemporaryFile(  # noqa: SIM115 (closed with the process)
             "w+", encoding="utf-8", errors="replace"
@@ -41,6 +50,7 @@ class WorkerProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             encoding="utf-8",
+            env={**os.environ, **variables},
         )
         self._stdin = cast("IO[str]", self._process.stdin)
         self._stdout = cast("IO[str]", self._process.stdout)

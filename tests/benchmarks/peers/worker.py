@@ -1,40 +1,34 @@
-"""One method in a process of its own: `python -m tests.benchmarks.peers.worker`.
+"""Methods in a process of their own: `python -m tests.benchmarks.peers.worker`.
 
 Reads requests from stdin and answers each on stdout, one JSON object per line. The first,
-`{"method": NAME, "setup": {...}}`, loads the models; each further one,
-`{"prompt_ids": [...], "max_new_tokens": N}`, is a generation. An answer is `{"loaded": {...}}`,
-`{"measurement": {...}, "memory": BYTES, "peak_memory": BYTES}`, or `{"error": "..."}`. Where the
-first one is `{"engine": NAME, "setup": {...}}`, each further one, `{"load": {...}}`, is a load of
-requests, and `{"served": [...]}` the answer. The end of stdin ends the process.
+`{"setup": {...}, "method": NAME}` or `{"setup": {...}, "engine": NAME}`, loads the models of a
+method, and `{"seconds": S}` is the answer. Each further one is one of these:
+
+- `{"method": NAME, "ask": {...}}`: a generation; `{"measurement": {...}}`;
+- `{"load": [{...}]}`: requests that come together; `{"served": [...]}`;
+- `{"memory": true}`: `{"own": BYTES, "mapped": BYTES}`;
+- `{"priority": "usual"}` or `"real time"`: `{}`.
+
+`{"error": "..."}` may be the answer to any. The end of stdin ends the process.
 """
 
 import json
 import os
 import sys
 from collections.abc import Iterable
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
 
-import psutil
-
 from ov_specdec.errors import SpecdecError
+from tests.benchmarks import priority
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.load import Engine, Load, serve_load
-from tests.benchmarks.peers.measurement import Runner
-from tests.benchmarks.peers.methods import find_method
+from tests.benchmarks.peers.load import Engine, Request, serve_load
+from tests.benchmarks.peers.measurement import Ask
+from tests.benchmarks.peers.methods import Methods, load_engine
 from tests.benchmarks.peers.setup import Setup
 
 Answer = dict[str, Any]
-
-
-def peak_memory() -> int | None:
-    """Most memory that this process has held, in bytes; None where the system does not tell."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak
 
 
 def serve(lines: Iterable[str], answers: TextIO) -> None:
@@ -53,37 +47,49 @@ def serve(lines: Iterable[str], answers: TextIO) -> None:
 
 
 class Worker:
-    """A method, for one request at a time or for many, once a request has loaded it."""
+    """Methods, for one request at a time or for many, once a request has loaded them."""
 
     def __init__(self) -> None:
-        self._runner: Runner | None = None
+        self._methods: Methods | None = None
         self._engine: Engine | None = None
 
     def answer(self, request: Answer) -> Answer:
         """See the module. Raises what the method does, and `BenchmarkError` before it is loaded."""
-        if "method" in request or "engine" in request:
+        if "setup" in request:
             return self._load(request)
-        if self._engine is not None and "load" in request:
-            served = serve_load(self._engine, Load(**request["load"]))
+        if "memory" in request:
+            return memory(Path("/proc/self/smaps_rollup").read_text())
+        if "priority" in request:
+            priority.change_all(request["priority"])
+            return {}
+        if "load" in request and self._engine is not None:
+            served = serve_load(self._engine, [Request(**each) for each in request["load"]])
             return {"served": [each.as_dict() for each in served]}
-        if self._runner is None:
+        if self._methods is None:
             raise BenchmarkError("the first request must load a method")
-        measurement = self._runner.run(request["prompt_ids"], request["max_new_tokens"])
-        memory = psutil.Process().memory_info().rss
-        return {
-            "measurement": measurement.as_dict(),
-            "memory": memory,
-            "peak_memory": peak_memory(),
-        }
+        measured = self._methods.run(request["method"], Ask(**request["ask"]))
+        return {"measurement": measured.as_dict()}
 
     def _load(self, request: Answer) -> Answer:
         start = perf_counter()
         setup = Setup(**request["setup"])
-        if "method" in request:
-            self._runner = find_method(request["method"]).build(setup)
+        if "engine" in request:
+            self._engine = load_engine(request["engine"], setup)
         else:
-            self._engine = find_method(request["engine"]).serve(setup)
-        return {"loaded": {"seconds": perf_counter() - start}}
+            self._methods = Methods(setup)
+            self._methods.load(request["method"])
+        return {"seconds": perf_counter() - start}
+
+
+def memory(rollup: str) -> Answer:
+    """Bytes of a process by Linux's account: its own, and clean pages of files that it maps.
+
+    The system takes the latter back where it needs them: they are read from the file again.
+    """
+    lines = (line.split() for line in rollup.splitlines()[1:])
+    sizes = {name.rstrip(":"): 1024 * int(size) for name, size, *_ in lines}
+    mapped = sizes["Shared_Clean"] + sizes["Private_Clean"]
+    return {"own": sizes["Rss"] - mapped, "mapped": mapped}
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ import numpy as np
 from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.planning.draft_length import NO_PLAN, Plan, PlanRequest, Policy
 from ov_specdec.planning.planner import Load, Planner
-from ov_specdec.stats import RoundStats
+from ov_specdec.results.stats import RoundStats
 from tests.rounds import step_of
 
 CURVES = {
@@ -63,17 +63,17 @@ class Machine:
     outliers: float = 0.0
     jumps: float = 0.0
 
-    def drafting(self, drafted: Drafted, cached: int, *, is_complete: bool) -> float:
+    def drafting(self, drafted: Drafted, *, is_complete: bool) -> float:
         """Seconds of drafting. is_complete: all of the last draft was accepted."""
         if not drafted.takes_passes or not drafted.num_drafted:
             return 0.0
-        step, again = self.curve.drafting(cached)
+        step, again = self.curve.drafting
         return drafted.num_drafted * step + is_complete * again
 
-    def passing(self, size: int, last_size: int, cached: int) -> float:
+    def passing(self, size: int, last_size: int) -> float:
         """Seconds of a pass of the main model, after one of another size or of the same."""
         changed = size != last_size and size not in self.curve.main.static
-        return self.curve.main.at(size, cached) + changed * self.curve.main.change
+        return self.curve.main.at(size) + changed * self.curve.main.change
 
     def disturb(self, seconds: float, generator: Random) -> float:
         """What is seen of so many seconds."""
@@ -86,30 +86,29 @@ def main_curve(name: str, change: float = 0.0, sizes: int = 17) -> PassCurve:
     tokens, values = zip(*CURVES[name].items(), strict=True)
     every = range(1, sizes + 1)
     passes = np.interp(every, tokens, values).tolist()
-    return PassCurve({16: dict(zip(every, passes, strict=True))}, change)
+    return PassCurve(dict(zip(every, passes, strict=True)), change)
 
 
 class Alone:
     """The questions of a round of a sequence that has the models to itself, as `Engine` does it."""
 
-    def __init__(self, planner: Planner, policy: Policy, num_cached: int) -> None:
+    def __init__(self, planner: Planner, policy: Policy) -> None:
         self._planner, self._policy = planner, policy
-        self._load = Load(num_cached=num_cached)
         self._has_asked = False
 
     def plan(self, ask: PlanRequest) -> Plan:
         """How far it may draft."""
         self._has_asked = True
         answer = self._policy.answer(ask)
-        return answer if isinstance(answer, Plan) else self._planner.plan([answer], self._load)[0]
+        return answer if isinstance(answer, Plan) else self._planner.plan([answer], Load())[0]
 
     def pass_size(self, num_tokens: int) -> int:
         """What its pass over so many tokens is padded to."""
         if not self._policy.is_planned:
             return num_tokens
         if not self._has_asked:
-            self._planner.plan([], self._load)
-        return self._planner.pass_size(num_tokens, self._load)
+            self._planner.plan([], Load())
+        return max(num_tokens, self._planner.size)
 
 
 def rounds_of(
@@ -120,12 +119,12 @@ def rounds_of(
     done, last_size, pace, is_complete = 1, text.prompt, 1.0, False
     while done < text.size:
         cached = text.prompt + done
-        alone = Alone(planner, policy, cached)
+        alone = Alone(planner, policy)
         drafted = text.draft(done, alone.plan, generator)
         size = alone.pass_size(drafted.num_drafted + 1)
         spent = (
-            machine.drafting(drafted, cached, is_complete=is_complete),
-            machine.passing(size, last_size, cached),
+            machine.drafting(drafted, is_complete=is_complete),
+            machine.passing(size, last_size),
         )
         if generator.random() < machine.jumps:
             pace = 2.0 / pace
@@ -149,7 +148,7 @@ def rounds_of(
             declined=drafted.declined,
         )
         policy.update(stats)
-        planner.learn(step_of(stats), machine.curve.main.static)
+        planner.learn(step_of(stats))
         last_size, done = size, done + drafted.num_accepted + 1
         is_complete = 0 < drafted.num_drafted == drafted.num_accepted
         yield stats, sum(spent)

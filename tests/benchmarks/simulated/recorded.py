@@ -5,15 +5,17 @@ from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
 
-from ov_specdec.drafters import Drafter, PromptLookup, Proposal, SuffixDrafter
-from ov_specdec.drafters.base import Steps
+from ov_specdec.drafters.base import Drafter, Proposal
+from ov_specdec.drafters.cascade import Cascade
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.planning.draft_length import Plan, PlanRequest, ask
-from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.drafters.suffix import SuffixDrafter
+from ov_specdec.engine.round import declined
+from ov_specdec.planning.draft_length import Offer, Plan, PlanRequest
+from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone
 from ov_specdec.sampling.verification import Draft
 from tests.benchmarks.record import Row
 from tests.benchmarks.simulated.machine import Drafted
-from tests.running import propose
 
 WRONG = -1
 """A token that no text has."""
@@ -34,19 +36,18 @@ class Output:
     def draft(self, done: int, plan: Callable[[PlanRequest], Plan], _: Random) -> Drafted:
         """See `Text`."""
         place, room = self.prompt + done, self.size - done - 1
-
-        def planned(ask: PlanRequest) -> Plan:
-            return plan(ask).within(room)
-
-        proposal = propose(self.drafter, self.tokens[:place], planned)
+        offers = self.drafter.offers(self.tokens[:place])
+        if not offers:
+            return Drafted()
+        planned = plan(PlanRequest(tuple(offers))).within(room)
+        proposal = alone(self.drafter.propose(self.tokens[:place], planned))
         pairs = zip(proposal.draft.tokens, self.tokens[place:], strict=False)
-        declined = proposal.declined
         return Drafted(
             len(proposal.draft.tokens),
             len(list(takewhile(lambda pair: pair[0] == pair[1], pairs))),
-            *(proposal.plan, proposal.source, proposal.pass_tokens > 0),
-            *(proposal.confidences, proposal.match_confidence),
-            declined.outcome(self.tokens[place]) if declined else None,
+            *(planned, planned.offer.source, proposal.pass_tokens > 0),
+            *(proposal.confidences, planned.offer.confidence),
+            declined(planned, offers, self.tokens[place]),
         )
 
 
@@ -62,9 +63,13 @@ class Foresight:
     def __init__(self, text: list[int]) -> None:
         self._text = text
 
-    def propose(self, tokens: list[int]) -> Steps[Proposal]:
+    def offers(self, tokens: list[int]) -> list[Offer]:
         """See `Drafter`."""
-        plan = yield from ask(self.sources[0], 1.0)
+        return [Offer(self.sources[0], 1.0)]
+
+    def propose(self, tokens: list[int], plan: Plan) -> Passes[Proposal]:
+        """See `Drafter`."""
+        yield from ()
         text, place = self._text, len(tokens)
         places = (p for p in range(1, place) if text[p - 1] == text[place - 1])
         agreeing = (
@@ -72,7 +77,7 @@ class Foresight:
             for p in places
         )
         draft = text[place : place + max(agreeing, default=0)]
-        return Proposal(Draft(draft), self.sources[0], plan, match_confidence=1.0)
+        return Proposal(Draft(draft))
 
 
 class RecordedModel:
@@ -85,18 +90,21 @@ class RecordedModel:
         self._text, self._places = row["prompt"] + row["output"], row["drafts"]
         self._first = len(row["prompt"]) + 1
 
-    def propose(self, tokens: list[int]) -> Steps[Proposal]:
+    def offers(self, tokens: list[int]) -> list[Offer]:
         """See `Drafter`."""
-        plan = yield from ask("model")
+        return [Offer("model")]
+
+    def propose(self, tokens: list[int], plan: Plan) -> Passes[Proposal]:
+        """See `Drafter`."""
+        yield from ()
         agree, confidences = self._places[len(tokens) - self._first]
         most = min(plan.length, len(confidences))
-        ends = (n for n in range(1, most) if plan.ends_after(confidences[:n]))
+        ends = (n for n in range(1, most) if confidences[n - 1] < plan.min_confidence)
         length = next(ends, most)
         right = self._text[len(tokens) :][: min(agree, length)]
         return Proposal(
             Draft(right + [WRONG] * (length - len(right))),
-            *("model", plan),
-            confidences=tuple(confidences[:length]) if plan.wants_confidence else (),
+            confidences=tuple(confidences[:length]) if plan.min_confidence else (),
             pass_tokens=length,
         )
 
@@ -107,6 +115,7 @@ DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], Drafter]] = {
     "suffix with earlier": lambda row, earlier: SuffixDrafter((), lambda: earlier.indexes(None)),
     "best match": lambda row, earlier: Foresight(row["prompt"] + row["output"]),
     "model": lambda row, earlier: RecordedModel(row),
+    "both": lambda row, earlier: Cascade(SuffixDrafter(), RecordedModel(row)),
 }
 """Who drafts a recorded output."""
 
@@ -114,5 +123,6 @@ DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], Drafter]] = {
 def output_of(row: Row, drafter: Drafter) -> Output:
     """A row of `record-outputs` as a text, which ends where recorded drafts do."""
     tokens, prompt = row["prompt"] + row["output"], len(row["prompt"])
-    size = len(row["drafts"]) + 1 if isinstance(drafter, RecordedModel) else len(row["output"])
+    has_model = "model" in drafter.sources
+    size = len(row["drafts"]) + 1 if has_model else len(row["output"])
     return Output(drafter, tokens, prompt, size)

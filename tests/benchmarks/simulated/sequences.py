@@ -3,11 +3,11 @@
 from random import Random
 from statistics import median
 
-from ov_specdec.planning.acceptance import SharedCounts
+from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import AdaptiveLength, PlanRequest
+from ov_specdec.planning.draft_length import AdaptiveLength, Offer, PlanRequest
 from ov_specdec.planning.planner import Load, Planner
-from ov_specdec.stats import PassStats, RoundStats, StepStats
+from ov_specdec.results.stats import PassStats, RoundStats, StepStats
 from tests.benchmarks.simulated.machine import against_constant, main_curve
 from tests.rounds import a_round
 
@@ -35,21 +35,21 @@ class Machine:
     """What steps take, in plain passes."""
 
     def __init__(self, curve):
-        self._passes = main_curve(curve, sizes=512).seconds[16]
+        self._passes = main_curve(curve, sizes=512).seconds
 
     def measured(self):
         """The curve of one sequence: what several cost has to show when they run."""
         main = {size: self._passes[size] for size in SIZES}
         draft = {size: DRAFT[0] + (size - 1) * DRAFT[1] for size in (1, 16)}
-        return LiveCurve(CostCurve(PassCurve({16: main}), PassCurve({16: draft})))
+        return LiveCurve(CostCurve(PassCurve(main), PassCurve(draft)))
 
     def step(self, lengths, noise):
         """A step in which sequences draft so many tokens. noise: of what is measured."""
         num_tokens = len(lengths) + sum(lengths)
         drafting = [sum(n > depth for n in lengths) for depth in range(max(lengths))]
         return StepStats(
-            PassStats(num_tokens, CACHED, len(lengths), 0, self._passes[num_tokens] * noise),
-            tuple(PassStats(n, CACHED, n, 0, DRAFT[0] + (n - 1) * DRAFT[1]) for n in drafting),
+            PassStats(num_tokens, len(lengths), 0, self._passes[num_tokens] * noise),
+            tuple(PassStats(n, n, 0, DRAFT[0] + (n - 1) * DRAFT[1]) for n in drafting),
         )
 
 
@@ -71,17 +71,18 @@ class Shared:
 
     def __init__(self, machine, concurrency, before=None):
         self.costs = before.costs if before else machine.measured()
-        self.common = before.common if before else SharedCounts()
-        self._policies = [AdaptiveLength(("model",), self.common) for _ in range(concurrency)]
+        self.common = before.common if before else Counts()
+        self._policies = [AdaptiveLength(self.common, self.costs) for _ in range(concurrency)]
         for policy in self._policies:
             policy.update(RoundStats(0, 0, 1, 0, 1.0, 0, 1.0, CACHED, reason="prefill"))
         self.plans = []
         self._planner = Planner(self.costs)
 
     def lengths(self, concurrency):
-        bids = [policy.answer(PlanRequest("model")) for policy in self._policies]
-        load = Load(concurrency, concurrency, concurrency, 0, CACHED)
-        self.plans = self._planner.plan(bids, load)
+        ask = PlanRequest((Offer("model"),))
+        estimates = [policy.answer(ask) for policy in self._policies]
+        load = Load(concurrency, concurrency, concurrency)
+        self.plans = self._planner.plan(estimates, load)
         return [plan.length for plan in self.plans]
 
     def learn(self, step, rounds):

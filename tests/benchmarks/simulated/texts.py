@@ -6,9 +6,10 @@ from itertools import accumulate
 from random import Random
 from statistics import median
 
-from ov_specdec.planning.acceptance import SharedCounts
+from ov_specdec.engine.round import declined
+from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import NO_PLAN, AdaptiveLength, Plan, PlanRequest
+from ov_specdec.planning.draft_length import AdaptiveLength, Offer, Plan, PlanRequest
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.simulated.machine import (
     Drafted,
@@ -47,27 +48,28 @@ class MadeUp:
 
     def draft(self, done: int, plan: Callable[[PlanRequest], Plan], generator: Random) -> Drafted:
         """See `Text`."""
-        declined, planned, found = None, NO_PLAN, self.match(generator)
+        found, offers = self.match(generator), list[Offer]()
         if found is not None:
             confidence, acceptance = found
-            planned = plan(PlanRequest(self.sources[0], confidence))
-            if planned.length:
-                accepted = self.accepted([acceptance] * planned.length, generator)
-                given = {"source": self.sources[0], "match_confidence": confidence}
-                return Drafted(planned.length, accepted, planned, **given)
-            declined = self.sources[0], confidence, generator.random() < acceptance
-        chances: list[float] = []
+            first = generator.random() < acceptance
+            offers.append(Offer(self.sources[0], confidence, int(first)))
         if "model" in self.sources:
-            planned = plan(PlanRequest("model"))
-            for chance in self.chances(done / self.size, generator)[: planned.length]:
-                chances.append(chance)
-                if planned.wants_confidence and planned.ends_after(chances):
-                    break
+            offers.append(Offer("model"))
+        if not offers:
+            return Drafted(source=self.sources[-1])
+        planned = plan(PlanRequest(tuple(offers)))
+        if planned.length and planned.offer.source == self.sources[0] != "model":
+            rest = self.accepted([acceptance] * (planned.length - 1), generator)
+            given = {"source": self.sources[0], "match_confidence": confidence}
+            return Drafted(planned.length, first * (1 + rest), planned, **given)
+        chances = self.chances(done / self.size, generator)[: planned.length]
+        ends = (n for n, chance in enumerate(chances, 1) if chance < planned.min_confidence)
+        chances = chances[: next(ends, None)]
         return Drafted(
             *(len(chances), self.accepted(chances, generator), planned, self.sources[-1]),
             takes_passes=True,
-            confidences=tuple(chances) if planned.wants_confidence else (),
-            declined=declined,
+            confidences=tuple(chances) if planned.min_confidence else (),
+            declined=declined(planned, offers, 1),
         )
 
     def chances(self, done: float, generator: Random) -> list[float]:
@@ -115,26 +117,25 @@ TEXTS = {
 
 def machine_of(curve: str, change: float) -> Machine:
     """One with noise, outliers and jumps of its pace."""
-    costs = CostCurve(main_curve(curve, change), PassCurve({16: {1: STEP}}))
+    costs = CostCurve(main_curve(curve, change), PassCurve({1: STEP}))
     return Machine(costs, noise=0.05, outliers=0.02, jumps=0.01)
 
 
 def measured(machine: Machine, generator: Random) -> LiveCurve:
     """Its curve, as far as measuring finds it."""
-    row = machine.curve.main.seconds[16]
+    row = machine.curve.main.seconds
     found = {n: row[n] * generator.gauss(1.0, machine.noise / 2) for n in SIZES}
-    return LiveCurve(
-        CostCurve(PassCurve({16: found}, machine.curve.main.change), machine.curve.draft)
-    )
+    return LiveCurve(CostCurve(PassCurve(found, machine.curve.main.change), machine.curve.draft))
 
 
 def planner_speed(machine: Machine, text: MadeUp, seed: int) -> float:
     """Tokens per plain pass of some texts in a fresh process with a kept curve."""
     generator = Random(seed)
-    planner, common = Planner(measured(machine, generator)), SharedCounts()
+    costs, common = measured(machine, generator), Counts()
+    planner = Planner(costs)
     tokens = seconds = 0.0
     for _ in range(NUM_TEXTS):
-        policy = AdaptiveLength(text.sources, common)
+        policy = AdaptiveLength(common, costs)
         for stats, spent in rounds_of(planner, policy, text, machine, generator):
             tokens += stats.num_generated
             seconds += spent
@@ -147,7 +148,7 @@ def constant_speed(machine: Machine, text: MadeUp, length: int) -> float:
     def tokens(acceptance: float) -> float:
         return list(accumulate(acceptance**n for n in range(length + 1)))[-1]
 
-    passes = machine.curve.main.seconds[16]
+    passes = machine.curve.main.seconds
     found = sum(share for share, _ in text.matches.values())
     matched = sum(share * tokens(p) for share, p in text.matches.values())
     times = []

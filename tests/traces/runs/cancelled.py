@@ -68,14 +68,4 @@ RUNS = (
         draft=NEAR,
         drafter="model",
     ),
-    Run(
-        "a stream that nobody reads is preempted, and goes on where it was",
-        (
-            stream("slow", "once", max_new_tokens=70, num_assistant_tokens=0),
-            stream("fast", "uponatime", max_new_tokens=68, num_assistant_tokens=0),
-            Read("slow", 1),
-            Read("fast", None),
-            Read("slow", None),
-        ),
-    ),
 )

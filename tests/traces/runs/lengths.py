@@ -7,8 +7,8 @@ PROMPT = "onceuponatimethereonce"
 REPEATS = "zzwQjbjJNKzzwQjbjJ"
 AUTO = {"max_new_tokens": 40}
 
-RISING = {16: {1: 1.0, 4: 1.2, 8: 1.5, 16: 2.2, 64: 5.0}, 256: {1: 1.2, 4: 1.4, 8: 1.8, 16: 2.6}}
-CHEAP = Passes({16: {1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2}})
+RISING = {1: 1.0, 4: 1.2, 8: 1.5, 16: 2.2, 64: 5.0}
+CHEAP = Passes({1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2})
 """What passes of draft models take."""
 
 CURVE = Curve(Passes(RISING, per_sequence=0.02), CHEAP)
@@ -73,7 +73,7 @@ RUNS = (
         (add("a", PROMPT, max_new_tokens=72), FINISH),
         draft=Model(drift=100),
         drafter="model",
-        curve=Curve(Passes({16: {1: 1.0, 2: 1.04, 16: 1.6}}), Passes({16: {1: 0.06}})),
+        curve=Curve(Passes({1: 1.0, 2: 1.04, 16: 1.6}), Passes({1: 0.06})),
     ),
     Run(
         "adaptive, one budget for two, with a draft model that hardly ever pays",
@@ -97,7 +97,7 @@ RUNS = (
         "adaptive, matches that are declined",
         (add("a", REPEATS, max_new_tokens=24), FINISH),
         drafter="prompt-lookup",
-        curve=Curve(Passes({16: {1: 1.0, 2: 1.6, 8: 4.0, 16: 8.0}})),
+        curve=Curve(Passes({1: 1.0, 2: 1.6, 8: 4.0, 16: 8.0})),
     ),
     Run(
         "adaptive, one budget for four sequences",
@@ -136,7 +136,7 @@ RUNS = (
         main=Model(ticks=(1.0, 0.5)),
         draft=Model(drift=3, ticks=(1.0, 0.1)),
         drafter="model",
-        curve=Curve(Passes({16: {1: 1.0, 2: 1.05, 16: 1.8}}), CHEAP, follows="clock"),
+        curve=Curve(Passes({1: 1.0, 2: 1.05, 16: 1.8}), CHEAP, follows="clock"),
     ),
     Run(
         "adaptive, what one text teaches about the next",

@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import openvino as ov
 
-from ov_specdec.loading.locate import IR_FILE
+from ov_specdec.models.locate import IR_FILE
+from ov_specdec.models.source import open_source
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.frameworks.same_tokenizer import require_same_tokenizer
-from tests.benchmarks.peers.measurement import Measurement
+from tests.benchmarks.peers.measurement import Ask, Measurement
 from tests.benchmarks.peers.setup import Setup
 
 REMEDY = "pip install openvino-genai openvino-tokenizers"
@@ -23,24 +23,29 @@ ALL_AT_ONCE = 2**31
 
 
 class GenaiRunner:
-    """Runs an `LLMPipeline` with a fixed configuration. Implements `Runner`."""
+    """Runs an `LLMPipeline`. Implements `Runner`; without a length it decodes plainly."""
 
-    def __init__(self, pipeline: Any, config: Any) -> None:
+    def __init__(self, pipeline: Any, stop_ids: Collection[int]) -> None:
         self._pipeline = pipeline
-        self._config = config
+        self._stop_ids = set(stop_ids)
 
-    def run(self, prompt_ids: Sequence[int], max_new_tokens: int) -> Measurement:
+    def run(self, ask: Ask, length: int | None) -> Measurement:
         """See `Runner`. Token ids go in and come out, so that no tokenizer has a part in it."""
-        self._config.max_new_tokens = max_new_tokens
-        prompt = ov.Tensor(np.array([prompt_ids], np.int64))
+        config = configured(length)
+        config.max_new_tokens = ask.max_new_tokens
+        if ask.ends:
+            config.ignore_eos, config.stop_token_ids = False, self._stop_ids
+        if ask.temperature:
+            config.do_sample, config.temperature = True, ask.temperature
+        prompt = ov.Tensor(np.array([ask.prompt_ids], np.int64))
         start = perf_counter()
-        result = self._pipeline.generate(prompt, self._config)
+        result = self._pipeline.generate(prompt, config)
         seconds = perf_counter() - start
         return _measurement(result, seconds)
 
 
 def _measurement(result: Any, seconds: float) -> Measurement:
-    """What the pipeline's own record says, under this benchmark's terms."""
+    """What the pipeline's own record says, under this laboratory's terms."""
     token_ids = list(result.tokens[0])
     passes = len(result.perf_metrics.raw_metrics.token_infer_durations)
     draft = None
@@ -58,49 +63,37 @@ def _measurement(result: Any, seconds: float) -> Measurement:
     )
 
 
-def plain(setup: Setup, _length: int | None) -> GenaiRunner:
-    """`LLMPipeline` with the main model alone."""
-    return GenaiRunner(load_plain(setup), greedy(import_genai()))
-
-
-def with_draft(setup: Setup, length: int | None) -> GenaiRunner:
-    """`LLMPipeline` with a draft model that proposes `length` tokens per round."""
-    return GenaiRunner(load_with_draft(setup), drafting(length))
-
-
-def prompt_lookup(setup: Setup, length: int | None) -> GenaiRunner:
-    """`LLMPipeline` with draft tokens from the text itself, `length` per round."""
-    return GenaiRunner(load_prompt_lookup(setup), looking_up(length))
-
-
-def load_plain(setup: Setup) -> Any:
+def load_plain(setup: Setup) -> GenaiRunner:
     """The pipeline that decodes plainly."""
-    return _load(import_genai(), setup, {})
+    return _load(setup, {})
 
 
-def load_with_draft(setup: Setup) -> Any:
+def load_with_draft(setup: Setup) -> GenaiRunner:
     """The pipeline with a draft model, for any length."""
-    require_same_tokenizer(setup)
-    genai = import_genai()
-    folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
-    draft = genai.draft_model(str(folder), setup.device, **setup.all_properties("draft"))
-    return _load(genai, setup, {"draft_model": draft})
+    return _load(setup, draft_settings(setup))
 
 
-def load_prompt_lookup(setup: Setup) -> Any:
+def load_prompt_lookup(setup: Setup) -> GenaiRunner:
     """The pipeline with prompt lookup, for any length."""
-    return _load(import_genai(), setup, {"prompt_lookup": True})
+    return _load(setup, {"prompt_lookup": True})
 
 
-def drafting(length: int | None) -> Any:
-    """Its settings of a generation with so many draft tokens a round from a draft model."""
-    return greedy(import_genai(), num_assistant_tokens=length)
+def draft_settings(setup: Setup) -> dict[str, Any]:
+    """What tells a pipeline its draft model."""
+    folder = model_with_tokenizer(Path(setup.draft), Path(setup.scratch) / "draft")
+    return {"draft_model": import_genai().draft_model(str(folder), "CPU", **setup.properties)}
 
 
-def looking_up(length: int | None) -> Any:
-    """Its settings of a generation with so many draft tokens a round from the text itself."""
-    settings = {"num_assistant_tokens": length, "max_ngram_size": MAX_NGRAM_SIZE}
-    return greedy(import_genai(), **settings)
+def configured(length: int | None) -> Any:
+    """Settings of a generation: greedy, past any end-of-sequence token.
+
+    length: draft tokens a round, from a draft model or from the text itself; 0: none.
+    """
+    config = import_genai().GenerationConfig()
+    config.ignore_eos, config.do_sample = True, False
+    if length:
+        config.num_assistant_tokens, config.max_ngram_size = length, MAX_NGRAM_SIZE
+    return config
 
 
 def import_genai() -> Any:
@@ -112,22 +105,16 @@ def import_genai() -> Any:
     return openvino_genai
 
 
-def _load(genai: Any, setup: Setup, settings: dict[str, Any]) -> Any:
-    folder = model_with_tokenizer(Path(setup.main), Path(setup.scratch) / "main")
+def _load(setup: Setup, settings: dict[str, Any]) -> GenaiRunner:
+    genai, main = import_genai(), Path(setup.main)
+    folder = model_with_tokenizer(main, Path(setup.scratch) / "main")
     # Its defaults for one request at a time, but that every run reads all of its prompt.
     scheduler = genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = ALL_AT_ONCE
     scheduler.enable_prefix_caching = False
     settings["scheduler_config"] = scheduler
-    return genai.LLMPipeline(str(folder), setup.device, **setup.all_properties(), **settings)
-
-
-def greedy(genai: Any, **settings: Any) -> Any:
-    """Its settings of a generation: greedy, past any end-of-sequence token."""
-    config = genai.GenerationConfig(**settings)
-    config.ignore_eos = True
-    config.do_sample = False
-    return config
+    pipeline = genai.LLMPipeline(str(folder), "CPU", **setup.properties, **settings)
+    return GenaiRunner(pipeline, open_source(main).eos_token_ids)
 
 
 def model_with_tokenizer(model: Path, folder: Path) -> Path:

@@ -1,12 +1,12 @@
 """llama.cpp as a peer, by llama-cpp-python: plain, and with its prompt lookup."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
 from time import perf_counter
 from typing import Any
 
-from ov_specdec.loading.devices import usable_cores
+from ov_specdec.models.devices import usable_cores
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.measurement import Measurement
+from tests.benchmarks.peers.measurement import Ask, Measurement
 from tests.benchmarks.peers.setup import Setup
 
 REMEDY = "pip install --no-binary :all: llama-cpp-python"
@@ -16,42 +16,34 @@ CONTEXT = 4096
 class LlamaCppRunner:
     """Runs a `llama_cpp.Llama`. Implements `Runner`, but for passes and draft tokens: not told."""
 
-    def __init__(self, llama: Any) -> None:
+    def __init__(self, llama: Any, lookup: Callable[..., Any]) -> None:
         self._llama = llama
+        self._lookup = lookup
 
-    def run(self, prompt_ids: Sequence[int], max_new_tokens: int) -> Measurement:
-        """See `Runner`."""
+    def run(self, ask: Ask, length: int | None) -> Measurement:
+        """See `Runner`. Draft tokens are those of its prompt lookup."""
         self._llama.reset()  # or it would read on from the last prompt's cache
+        self._llama.draft_model = self._lookup(num_pred_tokens=length) if length else None
         token_ids = list[int]()
         start = perf_counter()
-        for token in self._llama.generate(list(prompt_ids), temp=0.0):
+        for token in self._llama.generate(list(ask.prompt_ids), temp=ask.temperature):
             if not token_ids:
                 first = perf_counter() - start
             token_ids.append(token)
-            if len(token_ids) == max_new_tokens:
+            if len(token_ids) == ask.max_new_tokens:
                 break
         return Measurement(token_ids, perf_counter() - start, first)
 
 
-def plain(setup: Setup, _length: int | None) -> LlamaCppRunner:
-    """Greedy decoding of the GGUF file."""
-    return LlamaCppRunner(_load(setup))
-
-
-def prompt_lookup(setup: Setup, length: int | None) -> LlamaCppRunner:
-    """The same with `length` draft tokens a round from the text itself."""
-    package = _import()
-    draft = package.llama_speculative.LlamaPromptLookupDecoding(num_pred_tokens=length)
-    # Without logits_all it has no room for the logits of prompts longer than a batch.
-    return LlamaCppRunner(_load(setup, draft_model=draft, logits_all=True))
-
-
-def _load(setup: Setup, **settings: Any) -> Any:
+def load(setup: Setup, *, drafts: bool = False) -> LlamaCppRunner:
+    """The GGUF file. drafts: with room for the logits of draft tokens behind a long prompt."""
     if not setup.gguf:
         raise BenchmarkError("llama.cpp needs the model as a GGUF file: give --gguf")
     cores = usable_cores()
     threads = {"n_threads": cores, "n_threads_batch": cores}
-    return _import().Llama(setup.gguf, n_ctx=CONTEXT, verbose=False, **threads, **settings)
+    package = _import()
+    llama = package.Llama(setup.gguf, n_ctx=CONTEXT, logits_all=drafts, verbose=False, **threads)
+    return LlamaCppRunner(llama, package.llama_speculative.LlamaPromptLookupDecoding)
 
 
 def _import() -> Any:

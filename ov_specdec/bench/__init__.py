@@ -1,1 +1,0 @@
-"""The benchmark: interleaved runs of plain and speculative decoding with one pair."""

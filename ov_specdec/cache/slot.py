@@ -1,0 +1,65 @@
+"""`Slot`, the KV cache of one sequence, and its namespace, within which prefixes are shared."""
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Slot(ABC):
+    """The KV cache of one sequence in a model, from `Runner.open`. owner: identifies the model."""
+
+    def __init__(self, owner: object, namespace: Hashable = None) -> None:
+        self.owner = owner
+        self.namespace = namespace
+
+    @property
+    @abstractmethod
+    def length(self) -> int:
+        """Number of tokens in the KV cache. `CachedSequence` has their ids."""
+
+    @property
+    def is_beyond(self) -> bool:
+        """Whether it is beyond the original context length: see `Beyond`."""
+        return isinstance(self.namespace, Beyond)
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """The namespace of sequences beyond the original context length (LongRoPE).
+
+    Such a sequence uses the long rotary factors from its first token on, others the short ones.
+    When a sequence exceeds that length, its KV cache is recomputed. Separate namespaces keep caches
+    with one kind of factors from being found with the other; those up to it have `namespace`.
+    Source: Ding et al. (arXiv 2402.13753), as in Phi-3 and its successors.
+    """
+
+    namespace: Hashable = None
+
+
+@dataclass(frozen=True)
+class Source:
+    """The encoder input of sequences of an encoder-decoder model, which is their namespace.
+
+    values: ids [1, tokens] of a text, or features [1, bins, frames] of a recording. namespace: of
+    its tenant. Sources with equal values and namespace are equal, and share caches.
+    """
+
+    values: NDArray[Any] = field(compare=False, repr=False)
+    namespace: Hashable = None
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        described = f"{self.values.dtype} {self.values.shape}".encode()
+        digest = hashlib.sha256(described + self.values.tobytes())
+        object.__setattr__(self, "digest", digest.digest())
+
+    @property
+    def ids(self) -> list[int]:
+        """The ids of a text; empty for a recording."""
+        is_text = np.issubdtype(self.values.dtype, np.integer)
+        return self.values[0].tolist() if is_text else []

@@ -1,0 +1,1 @@
+"""Whether passes over one text agree, bit by bit or closely, in the ways that texts rely on."""

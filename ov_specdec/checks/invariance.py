@@ -1,0 +1,238 @@
+"""Checks batch invariance: whether a token's logits are bitwise the same in any pass.
+
+Which passes agree depends on processor, threads, properties and model: see docs/exactness.md.
+Source of the term: He et al., "Defeating Nondeterminism in LLM Inference" (Thinking Machines,
+2025).
+"""
+
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import asdict, dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ov_specdec.checks.probe import Probe, ProbeSpan
+from ov_specdec.errors import SessionError, openvino_message
+from ov_specdec.records.record import keep_section, read_section
+from ov_specdec.results.stats import BatchInvariance
+from ov_specdec.runner.base import Runner
+
+SMALL_PASS = 64
+"""Passes up to this number of tokens have to agree, and until the verdict none is larger. AVX2 sums
+products of 90 or more rows in a different order than fewer."""
+
+LARGE_PASS = 512
+"""Tokens of a large prefill pass."""
+
+PROMPTS = {SMALL_PASS: SMALL_PASS, 171: None, LARGE_PASS: None}
+"""Sizes of prefill chunks, and the maximum tokens of their passes. 171 is no multiple of a tile of
+a matrix product. On AVX2 it differs already, which spares the long passes."""
+
+POSITION = 190
+"""The compared position: two before the end of a block of 16 or 32 tokens."""
+
+SIZES, MORE_SIZES = (2, 1, 3, 9, 17, 33, SMALL_PASS), (4, 6, 8, 12, 16, 32)
+"""Sizes of compared verification passes. Static shapes are compared before their use."""
+
+CHECKED = "checked on this machine"
+NOT_CHECKED = "not checked yet on this machine with these settings"
+
+
+@dataclass(frozen=True)
+class InvarianceVerdict:
+    """The result of a check.
+
+    difference: the first pass whose logits differed; "" if none did. max_pass_tokens: maximum
+    tokens of passes that agree; None: any number.
+    """
+
+    difference: str = ""
+    max_pass_tokens: int | None = None
+
+
+class Invariance:
+    """The batch invariance of a main model, and how it is known.
+
+    Until there is a verdict, passes have the form that every verdict without a difference allows,
+    so a verdict changes no text. path: of its record; None: no file. off: the status if the
+    runner's passes have another form.
+    """
+
+    def __init__(
+        self, runner: Runner, path: Path | None, off: BatchInvariance | None = None
+    ) -> None:
+        self._path = path
+        self._check = InvarianceCheck(runner) if runner.is_invariant else None
+        self.status = off or describe(None)
+        if self._check is not None and (verdict := read_verdict(path)) is not None:
+            self._conclude(self._check, verdict)
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether a check is to be run, or finished."""
+        return self._check is not None
+
+    def close(self) -> None:
+        """Release the runner; the status stays."""
+        self._check = None
+
+    def passes(self) -> Generator[float, None, None]:
+        """Run what is left of the check, one pass at each `next`; yields the fraction done.
+
+        The models must not be in use. Closed before its end, it frees its sequences, and another
+        one continues.
+        """
+        check = self._check
+        if check is None:
+            return
+        try:
+            verdict = yield from check.passes()
+        except (SessionError, RuntimeError) as error:  # no room in memory, or OpenVINO's
+            self.status = BatchInvariance(True, f"not checked: {openvino_message(error)}")
+            self._check = None
+        else:
+            if self._path is not None:
+                write_verdict(self._path, verdict)
+            self._conclude(check, verdict)
+
+    def check(self, progress: Callable[[float], None] | None = None) -> BatchInvariance:
+        """Run all of `passes`. progress: called with the fraction done, 0 to 1."""
+        for done in self.passes():
+            if progress is not None:
+                progress(done)
+        return self.status
+
+    def _conclude(self, check: "InvarianceCheck", verdict: InvarianceVerdict) -> None:
+        """Set the form of passes by the result."""
+        self._check, self.status = None, describe(verdict)
+        check.runner.is_invariant = self.status.is_on
+        check.runner.is_proven = self.status.is_proven
+        check.runner.max_pass_tokens = verdict.max_pass_tokens
+
+
+def describe(verdict: InvarianceVerdict | None) -> BatchInvariance:
+    """The status of a verdict; None: not checked yet."""
+    if verdict is None:
+        return BatchInvariance(True, NOT_CHECKED)
+    if not verdict.difference:
+        return BatchInvariance(True, CHECKED, is_checked=True)
+    reason = f"{verdict.difference} gave different logits on this machine: try batch_invariant=True"
+    return BatchInvariance(False, reason, is_checked=True)
+
+
+class ComparedPass(NamedTuple):
+    """A pass of a check, whose name a verdict shows. The rows of its first span are compared."""
+
+    name: str
+    spans: tuple[ProbeSpan, ...]
+
+
+class InvarianceCheck:
+    """Computes the same tokens in 46 different passes, and compares their logits.
+
+    All rows of a position of the text have to equal the first, by their digests.
+    """
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner = runner
+        self._digests: dict[tuple[int, int], bytes] = {}
+        longest = min(runner.original_context or runner.max_length, LARGE_PASS + 2)
+        position = min(POSITION, longest // 3)
+        # Each with the maximum number of tokens of its passes.
+        self._left: list[tuple[int | None, list[ComparedPass]]] = [
+            (SMALL_PASS, [*_after(position, longest)]),
+            (SMALL_PASS, [*_prompt(48, position + 2), *_sizes(MORE_SIZES, position, longest)]),
+            *((most, [*_prompt(size, longest)]) for size, most in PROMPTS.items()),
+        ]
+        runner.max_pass_tokens = SMALL_PASS
+
+    def passes(self) -> Generator[float, None, InvarianceVerdict]:
+        """Run what is left; see `Invariance.passes`. Raises `CacheFullError` without room."""
+        total = len(self._left)
+        probe = Probe(self.runner)
+        try:
+            while self._left:
+                self.runner.max_pass_tokens, passes = self._left[0]
+                for each in passes:
+                    differs = self._differs(each, probe)
+                    yield 1 - len(self._left) / total
+                    if differs and self.runner.max_pass_tokens is not None:
+                        return InvarianceVerdict(each.name)
+                    if differs:
+                        return InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+                probe.close()
+                del self._left[0]
+        finally:
+            probe.close()
+            self.runner.max_pass_tokens = SMALL_PASS
+        return InvarianceVerdict()
+
+    def _differs(self, compared: ComparedPass, probe: Probe) -> bool:
+        """Run a pass; whether a row differs from an earlier one of its position."""
+        rows, span = probe.forward(*compared.spans), compared.spans[0]
+        found = False
+        for position, row in enumerate(rows, span.end - span.num_rows):
+            digest = blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
+            found |= self._digests.setdefault((position, span.shift), digest) != digest
+        return found
+
+
+def _after(position: int, longest: int) -> Iterator[ComparedPass]:
+    """Passes after the same text: of several sizes, after a rejection, and beside sequences."""
+    yield from _chunks(SMALL_PASS, position)
+    yield from _sizes(SIZES, position, longest)
+    for begin in range(position, position + 3):
+        yield ComparedPass("a prompt in passes over 1 tokens", (ProbeSpan(begin, begin + 1),))
+
+    rejected = ProbeSpan(position, min(position + 20, longest), shift=7)
+    yield ComparedPass("rejected tokens", (rejected,))
+    name = "a pass after 20 rejected tokens"
+    yield ComparedPass(name, (ProbeSpan(position, position + 2, 2),))
+
+    lengths = [1 + position // part for part in (20, 10, 5)]
+    others = [ProbeSpan(0, end, 1, index, shift=5) for index, end in enumerate(lengths, 1)]
+    yield ComparedPass("other sequences", tuple(others))
+    for own, each in ((1, 1), (2, 1), (1, 5), (2, 5)):
+        name = f"a pass over {own} tokens beside {len(others)} sequences of {each}"
+        beside = [span._replace(begin=span.end, end=span.end + each) for span in others]
+        yield ComparedPass(name, (ProbeSpan(position, position + own, own), *beside))
+
+
+def _sizes(sizes: Iterable[int], position: int, longest: int) -> Iterator[ComparedPass]:
+    """Passes of these sizes over the tokens from a position on, as draft tokens are verified."""
+    for size in sizes:
+        if position + size <= longest:
+            span = ProbeSpan(position, position + size, size)
+            yield ComparedPass(f"a pass over {size} tokens", (span,))
+
+
+def _prompt(size: int, end: int) -> Iterator[ComparedPass]:
+    """Prefill the text in chunks of a size, and compare the last two tokens."""
+    yield from _chunks(size, end - 2)
+    yield ComparedPass(f"a prompt in passes over {size} tokens", (ProbeSpan(end - 2, end, 2),))
+
+
+def _chunks(size: int, end: int) -> Iterator[ComparedPass]:
+    """Prefill the text in chunks of a size, and compare the last row of each."""
+    name = f"a prompt in passes over {size} tokens"
+    for begin in range(0, end, size):
+        yield ComparedPass(name, (ProbeSpan(begin, min(begin + size, end)),))
+
+
+def read_verdict(path: Path | None) -> InvarianceVerdict | None:
+    """The verdict in a file; None if there is no valid one."""
+
+    def read(content: dict[str, Any]) -> InvarianceVerdict:
+        verdict = InvarianceVerdict(**content)
+        if verdict.max_pass_tokens not in (None, SMALL_PASS):
+            raise ValueError("no check ends with this number of tokens")
+        return verdict
+
+    return read_section(path, "invariance", read)
+
+
+def write_verdict(path: Path, verdict: InvarianceVerdict) -> None:
+    """Write a verdict to a file; warns if the folder cannot be written."""
+    keep_section(path, "invariance", asdict(verdict))

@@ -1,0 +1,54 @@
+"""`FairQueue`: who waits, and who is next."""
+
+from collections import Counter, deque
+from collections.abc import Hashable, Iterable, Iterator
+from itertools import chain
+from typing import Generic, Protocol, TypeVar
+
+
+class OfTenant(Protocol):
+    """What a tenant wants to run. Tenants share a machine as equals, however much each wants."""
+
+    @property
+    def tenant(self) -> Hashable:
+        """Whose it is."""
+        ...
+
+
+T = TypeVar("T", bound=OfTenant)
+
+
+class FairQueue(Generic[T]):
+    """Items that wait to run. The next is of the tenant with the fewest running ones.
+
+    Of such tenants it is the one whose turn was longest ago, and the items of one tenant are in
+    order of arrival. Not thread-safe, except for iteration.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, deque[T]] = {}
+        """By tenant, in the order of their turns."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(list(chain.from_iterable(self._waiting.values())))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, item: T, *, is_first: bool = False) -> None:
+        """Append an item to those of its tenant; is_first: or prepend it."""
+        queue = self._waiting.setdefault(item.tenant, deque())
+        queue.appendleft(item) if is_first else queue.append(item)
+
+    def next(self, running: Iterable[T] = ()) -> T | None:
+        """The next item; None if there is none."""
+        counts = Counter(item.tenant for item in running)
+        firsts = (queue[0] for queue in self._waiting.values())
+        return min(firsts, key=lambda item: counts[item.tenant], default=None)
+
+    def remove(self, item: T) -> None:
+        """Remove an item; the turn passes on to other tenants."""
+        queue = self._waiting.pop(item.tenant)
+        queue.remove(item)
+        if queue:
+            self._waiting[item.tenant] = queue

@@ -1,0 +1,1 @@
+"""From prompts to chunks of text: models, requests, open prompts, saved caches."""

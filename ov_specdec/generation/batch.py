@@ -1,0 +1,91 @@
+"""`Batch`: prompts that arrive over time and run together, step by step."""
+
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Generic, TypeVar
+
+from ov_specdec.engine.sequence import Cancelled
+from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.generation.text_generator import TextGenerator
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.text.prompt import Prompt
+
+K = TypeVar("K", bound=Hashable)
+
+
+class Batch(Generic[K]):
+    """Open prompts, driven by one thread: it adds them, runs steps, and reads chunks.
+
+    `SpeculativePipeline.open_batch` makes one. Its length is the number of unfinished prompts.
+    Prompts without room wait, first come, first served. Use it as a context, or `close` it, which
+    cancels unfinished prompts.
+    """
+
+    def __init__(
+        self, generator: TextGenerator, complete_options: Callable[..., GenerationOptions]
+    ) -> None:
+        self._generator = generator
+        self._complete_options = complete_options
+        self._running: dict[K, EngineSequence] = {}
+        self._news: deque[tuple[K, Chunk | BaseException]] = deque()
+
+    def add(
+        self, key: K, prompt: Prompt, options: GenerationOptions | None = None, **named: Any
+    ) -> None:
+        """Add a prompt, with options as for `SpeculativePipeline.stream`.
+
+        key: identifies it in the results of `step`. Raises `OptionError` for an invalid prompt or
+        option, or a key of another open prompt.
+        """
+        if key in self._running:
+            raise OptionError(Option("key", key), " is the key of an open prompt: give another key")
+
+        def receive(chunks: Sequence[Chunk]) -> None:
+            self._news.extend((key, chunk) for chunk in chunks)
+
+        def on_end(error: BaseException | None) -> None:
+            sequence = self._running.pop(key, None)
+            if sequence is None:  # closed
+                return
+            if isinstance(error, Cancelled):
+                receive(sequence.cancelled_chunks())
+            elif error is not None:
+                self._news.append((key, error))
+
+        complete = self._complete_options(options, **named)
+        ids = self._generator.encode(prompt, complete)
+        self._running[key] = self._generator.begin(ids, complete, receive, on_end)
+        self._generator.loop.add(self._running[key])
+
+    def step(self) -> list[tuple[K, Chunk | BaseException]]:
+        """Run one step of all prompts: a round of each, or a chunk of its prefill.
+
+        Returns the new chunks with their keys. The last chunk of a prompt has a finish reason. A
+        failed prompt has its error instead, and the others continue.
+        """
+        if self._running:
+            self._generator.loop.step()
+        return [self._news.popleft() for _ in range(len(self._news))]
+
+    def cancel(self, key: K) -> None:
+        """End a prompt within one pass; the next step returns its last chunk, "cancelled"."""
+        if key in self._running:
+            self._running[key].cancel()
+
+    def close(self) -> None:
+        """End all prompts without a last chunk."""
+        running, self._running = self._running, {}
+        for sequence in running.values():
+            self._generator.loop.cancel(sequence)
+        self._news.clear()
+
+    def __len__(self) -> int:
+        return len(self._running)
+
+    def __enter__(self) -> "Batch[K]":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

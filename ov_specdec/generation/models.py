@@ -1,0 +1,211 @@
+"""Loads the models of a pipeline, and makes the generator that runs on them."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ov_specdec.checks.invariance import Invariance
+from ov_specdec.drafters.factory import DrafterKind
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.static_shapes import StaticShapes
+from ov_specdec.errors import DeviceError, Option
+from ov_specdec.generation.text_generator import TextGenerator
+from ov_specdec.models.agreement import verifiable
+from ov_specdec.models.compile import LoadedModel, load_models
+from ov_specdec.models.generation_config import (
+    GenerationConfigUse,
+    SamplingDefaults,
+    read_sampling_defaults,
+)
+from ov_specdec.models.invariance import SLOWER, WantedInvariance, configure, open_invariance
+from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.memory_limit import limit_memory
+from ov_specdec.models.profile import find_profile
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
+from ov_specdec.planning.costs import Role
+from ov_specdec.planning.costs.source import KeptCosts
+from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.runner.paged import PagedModel
+from ov_specdec.text.guard import GuardReport
+from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
+from ov_specdec.text.prompt import TextToText
+
+USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
+    "main": {2: 3.0, 8: 3.0},
+    "draft": {1: 4.0, 2: 1.0},
+}
+"""Initial counts of passes by their tokens, for a process that has not decoded yet."""
+
+
+def open_sources(
+    main: str | Path | None,
+    draft: str | Path | None,
+    drafter: DrafterKind,
+    chat_template: str | Path | None,
+) -> list[ModelSource]:
+    """Read the folders of the main model and of the draft model, if the drafter has one."""
+    chosen = {"main": (main, chat_template)}
+    if drafter.has_draft_model:
+        chosen["draft"] = (draft, None)
+    return [
+        open_source(embedded_folder(role) if name is None else locate(name), template)
+        for role, (name, template) in chosen.items()
+    ]
+
+
+def sampling_defaults(use: GenerationConfigUse, source: ModelSource) -> SamplingDefaults:
+    """The default sampling options: those of the main model's folder, or none."""
+    if use == "none":
+        return SamplingDefaults()
+    return read_sampling_defaults(source.folder.path, vocab_size=source.vocab_size)
+
+
+@dataclass(frozen=True)
+class Models:
+    """Loaded models, the main model first.
+
+    source: of the main model. guard_report: on the tokenizers of a pair. pairing: of a draft with
+    another tokenizer. profile: the file of the properties. invariance: whether passes of
+    the main model agree. text_to_text: how its decoder begins, if it has an encoder.
+    """
+
+    source: ModelSource
+    loaded: list[LoadedModel]
+    guard_report: GuardReport | None
+    pairing: TokenizerPair | None
+    profile: Path | None
+    invariance: Invariance
+    text_to_text: TextToText | None
+
+
+def load(
+    sources: Sequence[ModelSource],
+    configs: Sequence[RuntimeConfig],
+    *,
+    pairing: PairingName | None,
+    profile: str | Path,
+    batch_invariant: WantedInvariance,
+    kv_cache_size: float | None,
+    max_batch_size: int,
+) -> Models:
+    """Load a main model, and its draft if there is one.
+
+    Raises as `SpeculativePipeline` does for models and devices.
+    """
+    begins = sources[0].text_to_text()
+    main, *drafts = configs[: len(sources)]
+    report, paired, file = None, None, None
+    wanted = main.precision
+    others = SLOWER if wanted == "default" and not main.properties else ()
+    if drafts:
+        report, paired = pair_models(sources, pairing)
+        file, (main, *drafts) = _take_profile(profile, sources, [main, *drafts])
+    main, off = configure(batch_invariant, sources[0].folder, main, others)
+    if main.precision != wanted:  # batch_invariant's precision replaces the profile's
+        file = None
+    sizes = [source.vocab_size for source in sources]
+    to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
+    loaded = load_models(to_load)
+    limit_memory(loaded, kv_cache_size, max_batch_size)
+    loaded = verifiable(loaded, to_load)
+    invariance = open_invariance(loaded[0], off)
+    if batch_invariant is True and not invariance.check().is_proven:
+        raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
+    return Models(sources[0], loaded, report, paired, file, invariance, begins)
+
+
+def pair_models(
+    sources: Sequence[ModelSource], pairing: PairingName | None
+) -> tuple[GuardReport, TokenizerPair | None]:
+    """The guard's report on main and draft, and their pairing if their tokenizers differ.
+
+    Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
+    """
+    report = check_pair(*sources)
+    main, draft = (source.folder for source in sources)
+    if draft.num_bytes > main.num_bytes:
+        warnings.warn(
+            f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
+            "makes decoding slower: swap the two",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if pairing is None or report.compatible:
+        report.require()
+        return report, None
+    tokenizers = replace(pair_tokenizers(*sources), pairing=pairing)
+    tokenizers.require_possible()
+    return report, tokenizers
+
+
+def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
+    """The pairing of the models of two folders; None if they have the same tokenizer.
+
+    Raises as `pair_models` does.
+    """
+    _, found = pair_models([open_source(main), open_source(draft)], pairing)
+    return found.used if found else None
+
+
+def _take_profile(
+    profile: str | Path, sources: Sequence[ModelSource], configs: list[RuntimeConfig]
+) -> tuple[Path | None, list[RuntimeConfig]]:
+    """The pair's profile file (None if there is none) and the configurations it sets."""
+    main, draft = configs
+    folders = [source.folder for source in sources]
+    found = find_profile(profile, folders[0], folders[1], main.device, main.kv)
+    if found is None:
+        return None, configs
+    path, tuned = found
+    return path, [
+        replace(main, properties=tuned.main_properties),
+        replace(draft, properties=tuned.draft_properties),
+    ]
+
+
+def make_generator(
+    models: Models, costs: KeptCosts, drafter: DrafterKind, limits: Limits
+) -> TextGenerator:
+    """The generator on loaded models. costs: of their passes."""
+    source, main, draft, *_ = models.source, *(each.runner for each in models.loaded), None
+    shapes = _make_static_shapes(models.loaded, costs, drafter)
+    engine = Engine(main, draft, limits, costs, shapes)
+    return TextGenerator(
+        main,
+        EngineLoop(engine, models.invariance.passes if models.invariance.is_pending else None),
+        source.tokenizer,
+        source.vocab_size,
+        source.eos_token_ids,
+        drafter,
+        draft,
+        models.pairing,
+        LearnedStats(costs),
+        text_to_text=models.text_to_text,
+        invariance=models.invariance,
+    )
+
+
+def _make_static_shapes(
+    models: Sequence[LoadedModel], costs: KeptCosts, drafter: DrafterKind
+) -> dict[Role, StaticShapes]:
+    """The static shapes of the models that may have some; a draft model compiles first."""
+    roles: tuple[Role, Role] = "main", "draft"
+    main = models[0].runner
+    return {
+        role: StaticShapes(
+            role,
+            model.runner,
+            model.compiler,
+            model.folder.num_bytes,
+            costs,
+            usual={1: 1.0} if drafter.name == "none" else USUAL_STEPS[role],
+            wanted=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
+            can_swap=lambda: main.is_proven,
+        )
+        for role, model in reversed(list(zip(roles, models, strict=False)))
+        if model.compiler is not None and isinstance(model.runner, PagedModel)
+    }

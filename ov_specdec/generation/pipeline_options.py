@@ -1,0 +1,278 @@
+"""The arguments of pipelines, with their descriptions."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import AfterValidator, Field, InstanceOf, model_validator
+from typing_extensions import Self
+
+from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.models.devices import Precision
+from ov_specdec.models.generation_config import GenerationConfigUse
+from ov_specdec.models.invariance import WantedInvariance
+from ov_specdec.models.locate import check_place
+from ov_specdec.models.runtime_config import MAX_STATIC_SHAPE, PROPERTIES, KvBackend, RuntimeConfig
+from ov_specdec.options.foreign_names import HINTS
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.model import Options, option
+from ov_specdec.records.files import expand_home
+from ov_specdec.text.pairing import PairingName
+
+CONFIG = frozenset(field.name for field in fields(RuntimeConfig)) - {"batch_invariant"}
+"""Settings of a model that are arguments of its pipeline."""
+
+
+def _check_folder(folder: str | Path) -> str | Path:
+    if expand_home(folder).is_file():
+        raise OptionError(Option("cache_dir", str(folder)), " is a file: give a folder")
+    return folder
+
+
+DeviceName = Annotated[str, AfterValidator(str.upper)]
+Folder = Annotated[str | Path, AfterValidator(_check_folder)]
+Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
+
+MODEL = "a folder or a name on the Hub"
+
+
+class ModelOptions(Options):
+    """Arguments of all pipelines: models, and how they are compiled."""
+
+    main: str | Path | None = option(
+        None,
+        "Main model: a folder or Hub name.",
+        unset="embedded",
+        metavar="DIR",
+        expects=MODEL,
+        group="Pipelines",
+    )
+    draft: str | Path | None = option(
+        None, "Draft model: a folder or Hub name.", unset="embedded", metavar="DIR", expects=MODEL
+    )
+    drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
+        None,
+        "Source of draft tokens. [model; suffix for --main without --draft] model: the draft "
+        "model, --draft. suffix: what followed the longest match in the prompt, the output, "
+        "--reference-texts or earlier outputs, without a draft model. both: suffix, or the draft "
+        "model in rounds where it promises more. prompt-lookup: n-gram matches in prompt and "
+        "output, as in other programs. none: plain decoding.",
+        expects="one of model, suffix, both, prompt-lookup, none, or a DrafterKind",
+    )
+    device: DeviceName = option("CPU", "OpenVINO device.")
+    draft_device: DeviceName | None = option(
+        None, "Device of the draft model.", unset="the main model's"
+    )
+    encoder_device: DeviceName | None = option(
+        None, "Device of the encoder of encoder-decoder models.", unset="the model's"
+    )
+    num_threads: int | None = option(
+        None, "CPU threads of each model.", ge=1, unset="OpenVINO decides"
+    )
+    cache_dir: Folder | None = option(
+        None,
+        "Cache compiled models in this folder, for faster starts.",
+        metavar="DIR",
+        expects="a folder",
+    )
+    precision: Precision = option(
+        "default", "Precision of computation; exact: f32, with only weights quantized."
+    )
+    properties: Mapping[str, str] | None = option(
+        None,
+        "Set an OpenVINO property of both models.",
+        metavar="KEY=VALUE",
+        flag="property",
+        expects=PROPERTIES,
+    )
+    draft_properties: Mapping[str, str] | None = option(
+        None,
+        "Set an OpenVINO property of the draft model only, over --property.",
+        metavar="KEY=VALUE",
+        flag="draft-property",
+        expects=PROPERTIES,
+    )
+
+    @property
+    def kind(self) -> DrafterKind:
+        """The drafter; by default the draft model, if there is one."""
+        has_draft = self.main is None or self.draft is not None
+        return kind_of(self.drafter or ("model" if has_draft else "suffix"))
+
+    @property
+    def configs(self) -> list[RuntimeConfig]:
+        """How the main model is compiled, and the draft model."""
+        names = CONFIG.intersection(type(self).model_fields)
+        main = RuntimeConfig(**{name: getattr(self, name) for name in names})
+        return [main, main.for_draft(self.draft_device, self.draft_properties)]
+
+    @model_validator(mode="after")
+    def _check_models(self) -> Self:
+        require_main(self.main, self.draft)
+        if self.kind.has_draft_model and self.main is not None and self.draft is None:
+            check_place(self.main)  # one that does not exist is the first problem
+            raise OptionError(
+                "no draft model for ",
+                Option("main", str(self.main)),
+                ": give ",
+                Option("draft"),
+                ", or choose ",
+                Option("drafter", "suffix"),
+                " or ",
+                Option("drafter", "none"),
+            )
+        of_draft = ["draft", "draft_device", "draft_properties", "pairing"]
+        if getattr(self, "profile", "none") not in ("auto", "none"):
+            of_draft.append("profile")
+        for name in () if self.kind.has_draft_model else of_draft:
+            if value := getattr(self, name, None):
+                raise OptionError(
+                    Option(name, str(value) if isinstance(value, Path) else value),
+                    " has no effect with ",
+                    Option("drafter", self.kind.name),
+                    ": leave it out",
+                )
+        return self
+
+
+class PipelineOptions(ModelOptions):
+    """Arguments of `SpeculativePipeline`."""
+
+    hints: ClassVar[Mapping[str, str]] = {
+        **{name: f"give {name} to generate" for name in GenerationOptions.model_fields},
+        **HINTS,
+    }
+
+    pairing: PairingName | None = option(
+        None,
+        "Pair models with different tokenizers. intersection: draft only common tokens; "
+        "retokenize: encode the draft's text again; auto: choose by sample texts.",
+        unset="refuse such a draft",
+    )
+    kv: KvBackend = option(
+        "auto", "Type of KV cache; auto: paged if the model and device support it."
+    )
+    max_hidden_tokens: int | None = option(
+        None,
+        "With --kv stateful: maximum rejected tokens that stay masked in the KV cache before a "
+        "trim; 0: trim after every rejection.",
+        ge=0,
+        unset="128",
+    )
+    kv_cache_size: float | None = option(
+        None,
+        "Maximum memory in GB for the KV caches of both models, on each device.",
+        ge=0,
+        unset="enough for --max-batch-size, at most half of the free memory",
+        metavar="GB",
+    )
+    max_model_len: int | None = option(
+        None,
+        "Maximum tokens of prompt and output together.",
+        ge=2,
+        unset="the main model's context",
+    )
+    profile: str | Path = option(
+        "auto",
+        "Use settings that ov-specdec tune found for these models on this machine.",
+        metavar="auto|none|FILE",
+        expects="'auto', 'none' or a file",
+    )
+    generation_config: GenerationConfigUse = option(
+        "none",
+        "Default sampling options. model: from the main model's generation_config.json; none: "
+        "greedy.",
+    )
+    chat_template: str | Path | None = option(
+        None,
+        "Render messages with this Jinja file.",
+        unset="the main model's template",
+        metavar="FILE",
+        expects="a file",
+    )
+    static_shapes: Sizes | Literal["auto", "none"] = option(
+        "auto",
+        "Compile the models for fixed numbers of tokens in a pass, in the background after two "
+        "seconds of decoding: passes are faster, and take more memory. auto: for small models, the "
+        "sizes that save most time; N,N,...: these sizes for the main model.",
+        metavar="auto|none|N,N,...",
+        expects=f"'auto', 'none', or numbers of tokens from 1 to {MAX_STATIC_SHAPE}",
+    )
+    max_batch_size: int = option(16, "Maximum concurrent sequences; others wait.", ge=1)
+    max_prefill_tokens_per_step: int | None = option(
+        None,
+        "Maximum prefill tokens of a pass for each prompt in it, while other requests decode.",
+        ge=1,
+        unset=str(Limits.max_prefill_tokens_per_step),
+    )
+    batch_invariant: WantedInvariance = option(
+        "auto",
+        "Run passes in a form that gives each token the same logits, to the bit, at any draft "
+        "length and concurrency. auto: if this machine can; true: fail if it cannot; false: never, "
+        "slightly faster.",
+        expects="'auto', True or False",
+    )
+
+    @property
+    def limits(self) -> Limits:
+        """The limits of concurrency."""
+        most = self.max_prefill_tokens_per_step or Limits.max_prefill_tokens_per_step
+        return Limits(self.max_batch_size, most)
+
+    @property
+    def configs(self) -> list[RuntimeConfig]:
+        """How the models are compiled that the drafter needs."""
+        configs = [replace(c, shares_passes=self.max_batch_size > 1) for c in super().configs]
+        return configs if self.kind.has_draft_model else configs[:1]
+
+    @property
+    def may_tune(self) -> bool:
+        """Whether a profile may set properties: not if the caller set them."""
+        set_by_caller = (self.properties, self.num_threads, self.draft_properties)
+        on_one_device = self.draft_device in (None, self.device)
+        return self.precision == "default" and not any(set_by_caller) and on_one_device
+
+    @model_validator(mode="after")
+    def _check_settings(self) -> Self:
+        if self.max_hidden_tokens is not None and self.kv == "paged":
+            raise OptionError(
+                Option("max_hidden_tokens", self.max_hidden_tokens),
+                " has no effect with ",
+                Option("kv", "paged"),
+                ": leave out one of the two",
+            )
+        if self.profile not in ("auto", "none") and not self.may_tune:
+            raise OptionError(
+                Option("profile", str(self.profile)),
+                " has no effect where ",
+                Option("precision"),
+                ", ",
+                Option("properties"),
+                ", ",
+                Option("num_threads"),
+                " or ",
+                Option("draft_device"),
+                " are given: leave out one of the two",
+            )
+        return self
+
+
+class SpeechPipelineOptions(ModelOptions):
+    """Arguments of `SpeechPipeline`."""
+
+    main: str | Path = option(..., "Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL)
+    draft: str | Path | None = option(
+        None, "Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL
+    )
+    drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
+        None, "Source of draft tokens.", unset="model with --draft, else suffix"
+    )
+
+
+def require_main(main: str | Path | None, draft: str | Path | None) -> None:
+    """Refuse a draft without a main model: the embedded main model has its own."""
+    if draft is not None and main is None:
+        raise OptionError(Option("draft", str(draft)), " needs ", Option("main"), ": give that too")

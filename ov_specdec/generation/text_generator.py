@@ -1,0 +1,326 @@
+"""Turns a prompt with options into a sequence, and its tokens into a stream of text."""
+
+from collections.abc import Callable, Generator, Hashable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from operator import itemgetter
+from typing import Any
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from ov_specdec.cache.slot import Source
+from ov_specdec.checks.invariance import Invariance
+from ov_specdec.drafters.cascade import readers
+from ov_specdec.drafters.earlier_outputs import EarlierOutputs
+from ov_specdec.drafters.factory import DrafterKind, Request
+from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.output import Output
+from ov_specdec.engine.sequence import PLAIN, Cancelled
+from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.errors import CacheFullError, Option, OptionError
+from ov_specdec.options.checks import require_ids
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.draft_length import Policy
+from ov_specdec.planning.schedule import LearnedStats, make_policy
+from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, ResultBuilder, collect
+from ov_specdec.results.stats import LengthLimit
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.generated_tokens import GeneratedTokens
+from ov_specdec.text.pairing import TokenizerPair
+from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
+from ov_specdec.text.token_bytes import as_text
+from ov_specdec.text.tokenizer import Tokenizer
+
+
+class GenerationStream(ChunkStream[Chunk]):
+    """The chunks of one generation: an iterator that any thread may cancel.
+
+    The last chunk has a finish reason and the statistics.
+    """
+
+
+@dataclass
+class TextGenerator:
+    """A main model, its tokenizer, and a drafter for it.
+
+    loop: runs all generations together. vocab_size: ids below it have a token. eos_token_ids:
+    default end-of-sequence tokens. draft, pairing: the draft model, if any, and how it drafts with
+    another tokenizer. learned: cost curves and acceptance from earlier generations. earlier: their
+    outputs. generated_tokens: the answers to prompts with a salt. text_to_text: how the decoder of
+    an encoder-decoder model starts. invariance: the batch invariance of the main model.
+    """
+
+    main: Runner
+    loop: EngineLoop
+    tokenizer: Tokenizer
+    vocab_size: int
+    eos_token_ids: frozenset[int]
+    drafter: DrafterKind
+    draft: Runner | None = None
+    pairing: TokenizerPair | None = None
+    learned: LearnedStats = field(default_factory=LearnedStats)
+    earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
+    generated_tokens: GeneratedTokens = field(default_factory=GeneratedTokens)
+    last_cached: tuple[Sequence[int], str | None] = ((), None)
+    """Tokens and salt of the last finished generation with `cache_prompt`."""
+    text_to_text: TextToText | None = None
+    invariance: Invariance | None = None
+    _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
+    """The reference texts of unfinished generations."""
+
+    @cached_property
+    def _max_sequences(self) -> int | None:
+        """Maximum concurrent sequences in the KV caches of both models; None: any number."""
+        runners = [self.main] if self.draft is None else [self.main, self.draft]
+        return min((m.max_sequences for m in runners if m.max_sequences is not None), default=None)
+
+    def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
+        """Check prompt and options; the chunks then come as the stream is read."""
+        sequence = self._begin(self.encode(prompt, options), options)
+        return GenerationStream(self._chunks(sequence), partial(self.loop.cancel, sequence))
+
+    def begin(
+        self,
+        ids: Sequence[int],
+        options: GenerationOptions,
+        receive: Callable[[Sequence[Chunk]], None],
+        on_end: Callable[[BaseException | None], None],
+    ) -> EngineSequence:
+        """Check the options of a generation whose chunks go to a callback.
+
+        ids: of its prompt, from `encode`. receive, on_end: called in the thread that runs steps,
+        and must not block. It starts when it is added to `loop`.
+        """
+        sequence, given = self._begin(ids, options), ResultBuilder()
+
+        def take(chunks: Sequence[Chunk]) -> None:
+            for chunk in chunks:
+                given.add(chunk)
+            receive(chunks)
+
+        def end(error: BaseException | None) -> None:
+            try:
+                self._remember(sequence, given)
+            except Exception as failure:  # the reader must get the error
+                error = error or failure
+            on_end(error)
+
+        sequence.receive, sequence.on_end = take, end
+        return sequence
+
+    def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
+        """Check all prompts and options, then generate together; results in the same order."""
+        sequences = [
+            self._begin(self.encode(prompt, options), options) for prompt, options in prompts
+        ]
+        for sequence in sequences:
+            self.loop.add(sequence)
+        try:
+            return [self._collect(sequence) for sequence in sequences]
+        finally:
+            for sequence in sequences:
+                self.loop.cancel(sequence)
+
+    def stream_window(
+        self, source: Source, prompt: Sequence[int], options: GenerationOptions
+    ) -> GenerationStream:
+        """Decode the features of a recording, to chunks without text.
+
+        prompt: ids of the decoder. Reference texts may be longer than the context. A cancelled
+        stream raises `Cancelled`.
+        """
+        texts = [self.tokenizer.encode_rendered(text).ids for text in options.reference_texts]
+        references = SuffixIndex(texts) if texts else None
+        text = IncrementalDetokenizer(lambda *_: b"", [])
+        output = Output(text, len(prompt))
+        sequence = self._sequence(list(prompt), options, output, references, source)
+        return GenerationStream(self.loop.read(sequence), partial(self.loop.cancel, sequence))
+
+    def check(self, options: GenerationOptions) -> None:
+        """Refuse options that the vocabulary or the drafter does not support."""
+        for name, ids in options.token_ids().items():
+            if ids:
+                require_ids(Option(name), ids, self.vocab_size)
+        self.drafter.check(options)
+
+    def _begin(self, ids: Sequence[int], options: GenerationOptions) -> EngineSequence:
+        tokens, source = list(ids), None
+        if self.text_to_text is not None:
+            options = self.text_to_text.complete(options, self.tokenizer)
+            tokens = [self.text_to_text.decoder_start_token_id]
+            source = Source(np.array([ids]), _namespace(options))
+        self.check(options)
+        text = IncrementalDetokenizer(
+            self.tokenizer.piece_after,
+            tokens,
+            options.stop_strings,
+            options.include_stop_str_in_output,
+            self._hidden(options),
+            options.min_tokens,
+        )
+        references = self._references(options)
+        output = Output(text, len(ids))
+        return self._sequence(tokens, options, output, references, source)
+
+    def _sequence(
+        self,
+        tokens: list[int],
+        options: GenerationOptions,
+        output: Output,
+        references: SuffixIndex | None,
+        source: Source | None,
+    ) -> EngineSequence:
+        """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
+        namespace = source.namespace if source else _namespace(options)
+        eos = options.ending_ids(self.eos_token_ids)
+        request = Request(
+            *(self.main, self.draft, options, tokens, eos, namespace),
+            *(references, self.earlier, self.pairing, source),
+        )
+        drafter = self.drafter.make(request)
+        policy: Policy = PLAIN
+        if drafter is not None:
+            policy = make_policy(options, self.learned, self.main)
+        length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
+        output.stats.max_sequences = self._max_sequences
+        if self.invariance is not None:
+            output.stats.batch_invariant = self.invariance.status
+        return EngineSequence(
+            tokens,
+            length,
+            CachedSequence(self.main, source or namespace, readers(drafter)),
+            request.sampler,
+            drafter,
+            policy,
+            options,
+            output,
+            tenant=options.cache_salt,
+        )
+
+    def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
+        """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""
+        limits: list[tuple[int, LengthLimit]] = [(self.main.max_length, "max_model_len")]
+        if max_new_tokens is not None:
+            limits.insert(0, (num_tokens + max_new_tokens, "max_new_tokens"))
+        if (capacity := self.main.capacity) is not None:
+            limits.append((capacity, "kv_cache_size"))
+        return min(limits, key=itemgetter(0))  # the first of equal ones
+
+    def _chunks(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
+        """Its chunks; however it ends, the output so far is kept for later turns."""
+        given = ResultBuilder()
+        try:
+            for chunk in self.loop.read(sequence):
+                given.add(chunk)
+                yield chunk
+        except Cancelled:
+            for last in sequence.cancelled_chunks():
+                given.add(last)
+                yield last
+        finally:
+            self._remember(sequence, given)
+
+    def _collect(self, sequence: EngineSequence) -> GenerationResult:
+        """Read to the end; unfinished generations of the batch then search its output."""
+        result = collect(self._chunks(sequence))
+        self.earlier.take_in()
+        return result
+
+    def _remember(self, sequence: EngineSequence, given: ResultBuilder) -> None:
+        """Keep the output of a generation."""
+        options, tokens, start = sequence.options, sequence.tokens, sequence.num_prompt_tokens
+        if not options.cache_prompt:
+            return
+        salt = options.cache_salt
+        self.last_cached = tokens, salt
+        # With special tokens in its text, the template would repeat some.
+        if salt is not None and options.skip_special_tokens:
+            answer = given.text, given.token_ids, self.tokenizer.piece_after
+            self.generated_tokens.remember(*answer, prompt=tokens[:start], salt=salt)
+        if self.drafter.searches_earlier:
+            self.earlier.remember(salt, tokens, start)
+
+    def _hidden(self, options: GenerationOptions) -> dict[int, str]:
+        """The tokens that the text leaves out, with their names."""
+        skips = options.skip_special_tokens
+        hidden = dict(self.tokenizer.special_tokens) if skips else {}
+        if not options.include_stop_str_in_output:
+            stop = options.stop_token_ids
+            ending = frozenset(stop) if skips else options.ending_ids(self.eos_token_ids)
+            hidden.update((token, as_text(self.tokenizer.piece(token))) for token in ending)
+        return hidden
+
+    def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
+        """The prompt's ids; `OptionError` if it is empty, too long or invalid."""
+        is_text_to_text = self.text_to_text is not None
+        for name in () if is_text_to_text else ("src_lang", "tgt_lang"):
+            if (language := getattr(options, name)) is not None:
+                raise OptionError(
+                    Option(name, language), " needs an encoder-decoder model: leave it out"
+                )
+        ids = encode_prompt(
+            prompt,
+            options,
+            self.tokenizer,
+            self.generated_tokens,
+            self.main.max_length,
+            self._check_length,
+        )
+        if not ids:
+            raise OptionError("the prompt is empty: give at least one token of text")
+        self._check_length(len(ids))
+        if not is_text_to_text:
+            self._check_capacity(len(ids), options.max_new_tokens)
+        require_ids("the prompt", ids, self.vocab_size)
+        return ids
+
+    def _check_length(self, num_tokens: int) -> None:
+        """Refuse a prompt that is too long for the model's context or encoder."""
+        context = self.main.max_length
+        # An output needs room, except beside a prompt that is the input of an encoder.
+        if num_tokens > context or (num_tokens == context and self.text_to_text is None):
+            raise overflow(f"{num_tokens} tokens", context)
+
+    def _check_capacity(self, num_tokens: int, max_new_tokens: int | None) -> None:
+        """Refuse a prompt that has no room in the KV cache with its output."""
+        if (capacity := self.main.capacity) is None:
+            return
+        num_new = 1 if max_new_tokens is None else max_new_tokens
+        needed = min(num_tokens + num_new, self.main.max_length)
+        if needed > capacity:
+            raise CacheFullError(
+                "prompt and ",
+                Option("max_new_tokens"),
+                f" need {needed} tokens of KV cache, ",
+                Option("kv_cache_size"),
+                f" has room for {capacity}: raise it, or lower ",
+                Option("max_new_tokens"),
+            )
+
+    def _references(self, options: GenerationOptions) -> SuffixIndex | None:
+        """The index of the reference texts, which all choices of a request share."""
+        texts = tuple(options.reference_texts)
+        if not texts:
+            return None
+        key = (options.cache_salt, texts)
+        if (known := self._shared.get(key)) is not None:
+            return known
+        context = self.main.max_length
+        may_all_fit = all(may_fit(text, self.tokenizer, context) for text in texts)
+        encoded = [self.tokenizer.encode_rendered(text).ids for text in texts if may_all_fit]
+        if not may_all_fit or sum(map(len, encoded)) > context:
+            raise OptionError(
+                Option("reference_texts", texts),
+                f" have more tokens than the model's context, {context}: shorten them",
+            )
+        self._shared[key] = index = SuffixIndex(encoded)
+        return index
+
+
+def _namespace(options: GenerationOptions) -> Hashable:
+    """Of the KV cache; without `cache_prompt` a new one, which shares nothing."""
+    return options.cache_salt if options.cache_prompt else object()

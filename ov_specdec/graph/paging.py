@@ -1,0 +1,264 @@
+"""Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
+
+import math
+from collections.abc import Iterator
+
+import openvino as ov
+from openvino import opset13 as ops
+
+from ov_specdec.errors import ModelError, Option, openvino_message
+from ov_specdec.graph.positions import takes_positions
+from ov_specdec.runner.base import KEPT_INDICES, LOGITS_INDICES, LONG
+
+QUERY, KEY, VALUE = 0, 1, 2
+"""Indices of queries, keys and values among the inputs of OpenVINO's paged attention."""
+
+ALIBI_SLOPES = 11
+"""Index of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
+
+INDICES = 1
+"""Index of the indices among the inputs of Gather."""
+
+TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
+"""Operations on positions that are not embedded: rotations, and scores with ALiBi."""
+
+SOURCES = ("Parameter", "ReadValue")
+"""Types of sources of values."""
+
+PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
+"""Operations between the last matrix product and the logits: bias, scaling, capping."""
+
+
+def to_paged(model: ov.Model) -> None:
+    """Turn a stateful IR into a paged one, in place: its KV states become cache inputs.
+
+    Tokens are flattened to one axis, and `past_lens`, `block_indices` and others locate each
+    sequence in the caches. Raises `ModelError` if OpenVINO cannot do it, or would lose the model's
+    positions.
+    """
+    counts_by_index = not hides_by_mask(model)
+    try:
+        # A private name: OpenVINO has no public one for it yet.
+        from openvino._offline_transformations import paged_attention_transformation
+    except ImportError as error:
+        raise ModelError(
+            f"OpenVINO {ov.__version__} lacks paged_attention_transformation: use ",
+            Option("kv", "stateful"),
+            ", or openvino 2026.4",
+        ) from error
+    try:
+        paged_attention_transformation(model)
+    except RuntimeError as error:
+        raise ModelError(
+            f"this model cannot take a paged KV cache ({openvino_message(error)}): use ",
+            Option("kv", "stateful"),
+        ) from error
+    if any(node.get_type_name() == "ReadValue" for node in model.get_ops()):
+        raise ModelError(
+            "this model cannot take a paged KV cache (OpenVINO leaves some of its states as they "
+            "are): use ",
+            Option("kv", "stateful"),
+        )
+    if counts_by_index and not takes_positions(model) and not _has_alibi(model):
+        raise ModelError(
+            "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
+            "positions): use ",
+            Option("kv", "stateful"),
+        )
+
+
+def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
+    """The token axis of each KV state of a stateful model, by the name of the state.
+
+    prefix: of the names of the states to include.
+
+    Excludes recurrent states, which have no token axis: see `recurrent_state`. Raises `ModelError`
+    for a state with several candidates besides the batch axis (0).
+    """
+    axes = {}
+    for variable in model.get_variables():
+        name, shape = variable.info.variable_id, variable.info.data_shape
+        if not name.startswith(prefix):
+            continue
+        dynamic = _dynamic_axes(shape)
+        if len(dynamic) > 1:
+            raise ModelError(
+                f"state '{name}' of shape {shape} has no single token axis, so it cannot be "
+                "trimmed: export the model again with ov-specdec export"
+            )
+        if dynamic:
+            axes[name] = dynamic[0]
+    return axes
+
+
+def recurrent_state(model: ov.Model) -> str | None:
+    """The name of a state without a token axis; None if all have one.
+
+    Linear attention and convolutions fold all tokens into a state of fixed size, which cannot be
+    trimmed.
+    """
+    states = [variable.info for variable in model.get_variables()]
+    return next((str(s.variable_id) for s in states if not _dynamic_axes(s.data_shape)), None)
+
+
+def recurrent_bytes(model: ov.Model) -> int:
+    """Bytes of the recurrent states of one sequence, in f32."""
+    states = [variable.info.data_shape for variable in model.get_variables()]
+    fixed = [list(shape)[1:] for shape in states if not _dynamic_axes(shape)]
+    sizes: list[int] = [math.prod(axis.get_length() for axis in shape) for shape in fixed]
+    return 4 * sum(sizes)
+
+
+def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
+    """The dynamic axes of a state, except for the batch axis."""
+    return [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
+
+
+def hides_by_mask(model: ov.Model) -> bool:
+    """Whether KV entries that the attention mask hides have no effect.
+
+    This holds if positions are an input, or are counted from the mask by a cumulative sum (OPT,
+    BLOOM). If they are counted otherwise, such as ALiBi by index in MPT, a hidden entry still
+    shifts later ones.
+    """
+    if takes_positions(model):
+        return True
+    counts = [node for node in model.get_ops() if node.get_type_name() == "CumSum"]
+    return any(_sources(node) == {"attention_mask"} and _gives_positions(node) for node in counts)
+
+
+def before(node: ov.Node) -> Iterator[ov.Node]:
+    """A node and its predecessors, up to inputs and states.
+
+    Ignores predecessors that affect only shapes.
+    """
+    seen, ahead = set[str](), [node]
+    while ahead:
+        node = ahead.pop()
+        if (name := node.get_friendly_name()) not in seen:
+            seen.add(name)
+            yield node
+            if node.get_type_name() not in (*SOURCES, "ShapeOf"):
+                ahead += [value.get_node() for value in node.input_values()]
+
+
+def _sources(node: ov.Node) -> set[str]:
+    """The inputs and states behind a node's values, ignoring shapes."""
+    return {
+        next(iter(each.output(0).get_names()), each.get_friendly_name())
+        for each in before(node)
+        if each.get_type_name() in SOURCES
+    }
+
+
+def _gives_positions(count: ov.Node) -> bool:
+    """Whether a count is embedded, used for a rotation, or added to attention scores.
+
+    Counts that are only compared form a mask, not positions.
+    """
+    seen, ahead = set[str](), [count]
+    while ahead:
+        outputs = ahead.pop().outputs()
+        for user in (user for output in outputs for user in output.get_target_inputs()):
+            node = user.get_node()
+            name, kind = node.get_friendly_name(), node.get_type_name()
+            if kind in TAKES_POSITIONS or (kind == "Gather" and user.get_index() == INDICES):
+                return True
+            if name in seen or kind in ("ShapeOf", "Result"):
+                continue
+            seen.add(name)
+            if node.get_output_element_type(0) != ov.Type.boolean:
+                ahead.append(node)
+    return False
+
+
+def _has_alibi(model: ov.Model) -> bool:
+    """Whether the attention of a paged model has slopes for ALiBi."""
+    attentions = paged_attentions(model)
+    return any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
+
+
+def paged_attentions(model: ov.Model) -> list[ov.Node]:
+    """The attentions of a paged model."""
+    return [node for node in model.get_ops() if "PagedAttention" in node.get_type_name()]
+
+
+def select_rows(model: ov.Model, axis: int) -> bool:
+    """Add an input `LOGITS_INDICES` to a decoder that selects the rows of logits, in place.
+
+    The last layer is expensive, and most rows of a prompt are not needed.
+
+    axis: of the tokens in the last hidden state: 1 in an exported IR, 0 in a paged one. Returns
+    False, and changes nothing, if the last layer is not a matrix product of the hidden state, so
+    that it has to compute all rows.
+    """
+    product = last_product(model)
+    if product is None:
+        return False
+    rows = ops.parameter([-1], ov.Type.i64, name=LOGITS_INDICES)
+    rows.output(0).set_names({LOGITS_INDICES})
+    gathered = ops.gather(product.input_value(0), rows, ops.constant(axis, ov.Type.i64))
+    product.input(0).replace_source_output(gathered.output(0))
+    model.add_parameters([rows])
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def choose_factors(model: ov.Model, border: int) -> bool:
+    """Add an input `LONG` to a decoder, exported or paged, that selects long factors, in place.
+
+    As exported, a pass uses them if any of its tokens is beyond the border: `max(position_ids) + 1
+    > border`. Returns False, and changes nothing, if the graph has no such choice.
+    """
+    choices = [node for node in model.get_ops() if _chooses_by(node, border)]
+    if not choices:
+        return False
+    is_long = ops.parameter([], ov.Type.boolean, name=LONG)
+    is_long.output(0).set_names({LONG})
+    for choice in choices:
+        for user in choice.output(0).get_target_inputs():
+            user.replace_source_output(is_long.output(0))
+    model.add_parameters([is_long])
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def _chooses_by(node: ov.Node, border: int) -> bool:
+    """Whether a node compares a number with the border to select one of two values."""
+    if node.get_type_name() != "Greater" or node.get_output_partial_shape(0) != ov.PartialShape([]):
+        return False
+    other = node.input_value(1).get_node()
+    users = {user.get_node().get_type_name() for user in node.output(0).get_target_inputs()}
+    is_border = other.get_type_name() == "Constant" and int(other.get_data()) == border
+    return is_border and users == {"Select"}
+
+
+def has_delta_rule(model: ov.Model) -> bool:
+    """Whether a paged model has layers with a gated delta rule."""
+    return any(node.get_type_name() == "PagedGatedDeltaNet" for node in model.get_ops())
+
+
+def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
+    """A copy of a paged model for passes over exactly `num_tokens` tokens of any sequences.
+
+    It computes the logits of all tokens. Raises `ModelError` if OpenVINO cannot do it.
+    """
+    static = model.clone()
+    per_token = {"input_ids", "position_ids", LOGITS_INDICES, KEPT_INDICES}
+    try:
+        static.reshape({p: [num_tokens] for p in static.inputs if p.names & per_token})
+    except RuntimeError as error:
+        raise ModelError(
+            f"this model has no static shape for passes over {num_tokens} tokens "
+            f"({openvino_message(error)}): use ",
+            Option("static_shapes", "none"),
+        ) from error
+    return static
+
+
+def last_product(model: ov.Model) -> ov.Node | None:
+    """The matrix product of the logits."""
+    node = model.output("logits").get_node().input_value(0).get_node()
+    while node.get_type_name() in PASSED:
+        node = node.input_value(0).get_node()
+    return node if node.get_type_name() == "MatMul" else None

@@ -1,1 +1,0 @@
-"""Loads model folders into compiled models."""

@@ -1,0 +1,1 @@
+"""Times plain against speculative decoding, in interleaved runs, and finds what is fastest."""

@@ -1,0 +1,148 @@
+"""Times drafters against plain decoding, and chooses the fastest that pays."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import cycle
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+from ov_specdec.drafters.factory import DrafterName
+from ov_specdec.measure.interleave import interleave
+from ov_specdec.measure.methods import ALIKE, PLAIN, Method, answer_with
+from ov_specdec.measure.search import GAIN
+from ov_specdec.measure.summary import SummaryRow, Turn, summarize
+from ov_specdec.models.runtime_config import WantedShapes
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.text.pairing import PairingName, UsedPairing
+
+OPTIONS = {"max_new_tokens": 64, **ALIKE}
+
+ENOUGH_TURNS = 4
+"""Minimum number of turns for a result: single ones differ by a third."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A drafter to time, with its draft model and pairing, if it has them.
+
+    profile: the file of the pair's profile; None: no profile.
+    """
+
+    drafter: DrafterName
+    draft: Path | None = None
+    pairing: PairingName | None = None
+    profile: Path | None = None
+
+    def __str__(self) -> str:
+        return f"{self.drafter} {self.draft.name}" if self.draft else self.drafter
+
+
+@dataclass(frozen=True)
+class Gain:
+    """The measured speeds of a candidate, and of plain decoding with its models."""
+
+    candidate: Candidate
+    plain: SummaryRow
+    row: SummaryRow
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether there are enough turns for a result."""
+        return self.row.num_turns >= ENOUGH_TURNS
+
+    @property
+    def pays(self) -> bool:
+        """Whether it is faster than plain decoding beyond noise."""
+        ratio = self.row.ratio
+        return self.is_clear and ratio.median * GAIN > 1.0 and ratio.low > 1.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it for JSON."""
+        draft = None if self.candidate.draft is None else str(self.candidate.draft)
+        own = {"drafter": self.candidate.drafter, "draft": draft, "pays": self.pays}
+        return {**own, **asdict(self.row), "plain": asdict(self.plain)}
+
+
+def make_candidates(
+    paired: Sequence[tuple[Path, UsedPairing | None]], profile: Path | None
+) -> list[Candidate]:
+    """Suffix matches, each draft model, and the first draft model with suffix matches.
+
+    profile: of the first draft model.
+    """
+    models = [Candidate("model", *draft) for draft in paired]
+    first = [replace(model, profile=profile) for model in models[:1]]
+    both = [replace(model, drafter="both") for model in first]
+    return [*first, Candidate("suffix"), *models[1:], *both]
+
+
+def decide(gains: Sequence[Gain]) -> tuple[Gain, bool]:
+    """The fastest candidate that pays, and whether the measurements suffice to say so.
+
+    If none pays, the best of them, and plain decoding should be used. Only some have a profile,
+    which makes their plain decoding faster too. Those that share one are compared by their ratios,
+    since the machine's speed drifts between candidates.
+    """
+
+    def speed(gain: Gain) -> float:
+        profile = gain.candidate.profile
+        alike = [other.plain for other in gains if other.candidate.profile == profile]
+        return gain.row.ratio.median * median(row.tokens_per_second.median for row in alike)
+
+    best = max(gains, key=lambda own: (own.pays, speed(own) if own.pays else own.row.ratio.median))
+    loses = all(gain.is_clear and gain.row.ratio.median * GAIN <= 1.0 for gain in gains)
+    return best, best.pays or loses
+
+
+def measure_all(
+    candidates: Sequence[Candidate], seconds: float, measure: Callable[[Candidate, float], Gain]
+) -> list[Gain]:
+    """The gains of candidates, in order, while there is time; at least that of the first.
+
+    measure: called with the seconds for each.
+    """
+    end = perf_counter() + seconds
+    gains: list[Gain] = []
+    for index, candidate in enumerate(candidates):
+        left = end - perf_counter()
+        if not gains or left > 0.0:
+            gains.append(measure(candidate, left / (len(candidates) - index)))
+    return gains
+
+
+def measure_gain(
+    candidate: Candidate,
+    seconds: float,
+    main: Path,
+    prompts: Sequence[str],
+    device: str = "CPU",
+    static_shapes: WantedShapes = "none",
+) -> Gain:
+    """Time greedy decoding of prompts with a candidate and plainly, with the default draft length.
+
+    seconds: with loading, after which no further prompt starts; one is measured in any case, and
+    all are repeated while there is time. Raises the errors of `SpeculativePipeline`.
+    """
+    end = perf_counter() + seconds
+    turns: list[Turn] = []
+    with SpeculativePipeline(
+        main,
+        candidate.draft,
+        drafter=candidate.drafter,
+        pairing=candidate.pairing,
+        device=device,
+        profile=candidate.profile or "none",
+        static_shapes=static_shapes,
+    ) as pipeline:
+        pipeline.prepare()
+        methods = PLAIN, Method(str(candidate), candidate.drafter)
+        answers = answer_with(methods, {candidate.drafter: pipeline}, OPTIONS)
+        next(interleave(answers, [prompts[:1]]))  # the first run of each takes longer
+        for turn in interleave(answers, ([prompt] for prompt in cycle(prompts))):
+            turns.append(Turn(1, turn))
+            if perf_counter() > end:
+                break
+    plain, row = summarize(turns)
+    return Gain(candidate, plain, row)

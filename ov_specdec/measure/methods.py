@@ -1,0 +1,137 @@
+"""Decoding methods: their pipelines, prepared, and concurrent requests to them."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
+from ov_specdec.errors import OptionError
+from ov_specdec.models.profile import read_profile
+from ov_specdec.options.generation import MAX_DRAFT_LENGTH
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.results.chunks import GenerationResult, ResultBuilder
+
+OF_PAIRS = ("draft", "draft_device", "draft_properties", "pairing")
+"""Arguments that only a pipeline with a draft model takes."""
+
+Pipelines = Mapping[DrafterName, SpeculativePipeline]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A decoding method. drafter: of its pipeline. options: of its generations."""
+
+    name: str
+    drafter: DrafterName
+    options: Mapping[str, int] = field(default_factory=dict)
+
+
+PLAIN = Method("plain", "none", {"num_assistant_tokens": 0})
+"""Plain decoding: with a draft length of 0, a pipeline with any drafter does it."""
+
+ALIKE: Mapping[str, Any] = {"ignore_eos": True, "cache_prompt": False}
+"""Options of all generations that are compared: equal lengths, and a full prefill."""
+
+METHODS = {
+    "plain": PLAIN,
+    "adaptive": Method("adaptive", "model"),
+    "suffix": Method("suffix", "suffix"),
+    "prompt-lookup": Method("prompt-lookup", "prompt-lookup"),
+    "both": Method("both", "both"),
+}
+"""Plain decoding, and each drafter with the default draft length."""
+
+
+def find_method(name: str) -> Method:
+    """The method with a name; `OptionError` for an unknown name."""
+    if name in METHODS:
+        return METHODS[name]
+    length = re.fullmatch(r"constant-([1-9]\d*)", name)
+    if length and int(length[1]) <= MAX_DRAFT_LENGTH:
+        return Method(name, "model", {"num_assistant_tokens": int(length[1])})
+    raise OptionError(
+        f"method '{name}' does not exist: use {', '.join(METHODS)} or constant-N, N from 1 to "
+        f"{MAX_DRAFT_LENGTH}"
+    )
+
+
+def open_pipelines(methods: Iterable[Method], arguments: Mapping[str, Any]) -> Pipelines:
+    """A prepared pipeline for each drafter, those with a draft model first.
+
+    Others take the profile of the first, which is that of the pair.
+    """
+    drafters = dict.fromkeys(method.drafter for method in methods if method is not PLAIN)
+    pipelines: dict[DrafterName, SpeculativePipeline] = {}
+    given = dict(arguments)
+    for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or [PLAIN.drafter]:
+        if drafter not in WITH_DRAFT:
+            given = {name: value for name, value in given.items() if name not in OF_PAIRS}
+            first = next(iter(pipelines.values()), None)
+            if first is not None:
+                given["profile"] = "none"
+                if first.profile is not None:
+                    given["properties"] = read_profile(first.profile).main_properties
+        pipelines[drafter] = pipeline = SpeculativePipeline(**given, drafter=drafter)
+        pipeline.prepare()
+        pipeline.check_batch_invariant()
+    return pipelines
+
+
+@dataclass(frozen=True)
+class TimedAnswer:
+    """The answer to a request, with the seconds from its arrival to its first and last token."""
+
+    result: GenerationResult
+    first_token_seconds: float
+    seconds: float
+
+    @property
+    def token_seconds(self) -> float:
+        """Seconds per token after the first; 0 if there is only one."""
+        following = len(self.result.token_ids) - 1
+        return (self.seconds - self.first_token_seconds) / following if following else 0.0
+
+
+Answer = Callable[[Sequence[str]], Sequence[TimedAnswer]]
+"""Answers concurrent prompts with one method."""
+
+
+def answer_with(
+    methods: Iterable[Method], pipelines: Pipelines, options: Mapping[str, Any]
+) -> dict[str, Answer]:
+    """Each method as a function. options: of all generations.
+
+    Plain decoding runs on the first pipeline, whatever its drafter.
+    """
+    first = next(iter(pipelines.values()))
+    return {
+        method.name: partial(
+            answer_together, pipelines.get(method.drafter, first), {**options, **method.options}
+        )
+        for method in methods
+    }
+
+
+def answer_together(
+    pipeline: SpeculativePipeline, options: Mapping[str, Any], prompts: Sequence[str]
+) -> list[TimedAnswer]:
+    """Answer prompts that arrive together, in their order; raises the first error of a request."""
+    outputs = [ResultBuilder() for _ in prompts]
+    with pipeline.open_batch() as batch:
+        start = monotonic()
+        for key, prompt in enumerate(prompts):
+            batch.add(key, prompt, **options)
+        while len(batch):
+            news = batch.step()
+            now = monotonic()
+            for key, chunk in news:
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                outputs[key].add(chunk, now)
+    return [
+        TimedAnswer(own.result, (own.first_token or start) - start, (own.ended or start) - start)
+        for own in outputs
+    ]

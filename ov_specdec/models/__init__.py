@@ -1,0 +1,1 @@
+"""Folders of exported models to compiled models."""

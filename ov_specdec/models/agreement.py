@@ -1,0 +1,156 @@
+"""Checks that passes and KV caches of a model agree, or falls back to the stateful cache."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ov_specdec.checks.agreement import (
+    AROUND,
+    COMPARED_TOKENS,
+    EXACT_TOLERANCE,
+    MIN_LENGTH,
+    TOLERANCE,
+    distance,
+    largest_distance,
+    rows_around,
+)
+from ov_specdec.errors import DeviceError, ModelError, Option
+from ov_specdec.graph.attention import chunks, windows
+from ov_specdec.models.compile import LoadedModel, ToLoad, load_model
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.kv_backend import AS_ASKED
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import ModelSource, open_source, read_ir
+from ov_specdec.records.record import read_section, record_file, write_section
+from ov_specdec.runner.rewinding import RewindingModel
+
+SHORT = 32
+"""Tokens of the first comparison of caches, of models with windows and without."""
+
+LONGEST = 8192
+"""Maximum tokens to prefill: a minute for a billion parameters on two cores."""
+
+CACHE_TOLERANCE = 0.01
+"""Maximum distance of two rows in f32 by rounding after thousands of tokens."""
+
+
+def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[LoadedModel]:
+    """The same models if their passes agree, with replacements for those whose passes do not.
+
+    models: their sources. Memory limits are set before, because setting one after passes would copy
+    the KV cache. Results are kept in records. If passes on a paged KV cache that the caller
+    did not require disagree, the stateful one is used. Raises `ModelError` if that does not help.
+    """
+    return [_verifiable(one, model) for one, model in zip(loaded, models, strict=True)]
+
+
+def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
+    reason = difference(loaded)
+    if not reason:
+        return loaded
+    if loaded.kv == "stateful" or loaded.config.kv != "auto":
+        raise _refusal(loaded, reason)
+    source, config, vocab_size = model
+    source = replace(source, model=read_ir(source.folder))
+    config = replace(config, kv="stateful", batch_invariant=False)
+    try:
+        other = load_model(source, config, vocab_size=vocab_size)
+    except DeviceError as error:
+        raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
+    other = replace(other, reason=other.reason.replace(AS_ASKED, reason, 1))
+    if second := difference(other):
+        raise _refusal(other, f"{reason}; {second}")
+    return other
+
+
+def _refusal(loaded: LoadedModel, reason: str) -> ModelError:
+    return ModelError(
+        f"{loaded.folder.path}: {reason}, so draft tokens could not be verified: use "
+        "another model, or ",
+        Option("precision", "exact"),
+        " if its precision rounds strongly",
+    )
+
+
+def difference(loaded: LoadedModel) -> str:
+    """How the passes of a model disagree; "" if they agree, or verify no draft tokens.
+
+    Models with recurrent states have to continue them, even if they verify no draft tokens.
+    """
+    runner = loaded.runner
+    verifies = runner.max_draft_tokens != 0 or isinstance(runner, RewindingModel)
+    if loaded.folder.is_encoder_decoder or not verifies or runner.max_length < MIN_LENGTH:
+        return ""
+    path = record_file(loaded.fingerprint())
+    found = read_section(path, "passes", _read_distance)
+    if found is None:
+        found = largest_distance(runner)
+        if path is not None:
+            with suppress(OSError):  # without, it takes under a second
+                write_section(path, "passes", {"distance": found})
+    tolerance = EXACT_TOLERANCE if loaded.config.precision == "exact" else TOLERANCE
+    if found <= tolerance:
+        return ""
+    return (
+        f"on a {loaded.kv} KV cache the logits of a pass over {COMPARED_TOKENS} tokens differ from "
+        f"passes over one (distance {found:.2f}, above {tolerance} for rounding)"
+    )
+
+
+def _read_distance(content: Mapping[str, Any]) -> float:
+    found = float(content["distance"])
+    if not found >= 0.0:
+        raise ValueError("no distance")
+    return found
+
+
+@dataclass(frozen=True)
+class CacheAgreement:
+    """The largest distance of logits between both KV caches, by position.
+
+    not_paged: why the model has no paged cache; "" if it has one.
+    """
+
+    distances: dict[int, float]
+    not_paged: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether logits differ by more than rounding."""
+        return any(found > CACHE_TOLERANCE for found in self.distances.values())
+
+    def __str__(self) -> str:
+        if self.not_paged:
+            return f"stateful only ({self.not_paged})"
+        shown = ", ".join(f"{found:.4f} at {at}" for at, found in self.distances.items())
+        verdict = "DIFFER" if self.is_broken else "agree"
+        return f"paged and stateful {verdict} (distance of logits: {shown} tokens)"
+
+
+def compare_caches(folder: ModelFolder) -> CacheAgreement:
+    """Prefill the same text on both KV caches of a decoder, past each of its windows, in f32.
+
+    Raises errors of loading.
+    """
+    source = open_source(folder.path)
+    positions, rows = _compared_positions(source), []
+    for kv in ("stateful", "paged"):
+        config = RuntimeConfig(kv=kv, precision="exact")
+        try:
+            loaded = load_model(open_source(folder.path), config, vocab_size=source.vocab_size)
+        except ModelError as error:
+            if kv == "stateful":
+                raise
+            return CacheAgreement({}, str(error))
+        rows.append([rows_around(loaded.runner, position) for position in positions])
+    pairs = zip(positions, *rows, strict=True)
+    return CacheAgreement({position: max(map(distance, a, b)) for position, a, b in pairs})
+
+
+def _compared_positions(source: ModelSource) -> list[int]:
+    """The ends of windows, chunks and LongRoPE's short factors, and an early position."""
+    folder, model = source.folder, source.model
+    sizes = {folder.sliding_window, folder.chunk, folder.border, *windows(model), *chunks(model)}
+    most = min(folder.context_length, LONGEST) - AROUND
+    return sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})

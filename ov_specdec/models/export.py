@@ -1,0 +1,219 @@
+"""Exports a checkpoint to OpenVINO IR with Optimum's command."""
+
+import json
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal
+
+from ov_specdec.errors import ExportError, OptionError
+from ov_specdec.graph.attention import lost_cap
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.int4 import Int4Options, adjust_groups
+from ov_specdec.models.locate import (
+    DECODER_FILE,
+    ENCODER_FILE,
+    IR_FILE,
+    connection_errors,
+    decoder_file,
+    is_hub_name,
+    similar,
+)
+from ov_specdec.models.optimum import check_optimum, run_optimum
+from ov_specdec.models.partial import partial_folder, require_origin, write_origin
+from ov_specdec.models.source import read_ir
+from ov_specdec.text.guard import GuardReport, compare_tokenizers
+from ov_specdec.text.tokenizer import MARIAN_FILE, load_tokenizer
+
+WeightFormat = Literal["fp16", "int8", "int4"]
+NEEDED_FILES = (IR_FILE, "openvino_model.bin", "config.json", "tokenizer.json")
+ENCODER_DECODER_FILES = (
+    *(ENCODER_FILE, "openvino_encoder_model.bin", DECODER_FILE, "openvino_decoder_model.bin"),
+    *NEEDED_FILES[2:],
+)
+
+# Vocabulary files of the kinds of tokenizers in transformers. The last pattern is a model's own
+# code, which may read other files.
+TOKENIZERS = (
+    ("tokenizer.json",),
+    ("tokenizer.model*",),
+    ("vocab.json", "merges.txt"),
+    ("vocab.txt",),
+    ("spiece.model",),
+    ("sentencepiece*.model",),
+    ("spm*.model",),
+    ("tekken.json",),
+    ("*.tiktoken",),
+    ("tiktoken.model",),
+    ("tokenization_*.py",),
+)
+
+
+@dataclass(frozen=True)
+class Exported:
+    """A finished export, and whether this call made it."""
+
+    folder: Path
+    is_new: bool
+
+
+def export_model(
+    name: str,
+    output: Path,
+    weight_format: str,
+    int4: Int4Options | None = None,
+    *,
+    trust_remote_code: bool = False,
+    transformers: str | None = None,
+) -> Exported:
+    """Export a Hub model or a local checkpoint to its own folder in `output`.
+
+    The IR is written to a temporary folder and moved when complete, so that an interrupted export
+    is never taken for a finished one. A finished export of the same model is kept; given int4
+    options are part of its name, and a folder of another model is an error.
+
+    Args:
+        name: of the model on the Hub, or its folder.
+        output: the parent of the new folder.
+        weight_format: "fp16", "int8" or "int4".
+        int4: options of int4 weights.
+        trust_remote_code: run Python code from the checkpoint.
+        transformers: the version for the export, if not the installed one.
+
+    Raises:
+        ExportError: if there is no such model, or Optimum cannot export it.
+        OptionError: for int4 options with another format.
+
+    """
+    int4 = int4 or Int4Options()
+    if weight_format != "int4" and (given := int4.arguments()):
+        raise OptionError(
+            f"{given[0]} has no effect with --weight-format {weight_format}: leave it out, or "
+            "export as int4"
+        )
+    model = Path(name).resolve().name if Path(name).is_dir() else Path(name).name
+    folder = output / f"{model}-{weight_format}{int4.suffix()}"
+    if folder.exists():
+        require_complete(folder, f"remove {folder} and export again")
+        require_origin(folder, name)
+        return Exported(folder, is_new=False)
+    _check_source(name)
+    check_optimum()
+    with partial_folder(output, folder.name) as partial:
+        file = _config_file(name)
+        config = _read_config(file, name)
+        options = ["--task", f"{_task(config)}-with-past", "--weight-format", weight_format]
+        options += ["--trust-remote-code"] if trust_remote_code else []
+        options += int4.arguments()
+        if weight_format == "int4" and int4.group_size is None:
+            options += adjust_groups(config)
+        family = str(config.get("model_type", ""))
+        run_optimum(name, family, partial / folder.name, options, transformers)
+        require_complete(partial / folder.name, "the model may have no fast tokenizer")
+        _require_tokenizer(file.parent, name)  # of a Hub model, it has been downloaded only now
+        made = ModelFolder.read(partial / folder.name)
+        if made.attention_cap is not None and (lost := lost_cap(read_ir(made), made.attention_cap)):
+            warnings.warn(f"{name}: {lost}", RuntimeWarning, stacklevel=2)
+        write_origin(partial / folder.name, name)
+        (partial / folder.name).rename(folder)
+    return Exported(folder, is_new=True)
+
+
+def _check_source(name: str) -> None:
+    source = Path(name)
+    if source.is_dir():
+        if (source / decoder_file(source)).is_file():
+            raise ExportError(
+                f"'{name}' is already exported, since it contains {decoder_file(source)}: use it "
+                "directly, or give the folder of its checkpoint"
+            )
+        if not (source / "config.json").is_file():
+            raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
+        _require_tokenizer(source, name)
+    elif source.exists() or not is_hub_name(name):
+        raise ExportError(
+            f"'{name}' is neither a folder here nor a Hub name, which is owner/model: "
+            f"{similar(name, 'check it')}"
+        )
+
+
+def _require_tokenizer(checkpoint: Path, name: str) -> None:
+    """Refuse a checkpoint without a vocabulary: transformers would invent a tokenizer."""
+    if (checkpoint / MARIAN_FILE).is_file():
+        raise ExportError(
+            f"'{name}' has Marian's tokenizer ({MARIAN_FILE}), which cannot be saved as a "
+            "tokenizer.json: use a model with another one, such as T5, mBART or NLLB"
+        )
+    if not any(all(any(checkpoint.glob(file)) for file in kind) for kind in TOKENIZERS):
+        raise ExportError(
+            f"'{name}' has no tokenizer (no tokenizer.json, tokenizer.model, vocab.json with "
+            "merges.txt, vocab.txt, ...): put the tokenizer files of the model that it was made "
+            "from into a folder with its other files, and export that folder"
+        )
+
+
+def _task(config: Mapping[str, Any]) -> str:
+    """Optimum's task for a model."""
+    if not config.get("is_encoder_decoder"):
+        return "text-generation"
+    is_whisper = config.get("model_type") == "whisper"
+    return "automatic-speech-recognition" if is_whisper else "text2text-generation"
+
+
+def _config_file(name: str) -> Path:
+    """The path of a checkpoint's config.json, downloaded for a Hub model."""
+    from huggingface_hub import hf_hub_download
+
+    if (local := Path(name) / "config.json").is_file():
+        return local
+    try:
+        return Path(hf_hub_download(name, local.name))
+    except (ValueError, *connection_errors()) as error:
+        raise ExportError(
+            f"{name}: config.json cannot be downloaded ({' '.join(str(error).split())}): check the "
+            "name and the network; for a gated or private model, log in with hf auth login"
+        ) from error
+
+
+def _read_config(file: Path, name: str) -> dict[str, Any]:
+    try:
+        config = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ExportError(f"{name}: config.json cannot be read ({error}): correct it") from error
+    if not isinstance(config, dict):
+        raise ExportError(f"{name}: config.json holds no JSON object: give a complete checkpoint")
+    return config
+
+
+def require_complete(folder: Path, remedy: str) -> None:
+    """Raise `ExportError`, with the remedy, for a folder that lacks a part of a model."""
+    is_pair = (folder / DECODER_FILE).is_file() or (folder / ENCODER_FILE).is_file()
+    needed = ENCODER_DECODER_FILES if is_pair else NEEDED_FILES
+    missing = [file for file in needed if not (folder / file).is_file()]
+    if missing:
+        raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
+
+
+def compare_checkpoints(
+    main: str, draft: str, *, trust_remote_code: bool = False
+) -> GuardReport | None:
+    """The guard's report on the tokenizers that two checkpoints will have once exported.
+
+    main, draft: Hub names or folders; only tokenizer files are downloaded. None if a tokenizer
+    cannot be read: the export will report the same error. Ignores the width of the logits.
+    """
+    from transformers import AutoTokenizer  # as Optimum reads and writes them
+
+    with TemporaryDirectory() as folder:
+        copies = {Path(folder, "main"): main, Path(folder, "draft"): draft}
+        try:
+            for copy, name in copies.items():
+                read = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+                read.save_pretrained(copy)
+            a, b = map(load_tokenizer, copies)
+        except Exception:  # of the Hub, a family, or a model's own code
+            return None
+        width = max(a.vocab_size, b.vocab_size)
+        return compare_tokenizers(a, b, main_width=width, draft_width=width)

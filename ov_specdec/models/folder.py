@@ -1,0 +1,218 @@
+"""Reads the configuration files of an exported model."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+
+from ov_specdec.errors import ModelError, shorten
+from ov_specdec.models.locate import DECODER_FILE, ENCODER_FILE, decoder_file
+from ov_specdec.records.files import read_json
+
+CONTEXT_KEYS = (
+    *("max_target_positions", "max_position_embeddings"),
+    *("n_positions", "max_seq_len", "seq_length", "n_ctx"),
+)
+DEFAULT_CONTEXT = 4096
+"""Default context length, for models without one, such as those with ALiBi positions, and for T5:
+its positions are relative, and its configuration has only the length of training texts."""
+
+TOKEN_IDS = ("eos_token_id", "bos_token_id", "decoder_start_token_id", "forced_bos_token_id")
+"""Settings for which generation_config.json takes precedence."""
+
+NUM_SAMPLES, SAMPLE_BYTES = 256, 4096
+"""Samples of the weights for a digest: for models that differ in a tenth of them, the probability
+of equal digests is 10^-11. They take some milliseconds."""
+
+
+@dataclass(frozen=True)
+class ModelFolder:
+    """An exported model on disk.
+
+    context_length: maximum tokens of prompt and output; for an encoder-decoder model, of the
+    output, and of a source text. sliding_window: tokens that a layer attends to, if fewer than the
+    context. chunk: tokens of the chunks within which a layer attends, likewise. border: length up
+    to which LongRoPE uses its short factors, likewise. attention_cap: cap of attention scores.
+    eos_token_ids: end-of-sequence tokens. decoder_start_token_id, forced_bos_token_id: first tokens
+    of the decoder and of the output of an encoder-decoder model. features: audio settings, by the
+    names of preprocessor_config.json; empty for text. model_type: the family, if given.
+    """
+
+    path: Path
+    context_length: int
+    sliding_window: int | None
+    eos_token_ids: frozenset[int]
+    border: int | None = None
+    chunk: int | None = None
+    attention_cap: float | None = None
+    decoder_start_token_id: int | None = None
+    forced_bos_token_id: int | None = None
+    features: Mapping[str, int] = field(default_factory=dict)
+    model_type: str = ""
+
+    @property
+    def ir(self) -> Path:
+        """The XML file of the decoder's IR."""
+        return self.path / decoder_file(self.path)
+
+    @property
+    def encoder_ir(self) -> Path:
+        """The XML file of the encoder's IR, which decoder-only models and some drafts lack."""
+        return self.path / ENCODER_FILE
+
+    @property
+    def is_encoder_decoder(self) -> bool:
+        """Whether the decoder attends to the output of an encoder."""
+        return self.ir.name == DECODER_FILE
+
+    @property
+    def weights(self) -> Path:
+        """The file of the weights, which may not exist."""
+        return self.ir.with_suffix(".bin")
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of the weights."""
+        return self.weights.stat().st_size if self.weights.is_file() else 0
+
+    def digest(self) -> str:
+        """A digest that identifies the model: of its graphs, and samples of its weights."""
+        digest = hashlib.sha256()
+        for ir in (self.ir, self.encoder_ir):
+            if ir.is_file():
+                _sample(ir, digest)
+        return digest.hexdigest()
+
+    @classmethod
+    def read(cls, path: Path) -> "ModelFolder":
+        """Read config.json and generation_config.json."""
+        file, generation = path / "config.json", path / "generation_config.json"
+        content = read_json(file)
+        # Multimodal checkpoints keep the language model's settings one level down.
+        if isinstance(inner := content.get("text_config"), dict):
+            content |= inner
+        defaults = read_json(generation) if generation.is_file() else {}
+        content |= {name: defaults[name] for name in TOKEN_IDS if name in defaults}
+        config = _validate(_Config, content, file)
+        lengths = (getattr(config, key) for key in CONTEXT_KEYS)
+        context = next(filter(None, lengths), None) or DEFAULT_CONTEXT
+        if config.relative_attention_num_buckets is not None:
+            context = DEFAULT_CONTEXT
+
+        def within(length: int | None) -> int | None:
+            return length if length and length < context else None
+
+        eos = config.eos_token_id
+        folder = cls(
+            path,
+            context,
+            within(config.sliding_window if config.use_sliding_window is not False else None),
+            frozenset([eos] if isinstance(eos, int) else eos or ()),
+            within(_original_length(config, file)),
+            within(config.attention_chunk_size),
+            config.attn_logit_softcapping,
+            model_type=config.model_type,
+        )
+        if not folder.is_encoder_decoder:
+            return folder
+        first = config.decoder_start_token_id
+        audio = path / "preprocessor_config.json"
+        return replace(
+            folder,
+            decoder_start_token_id=config.bos_token_id if first is None else first,
+            forced_bos_token_id=config.forced_bos_token_id,
+            features=_validate(_Features, read_json(audio), audio).model_dump()
+            if config.num_mel_bins is not None
+            else {},
+        )
+
+
+Length = Annotated[int, Field(ge=0)] | None
+
+
+class _Config(BaseModel):
+    """What is read of config.json, and of generation_config.json. 0 and null: not given."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    model_type: str = ""
+    text_config: dict[str, Any] | None = None
+    max_target_positions: Length = None
+    max_position_embeddings: Length = None
+    n_positions: Length = None
+    max_seq_len: Length = None
+    seq_length: Length = None
+    n_ctx: Length = None
+    original_max_position_embeddings: Length = None
+    relative_attention_num_buckets: Length = None
+    sliding_window: Length = None
+    use_sliding_window: bool | None = None
+    attention_chunk_size: Length = None
+    attn_logit_softcapping: float | None = None
+    rope_parameters: Any = None
+    rope_scaling: Any = None
+    eos_token_id: int | list[int] | None = None
+    bos_token_id: int | None = None
+    decoder_start_token_id: int | None = None
+    forced_bos_token_id: int | None = None
+    num_mel_bins: Any = None
+
+
+class _Features(BaseModel):
+    """Audio settings of preprocessor_config.json."""
+
+    model_config = ConfigDict(extra="ignore", strict=True)
+
+    feature_size: PositiveInt
+    sampling_rate: PositiveInt
+    hop_length: PositiveInt
+    n_fft: PositiveInt
+    chunk_length: PositiveInt
+
+
+Settings = TypeVar("Settings", bound=BaseModel)
+
+
+def _validate(model: type[Settings], content: Mapping[str, Any], file: Path) -> Settings:
+    """The settings in a file; `ModelError` names one that is invalid."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        first = error.errors()[0]
+        reason = first["msg"][0].lower() + first["msg"][1:]
+        raise ModelError(
+            f"{file} gives {first['loc'][0]} as {shorten(content.get(str(first['loc'][0])))} "
+            f"({reason}): correct it, or export the model again"
+        ) from error
+
+
+def _original_length(config: _Config, file: Path) -> int | None:
+    """Maximum length for LongRoPE's short factors; None for other models.
+
+    Long factors identify LongRoPE, since its name has changed. Some models have settings for each
+    kind of layer.
+    """
+    rope = config.rope_parameters or config.rope_scaling
+    if not isinstance(rope, Mapping):
+        return None
+    kinds = [each for each in (rope, *rope.values()) if isinstance(each, Mapping)]
+    long = next((each for each in kinds if "long_factor" in each), None)
+    if long is None or config.original_max_position_embeddings:
+        return config.original_max_position_embeddings if long else None
+    return _validate(_Config, long, file).original_max_position_embeddings
+
+
+def _sample(ir: Path, digest: "hashlib._Hash") -> None:
+    """Add a graph and samples of its weights to a digest."""
+    digest.update(ir.read_bytes())
+    weights = ir.with_suffix(".bin")
+    size = weights.stat().st_size if weights.is_file() else 0
+    digest.update(str(size).encode())
+    if size:
+        with weights.open("rb") as file:
+            for sample in range(NUM_SAMPLES):
+                file.seek(sample * size // NUM_SAMPLES)
+                digest.update(file.read(SAMPLE_BYTES))

@@ -1,0 +1,127 @@
+"""Options from a `transformers.GenerationConfig`: the model's own file, or a given one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any, Literal
+
+from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.options.conflicts import SAMPLING_OPTIONS
+from ov_specdec.options.foreign_names import CHOOSING, drop_neutral, is_neutral
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.records.files import read_json
+
+GenerationConfigUse = Literal["none", "model"]
+
+FILE = "generation_config.json"
+
+TAKEN = (
+    *("do_sample", *SAMPLING_OPTIONS),
+    *("repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
+    *("bad_words_ids", "suppress_tokens", "forced_bos_token_id"),
+)
+"""Options that affect the choice of tokens. The caller sets lengths, such as max_new_tokens;
+end-of-sequence tokens always come from the file."""
+
+
+@dataclass(frozen=True)
+class SamplingDefaults:
+    """Default options of generations.
+
+    values: options that a `GenerationConfig` sets, including do_sample, unless there is none.
+    """
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """The given options with defaults for the others.
+
+        None counts as not given. If a given option decides about sampling, contradicting defaults
+        do not apply.
+        """
+        set_by_caller = {name for name, value in given.items() if value is not None}
+        defaults = {k: v for k, v in self.values.items() if k not in set_by_caller}
+        if "tgt_lang" in set_by_caller:
+            defaults.pop("forced_bos_token_id", None)  # another language's
+        if given.get("ignore_eos"):
+            defaults.pop("eos_token_id", None)
+        if "do_sample" in set_by_caller:
+            draws = given["do_sample"]
+        elif set_by_caller.intersection(SAMPLING_OPTIONS):
+            defaults.pop("do_sample", None)  # the given options imply it
+            draws = given.get("temperature") != 0
+        else:
+            draws = defaults.get("do_sample", False)
+        if not draws:
+            defaults = {k: v for k, v in defaults.items() if k not in SAMPLING_OPTIONS}
+        return {**given, **defaults}
+
+
+def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults:
+    """The defaults of a model folder's generation_config.json; none if there is no file.
+
+    As in transformers, it enables sampling only with do_sample. Raises `ModelError` for an invalid
+    value, and for an unsupported option such as beams.
+    """
+    path = folder / FILE
+    if not path.is_file():
+        return SamplingDefaults()
+    content = {name: value for name, value in read_json(path).items() if value is not None}
+    for name in content.keys() & CHOOSING:
+        if not is_neutral(name, content[name]):
+            raise _unusable(path, f"{name} is {content[name]!r}, which is not supported")
+    values = {name: content[name] for name in TAKEN if name in content}
+    if values.get("temperature") == 0 and not values.get("do_sample"):
+        del values["temperature"]  # another way to write do_sample=False
+    # Without do_sample=False, so that sampling options are checked too.
+    drawn = {k: v for k, v in values.items() if k != "do_sample" or v is not False}
+    try:
+        checked = GenerationOptions(**drawn)
+    except OptionError as error:
+        # In the format of the file: no option was typed.
+        reason = error.render(lambda option: str(option).replace("=", " ", 1))
+        raise _unusable(path, reason) from error
+    named = chain.from_iterable(checked.token_ids().values())
+    if unknown := [token for token in named if token >= vocab_size]:
+        raise _unusable(path, f"the model has no token id {unknown[0]}")
+    return SamplingDefaults({"do_sample": False, **{k: getattr(checked, k) for k in drawn}})
+
+
+def defaults_of(
+    config: object, given: Mapping[str, Any], decoder_start_token_id: int | None
+) -> SamplingDefaults:
+    """The defaults from a `transformers.GenerationConfig`, or its content.
+
+    given: other options, which take precedence. decoder_start_token_id: the model's own, which it
+    may repeat. Raises `OptionError` for an unsupported option that would change the output.
+    """
+    to_dict = getattr(config, "to_diff_dict", lambda: config)
+    content = to_dict()
+    if not isinstance(content, Mapping):
+        raise OptionError(
+            Option("generation_config", config),
+            " must be a transformers.GenerationConfig, or map its options to values",
+        )
+    values = {
+        name: value
+        for name, value in content.items()
+        if value is not None and not name.startswith("_") and name != "transformers_version"
+    }
+    for ours, counting_the_prompt in LENGTHS.items():
+        if given.get(ours) is not None or ours in values:
+            values.pop(counting_the_prompt, None)
+    if values.get("decoder_start_token_id") == decoder_start_token_id:
+        values.pop("decoder_start_token_id", None)
+    return SamplingDefaults({"do_sample": False, **drop_neutral(values)})
+
+
+LENGTHS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
+"""The option that takes precedence in transformers."""
+
+
+def _unusable(path: Path, reason: str) -> ModelError:
+    return ModelError(
+        f"{path}: {reason}; correct it, or leave it out with ",
+        Option("generation_config", "none"),
+    )

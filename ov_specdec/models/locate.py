@@ -1,0 +1,139 @@
+"""Finds a model: in the embedded pair, in a local folder, or on the Hugging Face Hub."""
+
+from difflib import get_close_matches
+from pathlib import Path
+
+from ov_specdec.errors import ModelError
+from ov_specdec.records.files import as_argument, expand_home
+
+IR_FILE = "openvino_model.xml"
+DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
+"""The two parts of an encoder-decoder model."""
+
+GGUF = ".gguf"
+NO_GGUF = (
+    "a format that is not read: export the original model from its folder or Hub name, for "
+    "example: ov-specdec export --main owner/model"
+)
+
+HUB_FILES = ["openvino_*.xml", "openvino_*.bin", "*.json", "*.jinja"]
+"""Patterns of files to download from a repository; for other formats they match little."""
+
+
+def embedded_folder(role: str) -> Path:
+    """The folder of the embedded `main` or `draft`.
+
+    An installed package contains the pair; in a checkout it is in `models/`.
+    """
+    package = Path(__file__).parent.parent
+    for folder in (package / "models" / role, package.parent / "models" / role):
+        if (folder / IR_FILE).is_file():
+            return folder
+    raise ModelError(f"the embedded {role} model is missing from {package}: reinstall ov-specdec")
+
+
+def decoder_file(folder: Path) -> str:
+    """The name of the decoder's IR, or of the only one."""
+    return DECODER_FILE if (folder / DECODER_FILE).is_file() else IR_FILE
+
+
+def locate(name: str | Path) -> Path:
+    """The folder that holds the IR called `name`: a local folder, or else a Hub repository.
+
+    A Hub repository (`owner/name`) is downloaded once, into the Hub's own cache.
+    """
+    folder = expand_home(name)
+    if folder.is_dir():
+        if not (folder / decoder_file(folder)).is_file():
+            raise _without_ir(name, folder)
+        return folder
+    check_place(name)
+    return _download(str(name))
+
+
+def _without_ir(name: str | Path, folder: Path) -> ModelError:
+    """The error for a folder without an IR."""
+    if (folder / "config.json").is_file():
+        return ModelError(
+            f"'{name}' holds no {IR_FILE}: export the model first, "
+            f"for example: ov-specdec export --main {as_argument(name)}"
+        )
+    if any(folder.glob(f"*{GGUF}")):
+        return ModelError(f"'{name}' holds GGUF files, {NO_GGUF}")
+    return ModelError(f"'{name}' holds no model: give the folder that holds {IR_FILE}")
+
+
+def check_place(name: str | Path) -> None:
+    """Raise `ModelError` for neither a folder nor a possible name of a Hub repository."""
+    folder = expand_home(name)
+    if folder.is_dir() or (not folder.exists() and is_hub_name(str(name))):
+        return
+    if folder.suffix.lower() == GGUF:
+        raise ModelError(f"'{name}' is a GGUF file, {NO_GGUF}")
+    if folder.exists():
+        raise ModelError(f"'{name}' is not a folder: give the folder that holds {IR_FILE}")
+    remedy = f"give the folder that holds {IR_FILE}"
+    if set(str(name)) & {"/", "\\"}:
+        raise ModelError(f"'{name}' does not exist: {similar(name, remedy)}")
+    remedy += ", or a name on the Hub, which is owner/model"
+    raise ModelError(f"'{name}' is not a folder here: {similar(name, remedy)}")
+
+
+def similar(name: str | Path, otherwise: str) -> str:
+    """The remedy for a folder that does not exist: one of a similar name, or else `otherwise`."""
+    folder = missing = expand_home(name)
+    while not missing.parent.is_dir():
+        missing = missing.parent
+    rest = folder.relative_to(missing)
+    known = {each.name: each / rest for each in missing.parent.glob("*") if (each / rest).is_dir()}
+    close = get_close_matches(missing.name, known, n=1)
+    return f"did you mean {as_argument(known[close[0]])}?" if close else otherwise
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether it is a possible Hub name: `owner/model`, but not `./x` or `../x`."""
+    from huggingface_hub.errors import HFValidationError
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    try:
+        validate_repo_id(name)
+    except HFValidationError:
+        return False
+    return "/" in name
+
+
+def connection_errors() -> tuple[type[OSError], type[RuntimeError], type[Exception]]:
+    """Errors of the Hub's client without a connection, over its releases."""
+    from httpx import HTTPError  # not an OSError
+
+    return OSError, RuntimeError, HTTPError
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
+
+    try:
+        folder = Path(snapshot_download(name, allow_patterns=HUB_FILES))
+    except LocalEntryNotFoundError as error:
+        raise ModelError(
+            f"'{name}' is neither a local folder nor, without a network, in the Hub's cache: "
+            f"{similar(name, 'give a folder, or connect')}"
+        ) from error
+    except HfHubHTTPError as error:
+        remedy = "check the name, and for a gated model log in with: hf auth login"
+        raise ModelError(
+            f"the Hub refuses '{name}' ({str(error).splitlines()[0]}): {similar(name, remedy)}"
+        ) from error
+    except connection_errors() as error:
+        remedy = "check the network and its proxy, or give a folder"
+        raise ModelError(
+            f"'{name}' cannot be downloaded ({type(error).__name__}: {error}): "
+            f"{similar(name, remedy)}"
+        ) from error
+    if not (folder / decoder_file(folder)).is_file():
+        raise ModelError(
+            f"'{name}' on the Hub is not an OpenVINO model: export it first, "
+            f"for example: ov-specdec export --main {name}"
+        )
+    return folder

@@ -1,0 +1,82 @@
+"""Limits the memory for KV caches of a pair."""
+
+from collections.abc import Sequence
+from math import ceil
+
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.models.compile import LoadedModel
+from ov_specdec.models.devices import Device, find_device, free_memory, openvino_core
+
+GB = 10**9
+
+LEAST_TOKENS = 32
+"""Minimum capacity of KV caches in tokens: the largest block. Less is a mistyped unit."""
+
+SHARE_OF_FREE = 0.5
+"""Default fraction of a device's free memory."""
+
+STATES = 20
+"""Recurrent states for each sequence: after 16 draft tokens, and kept ones."""
+
+SHARE_OF_STATES = 0.5
+"""Maximum fraction of the memory for recurrent states; fewer draft tokens need less."""
+
+
+def limit_memory(
+    models: Sequence[LoadedModel], kv_cache_size: float | None, max_batch_size: int
+) -> None:
+    """Bound the KV caches of models that hold the same sequences, the main model's first.
+
+    kv_cache_size: in GB, for all caches on one device; None: enough for `max_batch_size` sequences
+    with the main model's context, at most half of the free memory there, or a quarter for two
+    devices, which may share it. It is allocated as needed. Raises `OptionError` if the device
+    manages that memory itself.
+    """
+    blocks = ceil(models[0].runner.max_length / LEAST_TOKENS)  # which no two sequences share
+    needed = max_batch_size * blocks * LEAST_TOKENS
+    by_device: dict[Device, list[LoadedModel]] = {}
+    for model in models:
+        device = find_device(openvino_core(), model.config.device)
+        by_device.setdefault(device, []).append(model)
+    for device, own in by_device.items():
+        bytes_per_token = sum(model.runner.bytes_per_token for model in own)
+        bytes_per_state = sum(model.runner.bytes_per_state for model in own)
+        num_tokens, num_states = needed, STATES * (max_batch_size + 1)
+        if kv_cache_size is None:
+            if bytes_per_token:
+                free = SHARE_OF_FREE * free_memory(device) / len(by_device)
+                num_states = _states(num_states, free, bytes_per_state)
+                left = free - num_states * bytes_per_state
+                num_tokens = min(needed, int(left / bytes_per_token))
+        elif any(model.runner.bytes_per_token == 0 for model in own):
+            raise OptionError(
+                Option("kv_cache_size", kv_cache_size),
+                " has no effect on a stateful KV cache: leave it out, or use ",
+                Option("kv", "paged"),
+                " (encoder-decoder models have no paged one)",
+            )
+        else:
+            memory = kv_cache_size * GB
+            num_states = _states(num_states, memory, bytes_per_state)
+            num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)
+            if num_tokens < LEAST_TOKENS:
+                raise _too_small(kv_cache_size, needed, bytes_per_token)
+        for model in own:
+            model.runner.limit(num_tokens, num_states)
+
+
+def _too_small(kv_cache_size: float, num_tokens: int, bytes_per_token: float) -> OptionError:
+    """num_tokens: of all concurrent sequences at maximum length."""
+    per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, num_tokens))
+    return OptionError(
+        Option("kv_cache_size", kv_cache_size),
+        f" has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of these models take "
+        f"{per_thousand:.2g} GB, the maximum batch {all_:.2g}), or leave it out",
+    )
+
+
+def _states(wanted: int, memory: float, bytes_per_state: int) -> int:
+    """Number of recurrent states that fit in `memory` bytes, at most `wanted`."""
+    if not bytes_per_state:
+        return wanted
+    return min(wanted, int(SHARE_OF_STATES * memory / bytes_per_state))

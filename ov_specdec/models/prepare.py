@@ -1,0 +1,232 @@
+"""Prepares a model for compilation: its KV backend and its graph."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import openvino as ov
+
+from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
+from ov_specdec.graph.attention import is_local, lost_cap
+from ov_specdec.graph.attention_rows import repeat_attention_rows
+from ov_specdec.graph.paging import (
+    choose_factors,
+    has_delta_rule,
+    hides_by_mask,
+    recurrent_bytes,
+    recurrent_state,
+    select_rows,
+    sequence_axes,
+    static_shape,
+)
+from ov_specdec.models.devices import (
+    Device,
+    compile_for,
+    find_device,
+    has_readable_states,
+    openvino_core,
+)
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.kv_backend import choose_backend
+from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
+from ov_specdec.models.source import ModelSource
+from ov_specdec.runner.stateful import MAX_HIDDEN
+
+MOST_COPIED = 0.01
+"""Maximum size of recurrent states relative to weights for copies in each round. For an LFM2 of
+354 M it is 0.0003, and copying takes 0.6 of 23 ms. For a Qwen3.5 of 0.8 B it is 0.05, and copying
+takes 15 of 49 ms: suffix drafts had a speedup of 0.83 to 1.21."""
+
+OWN_STATES = "past_key_values"
+"""Prefix of states with a sequence's own keys and values, if other states hold its source's."""
+
+
+COMPILE_OPTIONS = {"SNIPPETS_MODE": "DISABLE"}
+"""Properties that disable generated code for element-wise operations: each static shape of the
+embedded main model takes 8 MB less, and passes take the same time."""
+
+CompileShape = Callable[[int], Callable[[], ov.CompiledModel | DeviceError]]
+"""Makes the graph for passes over a number of tokens, and returns what compiles it."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A model ready to compile, with the arguments of its runner.
+
+    axes, max_hidden: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
+    states besides its KV cache. copies_little: they are small relative to its weights.
+    """
+
+    source: ModelSource
+    config: RuntimeConfig
+    device: Device
+    kv: Backend
+    reason: str
+    model: ov.Model
+    max_length: int
+    axes: dict[str, int] = field(default_factory=dict)
+    max_hidden: int = 0
+    is_recurrent: bool = False
+    copies_little: bool = True
+
+    @property
+    def may_fall_back(self) -> bool:
+        """Whether another KV backend may be tried; a stateful one has no static shapes."""
+        if self.kv != "paged" or self.config.kv != "auto" or _needs_static_shapes(self.config):
+            return False
+        return has_readable_states(self.device, self.config.properties_for(self.device))
+
+    def compile(self) -> ov.CompiledModel | DeviceError:
+        """The compiled model, or the error of the device."""
+        properties = self.config.properties_for(self.device)
+        return compile_for(self.device, self.model, properties, self.source.folder.path)
+
+    def compiler(self) -> CompileShape | None:
+        """Compiles its static shapes; None on a GPU, which fails to run them.
+
+        Models with a gated delta rule have none, so "auto" does not try.
+        """
+        wanted = self.config.static_shapes
+        if wanted == "none" or self.kv != "paged" or not self.device.is_cpu:
+            return None
+        if wanted == "auto" and has_delta_rule(self.model):
+            return None
+        device, folder = self.device, self.source.folder
+        properties = {**self.config.properties_for(device), **COMPILE_OPTIONS}
+        model = self.model
+
+        def compile_shape(size: int) -> Callable[[], ov.CompiledModel | DeviceError]:
+            graph = static_shape(model, size)
+            return lambda: compile_for(device, graph, properties, folder.path)
+
+        return compile_shape
+
+
+def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepared:
+    """Choose the KV backend of a model, and change its graph for it.
+
+    kv: the backends to choose from. Raises `DeviceError` and `OptionError` for settings that
+    contradict each other, and `ModelError` for an unsupported model.
+    """
+    device = find_device(openvino_core(), config.device)
+    max_length = _max_length(source.folder, config.max_model_len)
+    if source.folder.is_encoder_decoder:
+        return _prepare_encoder_decoder(source, config, device, max_length)
+    state = recurrent_state(source.model)
+    if lost := lost_cap(source.model, source.folder.attention_cap):
+        warnings.warn(f"{source.folder.path}: {lost}", RuntimeWarning, stacklevel=2)
+    max_hidden = _max_hidden(source, config, device)
+    backend, reason, model = choose_backend(source, device, kv, max_length)
+    if state is not None and not device.is_cpu:
+        raise DeviceError(
+            f"{source.folder.path} has recurrent states ('{state}'), which have not been run on "
+            f"{device.name}: use ",
+            Option("device", "CPU"),
+        )
+    axes, copies_little = {}, True
+    if backend == "stateful":
+        axes = sequence_axes(model)
+        copies_little = recurrent_bytes(model) <= MOST_COPIED * source.folder.num_bytes
+        if not copies_little:
+            reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
+        _refuse_static_shapes(config, reason)
+        _require_readable_states(config, device)
+    elif config.max_hidden_tokens is not None:
+        raise OptionError(
+            Option("max_hidden_tokens", config.max_hidden_tokens),
+            f" has no effect on {source.folder.path}, whose KV cache is paged: leave it out, or "
+            "add ",
+            Option("kv", "stateful"),
+        )
+    select_rows(model, axis=0 if backend == "paged" else 1)
+    # Recurrent layers have as many rows as attention.
+    repeats_rows = config.batch_invariant and config.shares_passes and state is None
+    if backend == "paged" and repeats_rows:
+        repeat_attention_rows(model)
+    border = source.folder.border
+    if border is not None and not choose_factors(model, border):
+        raise ModelError(
+            f"{source.folder.path}/config.json has other factors for texts of more than {border} "
+            "tokens (LongRoPE), but its graph does not select them: export the model again with "
+            "ov-specdec export, or set max_position_embeddings in config.json to "
+            f"{border} to use it for shorter texts"
+        )
+    return Prepared(
+        *(source, config, device, backend, reason, model, max_length, axes, max_hidden),
+        is_recurrent=state is not None,
+        copies_little=copies_little,
+    )
+
+
+def _max_length(folder: ModelFolder, wanted: int | None) -> int:
+    """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
+    context = folder.context_length
+    if wanted is not None and wanted > context:
+        raise OptionError(
+            Option("max_model_len", wanted),
+            f" is more than the context of {folder.path}, {context} tokens: lower it",
+        )
+    return context if wanted is None else wanted
+
+
+def _max_hidden(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
+    """Maximum hidden entries of a stateful KV cache."""
+    folder, model = source.folder, source.model
+    # In a window or chunk, masked entries would displace others.
+    if folder.sliding_window or folder.chunk or is_local(model, folder.context_length):
+        return 0
+    if not hides_by_mask(model):
+        return 0
+    if config.max_hidden_tokens is not None:
+        return config.max_hidden_tokens
+    return MAX_HIDDEN if device.is_cpu else 0  # a GPU once read masked entries
+
+
+def _prepare_encoder_decoder(
+    source: ModelSource, config: RuntimeConfig, device: Device, max_length: int
+) -> Prepared:
+    """Prepare the decoder of an encoder-decoder model, whose states are trimmed at once."""
+    if config.kv == "paged":
+        raise OptionError(
+            Option("kv", "paged"),
+            f" cannot be used with {source.folder.path}, an encoder-decoder model: leave it out",
+        )
+    if config.max_hidden_tokens:
+        raise OptionError(
+            Option("max_hidden_tokens", config.max_hidden_tokens),
+            f" cannot be used with {source.folder.path}, an encoder-decoder model, whose KV cache "
+            "is always trimmed: leave it out",
+        )
+    axes = sequence_axes(source.model, OWN_STATES)
+    if not axes:
+        raise ModelError(
+            f"{source.folder.ir} has no states '{OWN_STATES}': export the model again with "
+            "optimum-intel 2.1 or later"
+        )
+    reason = "an encoder-decoder model"
+    _refuse_static_shapes(config, reason)
+    _require_readable_states(config, device)
+    select_rows(source.model, axis=1)
+    return Prepared(source, config, device, "stateful", reason, source.model, max_length, axes)
+
+
+def _needs_static_shapes(config: RuntimeConfig) -> bool:
+    """Whether sizes of static shapes were requested."""
+    return not isinstance(config.static_shapes, str)
+
+
+def _refuse_static_shapes(config: RuntimeConfig, reason: str) -> None:
+    if _needs_static_shapes(config):
+        raise OptionError(
+            Option("static_shapes", list(config.static_shapes)),
+            f" needs a paged KV cache, and the main model's is stateful ({reason}): leave it out",
+        )
+
+
+def _require_readable_states(config: RuntimeConfig, device: Device) -> None:
+    properties = config.properties_for(device)
+    if not has_readable_states(device, properties):
+        raise DeviceError(
+            f"KV_CACHE_PRECISION={properties['KV_CACHE_PRECISION']} cannot be used with a stateful "
+            f"KV cache on {device.name}, whose states could not be read: leave it out"
+        )

@@ -1,0 +1,122 @@
+"""Profiles: the fastest measured settings of a pair on a machine, in a file."""
+
+import errno
+import hashlib
+import tempfile
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ov_specdec.errors import OptionError
+from ov_specdec.models.compile import fingerprint
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.runtime_config import PROPERTIES, KvBackend, RuntimeConfig
+from ov_specdec.options.model import require
+from ov_specdec.records.files import UNREADABLE
+from ov_specdec.records.record import VERSION, read_record, record_file, write_section
+
+
+@dataclass(frozen=True)
+class Profile:
+    """OpenVINO properties of both models, for one pair on one machine.
+
+    pair: identifies pair and machine (see `pair_fingerprint`). report: the measurements behind the
+    choice.
+    """
+
+    pair: str
+    main_properties: Mapping[str, str]
+    draft_properties: Mapping[str, str]
+    report: Mapping[str, Any]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether OpenVINO's defaults are the fastest settings."""
+        return not self.main_properties and not self.draft_properties
+
+    def as_dict(self) -> dict[str, Any]:
+        """The profile for JSON."""
+        return {"version": VERSION, **asdict(self)}
+
+    def write(self, path: Path) -> None:
+        """Write the profile as JSON; folders are made as needed."""
+        with _writing(path):
+            write_section(path, "profile", asdict(self))
+
+
+def require_writable(path: Path) -> None:
+    """Raise `OptionError` unless a profile can be written to a file; its folder is made."""
+    with _writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=path.parent).close()
+        if path.exists() and not path.is_file():
+            raise FileExistsError(errno.EEXIST, "it is not a file")
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise OptionError(
+            f"the profile '{path}' cannot be written ({error.strerror}): give another --output"
+        ) from error
+
+
+def read_profile(path: Path) -> Profile:
+    """The profile in a file; `OptionError` if it cannot be read or is not as it was written."""
+    try:
+        profile = Profile(**read_record(path)["sections"]["profile"])
+        require("main_properties", profile.main_properties, Mapping[str, str], PROPERTIES)
+        require("draft_properties", profile.draft_properties, Mapping[str, str], PROPERTIES)
+    except (OSError, *UNREADABLE) as error:
+        raise OptionError(
+            f"the profile '{path}' cannot be read ({error}): run ov-specdec tune again"
+        ) from error
+    return profile
+
+
+def pair_fingerprint(main: ModelFolder, draft: ModelFolder, device: str, kv: KvBackend) -> str:
+    """A key of both models, the device and the KV backend, with default settings."""
+    config = RuntimeConfig(device, kv=kv)
+    both = "\n".join(fingerprint(folder, config, kv) for folder in (main, draft))
+    return hashlib.sha256(both.encode()).hexdigest()[:16]
+
+
+def find_profile(
+    profile: str | Path, main: ModelFolder, draft: ModelFolder, device: str, kv: KvBackend
+) -> tuple[Path, Profile] | None:
+    """The profile of a pair, and its file.
+
+    profile: "auto" takes the one that `ov-specdec tune` wrote, if any, and warns if it cannot be
+    read; "none" takes none; or a file. `OptionError` if that cannot be read, or belongs to another
+    pair, machine or KV backend.
+    """
+    if profile == "none":
+        return None
+    pair = pair_fingerprint(main, draft, device, kv)
+    path = default_path(pair) if profile == "auto" else Path(profile)
+    if path is None or (profile == "auto" and not path.is_file()):
+        return None
+    try:
+        found = read_profile(path)
+        if found.pair != pair:
+            raise OptionError(
+                f"the profile '{path}' was made for another pair of models, machine, KV backend "
+                "or version of OpenVINO: run ov-specdec tune again"
+            )
+    except OptionError as error:
+        if profile != "auto":
+            raise
+        # The user did not name this file, so only warn.
+        warnings.warn(f"{error}; going on without it", RuntimeWarning, stacklevel=2)
+        return None
+    return path, found
+
+
+def default_path(pair: str) -> Path | None:
+    """Path of a pair's profile in the user's cache folder; None for a user without one."""
+    return record_file(pair)

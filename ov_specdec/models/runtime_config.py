@@ -1,0 +1,99 @@
+"""User settings for compiling a model: device, KV backend, precision, properties."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from ov_specdec.models.devices import (
+    Device,
+    Precision,
+    cache_precision,
+    causal_keys,
+    precision_properties,
+)
+from ov_specdec.records.files import expand_home
+
+Backend = Literal["paged", "stateful"]
+KvBackend = Literal["auto", "paged", "stateful"]
+
+PROPERTIES = "a mapping of names to values, all of them texts"
+"""What properties must be, for messages."""
+
+
+WantedShapes = Sequence[int] | Literal["auto", "none"]
+"""Numbers of tokens in a pass for which a paged main model also gets static shapes.
+
+OpenVINO prepares a dynamic model again for each pass with another number of tokens than the last
+one; a static shape, compiled for one number, needs no preparation, and is faster in itself. They
+are compiled while the model decodes, and each takes the memory of the weights again. "auto": for
+small models, the numbers that save most time in this process, and none on a stateful KV cache,
+where numbers are an error. With either, a paged draft model has some too. "none": neither model
+has any.
+"""
+
+MAX_STATIC_SHAPE = 512
+
+
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """Settings for compiling a model: OpenVINO device, KV backend, precision, extra properties.
+
+    max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of the
+    model; None: OpenVINO's default. cache_dir: folder that caches compiled models, with a folder
+    for each device and set of properties; None: no cache. encoder_device: of the encoder of an
+    encoder-decoder model; None: that of the decoder. static_shapes: see `WantedShapes`.
+    batch_invariant: run passes of a paged model in the batch-invariant form. shares_passes: several
+    sequences may share passes. max_model_len: maximum tokens of a sequence; None: the model's
+    context.
+    """
+
+    device: str = "CPU"
+    kv: KvBackend = "auto"
+    precision: Precision = "default"
+    properties: Mapping[str, str] | None = None
+    max_hidden_tokens: int | None = None
+    num_threads: int | None = None
+    cache_dir: str | Path | None = None
+    encoder_device: str | None = None
+    static_shapes: WantedShapes = "none"
+    batch_invariant: bool = False
+    shares_passes: bool = True
+    max_model_len: int | None = None
+
+    def properties_for(self, device: Device) -> dict[str, str]:
+        """OpenVINO properties; given ones replace those of other settings.
+
+        Raises `DeviceError` for settings that the device does not support.
+        """
+        given = self.properties or {}
+        precision = self.precision
+        is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
+        if is_accurate and precision == "default" and not device.is_cpu:  # the CPU needs no help
+            precision = "f32"
+        properties = {**causal_keys(device), **precision_properties(device, precision)}
+        if self.num_threads is not None and device.is_cpu:
+            properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
+        if self.cache_dir is not None:
+            properties["CACHE_DIR"] = str(expand_home(self.cache_dir))
+        properties |= given
+        properties |= cache_precision(device, properties)
+        if folder := properties.pop("CACHE_DIR", ""):
+            # A GPU's plugin would load models that were compiled with other properties.
+            digest = hashlib.sha256(repr((device.name, sorted(properties.items()))).encode())
+            properties["CACHE_DIR"] = str(Path(folder) / digest.hexdigest()[:16])
+        return properties
+
+    def for_draft(
+        self, device: str | None, properties: Mapping[str, str] | None
+    ) -> "RuntimeConfig":
+        """The same for a draft model, with its device, and its properties over the common ones."""
+        return replace(
+            self,
+            device=device or self.device,
+            properties={**(self.properties or {}), **(properties or {})},
+            batch_invariant=False,
+            max_model_len=None,
+            static_shapes="none" if self.static_shapes == "none" else "auto",
+        )

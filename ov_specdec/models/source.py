@@ -1,0 +1,169 @@
+"""A model read from its folder, before compilation, and the compatibility of two."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import openvino as ov
+
+from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
+from ov_specdec.graph.paging import recurrent_state
+from ov_specdec.graph.positions import reconnect_positions, take_positions
+from ov_specdec.models.devices import openvino_core
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
+from ov_specdec.text.guard import GuardReport, compare_tokenizers, list_differences
+from ov_specdec.text.pairing import TokenizerPair
+from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.prompt import TextToText
+from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
+
+FEATURES_CHECK = "feature extractor"
+"""The guard's check of audio features."""
+
+KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
+ENCODER_DECODER_INPUTS = {
+    *("input_ids", "beam_idx", "cache_position"),
+    *(HIDDEN_STATES, "encoder_attention_mask"),
+}
+
+NEVER_DRAFT = frozenset({"falcon_mamba", "granitemoehybrid", "mamba", "zamba2"})
+"""Families whose exported recurrent layers continue their states with single tokens only, so that
+no pass can verify draft tokens."""
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model read from its folder: configuration, tokenizer and IR."""
+
+    folder: ModelFolder
+    tokenizer: Tokenizer
+    model: ov.Model
+
+    @property
+    def logits_width(self) -> int:
+        """Columns of the model's logits; often padded beyond the tokenizer's size."""
+        width: int = self.model.output("logits").partial_shape[-1].get_length()
+        return width
+
+    @property
+    def vocab_size(self) -> int:
+        """Columns of the logits with a token; the others are padding."""
+        return min(self.logits_width, self.tokenizer.vocab_size)
+
+    @property
+    def eos_token_ids(self) -> frozenset[int]:
+        """Tokens that end a text: the generation configuration's, or else the tokenizer's."""
+        fallback = self.tokenizer.eos_token_id
+        return self.folder.eos_token_ids or frozenset([] if fallback is None else [fallback])
+
+    def text_to_text(self) -> TextToText | None:
+        """How the decoder of an encoder-decoder model starts; None for a decoder-only model.
+
+        Raises `ModelError` for a speech model, and for one without a decoder start token.
+        """
+        folder = self.folder
+        if not folder.is_encoder_decoder:
+            return None
+        if folder.encoder_ir.is_file():  # a missing one is reported elsewhere
+            inputs = {port.any_name for port in read_model(folder.encoder_ir).inputs}
+            if "input_ids" not in inputs:
+                raise ModelError(
+                    f"{folder.path} reads {', '.join(sorted(inputs))}, not texts: use a model for "
+                    "text, or for speech SpeechPipeline or ov-specdec transcribe"
+                )
+        if folder.decoder_start_token_id is None:
+            raise ModelError(
+                f"the configuration in {folder.path} names no decoder_start_token_id: add it to "
+                "generation_config.json"
+            )
+        return TextToText(folder.decoder_start_token_id, folder.forced_bos_token_id)
+
+
+def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSource:
+    """Read a model folder. `ModelError` names a missing part.
+
+    chat_template: see `load_tokenizer`.
+    """
+    folder = ModelFolder.read(path)
+    return ModelSource(folder, load_tokenizer(path, chat_template), read_ir(folder))
+
+
+def read_ir(folder: ModelFolder) -> ov.Model:
+    """Read a decoder's IR. `ModelError` if it is not a stateful decoder over token ids."""
+    model = read_model(folder.ir)
+    if folder.model_type in NEVER_DRAFT and recurrent_state(model) is not None:
+        raise ModelError(
+            f"{folder.path} has recurrent layers of '{folder.model_type}', whose passes cannot "
+            "verify draft tokens: use openvino.genai, which decodes plainly, or another model"
+        )
+    inputs = {name for port in model.inputs for name in port.names}
+    needed, known, task = {"input_ids"}, KNOWN_INPUTS, "text-generation-with-past"
+    if folder.is_encoder_decoder:
+        needed, known = {"input_ids", HIDDEN_STATES}, ENCODER_DECODER_INPUTS
+        task = "text2text-generation-with-past or automatic-speech-recognition-with-past"
+    if not needed <= inputs or not model.get_variables():
+        raise ModelError(
+            f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
+            f"optimum-cli export openvino --task {task}"
+        )
+    if unknown := [port.any_name for port in model.inputs if not port.names & known]:
+        raise ModelError(
+            f"{folder.ir} has an input '{unknown[0]}', which text decoders do not have: "
+            f"use a model exported with --task {task}"
+        )
+    if not take_positions(model):
+        reconnect_positions(model)
+    return model
+
+
+def read_model(ir: Path) -> ov.Model:
+    """An IR; `ModelError` if it cannot be read."""
+    try:
+        return openvino_core().read_model(ir)
+    except RuntimeError as error:
+        raise ModelError(
+            f"{ir} cannot be read ({openvino_message(error)}): export the model again"
+        ) from error
+
+
+def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
+    """The tokenizers of two models that need a pairing.
+
+    Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, and for encoder-decoder
+    models, whose encoders would need different ids.
+    """
+    if main.folder.is_encoder_decoder:
+        raise TokenizerMismatchError(
+            "draft and main are encoder-decoder models with different tokenizers, which cannot be "
+            "paired: use a draft of the same family, or ",
+            Option("drafter", "suffix"),
+        )
+    return TokenizerPair(
+        PieceTokenizer(main.tokenizer),
+        PieceTokenizer(draft.tokenizer),
+        main.vocab_size,
+        draft.vocab_size,
+    )
+
+
+def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
+    """The tokenizer guard's report on two models.
+
+    Raises `ModelError` if only one of them has an encoder.
+    """
+    if main.folder.is_encoder_decoder != draft.folder.is_encoder_decoder:
+        kinds = ("a decoder", "an encoder-decoder model")
+        raise ModelError(
+            f"main '{main.folder.path}' is {kinds[main.folder.is_encoder_decoder]}, draft "
+            f"'{draft.folder.path}' {kinds[draft.folder.is_encoder_decoder]}: give two of one kind"
+        )
+    report = compare_tokenizers(
+        main.tokenizer,
+        draft.tokenizer,
+        main_width=main.logits_width,
+        draft_width=draft.logits_width,
+    )
+    if not main.folder.features and not draft.folder.features:
+        return report
+    differences = list_differences(main.folder.features, draft.folder.features)
+    return GuardReport({**report.checks, FEATURES_CHECK: differences})

@@ -1,0 +1,87 @@
+"""Options of a generation that contradict or need each other."""
+
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from ov_specdec.errors import Option, OptionError
+
+SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
+"""Options that only affect sampling."""
+
+CHAT_OPTIONS = (
+    *("tools", "chat_template_kwargs"),
+    *("add_generation_prompt", "continue_final_message"),
+)
+"""Options that only affect prompts in a chat template."""
+
+NOT_FOR_TEMPLATES = (
+    *("messages", "conversations", "chat_template", "tools", "add_generation_prompt"),
+    *("continue_final_message", "return_assistant_tokens_mask"),
+)
+"""Arguments of a chat template that transformers sets from other options."""
+
+NO_EFFECT, BOTH = "has no effect with", "give both"
+
+
+def require_no_conflict(options: Any) -> None:
+    """Refuse options of a generation that contradict or need each other."""
+    if options.max_new_tokens == 0 and options.prompt_logprobs is None:
+        reason = "only scores a prompt, so it needs"
+        _refuse(options, "max_new_tokens", reason, "prompt_logprobs", BOTH)
+    for name in ("min_new_tokens", "min_tokens"):
+        if options.max_new_tokens is not None and getattr(options, name) > options.max_new_tokens:
+            _refuse(options, name, "is more than", "max_new_tokens", "give at most that")
+    if options.ignore_eos and options.eos_token_id is not None:
+        _refuse(options, "eos_token_id", NO_EFFECT, "ignore_eos")
+    if options.do_sample and options.temperature == 0:
+        _refuse(options, "temperature", "is greedy decoding, so it contradicts", "do_sample")
+    for name in SAMPLING_OPTIONS:
+        if options.do_sample is False and getattr(options, name) is not None:
+            _refuse(options, name, NO_EFFECT, "do_sample")
+    if options.choice and options.seed is None:
+        _refuse(options, "choice", "has no effect without", "seed", BOTH)
+    if options.tgt_lang is not None and options.forced_bos_token_id is not None:
+        _refuse(options, "tgt_lang", "contradicts", "forced_bos_token_id")
+    number, schedule = "num_assistant_tokens", "num_assistant_tokens_schedule"
+    is_auto = options.num_assistant_tokens == "auto"
+    if options.num_assistant_tokens_schedule == "constant" and is_auto:
+        _refuse(options, schedule, "needs a number, not", number, "give one")
+    if options.num_assistant_tokens_schedule == "adaptive" and not is_auto:
+        _refuse(options, number, NO_EFFECT, schedule)
+    if options.logprobs is None and options.logprobs_mode != "raw_logprobs":
+        _refuse(options, "logprobs_mode", "has no effect without", "logprobs", BOTH)
+    if options.cache_salt is not None and not options.cache_prompt:
+        _refuse(options, "cache_salt", NO_EFFECT, "cache_prompt")
+    if options.add_generation_prompt and options.continue_final_message:
+        reason = "begins an answer, so it contradicts"
+        _refuse(options, "add_generation_prompt", reason, "continue_final_message")
+    for name in () if options.apply_chat_template else given_chat_options(options):
+        _refuse(options, name, NO_EFFECT, "apply_chat_template")
+
+
+def given_chat_options(options: Any) -> list[str]:
+    """The names of the given options that only affect a chat template."""
+    return [name for name in CHAT_OPTIONS if getattr(options, name) not in (None, False, (), [])]
+
+
+def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuse arguments of a chat template that other options set."""
+    if taken := [each for each in given if each in NOT_FOR_TEMPLATES]:
+        raise OptionError(
+            Option("chat_template_kwargs"),
+            f" contains '{taken[0]}', which another option sets: leave it out there",
+        )
+    return given
+
+
+def _refuse(
+    options: Any, name: str, reason: str, other: str, remedy: str = "leave out one of the two"
+) -> NoReturn:
+    """Raise "name=value reason other=value: remedy"."""
+    value = getattr(options, other)
+    raise OptionError(
+        Option(name, getattr(options, name)),
+        f" {reason} ",
+        Option(other) if value is None else Option(other, value),
+        f": {remedy}",
+    )

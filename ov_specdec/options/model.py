@@ -1,0 +1,234 @@
+"""`Options`, the base of all options: pydantic models that raise `OptionError`."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from inspect import signature
+from types import NoneType, UnionType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    create_model,
+)
+from pydantic.fields import FieldInfo
+from typing_extensions import Self
+
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.options.checks import as_plain, as_tuple, require_known
+from ov_specdec.options.foreign_names import HINTS
+
+Endpoint = Literal["chat", "completions", "responses"]
+ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
+T = TypeVar("T")
+
+
+Text = Annotated[str, Field(max_length=2**31)]
+"""A text that tokenizers take: pydantic refuses halves of surrogate pairs only in bounded ones."""
+
+TokenId = Annotated[int, Field(ge=0)]
+
+Several = Annotated[Sequence[T], BeforeValidator(as_tuple)]
+"""One value or several, as a tuple."""
+
+
+@dataclass(frozen=True)
+class Display:
+    """How an option appears on the command line, in requests and in documents.
+
+    more: a supplement for the documents of the Python interface. unit: of a number. unset:
+    description of the default. metavar: placeholder of a value; "": by its type. flag: its name on
+    the command line; "": its own; None: it has none. field: the same for requests. endpoints: those
+    that take it. expects: its values in words; "": by its type. group: title of the group that
+    begins here.
+    """
+
+    more: str = ""
+    unit: str = ""
+    unset: str = ""
+    metavar: str = ""
+    flag: str | None = ""
+    field: str | None = ""
+    endpoints: tuple[Endpoint, ...] = ENDPOINTS
+    expects: str = ""
+    group: str = ""
+
+
+def option(
+    default: Any,
+    description: str,
+    *,
+    ge: float | None = None,
+    gt: float | None = None,
+    le: float | None = None,
+    is_secret: bool = False,
+    **display: Any,
+) -> Any:
+    """An option as the default of a field or parameter; `...` if it has to be given.
+
+    display: see `Display`.
+    """
+    extra: Any = {"display": Display(**display)}
+    return Field(
+        default,
+        description=description,
+        ge=ge,
+        gt=gt,
+        le=le,
+        repr=not is_secret,
+        json_schema_extra=extra,
+    )
+
+
+def display_of(field: FieldInfo) -> Display:
+    """How an option appears."""
+    extra: Any = field.json_schema_extra or {}
+    return extra.get("display", Display())  # type: ignore[no-any-return]
+
+
+class Options(BaseModel):
+    """Named options, checked when made: `OptionError` names an invalid value and its remedy.
+
+    Numbers and lists may be numpy's; they become Python's. noun: of an
+    option, for messages. hints: what to give instead of unknown ones.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        strict=True,
+        extra="forbid",
+        allow_inf_nan=False,
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),
+    )
+    noun: ClassVar[str] = "option"
+    hints: ClassVar[Mapping[str, str]] = HINTS
+
+    def __init__(self, **given: Any) -> None:
+        require_known(given, type(self).model_fields, self.noun, self.hints)
+        try:
+            super().__init__(**{name: as_plain(value) for name, value in given.items()})
+        except ValidationError as error:
+            raise _explained(error, type(self).model_fields) from error
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, which are checked."""
+        given = {name: getattr(self, name) for name in self.model_fields_set} | dict(update or {})
+        copied = type(self)(**given)
+        return super(Options, copied).model_copy(deep=True) if deep else copied
+
+
+def by_group(options: type[Options]) -> dict[str, list[str]]:
+    """The names of options that are shown, by group."""
+    groups: dict[str, list[str]] = {}
+    for name, field in options.model_fields.items():
+        if field.description:
+            group = display_of(field).group or next(reversed(groups))
+            groups.setdefault(group, []).append(name)
+    return groups
+
+
+def options_of_function(function: Callable[..., Any]) -> type[Options]:
+    """The keyword parameters of a function whose defaults are made by `option`."""
+    fields: dict[str, Any] = {
+        name: (parameter.annotation, parameter.default)
+        for name, parameter in signature(function).parameters.items()
+        if isinstance(parameter.default, FieldInfo)
+    }
+    return create_model(function.__name__, __base__=Options, **fields)
+
+
+def require(name: str, value: object, kind: Any, expects: str = "", **bounds: Any) -> None:
+    """Refuse a value that is not of this type and within these bounds: a single option."""
+    _single(name, kind, expects, **bounds)(**{name: value})
+
+
+@cache
+def _single(name: str, kind: Any, expects: str, **bounds: Any) -> type[Options]:
+    """The model of a single option; one is made for each."""
+    fields: dict[str, Any] = {name: (kind, option(..., "", expects=expects, **bounds))}
+    return create_model("Value", __base__=Options, **fields)
+
+
+def _explained(error: ValidationError, fields: Mapping[str, FieldInfo]) -> OptionError:
+    """The first invalid option, with the deepest value that is wrong."""
+    errors = error.errors(include_url=False)
+    where = errors[0]["loc"][:1]
+    found = max((each for each in errors if each["loc"][:1] == where), key=lambda e: len(e["loc"]))
+    reason = found.get("ctx", {}).get("error")
+    if isinstance(reason, OptionError):
+        return reason
+    name = str(where[0])
+    if found["type"] == "string_unicode":
+        return OptionError(Option(name), " is not valid text: give it as UTF-8")
+    named = Option(name, found["input"]) if fields[name].repr else Option(name)
+    return OptionError(named, f" must be {in_words(fields[name])}")
+
+
+def request_fields(options: type[Options], endpoint: Endpoint | None = None) -> dict[str, str]:
+    """The fields of requests by their options. endpoint: that takes them; None: any."""
+    shown = {name: display_of(field) for name, field in options.model_fields.items()}
+    return {
+        name: display.field or name
+        for name, display in shown.items()
+        if display.field is not None and (endpoint is None or endpoint in display.endpoints)
+    }
+
+
+def kinds_of(kind: Any) -> list[Any]:
+    """The types of which a value may be one, without None and constraints."""
+    if get_origin(kind) is Annotated:
+        return kinds_of(get_args(kind)[0])
+    if get_origin(kind) in (Union, UnionType):
+        return [each for part in get_args(kind) for each in kinds_of(part)]
+    return [] if kind is NoneType else [kind]
+
+
+def in_words(field: FieldInfo) -> str:
+    """The values of an option, such as "a whole number from 0 to 256, or auto"."""
+    return display_of(field).expects or _kind_in_words(field.annotation, field.metadata)
+
+
+def _kind_in_words(kind: Any, metadata: Iterable[Any]) -> str:
+    origin, parts = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _kind_in_words(parts[0], [*metadata, *_constraints(parts[1:])])
+    if origin in (Union, UnionType):
+        words = [_kind_in_words(part, metadata) for part in parts if part is not NoneType]
+        return ", or ".join(words)
+    if origin is Literal:
+        return f"{'one of ' * (len(parts) > 1)}{', '.join(parts)}"
+    if origin is Sequence:
+        return f"{_kind_in_words(parts[0], ())}, or several"
+    words_of = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
+    return words_of.get(kind, "a value of another type") + _bounds_in_words(metadata)
+
+
+def _constraints(metadata: Iterable[Any]) -> Iterable[Any]:
+    for each in metadata:
+        yield from each.metadata if isinstance(each, FieldInfo) else (each,)
+
+
+def _bounds_in_words(metadata: Iterable[Any]) -> str:
+    bounds = {
+        name: getattr(each, name)
+        for each in metadata
+        for name in ("ge", "gt", "le", "min_length")
+        if hasattr(each, name)
+    }
+    shown = {name: f"{bound:.15g}" for name, bound in bounds.items()}
+    if "min_length" in shown:
+        return " that is not empty"
+    if "gt" in shown:
+        return f" above {shown['gt']}" + (f", up to {shown['le']}" if "le" in shown else "")
+    if "ge" in shown:
+        return (
+            f" from {shown['ge']} to {shown['le']}"
+            if "le" in shown
+            else f" of at least {shown['ge']}"
+        )
+    return f" of at most {shown['le']}" if "le" in shown else ""

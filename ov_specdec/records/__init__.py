@@ -1,0 +1,1 @@
+"""Files that the package keeps from one process to the next."""

@@ -1,0 +1,1 @@
+"""What a generation returns: chunks of text, their origins, log-probabilities, statistics."""

@@ -1,0 +1,268 @@
+"""Statistics of a generation, round by round; all figures derive from these records."""
+
+import itertools
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Literal, NamedTuple
+
+from ov_specdec.results.logprobs import TokenLogprobs
+
+FinishReason = Literal["stop", "length", "cancelled"]
+"""Why an output ended: end-of-sequence token or stop string, a length limit, or a cancellation."""
+
+
+LengthLimit = Literal["kv_cache_size", "max_model_len", "max_new_tokens"]
+"""The limits of an output's length: memory, the model's context, or max_new_tokens."""
+
+
+@dataclass(slots=True)
+class RoundStats:
+    """One round: tokens drafted, one pass of the main model, rollback.
+
+    Treat it as immutable. It is not frozen, since that would take 12 instead of 3 us for each
+    sequence in each step.
+
+    num_accepted: accepted draft tokens within the text, which a stop string may end among them.
+    num_generated: tokens that the round added to the text: num_accepted + 1, unless the text ended
+    among them. seconds: of the whole round, with more than its three parts. pass_tokens: tokens fed
+    to the main model. num_sequences: sequences in its pass; seconds are of the whole pass. source:
+    of the draft tokens. cached_tokens: tokens in its KV cache before. planned, reason: the planned
+    draft length, and why, in one word. expected_accepted: expected number of accepted draft tokens.
+    draft_pass_tokens: tokens fed to the draft model. declined: a match that the policy rejected, by
+    source and confidence, and whether its first draft token was right. draft_failed: the draft
+    model gave no distribution, and was disabled for this sequence. confidences, match_confidence:
+    see `Proposal`.
+    """
+
+    num_drafted: int
+    num_accepted: int
+    num_generated: int
+    draft_seconds: float
+    verify_seconds: float
+    rollback_seconds: float
+    seconds: float
+    pass_tokens: int = 0
+    source: str = ""
+    planned: int = 0
+    reason: str = ""
+    confidences: tuple[float, ...] = ()
+    match_confidence: float | None = None
+    cached_tokens: int = 0
+    draft_pass_tokens: int = 0
+    expected_accepted: float = 0.0
+    declined: tuple[str, float, bool] | None = None
+    num_sequences: int = 1
+    draft_failed: bool = False
+
+
+class PassStats(NamedTuple):
+    """One pass of a model over one or several sequences.
+
+    num_tokens: fed tokens, padding included. num_prefill: fed tokens of prefills. seconds: with the
+    sampling from its logits.
+    """
+
+    num_tokens: int
+    num_sequences: int
+    num_prefill: int
+    seconds: float
+
+
+class Round(NamedTuple):
+    """The tokens that one pass of the main model added to the sequence.
+
+    tokens: the new tokens. num_from_draft: the number of accepted draft tokens, which come first;
+    the token after them, if any, is the main model's own. draft_tokens: all draft tokens. logprobs:
+    of each new token, if requested. prompt_logprobs: of each prompt token, in the first round.
+    """
+
+    tokens: list[int]
+    num_from_draft: int
+    draft_tokens: list[int]
+    stats: RoundStats
+    logprobs: list[TokenLogprobs]
+    prompt_logprobs: list[TokenLogprobs]
+
+
+@dataclass(frozen=True)
+class BatchInvariance:
+    """Whether a token's logits are bitwise the same in any pass, and the reason.
+
+    is_on: passes of the main model have the form for it. is_checked: a check passed on this
+    machine, with this model and these settings.
+    """
+
+    is_on: bool
+    reason: str
+    is_checked: bool = False
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the check has passed."""
+        return self.is_on and self.is_checked
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields for JSON."""
+        return {"is_on": self.is_on, "is_checked": self.is_checked, "reason": self.reason}
+
+    def __str__(self) -> str:
+        return f"{'on' if self.is_on else 'off'} ({self.reason})"
+
+
+class StepStats(NamedTuple):
+    """The passes of one step: some of the draft model, then one of the main model."""
+
+    main: PassStats
+    drafts: tuple[PassStats, ...] = ()
+
+
+NOT_INVARIANT = BatchInvariance(False, "an encoder-decoder model")
+"""For models whose passes have only one form."""
+
+
+@dataclass(repr=False)
+class GenerationStats:
+    """The statistics of one generation. Its first round is the prefill.
+
+    batch_invariant: whether its text depends only on prompt, options and model. max_sequences:
+    maximum concurrent sequences in the KV caches; None: what memory allows. length_limit: the limit
+    that ended it, if it ended with "length". stop_string: the stop string that ended it, if any.
+    """
+
+    prompt_tokens: int
+    rounds: list[RoundStats] = field(default_factory=list)
+    batch_invariant: BatchInvariance = NOT_INVARIANT
+    max_sequences: int | None = None
+    length_limit: LengthLimit = "max_new_tokens"
+    stop_string: str | None = None
+
+    def __repr__(self) -> str:
+        return (
+            f"GenerationStats({self.generated_tokens} tokens in {self.seconds:.2f} s, "
+            f"{self.tokens_per_second:.0f} tokens/s, {self.acceptance_rate:.0%} of {self.drafted} "
+            f"draft tokens accepted, {self.tokens_per_main_pass:.1f} tokens a pass)"
+        )
+
+    @property
+    def cached_tokens(self) -> int:
+        """Cached tokens of the prompt, which were not prefilled again."""
+        return self.rounds[0].cached_tokens if self.rounds else 0
+
+    @property
+    def generated_tokens(self) -> int:
+        """Tokens of the output."""
+        return sum(r.num_generated for r in self.rounds)
+
+    @property
+    def drafted(self) -> int:
+        """Draft tokens that were proposed."""
+        return sum(r.num_drafted for r in self.rounds)
+
+    @property
+    def accepted(self) -> int:
+        """Accepted draft tokens within the text."""
+        return sum(r.num_accepted for r in self.rounds)
+
+    @property
+    def draft_failures(self) -> int:
+        """How often the draft model gave logits without a distribution, and was disabled."""
+        return sum(r.draft_failed for r in self.rounds)
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Fraction of accepted draft tokens; 0 if nothing was drafted."""
+        return self.accepted / self.drafted if self.drafted else 0.0
+
+    @property
+    def main_passes(self) -> int:
+        """Rounds, each with one pass of the main model; the prefill is one of them."""
+        return len(self.rounds)
+
+    @property
+    def tokens_per_main_pass(self) -> float:
+        """Output tokens per round; 1 in plain decoding."""
+        return self.generated_tokens / self.main_passes if self.rounds else 0.0
+
+    @property
+    def time_to_first_token(self) -> float:
+        """Seconds that the prefill took."""
+        return self.rounds[0].seconds if self.rounds else 0.0
+
+    @property
+    def draft_seconds(self) -> float:
+        """Seconds spent drafting, with the draft model's prefill."""
+        return sum(r.draft_seconds for r in self.rounds)
+
+    @property
+    def verify_seconds(self) -> float:
+        """Seconds spent in passes of the main model after the prefill."""
+        return sum(r.verify_seconds for r in self.rounds[1:])
+
+    @property
+    def rollback_seconds(self) -> float:
+        """Seconds spent rolling back KV caches."""
+        return sum(r.rollback_seconds for r in self.rounds)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of all rounds, without the reader's time between them."""
+        return sum(r.seconds for r in self.rounds)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Output tokens per second, prefill included."""
+        return self.generated_tokens / self.seconds if self.seconds else 0.0
+
+    @property
+    def time_per_output_token(self) -> float:
+        """Seconds per token after the first."""
+        following = self.generated_tokens - self.rounds[0].num_generated if self.rounds else 0
+        return (self.seconds - self.time_to_first_token) / following if following else 0.0
+
+    @property
+    def draft_lengths(self) -> list[dict[str, Any]]:
+        """The chosen draft lengths in order, each with its reason and number of rounds.
+
+        Each has counts of draft tokens: drafted, expected to be accepted, and accepted.
+        """
+        grouped = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.reason))
+        return [
+            {
+                "rounds": len(run),
+                **{name: getattr(run[0], name) for name in ("planned", "source", "reason")},
+                "drafted": sum(r.num_drafted for r in run),
+                "expected_accepted": round(sum(r.expected_accepted for r in run), 2),
+                "accepted": sum(r.num_accepted for r in run),
+            }
+            for run in (list(each) for _, each in grouped)
+        ]
+
+    def as_dict(self) -> dict[str, Any]:
+        """The figures above, for JSON; times in seconds. draft_failures: only if there are any."""
+        names = (
+            "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
+            "time_to_first_token time_per_output_token tokens_per_second "
+            "seconds draft_seconds verify_seconds rollback_seconds draft_lengths max_sequences "
+            "length_limit stop_string"
+        )
+        figures = {name: getattr(self, name) for name in names.split()}
+        if self.draft_failures:
+            figures["draft_failures"] = self.draft_failures
+        return {**figures, "batch_invariant": self.batch_invariant.as_dict()}
+
+
+class Stopwatch:
+    """Measures the parts of a round."""
+
+    def __init__(self) -> None:
+        self._start = self._lap = perf_counter()
+
+    def lap(self) -> float:
+        """Seconds since the last lap."""
+        now = perf_counter()
+        seconds, self._lap = now - self._lap, now
+        return seconds
+
+    def total(self) -> float:
+        """Seconds since the beginning."""
+        return perf_counter() - self._start

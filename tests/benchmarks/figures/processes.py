@@ -1,0 +1,167 @@
+"""What wants processes of its own: a fresh one without options, memory, other frameworks."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
+from itertools import count, cycle, product
+from pathlib import Path
+from statistics import median
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any
+
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks import priority
+from tests.benchmarks.figures.given import Given
+from tests.benchmarks.figures.requests import TIMEOUT, WARM_UP, compact, generate
+from tests.benchmarks.figures.results import best
+from tests.benchmarks.measuring import Measurements, in_turns
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.measurement import Ask
+from tests.benchmarks.peers.methods import find_method
+from tests.benchmarks.peers.process import WorkerProcess, load_request
+from tests.benchmarks.peers.setup import Setup
+from tests.benchmarks.record import Key, Row, select
+from tests.benchmarks.texts import long_text
+
+SETTLED = 10.0
+"""Seconds of decoding after which a process holds what it will hold."""
+
+MIB = 2**20
+SHORT, LONG = 600, 1800
+"""Tokens of prompts between which the memory of a cached token is told; both in several passes."""
+
+
+def fresh(
+    given: Given, pairs: Mapping[str, str], prompt_sets: Mapping[str, str], tokens: int, rounds: int
+) -> Measurements:
+    """The first generation of a process without options, and one after ten seconds of others.
+
+    pairs: by name, the part that has measured openvino.genai's settings, of which the best runs.
+    """
+    turns, known = count(), [pair for pair in pairs if pair in given.pairs]
+    peers = {pair: ("genai-plain", fastest_peer(given, pairs[pair])) for pair in known}
+    for round_, pair in product(range(rounds), known):
+        prompts = [ids for _, ids in given.prompts(pair, prompt_sets[pair])]
+        ordered, turn = [*prompts[round_:], *prompts[:round_]], next(turns)
+        with given.setup(pair, is_prepared=False) as setup:
+            for method in in_turns(("default", *dict.fromkeys(peers[pair])), turn):
+                key: Key = {"turn": turn, "prompt": round_, "pair": pair, "method": method}
+                yield key, partial(fresh_process, given, setup, method, ordered, tokens)
+
+
+def fastest_peer(given: Given, part: str) -> str:
+    """openvino.genai's best setting on the greedy prompts of a part, plain included."""
+    rows = select(given.rows, part=part, heat=0.0)
+    name = best(rows, "genai")
+    if name is None:
+        raise BenchmarkError(f"openvino.genai's best setting is unknown: measure {part} first")
+    return name
+
+
+def fresh_process(
+    given: Given, setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int
+) -> Row:
+    """A process that finds nothing in its cache folder; times include the first token.
+
+    It decodes at the usual priority for ten seconds: at real time, what is compiled beside would
+    starve. Both generations continue the first prompt.
+    """
+    asks = [Ask(ids, tokens) for ids in prompts]
+    with (
+        TemporaryDirectory() as cache,
+        WorkerProcess(variables={"XDG_CACHE_HOME": cache}) as worker,
+    ):
+        loaded = worker.ask(load_request(method, setup), TIMEOUT)
+        first = generate(worker, method, asks[0])
+        worker.ask({"priority": priority.USUAL}, TIMEOUT)
+        start = monotonic()
+        for ask in cycle(asks[1:]):
+            if monotonic() - start > SETTLED:
+                break
+            generate(worker, method, ask)
+        if given.priority == priority.REAL_TIME:
+            worker.ask({"priority": priority.REAL_TIME}, TIMEOUT)
+        later = generate(worker, method, asks[0])
+    return compact(
+        {
+            "loading": loaded["seconds"],
+            "speed": first["speed"],
+            "first": first["first"],
+            "later speed": later["speed"],
+            "later first": later["first"],
+        }
+    )
+
+
+def memory(
+    given: Given,
+    pairs: Mapping[str, str],
+    cases: Sequence[tuple[str, Any]],
+    prompt_sets: Mapping[str, str],
+    tokens: int,
+) -> Measurements:
+    """What a process holds once it has settled, and after prompts of two lengths.
+
+    pairs: see `fresh`. cases: methods and their static shapes; openvino.genai's best has none.
+    """
+    for pair, part in pairs.items():
+        if pair not in given.pairs:
+            continue
+        prompts = [ids for _, ids in given.prompts(pair, prompt_sets[pair])]
+        with given.setup(pair) as setup:
+            for method, shapes in (*cases, (fastest_peer(given, part), None)):
+                own = replace(setup, static_shapes=shapes or "auto")
+                key: Key = {"pair": pair, "method": method, "shapes": str(shapes)}
+                yield key, partial(held, own, method, prompts, tokens)
+
+
+def held(setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int) -> Row:
+    """MiB of a process after some seconds of decoding, by whose they are, and its speed then.
+
+    "token": KiB of its own that a token of a longer prompt has added.
+    """
+    long = load_tokenizer(Path(setup.main)).encode(long_text())
+    with WorkerProcess() as worker:
+        worker.ask(load_request(method, setup), TIMEOUT)
+        start, speeds = monotonic(), list[float]()
+        for ids in cycle(prompts):
+            if monotonic() - start > SETTLED and len(speeds) >= 2:
+                break
+            speeds.append(generate(worker, method, Ask(ids, tokens))["speed"])
+        settled = worker.ask({"memory": True}, TIMEOUT)
+        more = []
+        for length in (SHORT, LONG):
+            generate(worker, method, Ask(long[:length], 2))
+            more.append(worker.ask({"memory": True}, TIMEOUT)["own"])
+    return compact(
+        {
+            "speed": median(speeds[len(speeds) // 2 :]),
+            "own": settled["own"] / MIB,
+            "mapped": settled["mapped"] / MIB,
+            "token": (more[1] - more[0]) / 1024 / (LONG - SHORT),
+        }
+    )
+
+
+def apart(
+    given: Given, pair: str, methods: Sequence[str], prompt_set: str, tokens: int, rounds: int
+) -> Measurements:
+    """Single requests, each program in a process of its own, whose threads leave others alone."""
+    prompts = given.prompts(pair, prompt_set)
+    loaders = {find_method(name).loader: name for name in methods}
+    with given.setup(pair) as setup, ExitStack() as stack:
+        workers = {loader: stack.enter_context(WorkerProcess()) for loader in loaders}
+        for loader, name in loaders.items():
+            workers[loader].ask(load_request(name, setup), TIMEOUT)
+        for name in methods:
+            generate(workers[find_method(name).loader], name, Ask(prompts[0][1], WARM_UP))
+        for turn in range(rounds * len(prompts)):
+            number = turn % len(prompts)
+            task, ids = prompts[number]
+            for name in in_turns(methods, turn):
+                key: Key = {"turn": turn, "task": task, "prompt": number, "heat": 0.0}
+                worker = workers[find_method(name).loader]
+                measure = partial(generate, worker, name, Ask(ids, tokens))
+                yield {**key, "method": name}, measure

@@ -1,0 +1,110 @@
+"""Single requests: default, draft lengths and openvino.genai, interleaved in one process."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import partial
+from itertools import count, product
+from typing import Any
+
+from ov_specdec import SpeculativePipeline
+from tests.benchmarks.figures.given import Given
+from tests.benchmarks.measuring import Measurements, in_turns
+from tests.benchmarks.peers.measurement import Ask, Measurement
+from tests.benchmarks.peers.process import WorkerProcess, load_request
+from tests.benchmarks.record import Key, Row
+from tests.benchmarks.texts import long_text
+
+TIMEOUT = 600.0
+"""Seconds to load models or to answer, after which a method is given up."""
+
+WARM_UP = 24
+"""Tokens of a generation of each method before it is measured."""
+
+ANSWER, QUESTION = 16, 20
+"""Tokens of the answer in a first turn, and of the question in a second one."""
+
+
+def requests(
+    given: Given,
+    pair: str,
+    methods: Sequence[str],
+    prompt_set: str,
+    temperatures: Sequence[float],
+    tokens: int,
+    rounds: int,
+    *,
+    ends: bool = False,
+) -> Measurements:
+    """Prompts of a set, one after the other; each by all methods, at each temperature.
+
+    tokens: of each output. ends: whether an end-of-sequence token ends it.
+    """
+    prompts, turns = given.prompts(pair, prompt_set), count()
+    with given.setup(pair) as setup, WorkerProcess() as worker:
+        worker.ask(load_request(methods[0], setup), TIMEOUT)
+        for method in methods:
+            generate(worker, method, Ask(prompts[-1][1], WARM_UP))
+        for round_, number, heat in product(range(rounds), range(len(prompts)), temperatures):
+            task, ids = prompts[number]
+            turn, ask = next(turns), Ask(ids, tokens, heat, ends)
+            about: Key = {"pair": pair, "task": task, "prompt": number, "heat": heat}
+            for method in in_turns(methods, turn):
+                key: Key = {"turn": turn, "round": round_, **about, "method": method}
+                yield key, partial(generate, worker, method, ask)
+
+
+def generate(worker: WorkerProcess, method: str, ask: Ask) -> Row:
+    """One generation: tokens per second, and counts."""
+    answer = worker.ask({"method": method, "ask": asdict(ask)}, TIMEOUT)
+    measured = Measurement(**answer["measurement"])
+    return compact(
+        {
+            "speed": measured.speed,
+            "first": measured.first_token_seconds,
+            "tokens": len(measured.token_ids),
+            "passes": measured.main_passes,
+            "drafted": measured.drafted,
+            "accepted": measured.accepted,
+        }
+    )
+
+
+def compact(row: Mapping[str, Any]) -> Row:
+    """A row with four digits a number, and nothing that was not told: the file is committed."""
+    return {
+        name: float(f"{value:.4g}") if isinstance(value, float) else value
+        for name, value in row.items()
+        if value is not None
+    }
+
+
+def second_turns(given: Given, pairs: Sequence[str], rounds: int, first: int) -> Measurements:
+    """The first token of a second turn, on the caches of the first turn and on empty ones.
+
+    first: tokens of the first prompt.
+    """
+    for pair in (each for each in pairs if each in given.pairs):
+        with given.pairs[pair].pipeline() as pipeline:
+            pipeline.prepare()
+            text = pipeline.tokenizer.encode(long_text())
+            second_turn(pipeline, text, first)
+            for turn in range(1, rounds + 1):
+                own = text[37 * turn :]
+                key: Key = {"turn": turn, "prompt": turn, "pair": pair}
+                yield key, partial(second_turn, pipeline, own, first)
+
+
+def second_turn(pipeline: SpeculativePipeline, text: list[int], first: int) -> Row:
+    """Seconds to the first token of one second turn, with the caches kept and without."""
+    prompt = text[:first]
+    answer = pipeline.generate(prompt, max_new_tokens=ANSWER, ignore_eos=True).token_ids
+    second = [*prompt, *answer, *text[first : first + QUESTION]]
+    kept = pipeline.generate(second, max_new_tokens=1).stats
+    fresh = pipeline.generate(second, max_new_tokens=1, cache_prompt=False).stats
+    return compact(
+        {
+            "kept": kept.time_to_first_token,
+            "fresh": fresh.time_to_first_token,
+            "cached": kept.cached_tokens,
+        }
+    )

@@ -1,0 +1,87 @@
+"""Several requests that come together, behind contexts that are cached."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from functools import partial
+from itertools import count, product
+
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks.figures.given import Given
+from tests.benchmarks.figures.requests import TIMEOUT, compact
+from tests.benchmarks.measuring import Measurements, in_turns
+from tests.benchmarks.peers.load import Request, Served, decoding_speed
+from tests.benchmarks.peers.methods import find_method
+from tests.benchmarks.peers.process import WorkerProcess, engine_request
+from tests.benchmarks.record import Key, Row
+from tests.benchmarks.texts import heldout_text
+
+OWN, STEP = 64, 97
+"""Last tokens of a prompt, which are not cached; and from one context's begin to the next one's."""
+
+KV_CACHE_GB = 2.0
+"""Of each program, for the contexts."""
+
+
+def together(
+    given: Given,
+    pair: str,
+    methods: Sequence[str],
+    prompt_set: str,
+    cached: Sequence[int],
+    sizes: Sequence[int],
+    tokens: int,
+    rounds: int,
+) -> Measurements:
+    """Loads of some sizes: tokens per second once all requests have their first token.
+
+    cached: tokens of prompts, nearly all of which are cached.
+    """
+    text = load_tokenizer(given.pairs[pair].main).encode(heldout_text())
+    ends = [ids[-OWN:] for _, ids in given.prompts(pair, prompt_set)]
+    settings = {"max_batch_size": max(sizes), "kv_cache_gb": KV_CACHE_GB}
+    loaders, turns = {find_method(name).loader: name for name in methods}, count()
+    with given.setup(pair, **settings) as setup, ExitStack() as stack:
+        workers = {loader: stack.enter_context(WorkerProcess()) for loader in loaders}
+        for loader, name in loaders.items():
+            workers[loader].ask(engine_request(name, setup), TIMEOUT)
+        # Before the first round each context is read once.
+        for round_, length, size in product(range(-1, rounds), cached, sizes):
+            first, turn = sum(sizes[: sizes.index(size)]), next(turns)
+            prompts = behind_contexts(text, ends, length, round_, first)[:size]
+            about: Key = {"pair": pair, "cached": length, "requests": size, "prompt": round_}
+            for name in in_turns(methods, turn):
+                worker = workers[find_method(name).loader]
+                measure = partial(serve, worker, name, prompts, tokens)
+                if round_ < 0:
+                    measure()
+                else:
+                    yield {"turn": turn, **about, "method": name}, measure
+
+
+def behind_contexts(
+    text: list[int], ends: Sequence[list[int]], length: int, round_: int, first: int
+) -> list[list[int]]:
+    """Prompts of so many tokens by their place in a load, for any size of load.
+
+    first: number of the first place's context. The same contexts come in each round, and end with
+    another prompt each time: no program has seen an output before.
+    """
+    prompts = []
+    for place in range(first, first + len(ends)):
+        begin = STEP * place
+        own = ends[(place + round_) % len(ends)]
+        prompts.append([*text[begin : begin + length - len(own)], *own])
+    return prompts
+
+
+def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], tokens: int) -> Row:
+    """One load. What a method has kept, prefixes and outputs, no other method finds."""
+    length, owner = find_method(method).length, method.removesuffix("-again")
+    requests = [
+        asdict(Request(ids, tokens, length, f"{owner}, {place} of {len(prompts)}, {len(ids)}"))
+        for place, ids in enumerate(prompts)
+    ]
+    answer = worker.ask({"load": requests}, TIMEOUT)
+    speed, first = decoding_speed([Served(**each) for each in answer["served"]])
+    return compact({"speed": speed, "first": first})

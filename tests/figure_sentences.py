@@ -1,0 +1,85 @@
+"""What figures say in words and in a chart, for pages: it follows from the files, as tables do."""
+
+from collections.abc import Callable, Mapping
+from statistics import median
+
+from tests.benchmarks.drawing import IMAGES
+from tests.benchmarks.figures.results import (
+    PAIRS,
+    SINGLE,
+    Results,
+    cells,
+    count,
+    over_best,
+    require_falling,
+    speedups,
+)
+from tests.benchmarks.record import Row, select
+
+SEVERAL = {"1b": "several-1b", "chat": "several-chat"}
+"""The parts with several requests, by pair."""
+
+
+def pairs_of(parts: Mapping[str, str], results: Results) -> dict[str, list[Row]]:
+    """Rows by pair, of those that were measured. parts: by pair."""
+    found = {pair: results.rows(part, pair=pair) for pair, part in parts.items()}
+    return {pair: rows for pair, rows in found.items() if rows}
+
+
+def in_words(results: Results) -> str:
+    """What a newcomer asks, in sentences; the more of them, the more was measured."""
+    lines = [
+        f"- {PAIRS[pair]}: {said} (n = {count(rows)})"
+        for pair, rows in pairs_of(SINGLE, results).items()
+        if (said := of_pair(select(rows, heat=0.0)))
+    ]
+    if costs := promise(results):
+        lines.append(f"- price of the same text in any batch: {costs}")
+    if not lines:
+        return ""
+    head = f"With default options, greedily, on held-out prompts, `{results.name}`:"
+    items = "\n".join(lines)
+    return f"{head}\n\n{items}\n\n*{results.stamp}*\n\n"
+
+
+def of_pair(rows: list[Row]) -> str:
+    """The default against plain decoding and openvino.genai."""
+    for group in cells(rows).values():
+        require_falling(group)
+    own, peer = (speedups(rows, "default", base) for base in ("plain", "genai-plain"))
+    at_best = over_best(rows, "default", "genai")
+    if not (own and peer and at_best):
+        return ""
+    return (
+        f"{median(own):.2f} times as fast as plain decoding, {median(peer):.2f} times as fast as "
+        f"openvino.genai's, and {median(at_best):.2f} times as fast as its best setting"
+    )
+
+
+def promise(results: Results) -> str:
+    """What batch invariance costs several requests, in the most expensive case of each pair."""
+    found = []
+    for pair, rows in pairs_of(SEVERAL, results).items():
+        ratios = {
+            (group[0]["requests"], group[0]["cached"]): median(values)
+            for group in cells(rows).values()
+            if (values := speedups(group, "default", "default-not-invariant"))
+        }
+        if ratios:
+            requests, cached = min(ratios, key=ratios.__getitem__)
+            found.append(
+                f"{ratios[requests, cached]:.2f} of the speed without it ({PAIRS[pair]}, "
+                f"{requests} requests with {cached:,} cached tokens, the most expensive case)"
+            )
+    return "; ".join(found)
+
+
+def chart(results: Results) -> str:
+    """The chart of a column, where it was drawn."""
+    file = IMAGES / f"speed-{results.name}.svg"
+    about = f"Speed over openvino.genai's plain decoding, {results.name}"
+    return f"![{about}](images/{file.name})\n\n" if file.exists() else ""
+
+
+TEXTS: Mapping[str, Callable[[Results], str]] = {"sentences": in_words, "chart": chart}
+"""By name."""

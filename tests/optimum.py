@@ -1,0 +1,11 @@
+"""A stand-in for Optimum, which exports find before it."""
+
+from pathlib import Path
+
+
+def stub_optimum(folder: Path, program: str) -> None:
+    """Make a folder for the Python path, where Optimum's command line is `program`."""
+    for package in ("optimum", "optimum/intel", "optimum/commands"):
+        (folder / package).mkdir(parents=True)
+        (folder / package / "__init__.py").touch()
+    (folder / "optimum" / "commands" / "optimum_cli.py").write_text(program)
