@@ -133,7 +133,7 @@ def by_requests(results: Results) -> Lines:
         [
             *("", "cached tokens", "requests", "default, tokens/s"),
             *("default / `batch_invariant=False`", "default / plain"),
-            *("default / openvino.genai's best", "its best"),
+            *("default / openvino.genai's best", "`batch_invariant=False` / its best", "its best"),
         ]
     ]
     for pair, rows in pairs_of(SEVERAL, results).items():
@@ -146,9 +146,34 @@ def by_requests(results: Results) -> Lines:
                     spread(speeds(own, "default"), ".0f"),
                     *(spread(speedups(own, "default", base)) for base in bases),
                     spread(over_best(own, "default", "genai")),
+                    spread(over_best(own, "default-not-invariant", "genai")),
                     label(best(own, "genai") or "").partition(", ")[2],
                 ]
             )
+    return lines
+
+
+def of_long(results: Results) -> Lines:
+    """The default over the best constant length in long outputs, by temperature."""
+    head = (f"default / best constant length, {heat}" for heat in HEATS.values())
+    lines: Lines = [["", *head, "the best, greedy"]]
+    for pair, rows in pairs_of(dict.fromkeys(PAIRS, "long"), results).items():
+        own = [select(rows, heat=heat) for heat in HEATS]
+        ratios = (spread(over_best(each, "default", "constant")) for each in own)
+        chosen = label(best(own[0], "constant") or "").partition(", ")[2]
+        lines.append([PAIRS[pair], *ratios, chosen])
+    return lines
+
+
+def of_busy(results: Results) -> Lines:
+    """The default over plain decoding beside other work."""
+    lines: Lines = [["", "plain decoding, tokens/s", "default / plain", "accepted"]]
+    for pair, rows in pairs_of(dict.fromkeys(PAIRS, "busy"), results).items():
+        drafts = select(rows, method="default")
+        counts = (sum(row.get(name) or 0 for row in drafts) for name in ("accepted", "drafted"))
+        accepted = " of ".join(f"{number:,}" for number in counts)
+        speed = spread(speeds(rows, "plain"), ".0f")
+        lines.append([PAIRS[pair], speed, spread(speedups(rows, "default")), accepted])
     return lines
 
 
@@ -229,7 +254,8 @@ def of_texts(results: Results) -> Lines:
     lines: Lines = [["", "ways", *(f"{kind} texts that differ" for kind in kinds)]]
     groups: dict[str, list[Row]] = {}
     for row in rows:
-        groups.setdefault(row["way"].partition(", ")[0], []).append(row)
+        name = f"{PAIRS[row['pair']].partition(',')[0]}: {row['way'].partition(', ')[0]}"
+        groups.setdefault(name, []).append(row)
     for name, group in groups.items():
         found = [select(group, texts=kind) for kind in kinds]
         counts = (f"{sum(r['differ'] for r in g)} of {sum(r['of'] for r in g)}" for g in found)
@@ -295,6 +321,9 @@ def of_defaults(results: Results) -> Lines:
         line(f"default / {genai}, temperature 0.8", drawn, at_best()),
         line("default / best constant length", greedy, at_best(beginning="constant")),
         line(
+            "default / best constant length, temperature 0.8", drawn, at_best(beginning="constant")
+        ),
+        line(
             "plain / openvino.genai's plain",
             greedy,
             lambda rows: spread(speedups(rows, "plain", "genai-plain")),
@@ -323,6 +352,8 @@ TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
     **{pair: ((pair,), by_method(pair)) for pair in SINGLE if pair != "chat"},
     "tasks": (("tasks",), by_task),
     "several": (tuple(SEVERAL.values()), by_requests),
+    "long": (("long",), of_long),
+    "busy": (("busy",), of_busy),
     "fresh": (("fresh",), of_fresh),
     "memory": (("memory",), of_memory),
     "passes": (("passes",), of_passes),

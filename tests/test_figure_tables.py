@@ -8,6 +8,7 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.figures import load
 from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import (
+    PAIRS,
     SINGLE,
     Results,
     over_best,
@@ -89,9 +90,11 @@ def results():
         about |= {"differ": 0, "of": 8, "1 of one": 5.0, "1 of 8": 9.0, "form": "usual"}
         loads = {"cached": (200, 1500)[turn // 8], "requests": (4, 8)[turn % 2]}
         for part in PARTS.keys() - {"load"}:
-            pair = PAIR_OF.get(part, part if part.startswith("1b") else "embedded")
+            pair = PAIR_OF.get(part, part if part in PAIRS else "embedded")
             own = {"part": part, "pair": pair}
-            if part not in SINGLE.values():
+            if part == "busy":
+                own |= {"heat": 0.0, "drafted": 8, "accepted": 3}
+            elif part not in (*SINGLE.values(), "long"):
                 own |= {"heat": None, **loads}
             elif part == "tasks":
                 own |= {"heat": 0.0}

@@ -1,14 +1,16 @@
 """Figures: how they are measured and kept."""
 
 import json
+import os
 from contextlib import closing
 from itertools import islice
 
+import psutil
 import pytest
 
 from tests.benchmarks import priority
 from tests.benchmarks.__main__ import main
-from tests.benchmarks.figures import command, passes, processes, requests, speech, texts
+from tests.benchmarks.figures import busy, command, passes, processes, requests, speech, texts
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import Part
 from tests.benchmarks.figures.together import together
@@ -168,6 +170,18 @@ def test_passes_are_timed_with_the_promise_and_without(given):
     assert [row["form"] for row in rows] == ["invariant", "usual", "usual", "invariant"]
     names = ["1 of one", "2 of one", "5 of one", "9 of one", "8 of one", "1 of 8"]
     assert all(min(row[name] for name in names) > 0 for row in rows)
+
+
+@pytest.mark.deep
+def test_beside_busy_loops_open_prompts_are_measured_and_the_loops_end(given, monkeypatch):
+    monkeypatch.setattr(busy, "OPEN", ("code",))
+    arguments = ("embedded",), {"embedded": "code"}, ("plain", "default"), 4
+    with closing(busy.busy(given, *arguments)) as measurements:
+        key, measure = next(measurements)
+        loops = [each for each in psutil.Process().children() if busy.LOOP in each.cmdline()]
+        assert len(loops) == os.cpu_count()
+        assert (key["task"], measure()["tokens"]) == ("code", 4)
+    assert not any(each.is_running() for each in loops)
 
 
 def test_texts_are_counted_by_the_way_to_them(given, monkeypatch):

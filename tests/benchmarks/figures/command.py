@@ -24,8 +24,9 @@ from tests.benchmarks.record import CPUINFO, Record, Row, instructions, select
 from tests.benchmarks.texts import Prompts, heldout_text
 
 MODELS = Path("models")
-EXPANDED, DRAFT = MODELS / "main-expanded-1b-int8", MODELS / "draft-expanded-100m-int8"
-"""What `expand --size 1B` and `expand models/draft --size 100M` write."""
+EXPANDED, LARGER = MODELS / "main-expanded-1b-int8", MODELS / "main-expanded-3b-int8"
+DRAFT = MODELS / "draft-expanded-100m-int8"
+"""What `expand --size 1B` and `--size 3B`, and `expand models/draft --size 100M` write."""
 
 
 @click.command()
@@ -35,7 +36,8 @@ EXPANDED, DRAFT = MODELS / "main-expanded-1b-int8", MODELS / "draft-expanded-100
 @click.option("--prompts", "most", type=click.IntRange(1), help="Of each part: to try it.")
 @several("--only", str, tuple(PARTS), says="Parts.", among=PARTS)
 @click.option("--expanded", type=PATH, default=EXPANDED, show_default=True, help="A main of 1 B.")
-@click.option("--draft", type=PATH, default=DRAFT, show_default=True, help="Its draft of 100 M.")
+@click.option("--larger", type=PATH, default=LARGER, show_default=True, help="A main of 3 B.")
+@click.option("--draft", type=PATH, default=DRAFT, show_default=True, help="Their draft of 100 M.")
 @click.option("--chat", metavar="DIR", help="A chat model, such as SmolLM2-135M-Instruct.")
 @click.option("--gguf", type=PATH, help="The chat model for llama.cpp.")
 @click.option("--speech", metavar="DIR", help="A Whisper.")
@@ -47,6 +49,7 @@ def figures(
     most: int | None,
     only: tuple[str, ...],
     expanded: Path,
+    larger: Path,
     draft: Path,
     chat: str | None,
     gguf: Path | None,
@@ -63,6 +66,7 @@ def figures(
     level = priority.take()
     given = Given(
         expanded if expanded.is_dir() else None,
+        larger if larger.is_dir() else None,
         draft if draft.is_dir() else None,
         locate(chat) if chat else None,
         gguf,

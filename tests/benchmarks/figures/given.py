@@ -20,13 +20,15 @@ from tests.benchmarks.texts import Prompts
 class Given:
     """Folders of models, and recordings. None: not given.
 
-    expanded: the embedded main at the cost of a larger one. draft: the embedded draft, likewise.
+    expanded, larger: the embedded main at the cost of 1 B and of 3 B parameters. draft: the
+    embedded draft at that of 100 M.
     chat: a chat model, which has no draft model. gguf: the same for llama.cpp. speech: a Whisper.
     properties: OpenVINO's, for all models and programs that take them. priority: that of all
     processes. rows: what was measured so far.
     """
 
     expanded: Path | None = None
+    larger: Path | None = None
     draft: Path | None = None
     chat: Path | None = None
     gguf: Path | None = None
@@ -47,12 +49,14 @@ class Given:
             pairs["1b-small-draft"] = Models(self.expanded, draft, properties=self.properties)
         if self.expanded and self.draft:
             pairs["1b"] = Models(self.expanded, self.draft, properties=self.properties)
+        if self.larger and self.draft:
+            pairs["3b"] = Models(self.larger, self.draft, properties=self.properties)
         return pairs
 
     @property
     def folders(self) -> Mapping[str, Path]:
         """The models by role, for their hashes."""
-        given = {"expanded": self.expanded, "expanded draft": self.draft}
+        given = {"expanded": self.expanded, "larger": self.larger, "expanded draft": self.draft}
         given |= {"chat": self.chat, "speech": self.speech}
         embedded = {role: embedded_folder(role) for role in ("main", "draft")}
         return {**embedded, **{role: path for role, path in given.items() if path}}

@@ -4,11 +4,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from tests.benchmarks.figures.busy import busy
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.load import load
 from tests.benchmarks.figures.passes import passes
 from tests.benchmarks.figures.processes import apart, fresh, memory
-from tests.benchmarks.figures.requests import requests, second_turns
+from tests.benchmarks.figures.requests import of_pairs, requests, second_turns
 from tests.benchmarks.figures.speech import speech
 from tests.benchmarks.figures.texts import texts
 from tests.benchmarks.figures.together import together
@@ -25,21 +26,26 @@ def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, 
     return (*PLAIN, *constant, "genai-plain", *(f"{peer}-{n}" for n in lengths))
 
 
-SETS = {"embedded": "heldout", "1b": "heldout", "1b-small-draft": "heldout", "chat": "tasks"}
+SETS = {
+    **dict.fromkeys(("embedded", "1b", "1b-small-draft", "3b"), "heldout"),
+    "chat": "tasks",
+}
 """The prompts of each pair."""
 
 METHODS = {
     "embedded": sweep("genai-draft", (3, 5, 7, 10, 15)),
-    "1b": sweep("genai-draft", (1, 2, 3, 4, 5, 7, 10)),
-    "1b-small-draft": sweep("genai-draft", (2, 3, 4, 5, 7, 10, 15)),
+    "1b": sweep("genai-draft", (2, 3, 5, 7, 10)),
+    "1b-small-draft": sweep("genai-draft", (3, 5, 7, 10, 15)),
+    "3b": sweep("genai-draft", (3, 5, 7, 10, 15)),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
+LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
 SHORT = (1, 2, 4, 7)
 """Draft lengths of several requests, and of llama.cpp."""
 
 LOADS = {
-    "1b": (*sweep("genai-draft", SHORT, own=False), "default-not-invariant"),
-    "chat": (*sweep("genai-prompt-lookup", (*SHORT, 12), own=False), "default-not-invariant"),
+    "1b": (*sweep("genai-draft", SHORT[1:], own=False), "default-not-invariant"),
+    "chat": (*sweep("genai-prompt-lookup", (*SHORT[1:], 12), own=False), "default-not-invariant"),
 }
 LLAMA_CPP = (*PLAIN, "llama-cpp-plain", *(f"llama-cpp-prompt-lookup-{n}" for n in SHORT))
 CASES = (
@@ -99,9 +105,10 @@ def several(pair: str, minutes: float) -> Part:
 
 
 PARTS: Mapping[str, Part] = {
-    "1b": single("1b", 9, tokens=64, rounds=1),
+    "1b": single("1b", 6, tokens=96, rounds=1),
+    "3b": single("3b", 7, tokens=96, rounds=1),
     "tasks": Part(
-        10,
+        6,
         "chat",
         f"{SIX_TASKS}; outputs of at most 64 tokens",
         partial(
@@ -115,40 +122,63 @@ PARTS: Mapping[str, Part] = {
             ends=True,
         ),
     ),
-    "embedded": single("embedded", 3, tokens=96, rounds=2),
-    "several-1b": several("1b", 20),
-    "several-chat": several("chat", 8),
+    "embedded": single("embedded", 2, tokens=96, rounds=2),
+    "1b-small-draft": single("1b-small-draft", 5, tokens=96, rounds=1),
+    "long": Part(
+        10,
+        "embedded",
+        f"{HELD_OUT}, of which the first 4; outputs of 512 tokens",
+        partial(
+            of_pairs,
+            pairs=("embedded", "1b", "1b-small-draft"),
+            methods=LONG,
+            prompt_set="heldout",
+            temperatures=(0.0, 0.8),
+            tokens=512,
+            rounds=1,
+            number=4,
+        ),
+    ),
+    "several-1b": several("1b", 9),
+    "several-chat": several("chat", 4),
+    "busy": Part(
+        5,
+        "embedded",
+        "prompts: the 24 open ones of Spec-Bench's (conversation, questions, mathematics), or "
+        "those of held-out code; outputs of 64 tokens; at the usual priority, beside a busy loop "
+        "on each core",
+        partial(busy, pairs=("chat", "1b"), prompt_sets=SETS, methods=PLAIN, tokens=64),
+    ),
     "fresh": Part(
-        9.5,
+        8,
         "embedded",
         f"{HELD_OUT}, or 48 of six tasks of Spec-Bench; outputs of 64 tokens; no cost curve from "
         "earlier processes",
         partial(fresh, pairs=PEERS, prompt_sets=SETS, tokens=64, rounds=4),
     ),
     "memory": Part(
-        4.5,
+        4,
         "embedded",
         "after ten seconds of decoding one request after the other",
         partial(memory, pairs=PEERS, cases=CASES, prompt_sets=SETS, tokens=64),
     ),
     "passes": Part(
-        3,
+        2,
         "embedded",
         "passes of the main model without static shapes, each after another of its kind",
         partial(passes, pairs=("1b", "chat", "embedded"), cached=(200, 1500), rounds=12),
     ),
-    "1b-small-draft": single("1b-small-draft", 8, tokens=64, rounds=1),
     "second-turns": Part(
-        1.5,
+        1,
         "embedded",
         "first turns of 484 tokens of Python, answers of 16, questions of 20",
         partial(second_turns, pairs=("1b", "chat", "embedded"), rounds=8, first=484),
     ),
     "texts": Part(
-        4,
+        5,
         "embedded",
         "8 prompts, outputs of 48 tokens",
-        partial(texts, pairs=("embedded",), number=8, tokens=48),
+        partial(texts, pairs=("embedded", "chat"), number=8, tokens=48),
     ),
     "speech": Part(
         1, "speech", "all recordings that were given, as one", partial(speech, rounds=6)

@@ -34,12 +34,14 @@ def requests(
     rounds: int,
     *,
     ends: bool = False,
+    number: int | None = None,
 ) -> Measurements:
     """Prompts of a set, one after the other; each by all methods, at each temperature.
 
-    tokens: of each output. ends: whether an end-of-sequence token ends it.
+    tokens: of each output. ends: whether an end-of-sequence token ends it. number: of the first
+    prompts; None takes all.
     """
-    prompts, turns = given.prompts(pair, prompt_set), count()
+    prompts, turns = given.prompts(pair, prompt_set)[:number], count()
     with given.setup(pair) as setup, WorkerProcess() as worker:
         worker.ask(load_request(methods[0], setup), TIMEOUT)
         for method in methods:
@@ -51,6 +53,12 @@ def requests(
             for method in in_turns(methods, turn):
                 key: Key = {"turn": turn, "round": round_, **about, "method": method}
                 yield key, partial(generate, worker, method, ask)
+
+
+def of_pairs(given: Given, pairs: Sequence[str], **options: Any) -> Measurements:
+    """`requests` of those pairs that there are, one after the other."""
+    for pair in (each for each in pairs if each in given.pairs):
+        yield from requests(given, pair, **options)
 
 
 def generate(worker: WorkerProcess, method: str, ask: Ask) -> Row:

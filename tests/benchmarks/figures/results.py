@@ -17,13 +17,17 @@ NOISY = 0.05
 
 PAIRS = {
     "1b": "1 B, draft of 100 M",
+    "3b": "3 B, draft of 100 M",
     "1b-small-draft": "1 B, embedded draft",
     "chat": "SmolLM2-135M, suffix drafts",
     "embedded": "embedded pair",
 }
 """What pairs are called, those first that are nearest to what people have."""
 
-SINGLE = {"1b": "1b", "1b-small-draft": "1b-small-draft", "chat": "tasks", "embedded": "embedded"}
+SINGLE = {
+    **{pair: pair for pair in ("1b", "3b", "1b-small-draft")},
+    **{"chat": "tasks", "embedded": "embedded"},
+}
 """The parts with single requests, by pair."""
 
 

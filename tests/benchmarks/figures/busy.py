@@ -1,0 +1,52 @@
+"""Single requests on a machine that is busy with other work."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+
+from tests.benchmarks import priority
+from tests.benchmarks.figures.given import Given
+from tests.benchmarks.figures.requests import requests
+from tests.benchmarks.measuring import Measurements
+
+OPEN = ("conversation", "qa", "math_reasoning", "held-out")
+"""Tasks whose outputs hardly quote: a draft there costs more often than it gains."""
+
+LOOP = "while True: pass"
+
+
+def busy(
+    given: Given,
+    pairs: Sequence[str],
+    prompt_sets: Mapping[str, str],
+    methods: Sequence[str],
+    tokens: int,
+) -> Measurements:
+    """Open prompts of each pair, greedy, beside a loop on each core, all at the usual priority."""
+    priority.change_all(priority.USUAL)
+    try:
+        for pair in (each for each in pairs if each in given.pairs):
+            measurements = requests(given, pair, methods, prompt_sets[pair], (0.0,), tokens, 1)
+            with closing(measurements), ExitStack() as loops:
+                for number, (key, measure) in enumerate(measurements):
+                    if number == 0:  # models are loaded and prepared by now
+                        loops.enter_context(loop_on_each_core())
+                    if key["task"] in OPEN:
+                        yield key, measure
+    finally:
+        priority.change_all(given.priority)
+
+
+@contextmanager
+def loop_on_each_core() -> Iterator[None]:
+    """Processes that compute without end, as many as there are cores."""
+    command = (sys.executable, "-c", LOOP)
+    processes = [subprocess.Popen(command) for _ in range(os.cpu_count() or 1)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
