@@ -149,9 +149,10 @@ def write_curve(path: Path, curve: CostCurve) -> None:
 def _passes(content: Any) -> PassCurve:
     """Parse a curve; `ValueError` for times and sizes that no measurement gives."""
     seconds = {int(size): float(time) for size, time in content["seconds"].items()}
-    extras = [float(content[name]) for name in ("change", "per_sequence", "saved")]
+    names = ("change", "per_sequence", "saved")
+    change, per_sequence, saved = extras = [float(content[name]) for name in names]
     if not seconds or not seconds.keys() <= {*GRID}:
         raise ValueError("no sizes, or unknown ones")
     if not (all(0 < t < DAY for t in seconds.values()) and all(0 <= t < DAY for t in extras)):
         raise ValueError("invalid times")
-    return PassCurve(seconds, *extras)
+    return PassCurve(seconds, change, per_sequence, saved)
