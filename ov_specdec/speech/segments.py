@@ -33,9 +33,9 @@ class Segment:
     def as_dict(self) -> dict[str, Any]:
         """For JSON; with words if any have times."""
         content = {**vars(self), "tokens": list(self.tokens)}
-        content.pop("words")
-        if self.words:
-            content["words"] = [word.as_dict() for word in self.words]
+        content["words"] = [{"word": w.text, "start": w.start, "end": w.end} for w in self.words]
+        if not self.words:
+            del content["words"]
         return content
 
 
