@@ -61,13 +61,12 @@ class SpeechPipeline(Pipeline):
         check_devices(configs)
         sources = [open_source(locate(name)) for name in names]
         settings = WhisperSettings.read(sources[0].folder.path)
-        self.guard_report: GuardReport | None = None
-        if len(sources) > 1:
-            self.guard_report = check_pair(*sources)
+        self.guard_report = check_pair(*sources) if len(sources) > 1 else None
+        if self.guard_report is not None:
             _require_fit(self.guard_report, sources, settings.vocab_size)
         # Timestamps count, though tokenizers may have no text for them.
-        sizes = [settings.vocab_size for _ in sources]
-        self._models = load_models(list(zip(sources, configs, sizes, strict=True)))
+        size = settings.vocab_size
+        self._models = load_models([(*each, size) for each in zip(sources, configs, strict=True)])
         self.tokenizer = sources[0].tokenizer
         self.drafter = given.kind.name
         self.load_seconds = watch.total()
@@ -81,7 +80,7 @@ class SpeechPipeline(Pipeline):
             runners[0],
             EngineLoop(Engine(runners[0], draft_runner, Limits(), costs)),
             self.tokenizer,
-            settings.vocab_size,
+            size,
             frozenset({settings.eos_token_id}),
             given.kind,
             draft_runner,

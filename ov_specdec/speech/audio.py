@@ -51,9 +51,6 @@ ESTIMATED = ("mp3", "aac")
 PADDING = 1.0
 """Seconds by which a file's header may exceed its length, because encoders pad frames."""
 
-FORM = attrgetter("layout.nb_channels", "sample_rate", "layout.name", "format.name")
-"""What may change between frames of a file."""
-
 BLOCK = 2**16
 """Samples of an array in one conversion."""
 
@@ -98,9 +95,10 @@ def _from_file(
     audio: Any, name: str, limit: float, target_rate: int, on_block: Callable[[], None]
 ) -> Iterator[Samples]:
     """Mono samples of a file at the target rate. The format may change between frames."""
+    form = attrgetter("layout.nb_channels", "sample_rate", "layout.name", "format.name")
     with _opened(audio, name) as recording:
         frames = _frames(recording, name, limit, on_block)
-        for (channels, rate, *_), run in groupby(frames, FORM):
+        for (channels, rate, *_), run in groupby(frames, form):
             if not MIN_RATE <= rate <= MAX_RATE or channels > MAX_CHANNELS:
                 raise AudioError(
                     f"{name} has {channels} channels at {rate} Hz: give up to {MAX_CHANNELS}, at "

@@ -116,15 +116,14 @@ class WhisperSettings:
                     Option("language", language), " is not known to this model: it has 'en' only"
                 )
             return None
-        for token in (name, f"<|{name}|>"):
-            if token in self.lang_to_id:
-                return self.lang_to_id[token]
+        codes = {token.strip("<|>"): id_ for token, id_ in self.lang_to_id.items()}
+        if (code := name.removeprefix("<|").removesuffix("|>")) in codes:
+            return codes[code]
         # Imports torch if that is installed, so only if the language is not given as a code.
         from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE as CODES
 
-        if (token := f"<|{CODES.get(name)}|>") in self.lang_to_id:
-            return self.lang_to_id[token]
-        codes = [token.strip("<|>") for token in self.lang_to_id]
+        if (code := CODES.get(name, "")) in codes:
+            return codes[code]
         known = [*codes, *(full for full, code in CODES.items() if code in codes)]
         hint = suggest(name, known, f"there are: {', '.join(sorted(codes))}", most=1)
         raise OptionError(Option("language", language), f" is not known to this model: {hint}")
@@ -140,6 +139,14 @@ class WhisperSettings:
         if task not in known:
             others = "" if self.is_multilingual else ": this model is English-only"
             raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
+
+    def processors(self, begin: int, *, timestamps: bool) -> list[LogitsProcessor]:
+        """Its rules, in the order of transformers. begin: length of start and prompt."""
+        chain: list[LogitsProcessor] = [
+            MinNewTokens(1, begin, frozenset(self.begin_suppress_tokens)),
+            SuppressTokens(self.suppress_tokens),
+        ]
+        return [*chain, TimestampRule(self, begin)] if timestamps else chain
 
 
 @dataclass(frozen=True)
@@ -183,17 +190,6 @@ class TimestampRule:
         if together > result[:first].max():
             result[:first] = -np.inf
         return result
-
-
-def whisper_processors(
-    settings: WhisperSettings, begin: int, *, timestamps: bool
-) -> list[LogitsProcessor]:
-    """Whisper's own rules, in the order of transformers. begin: length of start and prompt."""
-    chain: list[LogitsProcessor] = [
-        MinNewTokens(1, begin, frozenset(settings.begin_suppress_tokens)),
-        SuppressTokens(settings.suppress_tokens),
-    ]
-    return [*chain, TimestampRule(settings, begin)] if timestamps else chain
 
 
 def allow_only(allowed: Sequence[int], _tokens: Sequence[int], logits: Logits) -> Logits:

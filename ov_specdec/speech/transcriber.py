@@ -20,7 +20,7 @@ from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk
-from ov_specdec.speech.settings import WhisperSettings, allow_only, whisper_processors
+from ov_specdec.speech.settings import WhisperSettings, allow_only
 from ov_specdec.speech.windows import Attempt, TimedTokens, compression_ratio, split
 from ov_specdec.speech.words import Spoken, timed_words, token_times
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
@@ -133,7 +133,8 @@ class Transcription:
         attempt = self._first_accepted(source, prompt)
         if attempt.has_no_speech:
             return self._skip(start + length)
-        tokens = tuple(token for token in attempt.tokens if token != settings.eos_token_id)
+        output = [token for chunk in attempt.chunks for token in chunk.token_ids]
+        tokens = tuple(token for token in output if token != settings.eos_token_id)
         segments, num_frames = [TimedTokens(0.0, extractor.seconds(length), tokens)], length
         if self._predicts_timestamps:
             segments, num_frames = split(tokens, length, settings, extractor)
@@ -142,9 +143,8 @@ class Transcription:
             self._previous += timed.tokens[:-1] if doubled else timed.tokens
         pieces = self._with_text(attempt.chunks, sum(len(timed.tokens) for timed in segments))
         text = "".join(piece.text for piece in pieces)
-        if not self._has_text:  # Whisper's text begins with a space
-            text = text.lstrip()
-        self._has_text = self._has_text or bool(text)
+        text = text if self._has_text else text.lstrip()  # Whisper's text begins with a space
+        self._has_text |= bool(text)
         done: Iterable[Segment] = ()
         if options.gives_segments:
             times_words = options.word_timestamps and tokens
@@ -170,8 +170,7 @@ class Transcription:
 
     def _first_accepted(self, source: Source, prompt: list[int]) -> Attempt:
         """The first output that is not rejected, else the last one."""
-        timestamps = self._predicts_timestamps
-        processors = whisper_processors(self._settings, len(prompt), timestamps=timestamps)
+        processors = self._settings.processors(len(prompt), timestamps=self._predicts_timestamps)
         for number, temperature in enumerate(self.options.temperature):
             self.stats.num_retries += number > 0
             attempt = self._attempt(source, prompt, self.options.at(temperature, processors))
@@ -195,16 +194,15 @@ class Transcription:
         }
         repeats = _exceeds(figures["compression_ratio"], options.compression_ratio_threshold)
         is_unlikely = _exceeds(options.logprob_threshold, figures["avg_logprob"])
-        has_no_speech = False
         if options.gives_segments or (is_unlikely and options.no_speech_threshold is not None):
             # By the raw row after the start of the transcript.
             start = prompt[: prompt.index(settings.decoder_start_token_id) + 1]
             found = self._predict(source, start, [settings.no_timestamps_token_id - 1])
             figures["no_speech_prob"] = exp(found.logprob or 0.0)
-            is_quiet = _exceeds(figures["no_speech_prob"], options.no_speech_threshold)
-            has_no_speech = is_quiet and is_unlikely
+        is_quiet = _exceeds(figures.get("no_speech_prob"), options.no_speech_threshold)
+        has_no_speech = is_quiet and is_unlikely
         is_rejected = (repeats or is_unlikely) and not has_no_speech
-        return Attempt(chunks, tokens, figures, has_no_speech, is_rejected)
+        return Attempt(chunks, figures, has_no_speech, is_rejected)
 
     def _predict(self, source: Source, prompt: list[int], allowed: Iterable[int]) -> TokenLogprobs:
         """Predict one token among `allowed`, with its log-probability before processors."""
@@ -259,9 +257,8 @@ class Transcription:
         weights = self.model.aligner().weights(source, [*prompt, *tokens])
         heard = weights[:, len(prompt) :, : max(length // 2, 1)]
         times = token_times(heard, self._settings.median_filter_width)
-        ends = [self._time(self._seconds(start) + seconds) for seconds in times]
-        starts = [self._time(self._seconds(start)), *ends[:-1]]
-        return list(zip(tokens, starts, ends, strict=True))
+        bounds = [self._time(self._seconds(start) + seconds) for seconds in (0.0, *times)]
+        return list(zip(tokens, bounds, bounds[1:], strict=False))
 
     def _segments(
         self,
@@ -271,20 +268,21 @@ class Transcription:
         attempt: Attempt,
     ) -> Iterator[Segment]:
         """The segments that hold text. spoken: the window's tokens with their times, or none."""
-        code, first = self._settings.language_code(self._language), 0
+        code, decode = self._settings.language_code(self._language), self._tokenizer.decode
         written = "en" if self.options.task == "translate" else code
-        for timed in segments:
-            own = spoken[first : first + len(timed.tokens)]
-            own = [each for each in own if self._settings.is_text(each[0])]
-            first += len(timed.tokens)
-            # At least a hundredth long, even past the recording.
-            end = max(self._time(self._seconds(start) + timed.end), 0.01)
-            if text := self._text_tokens(timed.tokens):
-                begin = min(self._time(self._seconds(start) + timed.start), round(end - 0.01, 2))
-                words = tuple(timed_words(own, self._tokenizer.decode, written))
-                spelled = self._tokenizer.decode(text)
-                figures = {**attempt.figures, "words": words}
-                yield Segment(begin, end, spelled, timed.tokens, start, **figures)
+        first, offset = 0, self._seconds(start)
+        for begin, end, tokens in segments:
+            own = spoken[first : first + len(tokens)]
+            first += len(tokens)
+            if text := self._text_tokens(tokens):
+                own = [each for each in own if self._settings.is_text(each[0])]
+                words = tuple(timed_words(own, decode, written))
+                # At least a hundredth long, even past the recording.
+                end = max(self._time(offset + end), 0.01)
+                begin = min(self._time(offset + begin), round(end - 0.01, 2))
+                yield Segment(
+                    begin, end, decode(text), tokens, start, **attempt.figures, words=words
+                )
 
     def _time(self, seconds: float) -> float:
         """A time within the recording, rounded for segments and words."""
@@ -294,6 +292,11 @@ class Transcription:
         """The time of a frame; that of the last is the recording's end."""
         is_last = frame >= self.num_frames
         return self.stats.audio_seconds if is_last else self.model.extractor.seconds(frame)
+
+
+def _exceeds(value: float | None, limit: float | None) -> bool:
+    """Whether one is greater than the other; False if one of them is unknown."""
+    return value is not None and limit is not None and value > limit
 
 
 class TranscriptionStream(ChunkStream[TranscriptionChunk]):
@@ -306,8 +309,3 @@ class TranscriptionStream(ChunkStream[TranscriptionChunk]):
     def __init__(self, transcription: Transcription) -> None:
         super().__init__(transcription.chunks(), transcription.cancel)
         self.audio_seconds = transcription.stats.audio_seconds
-
-
-def _exceeds(value: float | None, limit: float | None) -> bool:
-    """Whether one is greater than the other; False if one of them is unknown."""
-    return value is not None and limit is not None and value > limit

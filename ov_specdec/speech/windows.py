@@ -1,7 +1,6 @@
 """The output of a window: where it is cut, and whether it is accepted.
 
-A window is decoded up to the end of its last finished segment, and the next one starts there. A
-rejected output is retried at a higher temperature, or dropped.
+A window is decoded up to the end of its last finished segment, and the next one starts there.
 Source: section 4.5 of Radford et al. (arXiv 2212.04356), as in transformers.
 """
 
@@ -18,13 +17,11 @@ from ov_specdec.speech.settings import TIME_PRECISION, WhisperSettings
 class Attempt(NamedTuple):
     """A window's output at one temperature.
 
-    tokens: with the end-of-sequence token, if there is one. figures: by the names that they have in
-    a `Segment`. has_no_speech: whether silence is likely, and the output is not. is_rejected:
-    whether it repeats itself or is unlikely, and should be retried.
+    figures: by their names in a `Segment`. has_no_speech: silence is likely, and the output is not.
+    is_rejected: it repeats itself or is unlikely, and should be retried.
     """
 
     chunks: Sequence[Chunk]
-    tokens: Sequence[int]
     figures: Mapping[str, Any]
     has_no_speech: bool
     is_rejected: bool

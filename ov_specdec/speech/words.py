@@ -49,10 +49,8 @@ class Word:
 def token_times(weights: NDArray[np.float32], filter_width: int) -> list[float]:
     """Boundaries between tokens, in seconds from the beginning of the window.
 
-    A row of weights belongs to the input token, from which the model predicts the next one.
-
-    weights: cross-attention of the alignment heads, [heads, tokens, positions]; a position is
-    `TIME_PRECISION` seconds long. filter_width: positions in the median filter; odd.
+    weights: cross-attention of the alignment heads, [heads, tokens, positions]; a row belongs to
+    the input token, from which the model predicts the next one. filter_width: of the median; odd.
     """
     # Head by head: the filter takes many times the memory of its input.
     matched = np.mean([_match(head, filter_width) for head in weights], axis=0)
