@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from ov_specdec.speech.audio import Samples
 
 PER_MEL, KNEE, LOG_STEP = 200.0 / 3.0, 15.0, np.log(6.4) / 27.0
-"""The mel scale: linear up to 1 kHz, 15 mels there; logarithmic above, 27 mels for a factor of
-6.4."""
+"""The mel scale: linear up to 1 kHz, its 15th mel; above, 27 mels for a factor of 6.4."""
 
 MAX_FREQUENCY = 8000.0
 """Of the mel bins, in Hz, as in every Whisper."""

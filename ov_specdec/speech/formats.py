@@ -57,7 +57,6 @@ def _vtt_text(segment: Segment) -> str:
 
 def clock(seconds: float, point: str) -> str:
     """A time in subtitle format: hours, minutes, seconds, and milliseconds after `point`."""
-    total = round(seconds * 1000)
-    minutes, rest = divmod(total, 60_000)
+    minutes, rest = divmod(round(seconds * 1000), 60_000)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02}:{minutes:02}:{rest // 1000:02}{point}{rest % 1000:03}"

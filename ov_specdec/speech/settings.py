@@ -171,8 +171,7 @@ class TimestampRule:
         output = tokens[self.begin :]
         if not output:
             result[:first] = -np.inf
-            latest = self.settings.max_initial_timestamp_index
-            if latest is not None:
+            if (latest := self.settings.max_initial_timestamp_index) is not None:
                 result[first + latest + 1 :] = -np.inf
             return result
         after_timestamp = output[-1] >= first

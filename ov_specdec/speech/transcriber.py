@@ -233,8 +233,7 @@ class Transcription:
 
         None of them ends the recording.
         """
-        output = IncrementalDetokenizer(self._tokenizer.piece_after, [])
-        pieces: list[Chunk] = []
+        output, pieces = IncrementalDetokenizer(self._tokenizer.piece_after, []), list[Chunk]()
         for chunk in chunks:
             if count <= 0:
                 break
