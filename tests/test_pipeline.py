@@ -190,6 +190,7 @@ def test_a_pipeline_is_freed_with_its_last_reference(tiny_pair):
     gc.disable()  # a reference cycle would be found by the collector only
     try:
         pipeline = SpeculativePipeline(*tiny_pair)
+        pipeline.check_batch_invariant()  # in idle time, a thread would hold the runner for a pass
         pipeline.generate("def", max_new_tokens=8)
         parts = [pipeline, pipeline.main.runner, pipeline.draft.runner]
         watched = [weakref.ref(part) for part in parts]
