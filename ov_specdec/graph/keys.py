@@ -1,11 +1,11 @@
 """Centers the keys of a paged KV cache, to reduce the loss of quantization by token."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
+
+from ov_specdec.graph.paging import before
 
 KEYS, SINKS = 1, 20
 """Indices among the inputs of OpenVINO's paged attention; sinks may be empty."""
@@ -13,7 +13,7 @@ KEYS, SINKS = 1, 20
 POSITIONS = np.arange(0, 4096, 61)
 """Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
 
-PRODUCT, ANGLES = "MatMul", ("Cos", "Sin")
+PRODUCT = "MatMul"
 """Type of the product of the hidden state behind keys."""
 
 
@@ -51,40 +51,24 @@ def _keys(model: ov.Model) -> list[ov.Input]:
     ]
 
 
-def _behind(keys: ov.Input, ends: Iterable[str] = (PRODUCT, *ANGLES)) -> list[ov.Node]:
-    """The predecessors of keys, back to nodes of some types."""
-    found: dict[str, ov.Node] = {}
-    left = [keys.get_source_output().get_node()]
-    while left:
-        node = left.pop()
-        if node.get_name() not in found:
-            found[node.get_name()] = node
-            if node.get_type_name() not in ends:
-                left += [value.get_node() for value in node.input_values()]
-    return list(found.values())
-
-
 def _centers(model: ov.Model) -> list[NDArray[np.float32] | None]:
     """The center [1, width] of each layer, if it has one. The model is used up."""
     layers = _keys(model)
     for keys in layers:
-        for node in _behind(keys):
-            if node.get_type_name() == PRODUCT:
-                _replace_by_zeros(node)
+        behind = list(before(keys.get_source_output().get_node(), (PRODUCT, "Cos", "Sin")))
+        for product in (node for node in behind if node.get_type_name() == PRODUCT):
+            shape = product.get_output_partial_shape(0)
+            sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
+            zeros = ops.constant(np.zeros(sizes, np.float32))
+            for reader in product.output(0).get_target_inputs():
+                reader.replace_source_output(zeros.output(0))
     return [_center(keys) for keys in layers]
-
-
-def _replace_by_zeros(product: ov.Node) -> None:
-    shape = product.get_output_partial_shape(0)
-    sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
-    zeros = ops.constant(np.zeros(sizes, np.float32))
-    for reader in product.output(0).get_target_inputs():
-        reader.replace_source_output(zeros.output(0))
 
 
 def _center(keys: ov.Input) -> NDArray[np.float32] | None:
     """The mean of the keys of zero products; None if it is zero or unknown."""
-    inputs = [node for node in _behind(keys, ()) if node.get_type_name() == "Parameter"]
+    behind = before(keys.get_source_output().get_node(), ())
+    inputs = [node for node in behind if node.get_type_name() == "Parameter"]
     values = {"position_ids": POSITIONS, "input_ids": np.zeros_like(POSITIONS)}
     rotated = ov.Tensor(ov.Type.f32, ov.Shape([0]))
     try:

@@ -79,7 +79,7 @@ def _follow(node: ov.Node, kinds: tuple[str, ...]) -> bool:
 
 
 def _copies_counts(node: ov.Node) -> bool:
-    """Whether a node copies counted positions to [sections, batch, tokens]."""
+    """Whether a node copies counts to [sections, batch, tokens]."""
     if node.get_type_name() != "Broadcast":
         return False
     shape, source = node.get_output_partial_shape(0), node.input_value(0).get_node()

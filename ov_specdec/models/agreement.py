@@ -19,7 +19,7 @@ from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.graph.attention import chunks, windows
 from ov_specdec.models.compile import LoadedModel, ToLoad, load_model
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.kv_backend import AS_ASKED
+from ov_specdec.models.prepare import AS_ASKED
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import ModelSource, open_source, read_ir
 from ov_specdec.records.record import read_section, record_file, write_section

@@ -18,8 +18,7 @@ from ov_specdec.models.devices import (
 )
 from ov_specdec.models.encoder import load_encoders
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.kv_backend import AS_ASKED
-from ov_specdec.models.prepare import CompileShape, Prepared, prepare
+from ov_specdec.models.prepare import AS_ASKED, CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, read_ir
 from ov_specdec.runner.base import Runner

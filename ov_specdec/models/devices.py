@@ -1,7 +1,7 @@
 """OpenVINO's devices on this machine: precisions, memory, and support for a paged KV cache."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -109,22 +109,16 @@ def find_device(core: ov.Core, name: str) -> Device:
             "one of them, or AUTO"
         )
     available = core.available_devices
-    if kind == "AUTO":
-        names = wanted.split(",") if wanted else BEST_FIRST
-        name = next((own for own in names if _is_among(own, available)), name)
-    if name not in available and f"{name}.0" in available:
-        name = f"{name}.0"
-    if name not in available:
+    names = (wanted.split(",") if wanted else BEST_FIRST) if kind == "AUTO" else [name]
+    found = [each for own in names for each in (own, f"{own}.0") if each in available]
+    if not found:
         hint = " (an Intel GPU is GPU)" if kind in OF_TORCH else ""
         raise DeviceError(
             f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here{hint}"
         )
-    full_name = core.get_property(name, "FULL_DEVICE_NAME")
-    return Device(name, full_name, tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")))
-
-
-def _is_among(name: str, available: Sequence[str]) -> bool:
-    return name in available or f"{name}.0" in available
+    full_name = core.get_property(found[0], "FULL_DEVICE_NAME")
+    capabilities = tuple(core.get_property(found[0], "OPTIMIZATION_CAPABILITIES"))
+    return Device(found[0], full_name, capabilities)
 
 
 THREADS = "INFERENCE_NUM_THREADS"
@@ -198,10 +192,10 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def computes_in(device: str, precision: str) -> bool:
+def computes_in(device: Device, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; all support f32."""
     needed = CAPABILITIES.get(precision)
-    return needed is None or needed in find_device(openvino_core(), device).capabilities
+    return needed is None or needed in device.capabilities
 
 
 def require_paged(device: Device) -> None:
@@ -210,26 +204,15 @@ def require_paged(device: Device) -> None:
         raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
 
 
-def causal_keys(device: Device) -> dict[str, str]:
-    """Properties with which later tokens do not change the keys of a token.
-
-    With a u8 cache quantized by channel, OpenVINO's default on CPU, all tokens of a block share a
-    scale, so a draft token changes the keys of those before it.
-    """
-    return {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
-
-
 def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
     """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
-    needed = CAPABILITIES.get(precision)
-    if needed is not None and needed not in device.capabilities:
+    if not computes_in(device, precision):
         raise DeviceError(
             f"precision '{precision}' is not offered by {device.name} here, which lists "
             f"{', '.join(device.capabilities)}: use default, f32 or exact"
         )
     if precision == "default" and not device.is_cpu:
-        has_f16 = CAPABILITIES["f16"] in device.capabilities
-        return dict(PRECISION_PROPERTIES["f16" if has_f16 else "f32"])
+        precision = "f16" if computes_in(device, "f16") else "f32"
     return dict(PRECISION_PROPERTIES[precision])
 
 
