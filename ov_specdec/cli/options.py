@@ -16,7 +16,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text.messages import Message
+from ov_specdec.text.chat import Message
 
 GENERATION = GenerationOptions.model_fields
 

@@ -103,8 +103,9 @@ def recurrent_state(model: ov.Model) -> str | None:
 def recurrent_bytes(model: ov.Model) -> int:
     """Bytes of the recurrent states of one sequence, in f32."""
     shapes = [variable.info.data_shape for variable in model.get_variables()]
-    fixed = [shape for shape in shapes if not _dynamic_axes(shape)]
-    return 4 * sum(math.prod(axis.get_length() for axis in list(shape)[1:]) for shape in fixed)
+    fixed = [list(shape)[1:] for shape in shapes if not _dynamic_axes(shape)]
+    sizes: list[int] = [math.prod(axis.get_length() for axis in shape) for shape in fixed]
+    return 4 * sum(sizes)
 
 
 def _dynamic_axes(shape: ov.PartialShape) -> list[int]:

@@ -1,10 +1,9 @@
 """Loads encoders, which main and draft share if they are equal, and aligners for word times."""
 
-import hashlib
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from filecmp import cmp
 from functools import partial
-from pathlib import Path
 
 import openvino as ov
 
@@ -18,9 +17,6 @@ from ov_specdec.runner.encoder_decoder import ATTENTION_MASK, HIDDEN_STATES, Ali
 
 READS = {"input_ids", "input_features"}
 """Possible inputs of an encoder: a text or a recording."""
-
-PART = 2**24
-"""Bytes of weights in one read."""
 
 
 def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[Encoder | None]:
@@ -43,15 +39,23 @@ def load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[E
     # Nothing but compilation: see `load_models`.
     with ThreadPoolExecutor() as pool:
         compiled = list(pool.map(lambda compile_: compile_(), own))
-    encoders: list[Encoder | None] = []
-    for model in compiled:
-        if isinstance(model, DeviceError):
-            raise model
-        encoders.append(Encoder(model))
+    encoders = [Encoder(_require_compiled(model)) for model in compiled]
     shared = [encoders[0], *(encoders[-1] for _ in drafts)]
     for (source, _), encoder in zip(models, shared, strict=True):
-        _require_fit(source, encoder)
-    return shared
+        width = source.model.input(HIDDEN_STATES).partial_shape[-1]
+        if width.is_static and width.get_length() != encoder.width:
+            raise ModelError(
+                f"the decoder in {source.folder.path} takes hidden states of size "
+                f"{width.get_length()}, the encoder gives {encoder.width}: put the draft's own "
+                "encoder into its folder"
+            )
+    return [*shared]
+
+
+def _require_compiled(model: ov.CompiledModel | DeviceError) -> ov.CompiledModel:
+    if isinstance(model, DeviceError):
+        raise model
+    return model
 
 
 def _prepare(
@@ -75,27 +79,10 @@ def _prepare(
 def _has_encoder_of(main: ModelSource, draft: ModelSource) -> bool:
     """Whether a draft shares the main model's encoder: the same weights, or none in its folder."""
     path = draft.folder.encoder_ir
-    return not path.is_file() or _digest(path) == _digest(main.folder.encoder_ir)
-
-
-def _digest(path: Path) -> bytes:
-    """Digest of the weights of an IR; empty if they are missing, which reading will report."""
-    digest, weights = hashlib.sha256(), path.with_suffix(".bin")
-    if weights.is_file():
-        with weights.open("rb") as file:
-            while part := file.read(PART):
-                digest.update(part)
-    return digest.digest()
-
-
-def _require_fit(source: ModelSource, encoder: Encoder | None) -> None:
-    width = source.model.input(HIDDEN_STATES).partial_shape[-1]
-    if encoder is not None and width.is_static and width.get_length() != encoder.width:
-        raise ModelError(
-            f"the decoder in {source.folder.path} takes hidden states of size "
-            f"{width.get_length()}, the encoder gives {encoder.width}: put the draft's own "
-            "encoder into its folder"
-        )
+    one, other = (ir.with_suffix(".bin") for ir in (path, main.folder.encoder_ir))
+    # Reading an encoder reports weights that are missing.
+    is_same = one.is_file() and other.is_file() and cmp(one, other, shallow=False)
+    return not path.is_file() or is_same
 
 
 def load_aligner(
@@ -112,6 +99,4 @@ def load_aligner(
         raise ModelError(f"{folder.path} has no word times: {error}") from error
     device = find_device(openvino_core(), config.device)
     compiled = compile_for(device, model, config.properties_for(device), folder.ir)
-    if isinstance(compiled, DeviceError):
-        raise compiled
-    return Aligner(compiled, encoder)
+    return Aligner(_require_compiled(compiled), encoder)

@@ -39,7 +39,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
 from ov_specdec.records.files import user_cache
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
-from ov_specdec.text.messages import Message
+from ov_specdec.text.chat import Message
 from ov_specdec.text.tokenizer import load_tokenizer
 
 KEYS = "/help lists commands and keys, Ctrl-D leaves"

@@ -13,7 +13,7 @@ from ov_specdec.errors import OptionError, SpecdecError, shorten
 from ov_specdec.options.checks import require_utf8, suggest
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.records.files import expand_home
-from ov_specdec.text.messages import Message, check_messages
+from ov_specdec.text.chat import Message, check_messages
 
 SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""
