@@ -21,7 +21,7 @@ from ov_specdec.models.compile import LoadedModel, ToLoad, load_model
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import AS_ASKED
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import ModelSource, open_source, read_ir
+from ov_specdec.models.source import open_source, read_ir
 from ov_specdec.records.record import read_section, record_file, write_section
 from ov_specdec.runner.rewinding import RewindingModel
 
@@ -134,7 +134,12 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
     Raises errors of loading.
     """
     source = open_source(folder.path)
-    positions, rows = _compared_positions(source), []
+    own, model = source.folder, source.model
+    # The ends of windows, chunks and LongRoPE's short factors, and an early position.
+    sizes = {own.sliding_window, own.chunk, own.border, *windows(model), *chunks(model)}
+    most = min(own.context_length, LONGEST) - AROUND
+    positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
+    rows = []
     for kv in ("stateful", "paged"):
         config = RuntimeConfig(kv=kv, precision="exact")
         try:
@@ -146,11 +151,3 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
         rows.append([rows_around(loaded.runner, position) for position in positions])
     pairs = zip(positions, *rows, strict=True)
     return CacheAgreement({position: max(map(distance, a, b)) for position, a, b in pairs})
-
-
-def _compared_positions(source: ModelSource) -> list[int]:
-    """The ends of windows, chunks and LongRoPE's short factors, and an early position."""
-    folder, model = source.folder, source.model
-    sizes = {folder.sliding_window, folder.chunk, folder.border, *windows(model), *chunks(model)}
-    most = min(folder.context_length, LONGEST) - AROUND
-    return sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})

@@ -2,7 +2,6 @@
 
 import json
 import warnings
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -11,7 +10,6 @@ from typing import Any, Literal
 from ov_specdec.errors import ExportError, OptionError
 from ov_specdec.graph.attention import lost_cap
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.int4 import Int4Options, adjust_groups
 from ov_specdec.models.locate import (
     DECODER_FILE,
     ENCODER_FILE,
@@ -21,7 +19,7 @@ from ov_specdec.models.locate import (
     is_hub_name,
     similar,
 )
-from ov_specdec.models.optimum import check_optimum, run_optimum
+from ov_specdec.models.optimum import Int4Options, adjust_groups, require, run_optimum
 from ov_specdec.models.partial import partial_folder, require_origin, write_origin
 from ov_specdec.models.source import read_ir
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
@@ -100,11 +98,14 @@ def export_model(
         require_origin(folder, name)
         return Exported(folder, is_new=False)
     _check_source(name)
-    check_optimum()
+    require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
-        file = _config_file(name)
-        config = _read_config(file, name)
-        options = ["--task", f"{_task(config)}-with-past", "--weight-format", weight_format]
+        checkpoint, config = _read_config(name)
+        task = "text-generation"
+        if config.get("is_encoder_decoder"):
+            is_whisper = config.get("model_type") == "whisper"
+            task = "automatic-speech-recognition" if is_whisper else "text2text-generation"
+        options = ["--task", f"{task}-with-past", "--weight-format", weight_format]
         options += ["--trust-remote-code"] if trust_remote_code else []
         options += int4.arguments()
         if weight_format == "int4" and int4.group_size is None:
@@ -112,7 +113,7 @@ def export_model(
         family = str(config.get("model_type", ""))
         run_optimum(name, family, partial / folder.name, options, transformers)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
-        _require_tokenizer(file.parent, name)  # of a Hub model, it has been downloaded only now
+        _require_tokenizer(checkpoint, name)  # of a Hub model, it has been downloaded only now
         made = ModelFolder.read(partial / folder.name)
         if made.attention_cap is not None and (lost := lost_cap(read_ir(made), made.attention_cap)):
             warnings.warn(f"{name}: {lost}", RuntimeWarning, stacklevel=2)
@@ -154,37 +155,25 @@ def _require_tokenizer(checkpoint: Path, name: str) -> None:
         )
 
 
-def _task(config: Mapping[str, Any]) -> str:
-    """Optimum's task for a model."""
-    if not config.get("is_encoder_decoder"):
-        return "text-generation"
-    is_whisper = config.get("model_type") == "whisper"
-    return "automatic-speech-recognition" if is_whisper else "text2text-generation"
-
-
-def _config_file(name: str) -> Path:
-    """The path of a checkpoint's config.json, downloaded for a Hub model."""
+def _read_config(name: str) -> tuple[Path, dict[str, Any]]:
+    """The folder and content of a checkpoint's config.json, downloaded for a Hub model."""
     from huggingface_hub import hf_hub_download
 
-    if (local := Path(name) / "config.json").is_file():
-        return local
+    file = Path(name) / "config.json"
     try:
-        return Path(hf_hub_download(name, local.name))
+        file = file if file.is_file() else Path(hf_hub_download(name, file.name))
     except (ValueError, *connection_errors()) as error:
         raise ExportError(
             f"{name}: config.json cannot be downloaded ({' '.join(str(error).split())}): check the "
             "name and the network; for a gated or private model, log in with hf auth login"
         ) from error
-
-
-def _read_config(file: Path, name: str) -> dict[str, Any]:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise ExportError(f"{name}: config.json cannot be read ({error}): correct it") from error
     if not isinstance(config, dict):
         raise ExportError(f"{name}: config.json holds no JSON object: give a complete checkpoint")
-    return config
+    return file.parent, config
 
 
 def require_complete(folder: Path, remedy: str) -> None:

@@ -148,8 +148,9 @@ class IncrementalDetokenizer:
 
     def take(self) -> str:
         """The text that may be shown now and has not been taken before."""
-        undecided = map(self._num_matched, () if self.stopped else self._stop_strings)
-        return self._take(len(self._held) - max(undecided, default=0))
+        stops = () if self.stopped else self._stop_strings
+        begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
+        return self._take(len(self._held) - max(begun, default=0))
 
     def finish(self) -> str:
         """The rest of the text once the output has ended, an unfinished character included."""
@@ -173,11 +174,6 @@ class IncrementalDetokenizer:
         if hits:
             start, length, self.stop_string = min(hits)
             self._held = self._held[: start + length * self._includes_stop]
-
-    def _num_matched(self, stop: str) -> int:
-        """Length of the longest end of the held text that a stop string begins with."""
-        sizes = range(min(len(stop) - 1, len(self._held)), 0, -1)
-        return next((size for size in sizes if self._held.endswith(stop[:size])), 0)
 
     def _take(self, end: int) -> str:
         """Remove the held text up to `end`. Returns what of it is shown."""

@@ -12,7 +12,7 @@ from ov_specdec.errors import ExportError
 from ov_specdec.models.export import export_model, require_complete
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE, locate
-from ov_specdec.models.optimum import check_optimum
+from ov_specdec.models.optimum import require
 from ov_specdec.models.partial import partial_folder, require_origin, write_origin
 from ov_specdec.models.source import read_ir
 from ov_specdec.records.files import expand_home, read_json
@@ -74,7 +74,7 @@ def expand_model(
         if keep_checkpoint and not (folder / CHECKPOINT).is_dir():
             raise ExportError(f"{folder} was made without its checkpoint: {remedy}")
         return Expanded(folder, wide, None)
-    check_optimum()
+    require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
         _check_space(partial, wide)
         original = read_ir(ModelFolder.read(source))
