@@ -10,8 +10,6 @@ ATTENTION = "ScaledDotProductAttention"
 MASK = 3
 """Index of the mask among the inputs of an exported attention."""
 
-MASK_TYPES = (ov.Type.boolean, ov.Type.u8, ov.Type.i8)
-
 SLIDING_WINDOW = 10
 """Index of the window among the inputs of OpenVINO's paged attention; 0: no window."""
 
@@ -115,7 +113,8 @@ def _window(node: ov.Node) -> int:
 
 def _table(node: ov.Node) -> int:
     """Queries of a constant table of masks [1, 1, queries, keys]; 0 for any other node."""
-    if node.get_type_name() != "Constant" or node.get_output_element_type(0) not in MASK_TYPES:
+    types = (ov.Type.boolean, ov.Type.u8, ov.Type.i8)
+    if node.get_type_name() != "Constant" or node.get_output_element_type(0) not in types:
         return 0
     shape = list(node.get_output_shape(0))
     return shape[2] if len(shape) == 4 and shape[:2] == [1, 1] and shape[2] == shape[3] > 1 else 0

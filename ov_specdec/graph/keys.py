@@ -32,8 +32,16 @@ def center_keys(model: ov.Model) -> int:
     from f32 by token 0.0157, centered 0.0057, by channel 0.0053
     (`tests/benchmarks/key_quantization.py`).
     """
-    layers = _keys(model)
-    centers = _centers(model.clone())
+    layers, zeroed = _keys(model), _keys(model.clone())
+    for keys in zeroed:
+        behind = list(before(keys.get_source_output().get_node(), (PRODUCT, "Cos", "Sin")))
+        for product in (node for node in behind if node.get_type_name() == PRODUCT):
+            shape = product.get_output_partial_shape(0)
+            sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
+            zeros = ops.constant(np.zeros(sizes, np.float32))
+            for reader in product.output(0).get_target_inputs():
+                reader.replace_source_output(zeros.output(0))
+    centers = [_center(keys) for keys in zeroed]
     for keys, center in zip(layers, centers, strict=True):
         if center is not None:
             centered = ops.subtract(keys.get_source_output(), ops.constant(center))
@@ -49,20 +57,6 @@ def _keys(model: ov.Model) -> list[ov.Input]:
         for node in model.get_ordered_ops()
         if "PagedAttention" in node.get_type_name() and node.get_input_partial_shape(SINKS)[0] == 0
     ]
-
-
-def _centers(model: ov.Model) -> list[NDArray[np.float32] | None]:
-    """The center [1, width] of each layer, if it has one. The model is used up."""
-    layers = _keys(model)
-    for keys in layers:
-        behind = list(before(keys.get_source_output().get_node(), (PRODUCT, "Cos", "Sin")))
-        for product in (node for node in behind if node.get_type_name() == PRODUCT):
-            shape = product.get_output_partial_shape(0)
-            sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
-            zeros = ops.constant(np.zeros(sizes, np.float32))
-            for reader in product.output(0).get_target_inputs():
-                reader.replace_source_output(zeros.output(0))
-    return [_center(keys) for keys in layers]
 
 
 def _center(keys: ov.Input) -> NDArray[np.float32] | None:

@@ -99,7 +99,6 @@ def _form(product: ov.Node) -> tuple[object, ...]:
 
 
 def _fuse(products: Sequence[ov.Node]) -> None:
-    """Give the first product all weights, and split its output."""
     first = products[0]
     sizes = [_num_channels(product) for product in products]
     readers = [product.output(0).get_target_inputs() for product in products]

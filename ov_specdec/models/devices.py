@@ -273,12 +273,9 @@ def free_memory(device: Device) -> int:
 
 def largest_tensor(device: Device) -> int | None:
     """Maximum bytes of one tensor on a device; None: any number."""
-    if device.is_cpu:
-        return None
-    size: int = openvino_core().get_property(device.name, "GPU_DEVICE_MAX_ALLOC_MEM_SIZE")
-    return size
+    name = "GPU_DEVICE_MAX_ALLOC_MEM_SIZE"
+    return None if device.is_cpu else int(openvino_core().get_property(device.name, name))
 
 
 def _is_discrete(device: Device) -> bool:
-    kind: Type = openvino_core().get_property(device.name, "DEVICE_TYPE")
-    return bool(kind == Type.DISCRETE)
+    return bool(openvino_core().get_property(device.name, "DEVICE_TYPE") == Type.DISCRETE)

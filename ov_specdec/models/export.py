@@ -35,17 +35,9 @@ ENCODER_DECODER_FILES = (
 # Vocabulary files of the kinds of tokenizers in transformers. The last pattern is a model's own
 # code, which may read other files.
 TOKENIZERS = (
-    ("tokenizer.json",),
-    ("tokenizer.model*",),
-    ("vocab.json", "merges.txt"),
-    ("vocab.txt",),
-    ("spiece.model",),
-    ("sentencepiece*.model",),
-    ("spm*.model",),
-    ("tekken.json",),
-    ("*.tiktoken",),
-    ("tiktoken.model",),
-    ("tokenization_*.py",),
+    *("tokenizer.json", "tokenizer.model*", "vocab.json merges.txt", "vocab.txt", "tekken.json"),
+    *("spiece.model", "sentencepiece*.model", "spm*.model", "*.tiktoken", "tiktoken.model"),
+    "tokenization_*.py",
 )
 
 
@@ -147,7 +139,7 @@ def _require_tokenizer(checkpoint: Path, name: str) -> None:
             f"'{name}' has Marian's tokenizer ({MARIAN_FILE}), which cannot be saved as a "
             "tokenizer.json: use a model with another one, such as T5, mBART or NLLB"
         )
-    if not any(all(any(checkpoint.glob(file)) for file in kind) for kind in TOKENIZERS):
+    if not any(all(any(checkpoint.glob(file)) for file in kind.split()) for kind in TOKENIZERS):
         raise ExportError(
             f"'{name}' has no tokenizer (no tokenizer.json, tokenizer.model, vocab.json with "
             "merges.txt, vocab.txt, ...): put the tokenizer files of the model that it was made "

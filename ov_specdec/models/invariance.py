@@ -86,7 +86,6 @@ def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:
 def _first_that_passes(
     folder: ModelFolder, config: RuntimeConfig, others: Sequence[Precision]
 ) -> RuntimeConfig:
-    """The first configuration whose passes agree on this machine."""
     differences = []
     slower = [replace(config, precision=other, properties=None) for other in others]
     for candidate in (config, *slower):

@@ -212,7 +212,6 @@ def _max_length(folder: ModelFolder, wanted: int | None) -> int:
 
 
 def _max_hidden(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
-    """Maximum hidden entries of a stateful KV cache."""
     folder, model = source.folder, source.model
     # In a window or chunk, masked entries would displace others.
     is_within = folder.sliding_window or folder.chunk or is_local(model, folder.context_length)

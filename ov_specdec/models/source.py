@@ -42,8 +42,7 @@ class ModelSource:
     @property
     def logits_width(self) -> int:
         """Columns of the model's logits; often padded beyond the tokenizer's size."""
-        width: int = self.model.output("logits").partial_shape[-1].get_length()
-        return width
+        return int(self.model.output("logits").partial_shape[-1].get_length())
 
     @property
     def vocab_size(self) -> int:

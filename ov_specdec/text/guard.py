@@ -97,8 +97,9 @@ def list_differences(main: Mapping[str, Any], draft: Mapping[str, Any]) -> list[
 def _properties(
     tokenizer: Tokenizer, spec: Mapping[str, Any], probes: Sequence[str]
 ) -> dict[str, dict[str, Any]]:
-    """All that decides the ids of a text, by check. The names eos and pad do not, and differ within
-    families.
+    """All that decides the ids of a text, by check.
+
+    The names eos and pad do not, and differ within families.
     """
     model = dict(spec["model"])
     vocab, merges = model.pop("vocab"), model.pop("merges", None)

@@ -89,8 +89,7 @@ class Tokenizer:
     @property
     def vocab(self) -> dict[str, int]:
         """Every token's id, added tokens included."""
-        vocab: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
-        return vocab
+        return dict(self._backend.get_vocab(with_added_tokens=True))
 
     @cached_property
     def special_tokens(self) -> dict[int, str]:
@@ -156,8 +155,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of `ids`, by default without special tokens."""
-        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
-        return text
+        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
     def decode_all(self, ids: Sequence[int]) -> str:
         """The text of `ids` with special tokens."""
