@@ -13,9 +13,6 @@ KEYS, SINKS = 1, 20
 POSITIONS = np.arange(0, 4096, 61)
 """Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
 
-PRODUCT = "MatMul"
-"""Type of the product of the hidden state behind keys."""
-
 
 def center_keys(model: ov.Model) -> int:
     """Subtract the effect of biases from the keys of a paged model, in place; the changed layers.
@@ -34,8 +31,8 @@ def center_keys(model: ov.Model) -> int:
     """
     layers, zeroed = _keys(model), _keys(model.clone())
     for keys in zeroed:
-        behind = list(before(keys.get_source_output().get_node(), (PRODUCT, "Cos", "Sin")))
-        for product in (node for node in behind if node.get_type_name() == PRODUCT):
+        behind = list(before(keys.get_source_output().get_node(), ("MatMul", "Cos", "Sin")))
+        for product in (node for node in behind if node.get_type_name() == "MatMul"):
             shape = product.get_output_partial_shape(0)
             sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
             zeros = ops.constant(np.zeros(sizes, np.float32))

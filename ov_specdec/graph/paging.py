@@ -19,9 +19,6 @@ ALIBI_SLOPES = 11
 INDICES = 1
 """Index of the indices among the inputs of Gather."""
 
-TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
-"""Operations on positions that are not embedded: rotations, and scores with ALiBi."""
-
 SOURCES = ("Parameter", "ReadValue")
 """Types of sources of values."""
 
@@ -153,7 +150,9 @@ def _gives_positions(count: ov.Node) -> bool:
         for user in (user for output in outputs for user in output.get_target_inputs()):
             node = user.get_node()
             name, kind = node.get_friendly_name(), node.get_type_name()
-            if kind in TAKES_POSITIONS or (kind == "Gather" and user.get_index() == INDICES):
+            # A rotation, scores with ALiBi, an embedding.
+            takes = kind in ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
+            if takes or (kind == "Gather" and user.get_index() == INDICES):
                 return True
             if name in seen or kind in ("ShapeOf", "Result"):
                 continue

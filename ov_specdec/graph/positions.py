@@ -5,9 +5,6 @@ from openvino import opset13 as ops
 
 POSITION_IDS = "position_ids"
 
-SECTIONS = 3
-"""Sections of Qwen's rotary embedding: time, height and width, equal for text."""
-
 
 def takes_positions(model: ov.Model) -> bool:
     """Whether a model uses its input of positions; in some it is unused."""
@@ -75,7 +72,8 @@ def _copies_counts(node: ov.Node) -> bool:
     if node.get_type_name() != "Broadcast":
         return False
     shape, source = node.get_output_partial_shape(0), node.input_value(0).get_node()
-    if len(shape) != 3 or shape[0] != SECTIONS or source.get_type_name() != "Reshape":
+    # Sections of Qwen's rotary embedding: time, height and width, equal for text.
+    if len(shape) != 3 or shape[0] != 3 or source.get_type_name() != "Reshape":
         return False
     counted: str = source.input_value(0).get_node().get_type_name()
     return counted == "Range"

@@ -36,9 +36,6 @@ from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.rewinding import RewindingModel
 from ov_specdec.runner.stateful import StatefulModel
 
-READS = {"input_ids", "input_features"}
-"""Possible inputs of an encoder: a text or a recording."""
-
 
 @dataclass(frozen=True)
 class LoadedModel:
@@ -201,7 +198,7 @@ def _prepare_encoder(
         raise ModelError(f"{path} is missing: export the model again")
     model = read_model(path)
     inputs = {port.any_name for port in model.inputs} - {ATTENTION_MASK}
-    if len(inputs) != 1 or not inputs <= READS:
+    if len(inputs) != 1 or not inputs <= {"input_ids", "input_features"}:
         raise ModelError(
             f"{path} reads {', '.join(sorted(inputs))}, which is neither a text nor a recording: "
             "use a model for text or speech"

@@ -34,15 +34,6 @@ CAPABILITIES: Mapping[str, str] = {"bf16": "BF16", "f16": "FP16"}
 COMPRESSED = ("i8", "u8")
 """Quantized precisions of KV caches, which have scales."""
 
-BEST_FIRST = ("GPU", "CPU")
-"""Order in which "AUTO" chooses a device, as in OpenVINO."""
-
-SPREADING = ("HETERO", "MULTI", "BATCH")
-"""Virtual devices of OpenVINO that spread a model, and with it its KV cache, over several."""
-
-OF_TORCH = ("CUDA", "MPS", "XPU", "HIP")
-"""Devices that OpenVINO has no name for, or another."""
-
 SEEN = {"CPU": "measured", "GPU": "simulated"}
 """How this package was tested on a kind of device."""
 
@@ -103,16 +94,18 @@ def find_device(core: ov.Core, name: str) -> Device:
     """
     name = name.upper()
     kind, _, wanted = name.partition(":")
-    if kind in SPREADING:
+    if kind in ("HETERO", "MULTI", "BATCH"):
         raise DeviceError(
             f"device '{name}' spreads a model over devices, and a KV cache has to be on one: name "
             "one of them, or AUTO"
         )
     available = core.available_devices
-    names = (wanted.split(",") if wanted else BEST_FIRST) if kind == "AUTO" else [name]
+    names = [name]
+    if kind == "AUTO":
+        names = wanted.split(",") if wanted else ["GPU", "CPU"]  # the best first, as in OpenVINO
     found = [each for own in names for each in (own, f"{own}.0") if each in available]
     if not found:
-        hint = " (an Intel GPU is GPU)" if kind in OF_TORCH else ""
+        hint = " (an Intel GPU is GPU)" if kind in ("CUDA", "MPS", "XPU", "HIP") else ""
         raise DeviceError(
             f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here{hint}"
         )

@@ -1,11 +1,21 @@
-"""Exports a checkpoint to OpenVINO IR with Optimum's command."""
+"""Exports a checkpoint to OpenVINO IR with Optimum's command.
+
+Folders of models are hidden until they are complete, and say what they were exported from, since
+different models may have folders of the same name.
+"""
 
 import json
+import shutil
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
+
+from filelock import FileLock, Timeout
 
 from ov_specdec.errors import ExportError, OptionError
 from ov_specdec.graph.attention import lost_cap
@@ -16,12 +26,13 @@ from ov_specdec.models.locate import (
     IR_FILE,
     connection_errors,
     decoder_file,
+    embedded_folder,
     is_hub_name,
     similar,
 )
 from ov_specdec.models.optimum import Int4Options, adjust_groups, require, run_optimum
-from ov_specdec.models.partial import partial_folder, require_origin, write_origin
 from ov_specdec.models.source import read_ir
+from ov_specdec.records.files import expand_home
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import MARIAN_FILE, load_tokenizer
 
@@ -39,6 +50,11 @@ TOKENIZERS = (
     *("spiece.model", "sentencepiece*.model", "spm*.model", "*.tiktoken", "tiktoken.model"),
     "tokenization_*.py",
 )
+
+ORIGIN_FILE = "exported_from.txt"
+
+RANDOM = "?" * 8
+"""The suffix that `tempfile` appends to make a name unique."""
 
 
 @dataclass(frozen=True)
@@ -198,3 +214,71 @@ def compare_checkpoints(
             return None
         width = max(a.vocab_size, b.vocab_size)
         return compare_tokenizers(a, b, main_width=width, draft_width=width)
+
+
+@contextmanager
+def partial_folder(output: Path, name: str) -> Iterator[Path]:
+    """A hidden folder in `output` to make `name` in; it is removed at the end.
+
+    Also removes folders that killed processes left for the same `name`. A lock, which the system
+    releases at the end of its process, protects folders in use. Raises `ExportError` if `output`
+    cannot be written, and if another process is making `name`.
+    """
+    file = output / f".{name}.lock"
+    lock = FileLock(file)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise ExportError(
+            f"another process is making {output / name}: wait until it ends, or choose another "
+            "--output"
+        ) from error
+    except OSError as error:
+        raise ExportError(f"--output '{output}' cannot be written ({error.strerror})") from error
+    try:
+        if (output / name).exists():
+            raise ExportError(f"another process has just made {output / name}: run this again")
+        for left in output.glob(f".{escape(name)}.{RANDOM}"):
+            shutil.rmtree(left, ignore_errors=True)
+        with TemporaryDirectory(
+            prefix=f".{name}.", dir=output, ignore_cleanup_errors=True
+        ) as partial:
+            yield Path(partial)
+    finally:
+        # Removed while held, since afterwards it may belong to another process. Windows cannot
+        # remove open files; there the release does it.
+        with suppress(OSError):
+            file.unlink()
+        lock.release()
+
+
+def write_origin(folder: Path, model: str | Path) -> None:
+    """Write the origin to a folder: the model's folder or Hub name."""
+    (folder / ORIGIN_FILE).write_text(f"{_origin(model)}\n", encoding="utf-8")
+
+
+def require_origin(folder: Path, model: str | Path) -> None:
+    """Raise `ExportError` for a folder that was made from another model.
+
+    A folder without an origin, such as one of other tools, is accepted.
+    """
+    file = folder / ORIGIN_FILE
+    if not file.is_file():
+        return
+    found, wanted = file.read_text(encoding="utf-8", errors="replace").strip(), _origin(model)
+    if found != wanted:
+        raise ExportError(
+            f"{folder} was made from {found}, not from {wanted}: choose another --output, or "
+            "remove it"
+        )
+
+
+def _origin(model: str | Path) -> str:
+    folder = expand_home(model)
+    if not folder.is_dir():
+        return str(model)
+    for role in ("main", "draft"):  # their paths change with the installation
+        if folder.resolve() == embedded_folder(role).resolve():
+            return f"the embedded {role}"
+    return str(folder.resolve())

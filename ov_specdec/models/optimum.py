@@ -15,8 +15,6 @@ from pydantic import AfterValidator
 from ov_specdec.errors import ExportError, Option, install
 from ov_specdec.options.model import Options, option
 
-PROCESS = Path(__file__).with_name("optimum_process.py")
-
 
 def python_with(transformers: str | None) -> list[str]:
     """The command of a Python with this version of transformers; None: the installed one.
@@ -36,7 +34,8 @@ def run_optimum(
     name: str, family: str, target: Path, options: Sequence[str], transformers: str | None = None
 ) -> None:
     """Export a model to a folder. Raises `ExportError` if Optimum fails, after what it prints."""
-    command = [*python_with(transformers), str(PROCESS), family, "export", "openvino"]
+    script = Path(__file__).with_name("optimum_process.py")
+    command = [*python_with(transformers), str(script), family, "export", "openvino"]
     with subprocess.Popen(  # noqa: S603
         [*command, "--model", name, *options, str(target)],
         stdin=subprocess.PIPE,

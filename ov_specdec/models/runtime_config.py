@@ -25,11 +25,9 @@ WantedShapes = Sequence[int] | Literal["auto", "none"]
 """Numbers of tokens in a pass for which a paged main model also gets static shapes.
 
 OpenVINO prepares a dynamic model again for each pass with another number of tokens than the last
-one; a static shape, compiled for one number, needs no preparation, and is faster in itself. They
-are compiled while the model decodes, and each takes the memory of the weights again. "auto": for
-small models, the numbers that save most time in this process, and none on a stateful KV cache,
-where numbers are an error. With either, a paged draft model has some too. "none": neither model
-has any.
+one; a static shape needs no preparation, is faster in itself, and takes the memory of the weights
+again. "auto": numbers that save most time, for small models. With either, a paged draft model has
+some too.
 """
 
 MAX_STATIC_SHAPE = 512

@@ -18,9 +18,6 @@ REPLACEMENT = "\ufffd"
 MAX_UNFINISHED = 3
 """Maximum number of tokens that hold the first bytes of one UTF-8 character."""
 
-SPACE = "\u2581"
-"""sentencepiece writes it for a space."""
-
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 ALPHABET = ByteLevel.alphabet()
@@ -65,7 +62,7 @@ def _byte_level(token: str) -> bytes:
 
 def _sentencepiece(token: str) -> bytes:
     found = BYTE_TOKEN.fullmatch(token)
-    return bytes([int(found[1], 16)]) if found else token.replace(SPACE, " ").encode()
+    return bytes([int(found[1], 16)]) if found else token.replace("\u2581", " ").encode()
 
 
 class CharacterStream:

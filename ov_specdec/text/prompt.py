@@ -109,8 +109,20 @@ def _encode(
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
     messages = _as_messages(prompt, options, tokenizer)
+    given = [] if messages else given_chat_options(options)
+    if given:
+        raise OptionError(
+            Option(given[0]),
+            " has no effect on a prompt that is not put into a chat template: leave it out, or "
+            "give messages to a model that has a template",
+        )
+    if options.src_lang is not None and (messages or not isinstance(prompt, str)):
+        raise OptionError(
+            Option("src_lang", options.src_lang),
+            " has no effect on messages and token ids: leave it out, or give the prompt as one "
+            "text",
+        )
     if messages:
-        _require_no_language(options)
         if len(messages) > context:  # templates write a token for each
             raise overflow(f"{len(messages)} messages", context)
         text = tokenizer.render_chat(messages, options)
@@ -123,29 +135,13 @@ def _encode(
         if check_length is not None:
             check_length(len(encoded.ids))
         return generated_tokens.restore(encoded, salt)
-    if given := given_chat_options(options):
-        raise OptionError(
-            Option(given[0]),
-            " has no effect on a prompt that is not put into a chat template: leave it out, or "
-            "give messages to a model that has a template",
-        )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)
         adds = options.add_special_tokens is not False
         return tokenizer.encode(prompt, options.src_lang, add_special_tokens=adds)
-    _require_no_language(options)
     return _as_ids(prompt)
-
-
-def _require_no_language(options: GenerationOptions) -> None:
-    if options.src_lang is not None:
-        raise OptionError(
-            Option("src_lang", options.src_lang),
-            " has no effect on messages and token ids: leave it out, or give the prompt as one "
-            "text",
-        )
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:

@@ -89,7 +89,8 @@ class Tokenizer:
     @property
     def vocab(self) -> dict[str, int]:
         """Every token's id, added tokens included."""
-        return dict(self._backend.get_vocab(with_added_tokens=True))
+        vocab: dict[str, int] = self._backend.get_vocab(with_added_tokens=True)
+        return vocab
 
     @cached_property
     def special_tokens(self) -> dict[int, str]:
