@@ -143,11 +143,7 @@ def _runner(
         most = None if prepared.copies_little else 0
         return RewindingModel(model, prepared.axes, **sizes, max_draft_tokens=most)
     return StatefulModel(
-        model,
-        prepared.axes,
-        **sizes,
-        shares_states=device.is_cpu,
-        original_context=original,
+        model, prepared.axes, **sizes, shares_states=device.is_cpu, original_context=original
     )
 
 
@@ -168,6 +164,7 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
         return [None] * len(models)
     own = [_prepare_encoder(main, config)]
     own += [_prepare_encoder(s, c) for s, c, _ in drafts if not _shares_encoder(main, s)]
+    # Only compilation: see `load_models`.
     with ThreadPoolExecutor() as pool:
         compiled = list(pool.map(lambda compile_: compile_(), own))
     encoders = [Encoder(_require_compiled(model)) for model in compiled]
@@ -211,9 +208,8 @@ def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:
     """Whether a draft shares the main model's encoder: the same weights, or none in its folder."""
     path = draft.folder.encoder_ir
     one, other = (ir.with_suffix(".bin") for ir in (path, main.folder.encoder_ir))
-    # Reading an encoder reports weights that are missing.
-    is_same = one.is_file() and other.is_file() and cmp(one, other, shallow=False)
-    return not path.is_file() or is_same
+    has_both = one.is_file() and other.is_file()  # reading an encoder reports a missing one
+    return not path.is_file() or (has_both and cmp(one, other, shallow=False))
 
 
 def load_aligner(
