@@ -29,7 +29,8 @@ def center_keys(model: ov.Model) -> int:
     from f32 by token 0.0157, centered 0.0057, by channel 0.0053
     (`tests/benchmarks/key_quantization.py`).
     """
-    layers, zeroed = _keys(model), _keys(model.clone())
+    clone = model.clone()  # held, since its ports do not hold it
+    layers, zeroed = _keys(model), _keys(clone)
     for keys in zeroed:
         behind = list(before(keys.get_source_output().get_node(), ("MatMul", "Cos", "Sin")))
         for product in (node for node in behind if node.get_type_name() == "MatMul"):
