@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     )
     from ov_specdec.speech.transcriber import TranscriptionStream
     from ov_specdec.speech_pipeline import SpeechPipeline
-    from ov_specdec.text.messages import Message
+    from ov_specdec.text.chat import Message
 
     __version__: str
 else:
@@ -98,7 +98,7 @@ else:
         "speech.transcriber": ("TranscriptionStream",),
         "speech_pipeline": ("SpeechPipeline",),
         "results.stats": ("GenerationStats", "RoundStats"),
-        "text.messages": ("Message",),
+        "text.chat": ("Message",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -8,7 +8,7 @@ from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text.translation import Translation
+from ov_specdec.text.pairing import Translation
 from tests.fakes import ScriptedModel
 from tests.scripted import PATIENCE, Letters, generator
 from tests.test_output_distribution import table_pair

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.text.detokenizer import MAX_UNFINISHED, IncrementalDetokenizer
-from ov_specdec.text.token_bytes import BYTE_OF
+from ov_specdec.text.detokenizer import BYTE_OF, MAX_UNFINISHED, IncrementalDetokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 
 

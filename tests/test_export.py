@@ -7,9 +7,8 @@ import pytest
 
 from ov_specdec import ExportError, ModelError, SpeculativePipeline
 from ov_specdec.models import export as export_module
-from ov_specdec.models.export import NEEDED_FILES, export_model
+from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.models.partial import ORIGIN_FILE
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.optimum import stub_optimum
 from tests.tiny import save_checkpoint

@@ -11,7 +11,7 @@ from ov_specdec.cli.export import export as export_command
 from ov_specdec.models import export
 from ov_specdec.models.export import NEEDED_FILES, export_model
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.int4 import Int4Options
+from ov_specdec.models.optimum import Int4Options
 from ov_specdec.models.source import read_ir
 from tests.benchmarks.expansion.ir_weights import constants_by_name
 from tests.tiny import save_tokenizer

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from ov_specdec.errors import ExportError
+from ov_specdec.models.export import partial_folder
 from ov_specdec.models.optimum import run_optimum
-from ov_specdec.models.partial import partial_folder
 from tests.optimum import stub_optimum
 
 DEADLINE = 120

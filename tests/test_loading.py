@@ -13,7 +13,7 @@ from openvino import opset13 as ops
 from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
 from ov_specdec.generation.arguments import check_devices
 from ov_specdec.graph.paging import sequence_axes
-from ov_specdec.models import kv_backend
+from ov_specdec.models import prepare
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import (
     Device,
@@ -119,7 +119,7 @@ def no_paged(monkeypatch):
     def fail(model):
         raise ModelError("this model cannot take a paged KV cache (no attention found)")
 
-    monkeypatch.setattr(kv_backend, "to_paged", fail)
+    monkeypatch.setattr(prepare, "to_paged", fail)
 
 
 def test_auto_falls_back_to_the_stateful_cache_and_says_why(tiny_pair, no_paged):
@@ -222,7 +222,7 @@ def with_gpus(monkeypatch):
 def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair):
     npu = find_device(FakeCore(), "NPU")
     source = open_source(tiny_pair[0])
-    kv, why, _ = kv_backend.choose_backend(source, npu, "auto", 100)
+    kv, why, _ = prepare.choose_backend(source, npu, "auto", 100)
     assert (kv, why) == ("stateful", "a paged KV cache has not been run on NPU")
     assert find_device(FakeCore(), "GPU.1").takes_paged
 

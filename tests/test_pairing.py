@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import TokenizerMismatchError
-from ov_specdec.text.pairing import TokenizerPair, common_tokens
+from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.test_pieces import save_sentencepiece
@@ -52,17 +52,17 @@ def test_a_letter_goes_with_the_letter_and_the_fallback_with_the_fallback(make):
     one = make("one", kind=save_sentencepiece)
     other = make("other", kind=save_sentencepiece, vocab_size=290)
     common = pair(one, other).common
-    letter, code = (one._tokenizer.vocab[token] for token in ("a", "<0x61>"))
-    partners = [other._tokenizer.vocab[token] for token in ("a", "<0x61>")]
+    letter, code = (one._backend.token_to_id(token) for token in ("a", "<0x61>"))
+    partners = [other._backend.token_to_id(token) for token in ("a", "<0x61>")]
     assert [common.draft_of[letter], common.draft_of[code]] == partners
 
 
 def test_a_letter_is_preferred_to_the_fallback_where_the_draft_has_one_token_for_both(make):
     main, draft = make("main", kind=save_sentencepiece), make("draft")
     common = pair(main, draft).common
-    assert main._tokenizer.vocab["a"] in common.draft_of
-    assert main._tokenizer.vocab["<0x61>"] not in common.draft_of
-    assert main._tokenizer.vocab["<0xE2>"] in common.draft_of, "which has no letter beside it"
+    assert main._backend.token_to_id("a") in common.draft_of
+    assert main._backend.token_to_id("<0x61>") not in common.draft_of
+    assert main._backend.token_to_id("<0xE2>") in common.draft_of, "which has no letter beside it"
 
 
 def rename_eos(spec):
@@ -86,7 +86,7 @@ def test_what_ends_a_text_goes_with_what_ends_a_text_and_others_by_name(make):
 
 def test_ids_that_a_model_does_not_score_are_left_out(make):
     main, draft = make("main"), make("draft")
-    common = common_tokens(main, draft, main_size=100, draft_size=50)
+    common = TokenizerPair(main, draft, 100, 50).common
     assert np.array_equal(common.main_ids, np.arange(50))
     assert np.array_equal(common.draft_ids, np.arange(50))
 

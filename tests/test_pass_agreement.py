@@ -10,7 +10,7 @@ from openvino import opset13 as ops
 from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.checks.agreement import TOLERANCE, distance
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models import agreement, kv_backend
+from ov_specdec.models import agreement, prepare
 from ov_specdec.models.source import read_ir
 from ov_specdec.runner.block_memory import VisibleMemory
 from tests.tiny_hybrid import PAGED, open_hybrid
@@ -49,7 +49,7 @@ def broken_when_paged(monkeypatch, tmp_path):
         to_paged(model)
         same_positions(model)
 
-    monkeypatch.setattr(kv_backend, "to_paged", to_broken)
+    monkeypatch.setattr(prepare, "to_paged", to_broken)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
@@ -146,7 +146,7 @@ def test_a_hybrid_that_is_wrong_when_paged_is_not_paged(monkeypatch, tmp_path):
         to_paged(model)
         same_positions(model)
 
-    monkeypatch.setattr(kv_backend, "to_paged", to_broken)
+    monkeypatch.setattr(prepare, "to_paged", to_broken)
     hybrid = open_hybrid("lfm2", tmp_path / "pair")
     with SpeculativePipeline(hybrid.main, drafter="suffix", precision="exact") as pipeline:
         assert pipeline.main.kv == "stateful"

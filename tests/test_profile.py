@@ -12,11 +12,11 @@ from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import (
     VERSION,
     Profile,
-    default_path,
     find_profile,
     pair_fingerprint,
     read_profile,
 )
+from ov_specdec.records.record import record_file
 from ov_specdec.results.stats import BatchInvariance
 
 MAIN_PROPERTIES = {"KV_CACHE_PRECISION": "f32"}
@@ -60,8 +60,8 @@ def test_another_machine_or_model_has_another_fingerprint(
 
 def test_auto_finds_what_was_written_for_the_pair(folders, profile):
     assert find_profile("auto", *folders, "CPU", "auto") is None
-    profile.write(default_path(profile.pair))
-    assert find_profile("auto", *folders, "CPU", "auto") == (default_path(profile.pair), profile)
+    profile.write(record_file(profile.pair))
+    assert find_profile("auto", *folders, "CPU", "auto") == (record_file(profile.pair), profile)
     assert find_profile("none", *folders, "CPU", "auto") is None
 
 
@@ -102,7 +102,7 @@ def test_a_changed_profile_is_refused(profile, tmp_path, old, new, complaint):
 
 @pytest.mark.parametrize("content", ["", json.dumps({"version": 0})])
 def test_a_broken_profile_that_nobody_asked_for_is_passed_over(tiny_pair, profile, content):
-    path = default_path(profile.pair)
+    path = record_file(profile.pair)
     profile.write(path)
     path.write_text(content)
     with pytest.warns(RuntimeWarning, match="run ov-specdec tune again; going on without it"):
@@ -112,7 +112,7 @@ def test_a_broken_profile_that_nobody_asked_for_is_passed_over(tiny_pair, profil
 
 
 def test_a_pipeline_takes_its_profile_up_and_says_so(tiny_pair, profile):
-    path = default_path(profile.pair)
+    path = record_file(profile.pair)
     profile.write(path)
     assert SpeculativePipeline(*tiny_pair).profile == path
     assert SpeculativePipeline(*tiny_pair, profile="none").profile is None
@@ -120,7 +120,7 @@ def test_a_pipeline_takes_its_profile_up_and_says_so(tiny_pair, profile):
 
 
 def test_what_is_asked_for_wins_over_a_profile_that_was_not(tiny_pair, profile):
-    path = default_path(profile.pair)
+    path = record_file(profile.pair)
     profile.write(path)
     assert SpeculativePipeline(*tiny_pair, precision="exact").profile is None
     assert SpeculativePipeline(*tiny_pair, properties={"PERF_COUNT": "NO"}).profile is None
@@ -132,7 +132,7 @@ def test_what_is_asked_for_wins_over_a_profile_that_was_not(tiny_pair, profile):
 def test_a_profile_that_gives_way_to_an_invariant_precision_is_not_in_use(
     tiny_pair, profile, monkeypatch
 ):
-    profile.write(default_path(profile.pair))
+    profile.write(record_file(profile.pair))
     off = BatchInvariance(False, "on purpose")
 
     def configure(wanted, folder, config, others):

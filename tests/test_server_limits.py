@@ -131,13 +131,13 @@ OVERFLOW = "context_length_exceeded"
 def test_what_no_context_can_hold_is_not_encoded_to_its_end(
     pipeline, monkeypatch, path, body, code
 ):
-    encode, lengths = type(pipeline.tokenizer)._encode, []
+    encode, lengths = type(pipeline.tokenizer).encode_rendered, []
 
-    def noted(tokenizer, text, **more):
+    def noted(tokenizer, text, *language, **more):
         lengths.append(len(text))
-        return encode(tokenizer, text, **more)
+        return encode(tokenizer, text, *language, **more)
 
-    monkeypatch.setattr(type(pipeline.tokenizer), "_encode", noted)
+    monkeypatch.setattr(type(pipeline.tokenizer), "encode_rendered", noted)
     with serving(pipeline, max_request_tokens=1000) as server:
         answer = server.post(path, **body)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, code)

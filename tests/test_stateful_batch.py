@@ -8,7 +8,7 @@ import pytest
 from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.errors import SessionError
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models import kv_backend
+from ov_specdec.models import prepare
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.models.runtime_config import RuntimeConfig
@@ -361,7 +361,7 @@ def test_one_model_may_be_stateful_and_the_other_paged(tiny_pair, monkeypatch, s
             raise ModelError("no attention found")
         to_paged(model)
 
-    monkeypatch.setattr(kv_backend, "to_paged", convert)
+    monkeypatch.setattr(prepare, "to_paged", convert)
     with SpeculativePipeline(*tiny_pair, precision="exact") as pipeline:
         kinds = {"main": pipeline.main.kv, "draft": pipeline.draft.kv}
         assert [role for role, kv in kinds.items() if kv == "stateful"] == [stateful]

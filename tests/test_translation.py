@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.text.guard import PROBES
+from ov_specdec.text.pairing import Translation, whole_characters
 from ov_specdec.text.pieces import PieceTokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
-from ov_specdec.text.translation import Translation, whole_characters
 from tests.test_pieces import save_sentencepiece
 from tests.tiny import save_tokenizer
 

@@ -144,7 +144,7 @@ def test_check_compares_both_caches_past_windows(models, monkeypatch):
     assert not found.is_broken
     if models.main.parent.name == "llama4_text":
         assert "chunks of 32 tokens" in str(found)
-        monkeypatch.setattr("ov_specdec.models.kv_backend.require_whole", lambda *_: None)
+        monkeypatch.setattr("ov_specdec.models.prepare.require_whole", lambda *_: None)
         found = compare_caches(ModelFolder.read(models.main))
         assert found.is_broken
         assert "paged and stateful DIFFER" in str(found)

@@ -11,7 +11,7 @@ from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import Option, OptionError, TokenizerMismatchError
 from ov_specdec.generation.models import pair_models
 from ov_specdec.models.export import WeightFormat, compare_checkpoints, export_model
-from ov_specdec.models.int4 import Int4Options
+from ov_specdec.models.optimum import Int4Options
 from ov_specdec.models.source import open_source
 from ov_specdec.options.model import option
 from ov_specdec.records.files import as_argument

@@ -16,8 +16,8 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
 from ov_specdec.results.logprobs import TokenLogprobs, finite
+from ov_specdec.text.detokenizer import as_text
 from ov_specdec.text.prompt import Prompt
-from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.tokenizer import Tokenizer
 
 

@@ -28,10 +28,11 @@ from ov_specdec.measure.search import describe_settings
 from ov_specdec.measure.summary import make_table
 from ov_specdec.measure.tuner import Tuner, Tuning
 from ov_specdec.models.locate import embedded_folder, locate
-from ov_specdec.models.profile import Profile, default_path, require_writable
+from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.options.model import option
 from ov_specdec.records.files import as_argument
+from ov_specdec.records.record import record_file
 from ov_specdec.text.pairing import PairingName
 
 TABLE_WIDTH = 160
@@ -121,7 +122,7 @@ def tune(
 
 def _writable_path(pair: str, output: str | None) -> Path:
     """The path of the profile, which can be written: known before a search of minutes."""
-    path = default_path(pair) if output is None else Path(output)
+    path = record_file(pair) if output is None else Path(output)
     if path is None:
         raise OptionError("there is no home folder for the profile: give --output FILE")
     require_writable(path)

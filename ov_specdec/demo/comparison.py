@@ -13,7 +13,7 @@ from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.generation import PLAIN
 from ov_specdec.results.chunks import Chunk, ResultBuilder
 from ov_specdec.results.stats import FinishReason
-from ov_specdec.text.messages import Message
+from ov_specdec.text.chat import Message
 
 Chunks = GenerationStream | Generator[Chunk, None, None]
 

@@ -12,8 +12,7 @@ from ov_specdec.planning.draft_length import Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.sampling.verification import Draft
-from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.translation import whole_characters
+from ov_specdec.text.pairing import TokenizerPair, whole_characters
 
 
 class RetokenizedDrafter:

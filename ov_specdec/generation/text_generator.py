@@ -28,11 +28,10 @@ from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, Resu
 from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
-from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
-from ov_specdec.text.token_bytes import as_text
 from ov_specdec.text.tokenizer import Tokenizer
 
 

@@ -18,12 +18,10 @@ Heads = Sequence[tuple[int, int]]
 
 
 def give_weights(model: ov.Model, heads: Heads | None) -> None:
-    """Replace the logits of a decoder by cross-attention weights of these heads.
+    """Make cross-attention weights of these heads the only output of a decoder, without states.
 
-    It has no states: its passes begin with the first token.
-
-    Its output `ALIGNMENT_WEIGHTS` is the softmax of their scores. Raises `ModelError` for a head
-    that it lacks.
+    Its passes begin with the first token, and `ALIGNMENT_WEIGHTS` is the softmax of the scores.
+    Raises `ModelError` for a head that it lacks.
     """
     layers = [node for node in model.get_ordered_ops() if _attends_to_source(node)]
     if not layers:
@@ -47,15 +45,8 @@ def give_weights(model: ov.Model, heads: Heads | None) -> None:
     for result in model.get_results():
         model.remove_result(result)
     model.add_outputs([output])
-    _take_out_states(model)
-    model.validate_nodes_and_infer_types()
-
-
-def _take_out_states(model: ov.Model) -> None:
-    """Replace all states by their initial values, as for a pass over all tokens.
-
-    Also removes unused nodes, such as the last layer's values, which could not be compiled.
-    """
+    # As for a pass over all tokens. Unused nodes, such as the last layer's values, go with them:
+    # they could not be compiled.
     for node in model.get_ordered_ops():
         if node.get_type_name() == "ReadValue":
             for reader in node.output(0).get_target_inputs():
@@ -64,10 +55,10 @@ def _take_out_states(model: ov.Model) -> None:
         model.remove_sink(sink)
     for variable in model.get_variables():
         model.remove_variable(variable)
+    model.validate_nodes_and_infer_types()
 
 
 def _attends_to_source(node: ov.Node) -> bool:
-    """Whether an attention is cross-attention."""
     if node.get_type_name() != ATTENTION:
         return False
     keys = before(node.input_value(1).get_node())

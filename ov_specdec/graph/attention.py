@@ -10,8 +10,6 @@ ATTENTION = "ScaledDotProductAttention"
 MASK = 3
 """Index of the mask among the inputs of an exported attention."""
 
-MASK_TYPES = (ov.Type.boolean, ov.Type.u8, ov.Type.i8)
-
 SLIDING_WINDOW = 10
 """Index of the window among the inputs of OpenVINO's paged attention; 0: no window."""
 
@@ -42,7 +40,11 @@ def chunks(model: ov.Model) -> set[int]:
     found = set[int]()
     for node in model.get_ops():
         if node.get_type_name() == "Equal" and _is_mask(node):
-            sizes = {_divided_by(value.get_node()) for value in node.input_values()}
+            sides = [value.get_node() for value in node.input_values()]
+            floored = [
+                n.input_value(0).get_node() if n.get_type_name() == "Floor" else n for n in sides
+            ]
+            sizes = {_operand(side, "Divide") for side in floored}
             found |= sizes if len(sizes) == 1 else set()
     return found - {0}
 
@@ -102,7 +104,7 @@ def lost_cap(model: ov.Model, cap: float | None) -> str:
 def _window(node: ov.Node) -> int:
     """The window of a node of a mask; 0 for any other node."""
     if node.get_type_name() == "Greater" and _is_mask(node):
-        return max(-_added(node.input_value(1).get_node()), 0)
+        return max(-_operand(node.input_value(1).get_node(), "Add"), 0)
     if num_queries := _table(node):
         visible = int(np.count_nonzero(node.get_data()[0, 0, -1]))
         return visible if visible < num_queries else 0
@@ -111,7 +113,8 @@ def _window(node: ov.Node) -> int:
 
 def _table(node: ov.Node) -> int:
     """Queries of a constant table of masks [1, 1, queries, keys]; 0 for any other node."""
-    if node.get_type_name() != "Constant" or node.get_output_element_type(0) not in MASK_TYPES:
+    types = (ov.Type.boolean, ov.Type.u8, ov.Type.i8)
+    if node.get_type_name() != "Constant" or node.get_output_element_type(0) not in types:
         return 0
     shape = list(node.get_output_shape(0))
     return shape[2] if len(shape) == 4 and shape[:2] == [1, 1] and shape[2] == shape[3] > 1 else 0
@@ -123,20 +126,10 @@ def _is_mask(node: ov.Node) -> bool:
     return shape.rank.is_static and len(shape) == 4 and shape[2].is_dynamic and shape[3].is_dynamic
 
 
-def _added(node: ov.Node) -> int:
-    """The number that a node adds; 0 where it does not."""
-    return _constant(node, 1) if node.get_type_name() == "Add" else 0
-
-
-def _divided_by(node: ov.Node) -> int:
-    """The number by which a node divides, rounding down; 0 where it does not."""
-    if node.get_type_name() == "Floor":
-        node = node.input_value(0).get_node()
-    return _constant(node, 1) if node.get_type_name() == "Divide" else 0
-
-
-def _constant(node: ov.Node, index: int) -> int:
-    """A number among the inputs of a node; 0 for anything else."""
-    value = node.input_value(index).get_node()
+def _operand(node: ov.Node, kind: str) -> int:
+    """The number that a node of this kind adds or divides by; 0 for any other node."""
+    if node.get_type_name() != kind:
+        return 0
+    value = node.input_value(1).get_node()
     is_number = value.get_type_name() == "Constant" and value.get_data().size == 1
     return int(value.get_data().item()) if is_number else 0

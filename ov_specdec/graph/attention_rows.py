@@ -33,7 +33,6 @@ def repeat_attention_rows(model: ov.Model) -> None:
 
 
 def _gather(rows: ov.Output, indices: ov.Node) -> None:
-    """Have all that reads rows read those with these indices."""
     readers = list(rows.get_target_inputs())
     gathered = ops.gather(rows, indices, ops.constant(0, ov.Type.i32))
     for reader in readers:

@@ -1,20 +1,17 @@
 """Centers the keys of a paged KV cache, to reduce the loss of quantization by token."""
 
-from collections.abc import Iterable
-
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
+
+from ov_specdec.graph.paging import before
 
 KEYS, SINKS = 1, 20
 """Indices among the inputs of OpenVINO's paged attention; sinks may be empty."""
 
 POSITIONS = np.arange(0, 4096, 61)
 """Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
-
-PRODUCT, ANGLES = "MatMul", ("Cos", "Sin")
-"""Type of the product of the hidden state behind keys."""
 
 
 def center_keys(model: ov.Model) -> int:
@@ -32,8 +29,17 @@ def center_keys(model: ov.Model) -> int:
     from f32 by token 0.0157, centered 0.0057, by channel 0.0053
     (`tests/benchmarks/key_quantization.py`).
     """
-    layers = _keys(model)
-    centers = _centers(model.clone())
+    clone = model.clone()  # held, since its ports do not hold it
+    layers, zeroed = _keys(model), _keys(clone)
+    for keys in zeroed:
+        behind = list(before(keys.get_source_output().get_node(), ("MatMul", "Cos", "Sin")))
+        for product in (node for node in behind if node.get_type_name() == "MatMul"):
+            shape = product.get_output_partial_shape(0)
+            sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
+            zeros = ops.constant(np.zeros(sizes, np.float32))
+            for reader in product.output(0).get_target_inputs():
+                reader.replace_source_output(zeros.output(0))
+    centers = [_center(keys) for keys in zeroed]
     for keys, center in zip(layers, centers, strict=True):
         if center is not None:
             centered = ops.subtract(keys.get_source_output(), ops.constant(center))
@@ -51,40 +57,10 @@ def _keys(model: ov.Model) -> list[ov.Input]:
     ]
 
 
-def _behind(keys: ov.Input, ends: Iterable[str] = (PRODUCT, *ANGLES)) -> list[ov.Node]:
-    """The predecessors of keys, back to nodes of some types."""
-    found: dict[str, ov.Node] = {}
-    left = [keys.get_source_output().get_node()]
-    while left:
-        node = left.pop()
-        if node.get_name() not in found:
-            found[node.get_name()] = node
-            if node.get_type_name() not in ends:
-                left += [value.get_node() for value in node.input_values()]
-    return list(found.values())
-
-
-def _centers(model: ov.Model) -> list[NDArray[np.float32] | None]:
-    """The center [1, width] of each layer, if it has one. The model is used up."""
-    layers = _keys(model)
-    for keys in layers:
-        for node in _behind(keys):
-            if node.get_type_name() == PRODUCT:
-                _replace_by_zeros(node)
-    return [_center(keys) for keys in layers]
-
-
-def _replace_by_zeros(product: ov.Node) -> None:
-    shape = product.get_output_partial_shape(0)
-    sizes = [len(POSITIONS) if axis.is_dynamic else axis.get_length() for axis in shape]
-    zeros = ops.constant(np.zeros(sizes, np.float32))
-    for reader in product.output(0).get_target_inputs():
-        reader.replace_source_output(zeros.output(0))
-
-
 def _center(keys: ov.Input) -> NDArray[np.float32] | None:
     """The mean of the keys of zero products; None if it is zero or unknown."""
-    inputs = [node for node in _behind(keys, ()) if node.get_type_name() == "Parameter"]
+    behind = before(keys.get_source_output().get_node(), ())
+    inputs = [node for node in behind if node.get_type_name() == "Parameter"]
     values = {"position_ids": POSITIONS, "input_ids": np.zeros_like(POSITIONS)}
     rotated = ov.Tensor(ov.Type.f32, ov.Shape([0]))
     try:

@@ -1,7 +1,7 @@
 """Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -19,14 +19,8 @@ ALIBI_SLOPES = 11
 INDICES = 1
 """Index of the indices among the inputs of Gather."""
 
-TAKES_POSITIONS = ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
-"""Operations on positions that are not embedded: rotations, and scores with ALiBi."""
-
 SOURCES = ("Parameter", "ReadValue")
 """Types of sources of values."""
-
-PASSED = ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh")
-"""Operations between the last matrix product and the logits: bias, scaling, capping."""
 
 
 def to_paged(model: ov.Model) -> None:
@@ -59,7 +53,9 @@ def to_paged(model: ov.Model) -> None:
             "are): use ",
             Option("kv", "stateful"),
         )
-    if counts_by_index and not takes_positions(model) and not _has_alibi(model):
+    attentions = paged_attentions(model)
+    has_alibi = any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
+    if counts_by_index and not takes_positions(model) and not has_alibi:
         raise ModelError(
             "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
             "positions): use ",
@@ -103,8 +99,8 @@ def recurrent_state(model: ov.Model) -> str | None:
 
 def recurrent_bytes(model: ov.Model) -> int:
     """Bytes of the recurrent states of one sequence, in f32."""
-    states = [variable.info.data_shape for variable in model.get_variables()]
-    fixed = [list(shape)[1:] for shape in states if not _dynamic_axes(shape)]
+    shapes = [variable.info.data_shape for variable in model.get_variables()]
+    fixed = [list(shape)[1:] for shape in shapes if not _dynamic_axes(shape)]
     sizes: list[int] = [math.prod(axis.get_length() for axis in shape) for shape in fixed]
     return 4 * sum(sizes)
 
@@ -123,32 +119,24 @@ def hides_by_mask(model: ov.Model) -> bool:
     """
     if takes_positions(model):
         return True
-    counts = [node for node in model.get_ops() if node.get_type_name() == "CumSum"]
-    return any(_sources(node) == {"attention_mask"} and _gives_positions(node) for node in counts)
+    for count in (node for node in model.get_ops() if node.get_type_name() == "CumSum"):
+        sources = [node for node in before(count) if node.get_type_name() in SOURCES]
+        is_mask = ["attention_mask" in node.output(0).get_names() for node in sources]
+        if is_mask and all(is_mask) and _gives_positions(count):
+            return True
+    return False
 
 
-def before(node: ov.Node) -> Iterator[ov.Node]:
-    """A node and its predecessors, up to inputs and states.
-
-    Ignores predecessors that affect only shapes.
-    """
+def before(node: ov.Node, ends: Collection[str] = (*SOURCES, "ShapeOf")) -> Iterator[ov.Node]:
+    """A node and its predecessors, up to these types: inputs, states, what affects only shapes."""
     seen, ahead = set[str](), [node]
     while ahead:
         node = ahead.pop()
-        if (name := node.get_friendly_name()) not in seen:
+        if (name := node.get_name()) not in seen:
             seen.add(name)
             yield node
-            if node.get_type_name() not in (*SOURCES, "ShapeOf"):
+            if node.get_type_name() not in ends:
                 ahead += [value.get_node() for value in node.input_values()]
-
-
-def _sources(node: ov.Node) -> set[str]:
-    """The inputs and states behind a node's values, ignoring shapes."""
-    return {
-        next(iter(each.output(0).get_names()), each.get_friendly_name())
-        for each in before(node)
-        if each.get_type_name() in SOURCES
-    }
 
 
 def _gives_positions(count: ov.Node) -> bool:
@@ -162,7 +150,9 @@ def _gives_positions(count: ov.Node) -> bool:
         for user in (user for output in outputs for user in output.get_target_inputs()):
             node = user.get_node()
             name, kind = node.get_friendly_name(), node.get_type_name()
-            if kind in TAKES_POSITIONS or (kind == "Gather" and user.get_index() == INDICES):
+            # A rotation, scores with ALiBi, an embedding.
+            takes = kind in ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
+            if takes or (kind == "Gather" and user.get_index() == INDICES):
                 return True
             if name in seen or kind in ("ShapeOf", "Result"):
                 continue
@@ -170,12 +160,6 @@ def _gives_positions(count: ov.Node) -> bool:
             if node.get_output_element_type(0) != ov.Type.boolean:
                 ahead.append(node)
     return False
-
-
-def _has_alibi(model: ov.Model) -> bool:
-    """Whether the attention of a paged model has slopes for ALiBi."""
-    attentions = paged_attentions(model)
-    return any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
 
 
 def paged_attentions(model: ov.Model) -> list[ov.Node]:
@@ -224,7 +208,6 @@ def choose_factors(model: ov.Model, border: int) -> bool:
 
 
 def _chooses_by(node: ov.Node, border: int) -> bool:
-    """Whether a node compares a number with the border to select one of two values."""
     if node.get_type_name() != "Greater" or node.get_output_partial_shape(0) != ov.PartialShape([]):
         return False
     other = node.input_value(1).get_node()
@@ -259,6 +242,7 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
 def last_product(model: ov.Model) -> ov.Node | None:
     """The matrix product of the logits."""
     node = model.output("logits").get_node().input_value(0).get_node()
-    while node.get_type_name() in PASSED:
+    # A bias, scaling, capping.
+    while node.get_type_name() in ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh"):
         node = node.input_value(0).get_node()
     return node if node.get_type_name() == "MatMul" else None

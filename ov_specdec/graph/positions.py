@@ -5,9 +5,6 @@ from openvino import opset13 as ops
 
 POSITION_IDS = "position_ids"
 
-SECTIONS = 3
-"""Sections of Qwen's rotary embedding: time, height and width, equal for text."""
-
 
 def takes_positions(model: ov.Model) -> bool:
     """Whether a model uses its input of positions; in some it is unused."""
@@ -27,10 +24,8 @@ def reconnect_positions(model: ov.Model) -> bool:
     unused = [
         port for port in model.inputs if POSITION_IDS in port.names and len(port.partial_shape) == 2
     ]
-    if not unused or takes_positions(model):
-        return False
     copies = [node for node in model.get_ops() if _copies_counts(node)]
-    if len(copies) != 1:
+    if not unused or takes_positions(model) or len(copies) != 1:
         return False
     given = ops.unsqueeze(unused[0], ops.constant(0, ov.Type.i64))
     copies[0].input(0).replace_source_output(given.output(0))
@@ -45,10 +40,8 @@ def take_positions(model: ov.Model) -> bool:
     range, which OpenVINO's paged attention does not support. A graph that counts in another way is
     unchanged.
     """
-    if any(POSITION_IDS in port.names for port in model.inputs):
-        return False
     counts = [node for node in model.get_ops() if _is_rotated_count(node)]
-    if len(counts) != 1:
+    if any(POSITION_IDS in port.names for port in model.inputs) or len(counts) != 1:
         return False
     given = ops.parameter([-1, -1], ov.Type.i64, name=POSITION_IDS)
     given.output(0).set_names({POSITION_IDS})
@@ -67,23 +60,20 @@ def _is_rotated_count(node: ov.Node) -> bool:
     if added.get_type_name() != "Add":
         return False
     counted = [value.get_node().get_type_name() for value in added.input_values()]
-    return "Range" in counted and _follow(node, ("Unsqueeze", "Convert", "MatMul"))
-
-
-def _follow(node: ov.Node, kinds: tuple[str, ...]) -> bool:
-    """Whether nodes of these kinds follow each other after a node."""
-    if not kinds:
-        return True
-    users = [user.get_node() for output in node.outputs() for user in output.get_target_inputs()]
-    return any(user.get_type_name() == kinds[0] and _follow(user, kinds[1:]) for user in users)
+    reached = [node] if "Range" in counted else []
+    for kind in ("Unsqueeze", "Convert", "MatMul"):
+        outputs = [output for each in reached for output in each.outputs()]
+        users = [user.get_node() for output in outputs for user in output.get_target_inputs()]
+        reached = [user for user in users if user.get_type_name() == kind]
+    return bool(reached)
 
 
 def _copies_counts(node: ov.Node) -> bool:
-    """Whether a node copies counted positions to [sections, batch, tokens]."""
     if node.get_type_name() != "Broadcast":
         return False
     shape, source = node.get_output_partial_shape(0), node.input_value(0).get_node()
-    if len(shape) != 3 or shape[0] != SECTIONS or source.get_type_name() != "Reshape":
+    # Sections of Qwen's rotary embedding: time, height and width, equal for text.
+    if len(shape) != 3 or shape[0] != 3 or source.get_type_name() != "Reshape":
         return False
     counted: str = source.input_value(0).get_node().get_type_name()
     return counted == "Range"

@@ -18,9 +18,6 @@ HEADS = "Reshape"
 them: the product itself computes it, and after a split it would not.
 """
 
-Form = tuple[object, ...]
-"""Common properties of products that can be fused: all except the number of channels."""
-
 
 def fuse_qkv(model: ov.Model) -> int:
     """Fuse queries, keys and values of a model, in place. Returns the number of changed layers.
@@ -61,7 +58,13 @@ def _gives_heads(node: ov.Node) -> bool:
     readers = node.output(0).get_target_inputs()
     if any(reader.get_node().get_type_name() != HEADS for reader in readers):
         return False
-    return all(_has_rows(port, _num_channels(node)) for port in _constants(node.input(1)))
+    sources = [port.get_source_output() for port in _constants(node.input(1))]
+    return all(
+        source.get_node().get_type_name() == "Constant"
+        and source.get_element_type().get_type_name() in JOINED_TYPES
+        and [*source.get_shape()][:1] == [_num_channels(node)]
+        for source in sources
+    )
 
 
 def _constants(port: ov.Input) -> Iterator[ov.Input]:
@@ -74,22 +77,14 @@ def _constants(port: ov.Input) -> Iterator[ov.Input]:
         yield port
 
 
-def _has_rows(port: ov.Input, rows: int) -> bool:
-    """Whether a port reads a constant with a row for each channel."""
-    node = port.get_source_output().get_node()
-    kind = node.get_output_element_type(0).get_type_name()
-    if node.get_type_name() != "Constant" or kind not in JOINED_TYPES:
-        return False
-    return [*node.get_output_shape(0)][:1] == [rows]
-
-
 def _num_channels(product: ov.Node) -> int:
     """Output channels of a product; 0 if its weights are not a matrix."""
     weights = product.get_input_partial_shape(1)
     return int(weights[0].get_length()) if weights.is_static and len(weights) == 2 else 0
 
 
-def _form(product: ov.Node) -> Form:
+def _form(product: ov.Node) -> tuple[object, ...]:
+    """What products that can be fused have in common: all except the number of channels."""
     source = product.input_value(0)
     constants = [
         (
@@ -104,7 +99,6 @@ def _form(product: ov.Node) -> Form:
 
 
 def _fuse(products: Sequence[ov.Node]) -> None:
-    """Give the first product all weights, and split its output."""
     first = products[0]
     sizes = [_num_channels(product) for product in products]
     readers = [product.output(0).get_target_inputs() for product in products]

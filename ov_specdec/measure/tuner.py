@@ -222,9 +222,10 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
     Off the CPU the KV cache has the inference precision, because 8 bits are not exact there. On it,
     a small model may be faster on half or a quarter of the cores.
     """
-    precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(device, name)]
+    found = find_device(openvino_core(), device)
+    precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(found, name)]
     choices = {**CHOICES, PRECISION_HINT: tuple(precisions)}
-    if not find_device(openvino_core(), device).is_cpu:
+    if not found.is_cpu:
         del choices["KV_CACHE_PRECISION"]
         return choices
     cores = usable_cores()

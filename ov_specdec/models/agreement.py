@@ -1,9 +1,8 @@
 """Checks that passes and KV caches of a model agree, or falls back to the stateful cache."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any
 
 from ov_specdec.checks.agreement import (
     AROUND,
@@ -19,9 +18,9 @@ from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.graph.attention import chunks, windows
 from ov_specdec.models.compile import LoadedModel, ToLoad, load_model
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.kv_backend import AS_ASKED
+from ov_specdec.models.prepare import AS_ASKED
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import ModelSource, open_source, read_ir
+from ov_specdec.models.source import open_source, read_ir
 from ov_specdec.records.record import read_section, record_file, write_section
 from ov_specdec.runner.rewinding import RewindingModel
 
@@ -83,8 +82,8 @@ def difference(loaded: LoadedModel) -> str:
     if loaded.folder.is_encoder_decoder or not verifies or runner.max_length < MIN_LENGTH:
         return ""
     path = record_file(loaded.fingerprint())
-    found = read_section(path, "passes", _read_distance)
-    if found is None:
+    found = read_section(path, "passes", lambda content: float(content["distance"]))
+    if found is None or not found >= 0.0:
         found = largest_distance(runner)
         if path is not None:
             with suppress(OSError):  # without, it takes under a second
@@ -96,13 +95,6 @@ def difference(loaded: LoadedModel) -> str:
         f"on a {loaded.kv} KV cache the logits of a pass over {COMPARED_TOKENS} tokens differ from "
         f"passes over one (distance {found:.2f}, above {tolerance} for rounding)"
     )
-
-
-def _read_distance(content: Mapping[str, Any]) -> float:
-    found = float(content["distance"])
-    if not found >= 0.0:
-        raise ValueError("no distance")
-    return found
 
 
 @dataclass(frozen=True)
@@ -134,7 +126,12 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
     Raises errors of loading.
     """
     source = open_source(folder.path)
-    positions, rows = _compared_positions(source), []
+    own, model = source.folder, source.model
+    # The ends of windows, chunks and LongRoPE's short factors, and an early position.
+    sizes = {own.sliding_window, own.chunk, own.border, *windows(model), *chunks(model)}
+    most = min(own.context_length, LONGEST) - AROUND
+    positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
+    rows = []
     for kv in ("stateful", "paged"):
         config = RuntimeConfig(kv=kv, precision="exact")
         try:
@@ -146,11 +143,3 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
         rows.append([rows_around(loaded.runner, position) for position in positions])
     pairs = zip(positions, *rows, strict=True)
     return CacheAgreement({position: max(map(distance, a, b)) for position, a, b in pairs})
-
-
-def _compared_positions(source: ModelSource) -> list[int]:
-    """The ends of windows, chunks and LongRoPE's short factors, and an early position."""
-    folder, model = source.folder, source.model
-    sizes = {folder.sliding_window, folder.chunk, folder.border, *windows(model), *chunks(model)}
-    most = min(folder.context_length, LONGEST) - AROUND
-    return sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})

@@ -1,29 +1,37 @@
-"""Compiles models, and makes their runners."""
+"""Compiles models, with their encoders and aligners, and makes their runners."""
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from filecmp import cmp
+from functools import partial
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError
+from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
+from ov_specdec.graph.alignment import Heads, give_weights
 from ov_specdec.models.devices import (
     block_memory,
+    compile_for,
     describe_machine,
     find_device,
     largest_tensor,
     openvino_core,
 )
-from ov_specdec.models.encoder import load_encoders
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.kv_backend import AS_ASKED
-from ov_specdec.models.prepare import CompileShape, Prepared, prepare
+from ov_specdec.models.prepare import AS_ASKED, CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
-from ov_specdec.models.source import ModelSource, read_ir
+from ov_specdec.models.source import ModelSource, read_ir, read_model
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.encoder_decoder import Encoder, EncoderDecoderModel
+from ov_specdec.runner.encoder_decoder import (
+    ATTENTION_MASK,
+    HIDDEN_STATES,
+    Aligner,
+    Encoder,
+    EncoderDecoderModel,
+)
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.rewinding import RewindingModel
 from ov_specdec.runner.stateful import StatefulModel
@@ -87,7 +95,7 @@ def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     with ThreadPoolExecutor() as pool:
         compiled = list(pool.map(Prepared.compile, prepared))
     sizes = [vocab_size for _, _, vocab_size in models]
-    encoders = load_encoders([(source, config) for source, config, _ in models])
+    encoders = _load_encoders(models)
     return [_open(*model) for model in zip(prepared, compiled, sizes, encoders, strict=True)]
 
 
@@ -117,37 +125,105 @@ def _open(
 def _runner(
     prepared: Prepared, model: ov.CompiledModel, vocab_size: int, encoder: Encoder | None
 ) -> Runner:
-    """The runner for a model's kind and KV backend."""
-    max_length, original = prepared.max_length, prepared.source.folder.border
+    device, original = prepared.device, prepared.source.folder.border
+    sizes = {"max_length": prepared.max_length, "vocab_size": vocab_size}
     if encoder is not None:
-        return EncoderDecoderModel(
-            model, prepared.axes, encoder, max_length=max_length, vocab_size=vocab_size
-        )
+        return EncoderDecoderModel(model, prepared.axes, encoder, **sizes)
     if prepared.kv == "paged":
         return PagedModel(
             model,
-            max_length=max_length,
-            vocab_size=vocab_size,
-            memory=block_memory(prepared.device),
-            max_cache_bytes=largest_tensor(prepared.device),
+            **sizes,
+            memory=block_memory(device),
+            max_cache_bytes=largest_tensor(device),
             is_invariant=prepared.config.batch_invariant,
             original_context=original,
         )
+    sizes["max_hidden"] = prepared.max_hidden
     if prepared.is_recurrent:
-        return RewindingModel(
-            model,
-            prepared.axes,
-            max_length=max_length,
-            vocab_size=vocab_size,
-            max_hidden=prepared.max_hidden,
-            max_draft_tokens=None if prepared.copies_little else 0,
-        )
+        most = None if prepared.copies_little else 0
+        return RewindingModel(model, prepared.axes, **sizes, max_draft_tokens=most)
     return StatefulModel(
-        model,
-        prepared.axes,
-        max_length=max_length,
-        vocab_size=vocab_size,
-        max_hidden=prepared.max_hidden,
-        shares_states=prepared.device.is_cpu,
-        original_context=original,
+        model, prepared.axes, **sizes, shares_states=device.is_cpu, original_context=original
     )
+
+
+def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
+    """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
+
+    A draft shares the main model's encoder if its folder has none, or one with the same weights.
+    Raises `ModelError` if the main model has none, and if a decoder does not fit the encoder's
+    hidden states; `DeviceError` if a device does not support one.
+    """
+    (main, config, _), *drafts = models
+    if not main.folder.is_encoder_decoder:
+        if config.encoder_device is not None:
+            raise OptionError(
+                Option("encoder_device", config.encoder_device),
+                f" has no effect with {main.folder.path}, which is a decoder: leave it out",
+            )
+        return [None] * len(models)
+    own = [_prepare_encoder(main, config)]
+    own += [_prepare_encoder(s, c) for s, c, _ in drafts if not _shares_encoder(main, s)]
+    # Only compilation: see `load_models`.
+    with ThreadPoolExecutor() as pool:
+        compiled = list(pool.map(lambda compile_: compile_(), own))
+    encoders = [Encoder(_require_compiled(model)) for model in compiled]
+    shared = [encoders[0], *(encoders[-1] for _ in drafts)]
+    for (source, _, _), encoder in zip(models, shared, strict=True):
+        width = source.model.input(HIDDEN_STATES).partial_shape[-1]
+        if width.is_static and width.get_length() != encoder.width:
+            raise ModelError(
+                f"the decoder in {source.folder.path} takes hidden states of size "
+                f"{width.get_length()}, the encoder gives {encoder.width}: put the draft's own "
+                "encoder into its folder"
+            )
+    return [*shared]
+
+
+def _require_compiled(model: ov.CompiledModel | DeviceError) -> ov.CompiledModel:
+    if isinstance(model, DeviceError):
+        raise model
+    return model
+
+
+def _prepare_encoder(
+    source: ModelSource, config: RuntimeConfig
+) -> Callable[[], ov.CompiledModel | DeviceError]:
+    """What compiles an encoder; `ModelError` if its input is neither a text nor a recording."""
+    path = source.folder.encoder_ir
+    if not path.is_file():
+        raise ModelError(f"{path} is missing: export the model again")
+    model = read_model(path)
+    inputs = {port.any_name for port in model.inputs} - {ATTENTION_MASK}
+    if len(inputs) != 1 or not inputs <= {"input_ids", "input_features"}:
+        raise ModelError(
+            f"{path} reads {', '.join(sorted(inputs))}, which is neither a text nor a recording: "
+            "use a model for text or speech"
+        )
+    device = find_device(openvino_core(), config.encoder_device or config.device)
+    return partial(compile_for, device, model, config.properties_for(device), path)
+
+
+def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:
+    """Whether a draft shares the main model's encoder: the same weights, or none in its folder."""
+    path = draft.folder.encoder_ir
+    one, other = (ir.with_suffix(".bin") for ir in (path, main.folder.encoder_ir))
+    has_both = one.is_file() and other.is_file()  # reading an encoder reports a missing one
+    return not path.is_file() or (has_both and cmp(one, other, shallow=False))
+
+
+def load_aligner(
+    folder: ModelFolder, config: RuntimeConfig, heads: Heads | None, encoder: Encoder
+) -> Aligner:
+    """Compile a second copy of a decoder for these heads; None: all of the upper half of layers.
+
+    Raises `ModelError` if the model lacks a head, or its graph has no readable cross-attention.
+    """
+    model = read_ir(folder)
+    try:
+        give_weights(model, heads)
+    except ModelError as error:
+        raise ModelError(f"{folder.path} has no word times: {error}") from error
+    device = find_device(openvino_core(), config.device)
+    compiled = compile_for(device, model, config.properties_for(device), folder.ir)
+    return Aligner(_require_compiled(compiled), encoder)

@@ -1,7 +1,7 @@
 """OpenVINO's devices on this machine: precisions, memory, and support for a paged KV cache."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -33,15 +33,6 @@ CAPABILITIES: Mapping[str, str] = {"bf16": "BF16", "f16": "FP16"}
 
 COMPRESSED = ("i8", "u8")
 """Quantized precisions of KV caches, which have scales."""
-
-BEST_FIRST = ("GPU", "CPU")
-"""Order in which "AUTO" chooses a device, as in OpenVINO."""
-
-SPREADING = ("HETERO", "MULTI", "BATCH")
-"""Virtual devices of OpenVINO that spread a model, and with it its KV cache, over several."""
-
-OF_TORCH = ("CUDA", "MPS", "XPU", "HIP")
-"""Devices that OpenVINO has no name for, or another."""
 
 SEEN = {"CPU": "measured", "GPU": "simulated"}
 """How this package was tested on a kind of device."""
@@ -103,28 +94,24 @@ def find_device(core: ov.Core, name: str) -> Device:
     """
     name = name.upper()
     kind, _, wanted = name.partition(":")
-    if kind in SPREADING:
+    if kind in ("HETERO", "MULTI", "BATCH"):
         raise DeviceError(
             f"device '{name}' spreads a model over devices, and a KV cache has to be on one: name "
             "one of them, or AUTO"
         )
     available = core.available_devices
+    names = [name]
     if kind == "AUTO":
-        names = wanted.split(",") if wanted else BEST_FIRST
-        name = next((own for own in names if _is_among(own, available)), name)
-    if name not in available and f"{name}.0" in available:
-        name = f"{name}.0"
-    if name not in available:
-        hint = " (an Intel GPU is GPU)" if kind in OF_TORCH else ""
+        names = wanted.split(",") if wanted else ["GPU", "CPU"]  # the best first, as in OpenVINO
+    found = [each for own in names for each in (own, f"{own}.0") if each in available]
+    if not found:
+        hint = " (an Intel GPU is GPU)" if kind in ("CUDA", "MPS", "XPU", "HIP") else ""
         raise DeviceError(
             f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here{hint}"
         )
-    full_name = core.get_property(name, "FULL_DEVICE_NAME")
-    return Device(name, full_name, tuple(core.get_property(name, "OPTIMIZATION_CAPABILITIES")))
-
-
-def _is_among(name: str, available: Sequence[str]) -> bool:
-    return name in available or f"{name}.0" in available
+    full_name = core.get_property(found[0], "FULL_DEVICE_NAME")
+    capabilities = tuple(core.get_property(found[0], "OPTIMIZATION_CAPABILITIES"))
+    return Device(found[0], full_name, capabilities)
 
 
 THREADS = "INFERENCE_NUM_THREADS"
@@ -198,10 +185,10 @@ def usable_cores() -> int:
     return os.cpu_count() or 1
 
 
-def computes_in(device: str, precision: str) -> bool:
+def computes_in(device: Device, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; all support f32."""
     needed = CAPABILITIES.get(precision)
-    return needed is None or needed in find_device(openvino_core(), device).capabilities
+    return needed is None or needed in device.capabilities
 
 
 def require_paged(device: Device) -> None:
@@ -210,26 +197,15 @@ def require_paged(device: Device) -> None:
         raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
 
 
-def causal_keys(device: Device) -> dict[str, str]:
-    """Properties with which later tokens do not change the keys of a token.
-
-    With a u8 cache quantized by channel, OpenVINO's default on CPU, all tokens of a block share a
-    scale, so a draft token changes the keys of those before it.
-    """
-    return {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
-
-
 def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
     """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
-    needed = CAPABILITIES.get(precision)
-    if needed is not None and needed not in device.capabilities:
+    if not computes_in(device, precision):
         raise DeviceError(
             f"precision '{precision}' is not offered by {device.name} here, which lists "
             f"{', '.join(device.capabilities)}: use default, f32 or exact"
         )
     if precision == "default" and not device.is_cpu:
-        has_f16 = CAPABILITIES["f16"] in device.capabilities
-        return dict(PRECISION_PROPERTIES["f16" if has_f16 else "f32"])
+        precision = "f16" if computes_in(device, "f16") else "f32"
     return dict(PRECISION_PROPERTIES[precision])
 
 
@@ -290,12 +266,9 @@ def free_memory(device: Device) -> int:
 
 def largest_tensor(device: Device) -> int | None:
     """Maximum bytes of one tensor on a device; None: any number."""
-    if device.is_cpu:
-        return None
-    size: int = openvino_core().get_property(device.name, "GPU_DEVICE_MAX_ALLOC_MEM_SIZE")
-    return size
+    name = "GPU_DEVICE_MAX_ALLOC_MEM_SIZE"
+    return None if device.is_cpu else int(openvino_core().get_property(device.name, name))
 
 
 def _is_discrete(device: Device) -> bool:
-    kind: Type = openvino_core().get_property(device.name, "DEVICE_TYPE")
-    return bool(kind == Type.DISCRETE)
+    return bool(openvino_core().get_property(device.name, "DEVICE_TYPE") == Type.DISCRETE)

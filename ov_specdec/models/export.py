@@ -1,29 +1,38 @@
-"""Exports a checkpoint to OpenVINO IR with Optimum's command."""
+"""Exports a checkpoint to OpenVINO IR with Optimum's command.
+
+Folders of models are hidden until they are complete, and say what they were exported from, since
+different models may have folders of the same name.
+"""
 
 import json
+import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
+from filelock import FileLock, Timeout
+
 from ov_specdec.errors import ExportError, OptionError
 from ov_specdec.graph.attention import lost_cap
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.int4 import Int4Options, adjust_groups
 from ov_specdec.models.locate import (
     DECODER_FILE,
     ENCODER_FILE,
     IR_FILE,
     connection_errors,
     decoder_file,
+    embedded_folder,
     is_hub_name,
     similar,
 )
-from ov_specdec.models.optimum import check_optimum, run_optimum
-from ov_specdec.models.partial import partial_folder, require_origin, write_origin
+from ov_specdec.models.optimum import Int4Options, adjust_groups, require, run_optimum
 from ov_specdec.models.source import read_ir
+from ov_specdec.records.files import expand_home
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import MARIAN_FILE, load_tokenizer
 
@@ -37,18 +46,15 @@ ENCODER_DECODER_FILES = (
 # Vocabulary files of the kinds of tokenizers in transformers. The last pattern is a model's own
 # code, which may read other files.
 TOKENIZERS = (
-    ("tokenizer.json",),
-    ("tokenizer.model*",),
-    ("vocab.json", "merges.txt"),
-    ("vocab.txt",),
-    ("spiece.model",),
-    ("sentencepiece*.model",),
-    ("spm*.model",),
-    ("tekken.json",),
-    ("*.tiktoken",),
-    ("tiktoken.model",),
-    ("tokenization_*.py",),
+    *("tokenizer.json", "tokenizer.model*", "vocab.json merges.txt", "vocab.txt", "tekken.json"),
+    *("spiece.model", "sentencepiece*.model", "spm*.model", "*.tiktoken", "tiktoken.model"),
+    "tokenization_*.py",
 )
+
+ORIGIN_FILE = "exported_from.txt"
+
+RANDOM = "?" * 8
+"""The suffix that `tempfile` appends to make a name unique."""
 
 
 @dataclass(frozen=True)
@@ -100,11 +106,14 @@ def export_model(
         require_origin(folder, name)
         return Exported(folder, is_new=False)
     _check_source(name)
-    check_optimum()
+    require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
-        file = _config_file(name)
-        config = _read_config(file, name)
-        options = ["--task", f"{_task(config)}-with-past", "--weight-format", weight_format]
+        checkpoint, config = _read_config(name)
+        task = "text-generation"
+        if config.get("is_encoder_decoder"):
+            is_whisper = config.get("model_type") == "whisper"
+            task = "automatic-speech-recognition" if is_whisper else "text2text-generation"
+        options = ["--task", f"{task}-with-past", "--weight-format", weight_format]
         options += ["--trust-remote-code"] if trust_remote_code else []
         options += int4.arguments()
         if weight_format == "int4" and int4.group_size is None:
@@ -112,7 +121,7 @@ def export_model(
         family = str(config.get("model_type", ""))
         run_optimum(name, family, partial / folder.name, options, transformers)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
-        _require_tokenizer(file.parent, name)  # of a Hub model, it has been downloaded only now
+        _require_tokenizer(checkpoint, name)  # of a Hub model, it has been downloaded only now
         made = ModelFolder.read(partial / folder.name)
         if made.attention_cap is not None and (lost := lost_cap(read_ir(made), made.attention_cap)):
             warnings.warn(f"{name}: {lost}", RuntimeWarning, stacklevel=2)
@@ -146,7 +155,7 @@ def _require_tokenizer(checkpoint: Path, name: str) -> None:
             f"'{name}' has Marian's tokenizer ({MARIAN_FILE}), which cannot be saved as a "
             "tokenizer.json: use a model with another one, such as T5, mBART or NLLB"
         )
-    if not any(all(any(checkpoint.glob(file)) for file in kind) for kind in TOKENIZERS):
+    if not any(all(any(checkpoint.glob(file)) for file in kind.split()) for kind in TOKENIZERS):
         raise ExportError(
             f"'{name}' has no tokenizer (no tokenizer.json, tokenizer.model, vocab.json with "
             "merges.txt, vocab.txt, ...): put the tokenizer files of the model that it was made "
@@ -154,37 +163,25 @@ def _require_tokenizer(checkpoint: Path, name: str) -> None:
         )
 
 
-def _task(config: Mapping[str, Any]) -> str:
-    """Optimum's task for a model."""
-    if not config.get("is_encoder_decoder"):
-        return "text-generation"
-    is_whisper = config.get("model_type") == "whisper"
-    return "automatic-speech-recognition" if is_whisper else "text2text-generation"
-
-
-def _config_file(name: str) -> Path:
-    """The path of a checkpoint's config.json, downloaded for a Hub model."""
+def _read_config(name: str) -> tuple[Path, dict[str, Any]]:
+    """The folder and content of a checkpoint's config.json, downloaded for a Hub model."""
     from huggingface_hub import hf_hub_download
 
-    if (local := Path(name) / "config.json").is_file():
-        return local
+    file = Path(name) / "config.json"
     try:
-        return Path(hf_hub_download(name, local.name))
+        file = file if file.is_file() else Path(hf_hub_download(name, file.name))
     except (ValueError, *connection_errors()) as error:
         raise ExportError(
             f"{name}: config.json cannot be downloaded ({' '.join(str(error).split())}): check the "
             "name and the network; for a gated or private model, log in with hf auth login"
         ) from error
-
-
-def _read_config(file: Path, name: str) -> dict[str, Any]:
     try:
         config = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, OSError) as error:
         raise ExportError(f"{name}: config.json cannot be read ({error}): correct it") from error
     if not isinstance(config, dict):
         raise ExportError(f"{name}: config.json holds no JSON object: give a complete checkpoint")
-    return config
+    return file.parent, config
 
 
 def require_complete(folder: Path, remedy: str) -> None:
@@ -217,3 +214,71 @@ def compare_checkpoints(
             return None
         width = max(a.vocab_size, b.vocab_size)
         return compare_tokenizers(a, b, main_width=width, draft_width=width)
+
+
+@contextmanager
+def partial_folder(output: Path, name: str) -> Iterator[Path]:
+    """A hidden folder in `output` to make `name` in; it is removed at the end.
+
+    Also removes folders that killed processes left for the same `name`. A lock, which the system
+    releases at the end of its process, protects folders in use. Raises `ExportError` if `output`
+    cannot be written, and if another process is making `name`.
+    """
+    file = output / f".{name}.lock"
+    lock = FileLock(file)
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout as error:
+        raise ExportError(
+            f"another process is making {output / name}: wait until it ends, or choose another "
+            "--output"
+        ) from error
+    except OSError as error:
+        raise ExportError(f"--output '{output}' cannot be written ({error.strerror})") from error
+    try:
+        if (output / name).exists():
+            raise ExportError(f"another process has just made {output / name}: run this again")
+        for left in output.glob(f".{escape(name)}.{RANDOM}"):
+            shutil.rmtree(left, ignore_errors=True)
+        with TemporaryDirectory(
+            prefix=f".{name}.", dir=output, ignore_cleanup_errors=True
+        ) as partial:
+            yield Path(partial)
+    finally:
+        # Removed while held, since afterwards it may belong to another process. Windows cannot
+        # remove open files; there the release does it.
+        with suppress(OSError):
+            file.unlink()
+        lock.release()
+
+
+def write_origin(folder: Path, model: str | Path) -> None:
+    """Write the origin to a folder: the model's folder or Hub name."""
+    (folder / ORIGIN_FILE).write_text(f"{_origin(model)}\n", encoding="utf-8")
+
+
+def require_origin(folder: Path, model: str | Path) -> None:
+    """Raise `ExportError` for a folder that was made from another model.
+
+    A folder without an origin, such as one of other tools, is accepted.
+    """
+    file = folder / ORIGIN_FILE
+    if not file.is_file():
+        return
+    found, wanted = file.read_text(encoding="utf-8", errors="replace").strip(), _origin(model)
+    if found != wanted:
+        raise ExportError(
+            f"{folder} was made from {found}, not from {wanted}: choose another --output, or "
+            "remove it"
+        )
+
+
+def _origin(model: str | Path) -> str:
+    folder = expand_home(model)
+    if not folder.is_dir():
+        return str(model)
+    for role in ("main", "draft"):  # their paths change with the installation
+        if folder.resolve() == embedded_folder(role).resolve():
+            return f"the embedded {role}"
+    return str(folder.resolve())

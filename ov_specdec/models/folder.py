@@ -69,21 +69,23 @@ class ModelFolder:
         return self.ir.name == DECODER_FILE
 
     @property
-    def weights(self) -> Path:
-        """The file of the weights, which may not exist."""
-        return self.ir.with_suffix(".bin")
-
-    @property
     def num_bytes(self) -> int:
         """Size of the weights."""
-        return self.weights.stat().st_size if self.weights.is_file() else 0
+        return _num_bytes(self.ir.with_suffix(".bin"))
 
     def digest(self) -> str:
         """A digest that identifies the model: of its graphs, and samples of its weights."""
         digest = hashlib.sha256()
-        for ir in (self.ir, self.encoder_ir):
-            if ir.is_file():
-                _sample(ir, digest)
+        for ir in filter(Path.is_file, (self.ir, self.encoder_ir)):
+            digest.update(ir.read_bytes())
+            weights = ir.with_suffix(".bin")
+            size = _num_bytes(weights)
+            digest.update(str(size).encode())
+            if size:
+                with weights.open("rb") as file:
+                    for sample in range(NUM_SAMPLES):
+                        file.seek(sample * size // NUM_SAMPLES)
+                        digest.update(file.read(SAMPLE_BYTES))
         return digest.hexdigest()
 
     @classmethod
@@ -205,14 +207,5 @@ def _original_length(config: _Config, file: Path) -> int | None:
     return _validate(_Config, long, file).original_max_position_embeddings
 
 
-def _sample(ir: Path, digest: "hashlib._Hash") -> None:
-    """Add a graph and samples of its weights to a digest."""
-    digest.update(ir.read_bytes())
-    weights = ir.with_suffix(".bin")
-    size = weights.stat().st_size if weights.is_file() else 0
-    digest.update(str(size).encode())
-    if size:
-        with weights.open("rb") as file:
-            for sample in range(NUM_SAMPLES):
-                file.seek(sample * size // NUM_SAMPLES)
-                digest.update(file.read(SAMPLE_BYTES))
+def _num_bytes(weights: Path) -> int:
+    return weights.stat().st_size if weights.is_file() else 0

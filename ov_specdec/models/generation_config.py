@@ -14,8 +14,6 @@ from ov_specdec.records.files import read_json
 
 GenerationConfigUse = Literal["none", "model"]
 
-FILE = "generation_config.json"
-
 TAKEN = (
     *("do_sample", *SAMPLING_OPTIONS),
     *("repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size"),
@@ -64,7 +62,7 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     As in transformers, it enables sampling only with do_sample. Raises `ModelError` for an invalid
     value, and for an unsupported option such as beams.
     """
-    path = folder / FILE
+    path = folder / "generation_config.json"
     if not path.is_file():
         return SamplingDefaults()
     content = {name: value for name, value in read_json(path).items() if value is not None}

@@ -24,8 +24,6 @@ SLOWER: tuple[Precision, ...] = ("f32", "exact")
 CHECKED_SEQUENCES = 4
 """Capacity of a check, in sequences of maximum length. It has five, four of them short."""
 
-SWITCHED_OFF = "batch_invariant=False"
-
 
 def configure(
     wanted: WantedInvariance,
@@ -40,7 +38,7 @@ def configure(
     settings, and `DeviceError` if no precision passes.
     """
     if wanted is False:
-        return config, BatchInvariance(False, SWITCHED_OFF)
+        return config, BatchInvariance(False, "batch_invariant=False")
     if reason := _obstacle(folder, config):
         if wanted is True:
             raise OptionError(
@@ -88,7 +86,6 @@ def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:
 def _first_that_passes(
     folder: ModelFolder, config: RuntimeConfig, others: Sequence[Precision]
 ) -> RuntimeConfig:
-    """The first configuration whose passes agree on this machine."""
     differences = []
     slower = [replace(config, precision=other, properties=None) for other in others]
     for candidate in (config, *slower):

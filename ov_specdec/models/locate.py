@@ -44,23 +44,18 @@ def locate(name: str | Path) -> Path:
     """
     folder = expand_home(name)
     if folder.is_dir():
-        if not (folder / decoder_file(folder)).is_file():
-            raise _without_ir(name, folder)
-        return folder
+        if (folder / decoder_file(folder)).is_file():
+            return folder
+        if (folder / "config.json").is_file():
+            raise ModelError(
+                f"'{name}' holds no {IR_FILE}: export the model first, "
+                f"for example: ov-specdec export --main {as_argument(name)}"
+            )
+        if any(folder.glob(f"*{GGUF}")):
+            raise ModelError(f"'{name}' holds GGUF files, {NO_GGUF}")
+        raise ModelError(f"'{name}' holds no model: give the folder that holds {IR_FILE}")
     check_place(name)
     return _download(str(name))
-
-
-def _without_ir(name: str | Path, folder: Path) -> ModelError:
-    """The error for a folder without an IR."""
-    if (folder / "config.json").is_file():
-        return ModelError(
-            f"'{name}' holds no {IR_FILE}: export the model first, "
-            f"for example: ov-specdec export --main {as_argument(name)}"
-        )
-    if any(folder.glob(f"*{GGUF}")):
-        return ModelError(f"'{name}' holds GGUF files, {NO_GGUF}")
-    return ModelError(f"'{name}' holds no model: give the folder that holds {IR_FILE}")
 
 
 def check_place(name: str | Path) -> None:

@@ -41,42 +41,30 @@ def limit_memory(
     for device, own in by_device.items():
         bytes_per_token = sum(model.runner.bytes_per_token for model in own)
         bytes_per_state = sum(model.runner.bytes_per_state for model in own)
-        num_tokens, num_states = needed, STATES * (max_batch_size + 1)
-        if kv_cache_size is None:
-            if bytes_per_token:
-                free = SHARE_OF_FREE * free_memory(device) / len(by_device)
-                num_states = _states(num_states, free, bytes_per_state)
-                left = free - num_states * bytes_per_state
-                num_tokens = min(needed, int(left / bytes_per_token))
-        elif any(model.runner.bytes_per_token == 0 for model in own):
+        if kv_cache_size is not None and any(model.runner.bytes_per_token == 0 for model in own):
             raise OptionError(
                 Option("kv_cache_size", kv_cache_size),
                 " has no effect on a stateful KV cache: leave it out, or use ",
                 Option("kv", "paged"),
                 " (encoder-decoder models have no paged one)",
             )
-        else:
-            memory = kv_cache_size * GB
-            num_states = _states(num_states, memory, bytes_per_state)
-            num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)
-            if num_tokens < LEAST_TOKENS:
-                raise _too_small(kv_cache_size, needed, bytes_per_token)
+        num_tokens, num_states = needed, STATES * (max_batch_size + 1)
+        if bytes_per_token:
+            memory = (
+                SHARE_OF_FREE * free_memory(device) / len(by_device)
+                if kv_cache_size is None
+                else kv_cache_size * GB
+            )
+            if bytes_per_state:
+                num_states = min(num_states, int(SHARE_OF_STATES * memory / bytes_per_state))
+            room = int((memory - num_states * bytes_per_state) / bytes_per_token)
+            num_tokens = min(needed, room) if kv_cache_size is None else room
+        if kv_cache_size is not None and num_tokens < LEAST_TOKENS:
+            per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, needed))
+            raise OptionError(
+                Option("kv_cache_size", kv_cache_size),
+                f" has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of these models "
+                f"take {per_thousand:.2g} GB, the maximum batch {all_:.2g}), or leave it out",
+            )
         for model in own:
             model.runner.limit(num_tokens, num_states)
-
-
-def _too_small(kv_cache_size: float, num_tokens: int, bytes_per_token: float) -> OptionError:
-    """num_tokens: of all concurrent sequences at maximum length."""
-    per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, num_tokens))
-    return OptionError(
-        Option("kv_cache_size", kv_cache_size),
-        f" has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of these models take "
-        f"{per_thousand:.2g} GB, the maximum batch {all_:.2g}), or leave it out",
-    )
-
-
-def _states(wanted: int, memory: float, bytes_per_state: int) -> int:
-    """Number of recurrent states that fit in `memory` bytes, at most `wanted`."""
-    if not bytes_per_state:
-        return wanted
-    return min(wanted, int(SHARE_OF_STATES * memory / bytes_per_state))

@@ -1,16 +1,19 @@
-"""Runs Optimum's export in a process of its own, which prints what it does."""
+"""Optimum's export, in a process of its own which prints what it does; its int4 options."""
 
 import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from ov_specdec.errors import ExportError, Option, install
-
-PROCESS = Path(__file__).with_name("optimum_process.py")
+from ov_specdec.options.model import Options, option
 
 
 def python_with(transformers: str | None) -> list[str]:
@@ -21,7 +24,7 @@ def python_with(transformers: str | None) -> list[str]:
     """
     if transformers is None:
         return [sys.executable]
-    _require("uv")
+    require("uv")
     pinned = f"--with=transformers=={transformers}", f"--with=numpy=={version('numpy')}"
     uv = [sys.executable, "-m", "uv", "run", "--no-project", f"--python={sys.executable}"]
     return [*uv, *pinned, "python"]
@@ -31,7 +34,8 @@ def run_optimum(
     name: str, family: str, target: Path, options: Sequence[str], transformers: str | None = None
 ) -> None:
     """Export a model to a folder. Raises `ExportError` if Optimum fails, after what it prints."""
-    command = [*python_with(transformers), str(PROCESS), family, "export", "openvino"]
+    script = Path(__file__).with_name("optimum_process.py")
+    command = [*python_with(transformers), str(script), family, "export", "openvino"]
     with subprocess.Popen(  # noqa: S603
         [*command, "--model", name, *options, str(target)],
         stdin=subprocess.PIPE,
@@ -55,12 +59,72 @@ def run_optimum(
         )
 
 
-def check_optimum() -> None:
-    """Raise `ExportError` if Optimum is not installed."""
-    _require("optimum")
-    _require("optimum.intel")
+def require(*modules: str) -> None:
+    """Raise `ExportError` if one of these is not installed."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise ExportError(f"{module} is not installed: {install('export')}")
 
 
-def _require(module: str) -> None:
-    if importlib.util.find_spec(module) is None:
-        raise ExportError(f"{module} is not installed: {install('export')}")
+GROUP_SIZE = 128
+"""Optimum's default for models without specific settings."""
+
+WIDTHS = (
+    *("hidden_size", "n_embd", "n_embed", "d_model", "word_embed_proj_dim"),
+    *("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
+    *("moe_intermediate_size", "shared_expert_intermediate_size"),
+    *("q_lora_rank", "kv_lora_rank"),
+)
+"""Entries of config.json with the number of inputs of a matrix, in some model family."""
+
+
+def _check_group_size(size: int) -> int:
+    if size < 1 and size != -1:
+        raise ValueError
+    return size
+
+
+class Int4Options(Options):
+    """Optimum's options for int4 weights; Optimum has defaults for others."""
+
+    group_size: Annotated[int, AfterValidator(_check_group_size)] | None = option(
+        None,
+        "int4: weights that share a scale; -1: a whole row.",
+        unset="Optimum decides, and adjusts it",
+        expects="at least 1, or -1 for one group to a row",
+        group="Weights",
+    )
+    ratio: float | None = option(
+        None,
+        "int4: fraction of layers in int4, the others in int8.",
+        gt=0,
+        le=1,
+        unset="Optimum decides",
+        metavar="R",
+    )
+    sym: bool = option(False, "int4: omit zero points.", unset="Optimum decides")
+
+    def arguments(self) -> list[str]:
+        """The given options, as command-line arguments."""
+        given = {"--group-size": self.group_size, "--ratio": self.ratio}
+        pairs = [(name, str(value)) for name, value in given.items() if value is not None]
+        return [*chain(*pairs), *["--sym"] * self.sym]
+
+    def suffix(self) -> str:
+        """The given options, as a suffix of a folder's name."""
+        return "".join(f"-{argument.removeprefix('--')}" for argument in self.arguments())
+
+
+def adjust_groups(config: Mapping[str, Any]) -> list[str]:
+    """Arguments for smaller groups in layers whose inputs the default size does not divide.
+
+    None where all are divisible, as far as config.json tells: Optimum has specific settings for
+    some models, which arguments replace.
+    """
+    text = config.get("text_config")
+    flat = {**config, **(text if isinstance(text, dict) else {})}
+    given = [flat.get(name) for name in WIDTHS]
+    widths = [n for value in given for n in (value if isinstance(value, list) else [value])]
+    if all(width % GROUP_SIZE == 0 for width in widths if isinstance(width, int)):
+        return []
+    return ["--group-size", str(GROUP_SIZE), "--group-size-fallback", "adjust"]

@@ -3,12 +3,20 @@
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
-from ov_specdec.graph.attention import is_local, lost_cap
+from ov_specdec.graph.attention import (
+    count_windowed,
+    is_local,
+    lost_cap,
+    require_whole,
+    require_windows,
+)
 from ov_specdec.graph.attention_rows import repeat_attention_rows
+from ov_specdec.graph.keys import center_keys
 from ov_specdec.graph.paging import (
     choose_factors,
     has_delta_rule,
@@ -18,18 +26,21 @@ from ov_specdec.graph.paging import (
     select_rows,
     sequence_axes,
     static_shape,
+    to_paged,
 )
+from ov_specdec.graph.qkv import fuse_qkv
 from ov_specdec.models.devices import (
+    NOT_PAGED,
     Device,
     compile_for,
     find_device,
     has_readable_states,
     openvino_core,
+    require_paged,
 )
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.kv_backend import choose_backend
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
-from ov_specdec.models.source import ModelSource
+from ov_specdec.models.source import ModelSource, read_ir
 from ov_specdec.runner.stateful import MAX_HIDDEN
 
 MOST_COPIED = 0.01
@@ -40,6 +51,8 @@ takes 15 of 49 ms: suffix drafts had a speedup of 0.83 to 1.21."""
 OWN_STATES = "past_key_values"
 """Prefix of states with a sequence's own keys and values, if other states hold its source's."""
 
+AS_ASKED = "as requested"
+"""The reason for a KV backend that the caller chose."""
 
 COMPILE_OPTIONS = {"SNIPPETS_MODE": "DISABLE"}
 """Properties that disable generated code for element-wise operations: each static shape of the
@@ -72,7 +85,7 @@ class Prepared:
     @property
     def may_fall_back(self) -> bool:
         """Whether another KV backend may be tried; a stateful one has no static shapes."""
-        if self.kv != "paged" or self.config.kv != "auto" or _needs_static_shapes(self.config):
+        if self.kv != "paged" or self.config.kv != "auto" or self.config.static_sizes:
             return False
         return has_readable_states(self.device, self.config.properties_for(self.device))
 
@@ -91,15 +104,11 @@ class Prepared:
             return None
         if wanted == "auto" and has_delta_rule(self.model):
             return None
-        device, folder = self.device, self.source.folder
+        device, model, path = self.device, self.model, self.source.folder.path
         properties = {**self.config.properties_for(device), **COMPILE_OPTIONS}
-        model = self.model
-
-        def compile_shape(size: int) -> Callable[[], ov.CompiledModel | DeviceError]:
-            graph = static_shape(model, size)
-            return lambda: compile_for(device, graph, properties, folder.path)
-
-        return compile_shape
+        return lambda size: partial(
+            compile_for, device, static_shape(model, size), properties, path
+        )
 
 
 def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepared:
@@ -129,8 +138,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
         copies_little = recurrent_bytes(model) <= MOST_COPIED * source.folder.num_bytes
         if not copies_little:
             reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
-        _refuse_static_shapes(config, reason)
-        _require_readable_states(config, device)
+        _check_stateful(config, device, reason)
     elif config.max_hidden_tokens is not None:
         raise OptionError(
             Option("max_hidden_tokens", config.max_hidden_tokens),
@@ -158,6 +166,40 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
     )
 
 
+def choose_backend(
+    source: ModelSource, device: Device, kv: KvBackend, max_length: int
+) -> tuple[Backend, str, ov.Model]:
+    """The paged backend if it is correct and fast, else the stateful one; why; and its model.
+
+    May change the source's model. max_length: maximum tokens of a sequence. Raises `DeviceError`
+    and `ModelError` if kv="paged" is not possible.
+    """
+    model = source.model
+    if kv == "stateful":
+        return "stateful", AS_ASKED, model
+    if kv == "paged":
+        require_paged(device)
+    if not device.takes_paged:
+        return "stateful", f"{NOT_PAGED} {device.name}", model
+    try:
+        num_windowed = count_windowed(model)
+        require_whole(model, source.folder.chunk, max_length)
+        to_paged(model)
+        require_windows(model, num_windowed)
+        if kv == "auto" and device.is_cpu and has_delta_rule(model):
+            raise ModelError("passes on a paged KV cache take longer: OpenVINO's gated delta rule")
+    except ModelError as error:
+        if kv == "paged":
+            raise
+        # The attempt may have changed the model partly.
+        return "stateful", str(error), read_ir(source.folder)
+    if device.is_cpu:  # a GPU does not quantize keys by token, and its plugin fuses products itself
+        center_keys(model)
+        fuse_qkv(model)
+    reason = "drops rejected draft tokens at no cost" if kv == "auto" else AS_ASKED
+    return "paged", reason, model
+
+
 def _max_length(folder: ModelFolder, wanted: int | None) -> int:
     """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
     context = folder.context_length
@@ -170,12 +212,10 @@ def _max_length(folder: ModelFolder, wanted: int | None) -> int:
 
 
 def _max_hidden(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
-    """Maximum hidden entries of a stateful KV cache."""
     folder, model = source.folder, source.model
     # In a window or chunk, masked entries would displace others.
-    if folder.sliding_window or folder.chunk or is_local(model, folder.context_length):
-        return 0
-    if not hides_by_mask(model):
+    is_within = folder.sliding_window or folder.chunk or is_local(model, folder.context_length)
+    if is_within or not hides_by_mask(model):
         return 0
     if config.max_hidden_tokens is not None:
         return config.max_hidden_tokens
@@ -204,26 +244,18 @@ def _prepare_encoder_decoder(
             "optimum-intel 2.1 or later"
         )
     reason = "an encoder-decoder model"
-    _refuse_static_shapes(config, reason)
-    _require_readable_states(config, device)
+    _check_stateful(config, device, reason)
     select_rows(source.model, axis=1)
     return Prepared(source, config, device, "stateful", reason, source.model, max_length, axes)
 
 
-def _needs_static_shapes(config: RuntimeConfig) -> bool:
-    """Whether sizes of static shapes were requested."""
-    return not isinstance(config.static_shapes, str)
-
-
-def _refuse_static_shapes(config: RuntimeConfig, reason: str) -> None:
-    if _needs_static_shapes(config):
+def _check_stateful(config: RuntimeConfig, device: Device, reason: str) -> None:
+    """Refuse settings that a stateful KV cache does not support."""
+    if config.static_sizes:
         raise OptionError(
-            Option("static_shapes", list(config.static_shapes)),
+            Option("static_shapes", config.static_sizes),
             f" needs a paged KV cache, and the main model's is stateful ({reason}): leave it out",
         )
-
-
-def _require_readable_states(config: RuntimeConfig, device: Device) -> None:
     properties = config.properties_for(device)
     if not has_readable_states(device, properties):
         raise DeviceError(

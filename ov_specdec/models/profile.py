@@ -98,7 +98,7 @@ def find_profile(
     if profile == "none":
         return None
     pair = pair_fingerprint(main, draft, device, kv)
-    path = default_path(pair) if profile == "auto" else Path(profile)
+    path = record_file(pair) if profile == "auto" else Path(profile)
     if path is None or (profile == "auto" and not path.is_file()):
         return None
     try:
@@ -115,8 +115,3 @@ def find_profile(
         warnings.warn(f"{error}; going on without it", RuntimeWarning, stacklevel=2)
         return None
     return path, found
-
-
-def default_path(pair: str) -> Path | None:
-    """Path of a pair's profile in the user's cache folder; None for a user without one."""
-    return record_file(pair)

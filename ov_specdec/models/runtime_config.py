@@ -10,7 +10,6 @@ from ov_specdec.models.devices import (
     Device,
     Precision,
     cache_precision,
-    causal_keys,
     precision_properties,
 )
 from ov_specdec.records.files import expand_home
@@ -26,11 +25,9 @@ WantedShapes = Sequence[int] | Literal["auto", "none"]
 """Numbers of tokens in a pass for which a paged main model also gets static shapes.
 
 OpenVINO prepares a dynamic model again for each pass with another number of tokens than the last
-one; a static shape, compiled for one number, needs no preparation, and is faster in itself. They
-are compiled while the model decodes, and each takes the memory of the weights again. "auto": for
-small models, the numbers that save most time in this process, and none on a stateful KV cache,
-where numbers are an error. With either, a paged draft model has some too. "none": neither model
-has any.
+one; a static shape needs no preparation, is faster in itself, and takes the memory of the weights
+again. "auto": numbers that save most time, for small models. With either, a paged draft model has
+some too.
 """
 
 MAX_STATIC_SHAPE = 512
@@ -62,6 +59,11 @@ class RuntimeConfig:
     shares_passes: bool = True
     max_model_len: int | None = None
 
+    @property
+    def static_sizes(self) -> list[int]:
+        """The requested sizes of static shapes."""
+        return [] if isinstance(self.static_shapes, str) else list(self.static_shapes)
+
     def properties_for(self, device: Device) -> dict[str, str]:
         """OpenVINO properties; given ones replace those of other settings.
 
@@ -72,7 +74,10 @@ class RuntimeConfig:
         is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
         if is_accurate and precision == "default" and not device.is_cpu:  # the CPU needs no help
             precision = "f32"
-        properties = {**causal_keys(device), **precision_properties(device, precision)}
+        # By channel, the CPU's default, all tokens of a block share a scale, so that a draft token
+        # changes the keys of those before it.
+        quantized = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
+        properties = {**quantized, **precision_properties(device, precision)}
         if self.num_threads is not None and device.is_cpu:
             properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
         if self.cache_dir is not None:

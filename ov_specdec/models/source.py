@@ -20,12 +20,6 @@ from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 FEATURES_CHECK = "feature extractor"
 """The guard's check of audio features."""
 
-KNOWN_INPUTS = {"input_ids", "attention_mask", "position_ids", "beam_idx"}
-ENCODER_DECODER_INPUTS = {
-    *("input_ids", "beam_idx", "cache_position"),
-    *(HIDDEN_STATES, "encoder_attention_mask"),
-}
-
 NEVER_DRAFT = frozenset({"falcon_mamba", "granitemoehybrid", "mamba", "zamba2"})
 """Families whose exported recurrent layers continue their states with single tokens only, so that
 no pass can verify draft tokens."""
@@ -42,8 +36,7 @@ class ModelSource:
     @property
     def logits_width(self) -> int:
         """Columns of the model's logits; often padded beyond the tokenizer's size."""
-        width: int = self.model.output("logits").partial_shape[-1].get_length()
-        return width
+        return int(self.model.output("logits").partial_shape[-1].get_length())
 
     @property
     def vocab_size(self) -> int:
@@ -97,9 +90,11 @@ def read_ir(folder: ModelFolder) -> ov.Model:
             "verify draft tokens: use openvino.genai, which decodes plainly, or another model"
         )
     inputs = {name for port in model.inputs for name in port.names}
-    needed, known, task = {"input_ids"}, KNOWN_INPUTS, "text-generation-with-past"
+    needed, task = {"input_ids"}, "text-generation-with-past"
+    known = {*needed, "attention_mask", "position_ids", "beam_idx"}
     if folder.is_encoder_decoder:
-        needed, known = {"input_ids", HIDDEN_STATES}, ENCODER_DECODER_INPUTS
+        needed = {"input_ids", HIDDEN_STATES}
+        known = {*needed, "beam_idx", "cache_position", "encoder_attention_mask"}
         task = "text2text-generation-with-past or automatic-speech-recognition-with-past"
     if not needed <= inputs or not model.get_variables():
         raise ModelError(

@@ -7,7 +7,7 @@ from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.part import Part
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.logprobs import TokenLogprobs, finite
-from ov_specdec.text.token_bytes import as_text
+from ov_specdec.text.detokenizer import as_text
 
 
 class TokenLogprob(Part):

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.fields import said
-from ov_specdec.text.messages import check_messages
+from ov_specdec.text.chat import check_messages
 
 TextType = Literal["text", "input_text", "output_text"]
 """Types of the parts of a content that are text; the last two are those of /v1/responses."""

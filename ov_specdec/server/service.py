@@ -22,9 +22,9 @@ from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Job, Transcriptions
 from ov_specdec.speech.segments import TranscriptionChunk
+from ov_specdec.text.detokenizer import as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
-from ov_specdec.text.token_bytes import as_text
 
 
 @dataclass

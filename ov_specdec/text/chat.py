@@ -1,4 +1,4 @@
-"""Chat templates: render messages as the text format that a model was trained on."""
+"""Messages in the form of transformers' chat templates: checked, and rendered by a template."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -9,7 +9,10 @@ from typing import Any
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text.messages import Message, has_parts, join_parts
+
+Message = Mapping[str, Any]
+"""A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}.
+Other keys, such as "tool_calls", are passed to the template."""
 
 MAX_SECONDS = 5.0
 """Maximum time of a rendering, which usually takes milliseconds."""
@@ -19,6 +22,43 @@ STEP = "_step"
 
 ROLES = ("system", "user", "assistant")
 """Roles that any template is expected to know."""
+
+
+def check_messages(messages: Sequence[object], name: str = "messages") -> list[dict[str, Any]]:
+    """The messages as dictionaries; `OptionError` names the first invalid one.
+
+    name: the caller's name for them.
+    """
+    return [_check(f"{name}[{index}]", message) for index, message in enumerate(messages)]
+
+
+def _check(where: str, message: object) -> dict[str, Any]:
+    def refuse(reason: str) -> OptionError:
+        return OptionError(Option(where), reason)
+
+    if not isinstance(message, Mapping):
+        raise refuse(
+            f" is {shorten(message)}: each message must be a mapping with role and content"
+        )
+    role, content = message.get("role"), message.get("content")
+    if role is None:
+        raise refuse(" has no role: give one, such as 'user'")
+    if not isinstance(role, str) or not role:
+        raise refuse(f" has the role {shorten(role)}: it must be a text, not empty")
+    if content is None and (role != "assistant" or not message.get("tool_calls")):
+        raise refuse(" has no content: give a text")
+    if not isinstance(content, str | list | tuple | None):
+        given = shorten(content)
+        raise refuse(f" has the content {given}: it must be a text or a list of parts")
+    for part in [{"type": "text", "text": content}] if isinstance(content, str) else content or ():
+        is_text = isinstance(part, Mapping) and part.get("type") == "text"
+        if not is_text or not isinstance(part.get("text"), str):
+            raise refuse(
+                f" holds the part {shorten(part)}: only parts such as "
+                "{'type': 'text', 'text': '...'} can be used"
+            )
+        require_utf8(Option(where), part["text"])
+    return dict(message)
 
 
 def render_chat(
@@ -44,8 +84,14 @@ def render_chat(
                 f"the model's chat template does not name the role {shorten(role)}: give one of "
                 f"{', '.join(ROLES)}"
             )
-    if any(map(has_parts, messages)) and not _takes_parts(template, special_tokens):
-        messages = [join_parts(message) for message in messages]
+    in_parts = [isinstance(message.get("content"), list | tuple) for message in messages]
+    if any(in_parts) and not _takes_parts(template, special_tokens):
+        messages = [
+            {**each, "content": "\n".join(part["text"] for part in each["content"])}
+            if parts
+            else each
+            for each, parts in zip(messages, in_parts, strict=True)
+        ]
     try:
         text = _render(template, messages, special_tokens, options)
     except Exception as error:  # a template is code of its own, and may raise anything
@@ -114,11 +160,9 @@ def parse(template: str) -> Any:
     def step() -> nodes.Call:
         return nodes.Call(nodes.Name(STEP, "load"), [], [], None, None)
 
-    extensions = [Generation, loopcontrols]
-    reader = ImmutableSandboxedEnvironment(
-        trim_blocks=True, lstrip_blocks=True, extensions=extensions
-    )
-    parsed = reader.parse(template)
+    parsed = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[Generation, loopcontrols]
+    ).parse(template)
     each: Any
     for each in parsed.find_all((nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)):
         each.body.insert(0, nodes.ExprStmt(step()))
@@ -128,7 +172,6 @@ def parse(template: str) -> Any:
 
 
 def _check_time(end: float) -> bool:
-    """True before `end`; raises `TimeoutError` afterwards."""
     if monotonic() > end:
         raise TimeoutError(f"it takes over {MAX_SECONDS:g} s")
     return True

@@ -1,9 +1,13 @@
-"""Incremental detokenization: token ids to whole characters, up to the first stop string."""
+"""Token ids to text: the bytes of tokens, whole characters, up to the first stop string."""
 
+import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
+from typing import Any
+
+from tokenizers.pre_tokenizers import ByteLevel
 
 PieceAfter = Callable[[int | None, int], bytes]
 """The bytes that a token adds after another one, or (None) at the beginning of a text."""
@@ -13,6 +17,52 @@ REPLACEMENT = "\ufffd"
 
 MAX_UNFINISHED = 3
 """Maximum number of tokens that hold the first bytes of one UTF-8 character."""
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+
+ALPHABET = ByteLevel.alphabet()
+CODES = sorted(range(256), key=lambda code: chr(code) not in ALPHABET)
+BYTE_OF = dict(zip(sorted(ALPHABET), CODES, strict=True))
+"""The byte of each character in a byte-level vocabulary: printable characters of Latin-1 are their
+own bytes, those from 256 on the other bytes in order."""
+
+
+def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
+    """A function from a token's name to its bytes; the name of an added token is its text.
+
+    spec: the content of tokenizer.json. None for a tokenizer that is neither byte-level BPE nor
+    sentencepiece.
+    """
+    added = {token["content"] for token in spec["added_tokens"]}
+    parts = (spec.get(name) for name in ("normalizer", "pre_tokenizer", "decoder"))
+    kinds = {kind for part in parts for kind in _kinds(part)}
+    if "ByteLevel" in kinds:
+        return lambda token: token.encode() if token in added else _byte_level(token)
+    return _sentencepiece if kinds & {"Metaspace", "ByteFallback"} else None
+
+
+def as_text(piece: bytes) -> str:
+    """The bytes of a token as text; those of a part of a character in Python's notation."""
+    return piece.decode(errors="backslashreplace")
+
+
+def _kinds(part: dict[str, Any] | None) -> Iterator[str]:
+    """The type of a component, and those of its own components."""
+    if part is not None:
+        yield part["type"]
+        for name in ("normalizers", "pretokenizers", "decoders"):
+            for inner in part.get(name, ()):
+                yield from _kinds(inner)
+
+
+def _byte_level(token: str) -> bytes:
+    """One byte for each character; a token with any other character is plain text."""
+    return bytes(BYTE_OF[c] for c in token) if BYTE_OF.keys() >= {*token} else token.encode()
+
+
+def _sentencepiece(token: str) -> bytes:
+    found = BYTE_TOKEN.fullmatch(token)
+    return bytes([int(found[1], 16)]) if found else token.replace("\u2581", " ").encode()
 
 
 class CharacterStream:
@@ -95,8 +145,9 @@ class IncrementalDetokenizer:
 
     def take(self) -> str:
         """The text that may be shown now and has not been taken before."""
-        undecided = map(self._num_matched, () if self.stopped else self._stop_strings)
-        return self._take(len(self._held) - max(undecided, default=0))
+        stops = () if self.stopped else self._stop_strings
+        begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
+        return self._take(len(self._held) - max(begun, default=0))
 
     def finish(self) -> str:
         """The rest of the text once the output has ended, an unfinished character included."""
@@ -120,11 +171,6 @@ class IncrementalDetokenizer:
         if hits:
             start, length, self.stop_string = min(hits)
             self._held = self._held[: start + length * self._includes_stop]
-
-    def _num_matched(self, stop: str) -> int:
-        """Length of the longest end of the held text that a stop string begins with."""
-        sizes = range(min(len(stop) - 1, len(self._held)), 0, -1)
-        return next((size for size in sizes if self._held.endswith(stop[:size])), 0)
 
     def _take(self, end: int) -> str:
         """Remove the held text up to `end`. Returns what of it is shown."""

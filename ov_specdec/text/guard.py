@@ -79,10 +79,9 @@ def compare_tokenizers(
     probes = [*PROBES, *(f"before {name}after {name} " for name in added)]
     a, b = (_properties(t, t.spec if same else t.full_spec, probes) for t in (main, draft))
     checks = {name: list_differences(a[name], b[name]) for name in a}
-    needed, widths = main.vocab_size, (main_width, draft_width)
-    is_cut = min(widths) < needed and main_width != draft_width
-    columns = ({f"logits for {needed} tokens": width} for width in widths)
-    checks["width of the logits"] = list_differences(*columns) if is_cut else []
+    widths = [{f"logits for {main.vocab_size} tokens": n} for n in (main_width, draft_width)]
+    is_cut = min(main_width, draft_width) < main.vocab_size
+    checks["width of the logits"] = list_differences(*widths) if is_cut else []
     return GuardReport(checks)
 
 
@@ -100,18 +99,17 @@ def _properties(
 ) -> dict[str, dict[str, Any]]:
     """All that decides the ids of a text, by check.
 
-    The names eos and pad are left out: they change no encoding, and the base and chat models of one
-    family differ in them.
+    The names eos and pad do not, and differ within families.
     """
     model = dict(spec["model"])
     vocab, merges = model.pop("vocab"), model.pop("merges", None)
     ranked = vocab if isinstance(vocab, list) else merges or []  # the scores of Unigram
     # Files write merges as "a b" or ["a", "b"].
     pairs = [tuple(each.split(" ", 1) if isinstance(each, str) else each) for each in ranked]
-    names = [(token_id, name) for name, token_id in tokenizer.vocab.items()]
+    names = sorted((token_id, name) for name, token_id in tokenizer.vocab.items())
     parts = ("normalizer", "pre_tokenizer", "post_processor")
     return {
-        "vocabulary": {f"id {i}": name for i, name in sorted(names)},
+        "vocabulary": {f"id {i}": name for i, name in names},
         "merges": {f"rank {rank}": pair for rank, pair in enumerate(pairs)},
         "tokenizer model": model,
         "added and special tokens": {

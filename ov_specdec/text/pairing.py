@@ -1,7 +1,8 @@
-"""Tokens that two different tokenizers share, and the pairings that they allow."""
+"""Pairs two different tokenizers: by the tokens that they share, or by translating ids."""
 
+from codecs import utf_8_decode
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from ov_specdec.errors import Option, TokenizerMismatchError
 from ov_specdec.text.guard import PROBES
 from ov_specdec.text.pieces import PieceTokenizer
-from ov_specdec.text.translation import Translation
 
 PairingName = Literal["intersection", "retokenize", "auto"]
 UsedPairing = Literal["intersection", "retokenize"]
@@ -26,6 +26,12 @@ greedy decoding, the usual case (`python -m tests.benchmarks accepted-per-round 
 """
 
 NUM_EXAMPLES = 8
+
+WINDOW = 4
+"""Last ids, plus those back to a space, that are encoded again with new text: as parts of one word
+they may change."""
+MAX_WINDOW = 16
+"""The same where there is no space, as in Chinese."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +52,65 @@ class CommonTokens:
         return dict(zip(self.main_ids.tolist(), self.draft_ids.tolist(), strict=True))
 
 
+class Translation:
+    """Translates the main model's ids of a growing sequence to the draft model's ids.
+
+    The draft's tokenizer encodes the text. When it grows, only a window at its end is encoded
+    again, so all ids before it, and the draft's KV cache of them, stay valid. A special token maps
+    to the draft's token of the same role, or is dropped.
+
+    special: from the main model's special tokens to the draft's.
+    """
+
+    def __init__(
+        self, main: PieceTokenizer, draft: PieceTokenizer, special: Mapping[int, int]
+    ) -> None:
+        self._main = main
+        self._draft = draft
+        self._special = special
+        self.ids = list(self._draft.prefix)
+        """The ids so far."""
+        self.num_stable = len(self.ids)
+        """The first ids, up to this number, will not change."""
+        self.rest = b""
+        """Bytes of an unfinished character at the end of the text, not encoded yet."""
+        self._num_read = 0
+
+    def read(self, tokens: Sequence[int]) -> None:
+        """Translate these main ids, which begin with those of the last call."""
+        piece: list[int] = []
+        for token in tokens[self._num_read :]:
+            if self._main.bytes_of[token]:
+                piece.append(token)
+                continue
+            self._append(self._main.decode(piece))
+            self.ids += self._draft.encode(self.rest)
+            self.ids += [self._special[token]] if token in self._special else []
+            self.num_stable = len(self.ids)
+            piece, self.rest = [], b""
+        self._append(self._main.decode(piece))
+        self._num_read = len(tokens)
+
+    def _append(self, text: bytes) -> None:
+        text = self.rest + text
+        size = whole_characters(text)
+        text, self.rest = text[:size], text[size:]
+        if text:
+            window = self._draft.decode(self.ids[self.num_stable :])
+            self.ids[self.num_stable :] = self._draft.encode(window + text)
+            # The window of the next text begins at a space, if it can.
+            end, of = len(self.ids), self._draft.bytes_of
+            first = max(end - MAX_WINDOW, self.num_stable, min(end, 1))
+            starts = range(end - WINDOW, first, -1)
+            spaces = (start for start in starts if of[self.ids[start]][:1].isspace())
+            self.num_stable = next(spaces, first)
+
+
+def whole_characters(text: bytes) -> int:
+    """The number of bytes before an unfinished UTF-8 character at the end."""
+    return utf_8_decode(text, "surrogateescape")[1]
+
+
 @dataclass(frozen=True)
 class TokenizerPair:
     """The tokenizers of two models, and how they are paired.
@@ -61,10 +126,22 @@ class TokenizerPair:
 
     @cached_property
     def common(self) -> CommonTokens:
-        """The tokens that both vocabularies have."""
-        return common_tokens(
-            self.main, self.draft, main_size=self.main_size, draft_size=self.draft_size
-        )
+        """The tokens that stand for the same bytes, or for the same role.
+
+        If a vocabulary has several for the same bytes, such as a letter and its byte fallback,
+        letter maps to letter and fallback to fallback; the rest has no partner.
+        """
+        sizes = self.main_size, self.draft_size
+        special = _special_pairs(self.main, self.draft)
+        main_ids, draft_ids = map(_ids_by_bytes, (self.main, self.draft), sizes)
+        pairs = [
+            pair
+            for data, ids in main_ids.items()
+            for pair in zip(ids, draft_ids.get(data, ()), strict=False)
+        ]
+        pairs += [pair for pair in special.items() if pair[0] < sizes[0] and pair[1] < sizes[1]]
+        array = np.array(sorted(pairs), np.int64).reshape(-1, 2)
+        return CommonTokens(array[:, 0], array[:, 1], special)
 
     @cached_property
     def share_of_text(self) -> float:
@@ -110,33 +187,10 @@ class TokenizerPair:
         if len(common):
             longest = sorted(common.tolist(), key=lambda token: -len(self.main.bytes_of[token]))
             step = max(len(longest) // NUM_EXAMPLES, 1)
-            yield "  such as " + ", ".join(map(self._show, longest[::step][:NUM_EXAMPLES]))
+            shown = [self.main.bytes_of[token] for token in longest[::step][:NUM_EXAMPLES]]
+            yield "  such as " + ", ".join(repr(data.decode(errors="replace")) for data in shown)
         names = (["intersection"] if self.share_of_text else []) + ["retokenize"]
         yield f"pairings: {', '.join(names)}; auto is {replace(self, pairing='auto').used}"
-
-    def _show(self, token: int) -> str:
-        return repr(self.main.bytes_of[token].decode(errors="replace"))
-
-
-def common_tokens(
-    main: PieceTokenizer, draft: PieceTokenizer, *, main_size: int, draft_size: int
-) -> CommonTokens:
-    """The tokens that stand for the same bytes, or for the same role.
-
-    If a vocabulary has several for the same bytes, such as a letter and its byte fallback, letter
-    maps to letter and fallback to fallback; the rest has no partner. main_size, draft_size: ids
-    that the models score.
-    """
-    special = _special_pairs(main, draft)
-    draft_ids = _ids_by_bytes(draft, draft_size)
-    pairs = [
-        pair
-        for data, ids in _ids_by_bytes(main, main_size).items()
-        for pair in zip(ids, draft_ids.get(data, ()), strict=False)
-    ]
-    pairs += [(a, b) for a, b in special.items() if a < main_size and b < draft_size]
-    array = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-    return CommonTokens(array[:, 0], array[:, 1], special)
 
 
 def _ids_by_bytes(tokenizer: PieceTokenizer, size: int) -> dict[bytes, list[int]]:

@@ -8,7 +8,7 @@ from typing import Any
 from tokenizers import Tokenizer as BackendTokenizer
 
 from ov_specdec.errors import Option, TokenizerMismatchError
-from ov_specdec.text.token_bytes import BYTE_TOKEN, bytes_reader
+from ov_specdec.text.detokenizer import BYTE_TOKEN, bytes_reader
 from ov_specdec.text.tokenizer import Tokenizer
 
 INVALID = re.compile("([\udc80-\udcff]+)")
@@ -23,7 +23,6 @@ class PieceTokenizer:
     """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer = tokenizer
         read = bytes_reader(tokenizer.spec)
         if read is None:
             raise TokenizerMismatchError(
@@ -36,23 +35,24 @@ class PieceTokenizer:
         self.special = {name: token_id for token_id, name in special.items()}
         """Ids of the special tokens, by their names."""
         self.eos_token_id = tokenizer.eos_token_id
+        self.prefix = [token for token in tokenizer.encode("") if token != self.eos_token_id]
+        """Ids that the model expects before a text."""
         self.bytes_of: list[bytes] = [b""] * tokenizer.vocab_size
         """The bytes of each id; empty if it is special or has no token."""
         for token, token_id in tokenizer.vocab.items():
             if token_id not in special:
                 self.bytes_of[token_id] = read(token)
-
         self.fallbacks = {
             token_id for token, token_id in tokenizer.vocab.items() if BYTE_TOKEN.fullmatch(token)
         }
         """Ids of byte-fallback tokens."""
         self._id_of_byte = {data[0]: i for i, data in enumerate(self.bytes_of) if len(data) == 1}
-        self._backend = _for_pieces(tokenizer)
-
-    @property
-    def prefix(self) -> list[int]:
-        """Ids that the model expects before a text."""
-        return [token for token in self._tokenizer.encode("") if token != self.eos_token_id]
+        # Without the special treatment of the beginning of a text.
+        names = ("normalizer", "pre_tokenizer")
+        parts = {name: _without_prefix(tokenizer.spec.get(name)) for name in names}
+        never = dict.fromkeys(("post_processor", "truncation", "padding"))
+        self._backend = BackendTokenizer.from_str(json.dumps({**tokenizer.spec, **parts, **never}))
+        self._backend.encode_special_tokens = True  # special tokens in a text as plain text
 
     def decode(self, ids: Sequence[int]) -> bytes:
         """The bytes of some ids, which may begin or end within a character."""
@@ -68,18 +68,6 @@ class PieceTokenizer:
             elif text:
                 ids += self._backend.encode(text, add_special_tokens=False).ids
         return [token for token in ids if self.bytes_of[token]]  # drop the unknown token
-
-
-def _for_pieces(tokenizer: Tokenizer) -> BackendTokenizer:
-    """A tokenizer without its special treatment of the beginning of a text."""
-    spec = dict(tokenizer.spec)
-    for name in ("normalizer", "pre_tokenizer"):
-        spec[name] = _without_prefix(spec.get(name))
-    for name in ("post_processor", "truncation", "padding"):
-        spec[name] = None
-    backend = BackendTokenizer.from_str(json.dumps(spec))
-    backend.encode_special_tokens = True  # special tokens in a text as plain text
-    return backend
 
 
 def _without_prefix(part: dict[str, Any] | None) -> dict[str, Any] | None:

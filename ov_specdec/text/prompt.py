@@ -5,14 +5,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ov_specdec.errors import ContextLengthError, Option, OptionError, shorten
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.conflicts import given_chat_options
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.text.chat import Message, check_messages
 from ov_specdec.text.generated_tokens import GeneratedTokens
-from ov_specdec.text.messages import Message, check_messages
 from ov_specdec.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
@@ -27,17 +26,14 @@ def take_prompt(prompt: Prompt | None, options: Mapping[str, Any]) -> tuple[Prom
 
     Raises `OptionError` if there is no prompt, or more than one.
     """
-    names = ("inputs", "input_ids")
-    prompts = {name: options[name] for name in names if options.get(name) is not None}
-    others = {name: value for name, value in options.items() if name not in names}
+    others = dict(options)
     mask = others.pop("attention_mask", None)
-    if prompt is not None:
-        prompts["prompt"] = prompt
+    asked = [prompt, others.pop("inputs", None), others.pop("input_ids", None)]
+    prompts = [each for each in asked if each is not None]
     if len(prompts) != 1:
         given = f"the prompt is given {len(prompts)} times" if prompts else "there is no prompt"
         raise OptionError(f"{given}: give one, such as generate('Hello')")
-    asked = next(iter(prompts.values()))
-    return asked if mask is None else {"input_ids": asked, "attention_mask": mask}, others
+    return prompts[0] if mask is None else {"input_ids": prompts[0], "attention_mask": mask}, others
 
 
 def encode_prompt(
@@ -59,8 +55,19 @@ def encode_prompt(
     called with that of rendered messages before the work that their answers need.
     """
     ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, context, check_length)
-    if isinstance(prompt, Mapping) and (mask := prompt.get("attention_mask")) is not None:
-        _require_whole(np.asarray(mask), len(ids))
+    if not isinstance(prompt, Mapping) or prompt.get("attention_mask") is None:
+        return ids
+    # A mask may not change what the model reads.
+    mask = np.asarray(prompt["attention_mask"])
+    if mask.size != len(ids):
+        raise OptionError(
+            Option("attention_mask"),
+            f" is for {mask.size} tokens, and the prompt has {len(ids)}: leave it out",
+        )
+    if not np.all(mask == 1):
+        raise OptionError(
+            Option("attention_mask"), " leaves tokens out: give a prompt without padding"
+        )
     return ids
 
 
@@ -102,8 +109,20 @@ def _encode(
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
     messages = _as_messages(prompt, options, tokenizer)
+    given = [] if messages else given_chat_options(options)
+    if given:
+        raise OptionError(
+            Option(given[0]),
+            " has no effect on a prompt that is not put into a chat template: leave it out, or "
+            "give messages to a model that has a template",
+        )
+    if options.src_lang is not None and (messages or not isinstance(prompt, str)):
+        raise OptionError(
+            Option("src_lang", options.src_lang),
+            " has no effect on messages and token ids: leave it out, or give the prompt as one "
+            "text",
+        )
     if messages:
-        _require_no_language(options)
         if len(messages) > context:  # templates write a token for each
             raise overflow(f"{len(messages)} messages", context)
         text = tokenizer.render_chat(messages, options)
@@ -116,29 +135,13 @@ def _encode(
         if check_length is not None:
             check_length(len(encoded.ids))
         return generated_tokens.restore(encoded, salt)
-    if given := given_chat_options(options):
-        raise OptionError(
-            Option(given[0]),
-            " has no effect on a prompt that is not put into a chat template: leave it out, or "
-            "give messages to a model that has a template",
-        )
     if isinstance(prompt, str):
         require_utf8("the prompt", prompt)
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)
         adds = options.add_special_tokens is not False
         return tokenizer.encode(prompt, options.src_lang, add_special_tokens=adds)
-    _require_no_language(options)
     return _as_ids(prompt)
-
-
-def _require_no_language(options: GenerationOptions) -> None:
-    if options.src_lang is not None:
-        raise OptionError(
-            Option("src_lang", options.src_lang),
-            " has no effect on messages and token ids: leave it out, or give the prompt as one "
-            "text",
-        )
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:
@@ -181,27 +184,12 @@ def _as_one(prompt: Any) -> Any:
     return prompt
 
 
-def _require_whole(mask: NDArray[Any], num_tokens: int) -> None:
-    """Refuse an attention mask that would change what the model reads."""
-    if mask.size != num_tokens:
-        raise OptionError(
-            Option("attention_mask"),
-            f" is for {mask.size} tokens, and the prompt has {num_tokens}: leave it out",
-        )
-    if not np.all(mask == 1):
-        raise OptionError(
-            Option("attention_mask"), " leaves tokens out: give a prompt without padding"
-        )
-
-
 def _as_ids(prompt: object) -> list[int]:
     """A prompt that is not a text, as token ids; numpy integers are accepted."""
     if isinstance(prompt, Sequence) and not isinstance(prompt, bytes | bytearray):
-        ids = list(prompt)
-        if all(
-            isinstance(token, int | np.integer) and not isinstance(token, bool) for token in ids
-        ):
-            return [int(token) for token in ids]
+        kinds = {type(token) for token in prompt}
+        if all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):
+            return [int(token) for token in prompt]
     raise OptionError(
         f"the prompt {shorten(prompt)} is neither a text nor a list of token ids or messages: give "
         f"one of these; {ONE_BY_ONE}"

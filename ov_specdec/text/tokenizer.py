@@ -6,18 +6,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tokenizers import Encoding, processors
 from tokenizers import Tokenizer as BackendTokenizer
+from tokenizers import processors
 
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.records.files import read_json
-from ov_specdec.text.chat import parse, render_chat
-from ov_specdec.text.detokenizer import REPLACEMENT
+from ov_specdec.text.chat import Message, parse, render_chat
+from ov_specdec.text.detokenizer import REPLACEMENT, bytes_reader
 from ov_specdec.text.generated_tokens import EncodedText
-from ov_specdec.text.messages import Message
-from ov_specdec.text.token_bytes import bytes_reader
 
 if TYPE_CHECKING:
     from transformers import BatchEncoding
@@ -44,7 +42,11 @@ class Tokenizer:
         # Both may be left over from training, and would change the ids of a prompt.
         self._backend.no_truncation()
         self._backend.no_padding()
-        _keep_spaces(self._backend.post_processor)
+        # Spans of tokens begin with their spaces, which byte-level post-processors cut off.
+        processor = self._backend.post_processor
+        for part in processor if isinstance(processor, processors.Sequence) else [processor]:
+            if hasattr(part, "trim_offsets"):
+                part.trim_offsets = False
         settings = path / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
         self._templates = (
@@ -113,8 +115,7 @@ class Tokenizer:
         src_lang: the language of the text; None: the one that the file was saved with. Raises
         `OptionError` if the tokenizer does not have it, or has no token for the source language.
         """
-        encoded = self.encode_rendered(text, src_lang, add_special_tokens=add_special_tokens)
-        return encoded.ids
+        return self.encode_rendered(text, src_lang, add_special_tokens=add_special_tokens).ids
 
     def encode_rendered(
         self, text: str, src_lang: str | None = None, *, add_special_tokens: bool = False
@@ -124,7 +125,10 @@ class Tokenizer:
         Tokens that are added have empty spans. Those before the text are not added to one that
         begins with them.
         """
-        encoded = self._encode(text, add_special_tokens=add_special_tokens)
+        if len(text) < LONG:
+            encoded = self._backend.encode(text, add_special_tokens=add_special_tokens)
+        else:  # as a batch: `encode` stops other threads meanwhile
+            [encoded] = self._backend.encode_batch([text], add_special_tokens=add_special_tokens)
         ids, added = encoded.ids, encoded.special_tokens_mask
         if src_lang is not None:
             saved = self._saved_language(src_lang)
@@ -152,8 +156,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of `ids`, by default without special tokens."""
-        text: str = self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens)
-        return text
+        return str(self._backend.decode(list(ids), skip_special_tokens=skip_special_tokens))
 
     def decode_all(self, ids: Sequence[int]) -> str:
         """The text of `ids` with special tokens."""
@@ -178,12 +181,6 @@ class Tokenizer:
             return self.piece(token_id)
         return self.decode_all([before, token_id]).removeprefix(self.decode_all([before])).encode()
 
-    def _encode(self, text: str, *, add_special_tokens: bool) -> Encoding:
-        """Encode a text. A long one as a batch: `encode` stops other threads meanwhile."""
-        if len(text) < LONG:
-            return self._backend.encode(text, add_special_tokens=add_special_tokens)
-        return self._backend.encode_batch([text], add_special_tokens=add_special_tokens)[0]
-
     @cached_property
     def _bytes_reader(self) -> Callable[[str], bytes] | None:
         return bytes_reader(self.spec)
@@ -201,7 +198,7 @@ class Tokenizer:
         return token
 
     def _saved_language(self, src_lang: str) -> int:
-        """The language token that the saved tokenizer adds to every text."""
+        """The token of the language with which the tokenizer was saved, which it adds to texts."""
         roles = {_token_text(v) for name, v in self._settings.items() if name.endswith("_token")}
         marks = [t for t in self.encode("") if self._backend.id_to_token(t) not in roles]
         if len(marks) != 1:
@@ -220,17 +217,16 @@ class Tokenizer:
             files = {"default": file, **{path.stem: path for path in more}}
             return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
         templates = self._settings.get("chat_template")
-        if isinstance(templates, list):  # several, by name
-            templates = {entry["name"]: entry["template"] for entry in templates}
-        elif templates is not None:
-            templates = {"default": templates}
-        for template in (templates or {}).values():
+        if not isinstance(templates, list):  # of several, by name
+            templates = [] if templates is None else [{"name": "default", "template": templates}]
+        named = {entry["name"]: entry["template"] for entry in templates}
+        for template in named.values():
             if not isinstance(template, str):
                 raise ModelError(
                     f"{self.path}/tokenizer_config.json has the chat template {template!r}, which "
                     "is no text: repair it"
                 )
-        return templates or {}
+        return named
 
 
 def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Tokenizer:
@@ -238,16 +234,14 @@ def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Token
 
     chat_template: a file that replaces the folder's; `OptionError` if it cannot be read.
     """
-    if (path / MARIAN_FILE).is_file() and not (path / "tokenizer.json").is_file():
-        raise ModelError(
-            f"{path} holds no tokenizer.json, which Marian's tokenizer cannot be saved as: use a "
-            "model with another one, such as T5, mBART or NLLB"
-        )
     if not (path / "tokenizer.json").is_file():
-        raise ModelError(
-            f"{path} holds no tokenizer.json: export the model again with ov-specdec export, which "
-            "saves a fast tokenizer"
+        remedy = (
+            ", which Marian's tokenizer cannot be saved as: use a model with another one, such as "
+            "T5, mBART or NLLB"
+            if (path / MARIAN_FILE).is_file()
+            else ": export the model again with ov-specdec export, which saves a fast tokenizer"
         )
+        raise ModelError(f"{path} holds no tokenizer.json{remedy}")
     try:
         return Tokenizer(path, chat_template)
     except SpecdecError:
@@ -267,13 +261,6 @@ def _read_chat_template(file: str | Path) -> str:
             Option("chat_template", str(file)), f" cannot be read ({error}): give a Jinja file"
         ) from error
     return template
-
-
-def _keep_spaces(processor: Any) -> None:
-    """Have spans of tokens begin with their spaces, which byte-level post-processors cut off."""
-    for part in processor if isinstance(processor, processors.Sequence) else [processor]:
-        if hasattr(part, "trim_offsets"):
-            part.trim_offsets = False
 
 
 def _token_text(value: Any) -> str | None:

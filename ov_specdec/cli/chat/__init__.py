@@ -31,7 +31,7 @@ from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecEr
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.model import option
-from ov_specdec.text.messages import Message
+from ov_specdec.text.chat import Message
 from ov_specdec.text.tokenizer import load_tokenizer
 
 

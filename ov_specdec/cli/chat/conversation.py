@@ -16,7 +16,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.records.files import expand_home
 from ov_specdec.results.chunks import GenerationResult
-from ov_specdec.text.messages import Message, check_messages
+from ov_specdec.text.chat import Message, check_messages
 
 SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""

@@ -9,11 +9,16 @@ from typing import Any, TypeVar
 import openvino as ov
 
 from ov_specdec.errors import ExportError
-from ov_specdec.models.export import export_model, require_complete
+from ov_specdec.models.export import (
+    export_model,
+    partial_folder,
+    require_complete,
+    require_origin,
+    write_origin,
+)
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE, locate
-from ov_specdec.models.optimum import check_optimum
-from ov_specdec.models.partial import partial_folder, require_origin, write_origin
+from ov_specdec.models.optimum import require
 from ov_specdec.models.source import read_ir
 from ov_specdec.records.files import expand_home, read_json
 from tests.benchmarks.expansion.checkpoint import write_checkpoint
@@ -74,7 +79,7 @@ def expand_model(
         if keep_checkpoint and not (folder / CHECKPOINT).is_dir():
             raise ExportError(f"{folder} was made without its checkpoint: {remedy}")
         return Expanded(folder, wide, None)
-    check_optimum()
+    require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
         _check_space(partial, wide)
         original = read_ir(ModelFolder.read(source))
