@@ -26,7 +26,7 @@ from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
 from ov_specdec.runner.packed import Feed, Form
-from ov_specdec.runner.paged import Part, divide
+from ov_specdec.runner.paged import SpanPart, divide
 from tests.fakes import ScriptedModel, mixing
 
 
@@ -55,7 +55,7 @@ class Uneven:
         for slot in slots:
             if slot.length <= self._off.get(slot, 0):
                 self._off.pop(slot, None)  # it was rolled back
-        whole = [Part(of, 0, span) for of, span in enumerate(spans)]
+        whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
         for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):
@@ -251,7 +251,7 @@ def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
 
 def test_large_passes_are_divided_in_their_order():
     spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
-    whole = [Part(of, 0, span) for of, span in enumerate(spans)]
+    whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
     assert list(divide(whole, None)) == [whole]
     parts = [
         [(part.of, part.begin, part.span.tokens, part.span.num_rows) for part in parts]

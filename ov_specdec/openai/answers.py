@@ -10,7 +10,7 @@ from ov_specdec.openai.logprobs import (
     chat_logprobs,
 )
 from ov_specdec.openai.part import Maybe, Part
-from ov_specdec.openai.usage import Counts, Metrics, Usage, make_metrics, make_usage
+from ov_specdec.openai.usage import SpeculationMetrics, TokenCounts, Usage, make_metrics, make_usage
 
 FinishReason = Literal["stop", "length"]
 """Of an answer; a cancelled one is an error."""
@@ -51,11 +51,11 @@ class AnswerBody(Part):
     model: str
     system_fingerprint: None = None
     choices: list[Any]
-    usage: Usage | Counts | None
-    metrics: Maybe[Metrics] = None
+    usage: Usage | TokenCounts | None
+    metrics: Maybe[SpeculationMetrics] = None
 
 
-class Chat(AnswerBody):
+class ChatCompletion(AnswerBody):
     """An answer of /v1/chat/completions."""
 
     object: Literal["chat.completion"] = "chat.completion"
@@ -71,7 +71,7 @@ class Completion(AnswerBody):
     usage: Usage
 
 
-def make_completion(answer: Answer) -> Chat | Completion:
+def make_completion(answer: Answer) -> ChatCompletion | Completion:
     """The body of an answer whose choices have ended."""
     results = [choice.result for choice in answer.choices]
     common: dict[str, Any] = {
@@ -89,7 +89,7 @@ def make_completion(answer: Answer) -> Chat | Completion:
             )
             for index, result in enumerate(results)
         ]
-        return Chat(choices=chats, **common)
+        return ChatCompletion(choices=chats, **common)
     completions = [
         CompletionChoice(
             index=index,

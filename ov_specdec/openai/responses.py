@@ -5,7 +5,7 @@ from typing import Any, Literal
 from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.part import Empty, Maybe, Part, encode_event
-from ov_specdec.openai.usage import CachedTokens, Metrics, make_metrics, make_usage
+from ov_specdec.openai.usage import CachedTokens, SpeculationMetrics, make_metrics, make_usage
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import GenerationStats
 
@@ -107,7 +107,7 @@ class Response(Part):
     truncation: Literal["disabled"] = "disabled"
     usage: ResponseUsage | None
     user: str | None
-    metrics: Maybe[Metrics] = None
+    metrics: Maybe[SpeculationMetrics] = None
 
 
 class ResponseEvent(Part):

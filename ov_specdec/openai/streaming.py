@@ -7,7 +7,7 @@ from pydantic import Field
 from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.answers import (
     AnswerBody,
-    Chat,
+    ChatCompletion,
     Completion,
     FinishReason,
     make_completion,
@@ -20,7 +20,14 @@ from ov_specdec.openai.logprobs import (
     chat_logprobs,
 )
 from ov_specdec.openai.part import DONE, Maybe, Part, encode_event
-from ov_specdec.openai.usage import Counts, Metrics, Usage, count, make_metrics, make_usage
+from ov_specdec.openai.usage import (
+    SpeculationMetrics,
+    TokenCounts,
+    Usage,
+    count,
+    make_metrics,
+    make_usage,
+)
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import Origin
 
@@ -61,7 +68,7 @@ class Event(AnswerBody):
     """
 
     # `exclude_if` makes the schema say that it may be missing.
-    usage: Usage | Counts | None = Field(None, exclude_if=lambda _: False)
+    usage: Usage | TokenCounts | None = Field(None, exclude_if=lambda _: False)
 
 
 class ChatChunk(Event):
@@ -125,7 +132,7 @@ class StreamedCompletion:
         counts = count(chunk.num_prompt_tokens, num_generated)
         return [self._event(piece, counts if self._answer.ask.usage_in_events else None)]
 
-    def whole(self) -> Chat | Completion:
+    def whole(self) -> ChatCompletion | Completion:
         """The body of an answer that is not streamed."""
         return make_completion(self._answer)
 
@@ -143,8 +150,8 @@ class StreamedCompletion:
     def _event(
         self,
         piece: Piece | None,
-        usage: Counts | None = None,
-        metrics: Metrics | None = None,
+        usage: TokenCounts | None = None,
+        metrics: SpeculationMetrics | None = None,
     ) -> bytes:
         kind = ChatChunk if self._is_chat else CompletionChunk
         choices: list[Any] = [] if piece is None else [piece]

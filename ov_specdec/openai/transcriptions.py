@@ -6,7 +6,7 @@ from typing import Literal
 from ov_specdec.openai.audio import AudioAsk
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.part import Maybe, Part, encode_event
-from ov_specdec.openai.usage import Metrics, make_metrics
+from ov_specdec.openai.usage import SpeculationMetrics, make_metrics
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.formats import write
 from ov_specdec.speech.segments import TranscriptionChunk, TranscriptionResult, collect
@@ -31,7 +31,7 @@ class AudioUsage(Part):
     seconds: int
 
 
-class Segment(Part):
+class TranscriptionSegment(Part):
     """Text between two times, in seconds. seek: the frame that its window begins at."""
 
     id: int
@@ -46,7 +46,7 @@ class Segment(Part):
     no_speech_prob: float | None
 
 
-class Word(Part):
+class TranscriptionWord(Part):
     """A word between two times, in seconds, without the space before it."""
 
     word: str
@@ -54,7 +54,7 @@ class Word(Part):
     end: float
 
 
-class Transcription(Part):
+class VerboseTranscription(Part):
     """The answer as json; as verbose_json it has task, language, duration and segments too.
 
     words: if words are requested.
@@ -64,10 +64,10 @@ class Transcription(Part):
     language: Maybe[str] = None
     duration: Maybe[float] = None
     text: str
-    segments: Maybe[list[Segment]] = None
-    words: Maybe[list[Word]] = None
+    segments: Maybe[list[TranscriptionSegment]] = None
+    words: Maybe[list[TranscriptionWord]] = None
     usage: AudioUsage
-    metrics: Maybe[Metrics] = None
+    metrics: Maybe[SpeculationMetrics] = None
 
 
 class TextDelta(Part):
@@ -92,10 +92,10 @@ class TextDone(Part):
     type: Literal["transcript.text.done"] = "transcript.text.done"
     text: str
     usage: TokenUsage
-    metrics: Maybe[Metrics] = None
+    metrics: Maybe[SpeculationMetrics] = None
 
 
-def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> Transcription | str:
+def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> VerboseTranscription | str:
     """The body of an answer that is not streamed: a JSON object or a text."""
     if ask.form == "text":
         return write(result, "txt")
@@ -104,17 +104,17 @@ def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> Transcript
     seconds, metrics = result.stats.audio_seconds, make_metrics([result.stats.generation])
     usage = AudioUsage(seconds=round(seconds))
     if ask.form == "json":
-        return Transcription(text=result.text, usage=usage, metrics=metrics)
+        return VerboseTranscription(text=result.text, usage=usage, metrics=metrics)
     found = [
-        Segment(id=number, **replace(each, words=()).as_dict())
+        TranscriptionSegment(id=number, **replace(each, words=()).as_dict())
         for number, each in enumerate(result.segments)
     ]
     spoken = [
-        Word(word=word.text.strip(), start=word.start, end=word.end)
+        TranscriptionWord(word=word.text.strip(), start=word.start, end=word.end)
         for each in result.segments
         for word in each.words
     ]
-    return Transcription(
+    return VerboseTranscription(
         task=ask.task,
         language=result.language or UNDETERMINED,
         duration=seconds,
@@ -169,6 +169,6 @@ class StreamedTranscription:
         """The event that ends a failed stream."""
         return error.event()
 
-    def whole(self) -> Transcription | str:
+    def whole(self) -> VerboseTranscription | str:
         """The body of an answer that is not streamed."""
         return make_transcription(self._ask, collect(self._chunks))

@@ -23,7 +23,7 @@ class PredictedTokens(Part):
     rejected_prediction_tokens: int
 
 
-class Counts(Part):
+class TokenCounts(Part):
     """Counts of tokens."""
 
     prompt_tokens: int
@@ -31,7 +31,7 @@ class Counts(Part):
     total_tokens: int
 
 
-class Usage(Counts):
+class Usage(TokenCounts):
     """Counts of tokens, with cached and predicted ones."""
 
     prompt_tokens_details: CachedTokens
@@ -50,15 +50,15 @@ class Speculation(Part):
     num_accepted_draft_tokens: int
 
 
-class Metrics(Part):
+class SpeculationMetrics(Part):
     """Measurements of an answer with a single choice and draft tokens."""
 
     speculative_decoding: Speculation
 
 
-def count(prompt_tokens: int, completion_tokens: int) -> Counts:
+def count(prompt_tokens: int, completion_tokens: int) -> TokenCounts:
     """The counts of a prompt and its output."""
-    return Counts(
+    return TokenCounts(
         prompt_tokens=prompt_tokens,
         completion_tokens=completion_tokens,
         total_tokens=prompt_tokens + completion_tokens,
@@ -88,7 +88,7 @@ def _predicted(stats: Sequence[GenerationStats]) -> PredictedTokens:
     )
 
 
-def make_metrics(stats: Sequence[GenerationStats]) -> Metrics | None:
+def make_metrics(stats: Sequence[GenerationStats]) -> SpeculationMetrics | None:
     """Statistics of speculation; None for several choices or without draft tokens.
 
     Only rounds with draft tokens count, and only their tokens within the text.
@@ -99,7 +99,7 @@ def make_metrics(stats: Sequence[GenerationStats]) -> Metrics | None:
     accepted = [r.num_accepted for r in rounds]
     longest = max(r.num_drafted for r in rounds)
     num_drafted = sum(r.num_drafted for r in rounds)
-    return Metrics(
+    return SpeculationMetrics(
         speculative_decoding=Speculation(
             mean_acceptance_length=1 + sum(accepted) / len(rounds),
             draft_acceptance_rate=sum(accepted) / num_drafted,

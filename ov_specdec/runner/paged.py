@@ -25,7 +25,7 @@ INITIAL_TOKENS = 512
 """Initial size of the block pool, if unwritten memory is committed too."""
 
 
-class Part(NamedTuple):
+class SpanPart(NamedTuple):
     """Some of the tokens of a span, from index `begin`. of: the span's index."""
 
     of: int
@@ -33,9 +33,9 @@ class Part(NamedTuple):
     span: Span
 
 
-def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
+def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPart]]:
     """Divide spans into passes over at most `most` tokens each, in order. most: None for any."""
-    taken: list[Part] = []
+    taken: list[SpanPart] = []
     room = most = most or sum(len(part.span.tokens) for part in parts)
     for of, _, span in parts:
         begin, num_tokens = 0, len(span.tokens)
@@ -43,7 +43,7 @@ def divide(parts: Sequence[Part], most: int | None) -> Iterator[list[Part]]:
             end = min(begin + room, num_tokens)
             num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
             tokens = span.tokens[begin:end]
-            taken.append(Part(of, begin, span._replace(tokens=tokens, num_rows=num_rows)))
+            taken.append(SpanPart(of, begin, span._replace(tokens=tokens, num_rows=num_rows)))
             room -= end - begin
             begin = end
             if room == 0:
@@ -253,9 +253,11 @@ class PagedModel(Runner):
                 logits[part.of].append(rows.copy())
         return [np.concatenate(own) for own in logits]
 
-    def _passes(self, spans: Sequence[Span], tables: Sequence[BlockTable]) -> Iterator[list[Part]]:
+    def _passes(
+        self, spans: Sequence[Span], tables: Sequence[BlockTable]
+    ) -> Iterator[list[SpanPart]]:
         """Divide spans into passes with the same factors, within `max_pass_tokens`."""
-        parts = [Part(index, 0, span) for index, span in enumerate(spans)]
+        parts = [SpanPart(index, 0, span) for index, span in enumerate(spans)]
         for side in (False, True):
             yield from divide(
                 [part for part in parts if tables[part.of].is_beyond is side],

@@ -34,7 +34,7 @@ from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.document import OPERATIONS, complete, errors
 from ov_specdec.server.limits import reject_oversized
 from ov_specdec.server.reply import Reply, Task
-from ov_specdec.server.schemas import Endpoints, Health, Model, Models, Version
+from ov_specdec.server.schemas import Endpoints, Health, Model, ModelList, Version
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import run_in_thread
 
@@ -184,9 +184,9 @@ def _add_state(app: FastAPI, service: Service) -> None:
 
     @app.get("/v1/models/", include_in_schema=False)  # else the name of a model, and empty
     @app.get("/v1/models", responses=errors(401, 503))
-    def models() -> Models:
+    def models() -> ModelList:
         """The model that is served."""
-        return Models(data=list(map(service.describe_model, service.model_names)))
+        return ModelList(data=list(map(service.describe_model, service.model_names)))
 
     # 4XX: else FastAPI adds a 422 in a shape of its own.
     refused = {**errors(401, 404, 503), "4XX": {"model": ErrorBody}}

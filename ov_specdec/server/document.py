@@ -12,13 +12,13 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from ov_specdec.openai import ChatBody, CompletionBody, ResponsesBody
-from ov_specdec.openai.answers import Chat, Completion
+from ov_specdec.openai.answers import ChatCompletion, Completion
 from ov_specdec.openai.audio import TranscriptionForm, TranslationForm
 from ov_specdec.openai.errors import ErrorBody
 from ov_specdec.openai.responses import RESPONSE_EVENTS, Response
 from ov_specdec.openai.streaming import ChatChunk, CompletionChunk
 from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
-from ov_specdec.openai.transcriptions import MEDIA_TYPES, TextDelta, TextDone, Transcription
+from ov_specdec.openai.transcriptions import MEDIA_TYPES, TextDelta, TextDone, VerboseTranscription
 
 Model = type[BaseModel]
 
@@ -84,19 +84,21 @@ class Operation:
 
 
 OPERATIONS = {
-    "/v1/chat/completions": Operation(ChatBody, Chat, (ChatChunk, ErrorBody), ends_with_done=True),
+    "/v1/chat/completions": Operation(
+        ChatBody, ChatCompletion, (ChatChunk, ErrorBody), ends_with_done=True
+    ),
     "/v1/completions": Operation(
         CompletionBody, Completion, (CompletionChunk, ErrorBody), ends_with_done=True
     ),
     "/v1/responses": Operation(ResponsesBody, Response, RESPONSE_EVENTS),
     "/v1/audio/transcriptions": Operation(
         TranscriptionForm,
-        Transcription,
+        VerboseTranscription,
         (TextDelta, TextDone, ErrorBody),
         tuple(MEDIA_TYPES.values()),
     ),
     "/v1/audio/translations": Operation(
-        TranslationForm, Transcription, texts=tuple(MEDIA_TYPES.values())
+        TranslationForm, VerboseTranscription, texts=tuple(MEDIA_TYPES.values())
     ),
     "/tokenize": Operation(TokenizeBody, Tokens),
     "/detokenize": Operation(DetokenizeBody, Text),

@@ -36,7 +36,7 @@ LENGTHS = tuple(2**power for power in range(18))
 WHOLE = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 
-class Row(NamedTuple):
+class Spec(NamedTuple):
     """A metric. labels: besides those of all."""
 
     kind: type[Gauge | Counter | Histogram]
@@ -47,31 +47,31 @@ class Row(NamedTuple):
 
 
 ENGINE = (
-    Row(Gauge, "num_requests_running", "Running requests."),
-    Row(Gauge, "num_requests_waiting", "Requests in the queue."),
-    Row(Gauge, "num_requests_waiting_for_memory", "Preempted requests that wait to run again."),
-    Row(Gauge, "kv_cache_usage_perc", "KV cache in use, 0 to 1."),
-    Row(Gauge, "batch_invariant", "1 if passes are known to be batch-invariant, else 0."),
-    Row(Counter, "prompt_tokens", "Tokens of prompts."),
-    Row(Counter, "generation_tokens", "Tokens of outputs."),
-    Row(Counter, "prefix_cache_queries", "Prompt tokens looked up."),
-    Row(Counter, "prefix_cache_hits", "Prompt tokens found in caches."),
-    Row(Counter, "spec_decode_num_drafts", "Rounds with draft tokens."),
-    Row(Counter, "spec_decode_num_draft_tokens", "Draft tokens."),
-    Row(Counter, "spec_decode_num_accepted_tokens", "Accepted draft tokens."),
-    Row(Counter, "spec_decode_num_draft_failures", "Draft models disabled because of NaN."),
-    Row(Histogram, "request_prefill_time_seconds", "From admission to the first token.", FIRST),
-    Row(Histogram, "request_decode_time_seconds", "From the first token to the last.", WHOLE),
-    Row(Histogram, "request_prompt_tokens", "Tokens of the prompt of a request.", LENGTHS),
-    Row(Histogram, "request_generation_tokens", "Tokens of the output of a request.", LENGTHS),
-    Row(Histogram, "inter_token_latency_seconds", "Between two rounds of a request.", BETWEEN),
-    Row(
+    Spec(Gauge, "num_requests_running", "Running requests."),
+    Spec(Gauge, "num_requests_waiting", "Requests in the queue."),
+    Spec(Gauge, "num_requests_waiting_for_memory", "Preempted requests that wait to run again."),
+    Spec(Gauge, "kv_cache_usage_perc", "KV cache in use, 0 to 1."),
+    Spec(Gauge, "batch_invariant", "1 if passes are known to be batch-invariant, else 0."),
+    Spec(Counter, "prompt_tokens", "Tokens of prompts."),
+    Spec(Counter, "generation_tokens", "Tokens of outputs."),
+    Spec(Counter, "prefix_cache_queries", "Prompt tokens looked up."),
+    Spec(Counter, "prefix_cache_hits", "Prompt tokens found in caches."),
+    Spec(Counter, "spec_decode_num_drafts", "Rounds with draft tokens."),
+    Spec(Counter, "spec_decode_num_draft_tokens", "Draft tokens."),
+    Spec(Counter, "spec_decode_num_accepted_tokens", "Accepted draft tokens."),
+    Spec(Counter, "spec_decode_num_draft_failures", "Draft models disabled because of NaN."),
+    Spec(Histogram, "request_prefill_time_seconds", "From admission to the first token.", FIRST),
+    Spec(Histogram, "request_decode_time_seconds", "From the first token to the last.", WHOLE),
+    Spec(Histogram, "request_prompt_tokens", "Tokens of the prompt of a request.", LENGTHS),
+    Spec(Histogram, "request_generation_tokens", "Tokens of the output of a request.", LENGTHS),
+    Spec(Histogram, "inter_token_latency_seconds", "Between two rounds of a request.", BETWEEN),
+    Spec(
         Counter,
         "request_success",
         "Finished requests, by finish reason.",
         labels=("finished_reason",),
     ),
-    Row(
+    Spec(
         Counter,
         "spec_decode_num_accepted_tokens_per_pos",
         "Accepted draft tokens by position in the draft.",
@@ -81,15 +81,15 @@ ENGINE = (
 """Of generations, where they run."""
 
 REQUESTS = (
-    Row(
+    Spec(
         Counter,
         "request_failure",
         "Failed requests, by reason, error code and HTTP status.",
         labels=("finished_reason", "error", "status"),
     ),
-    Row(Histogram, "request_queue_time_seconds", "From its checks to its admission.", WHOLE),
-    Row(Histogram, "time_to_first_token_seconds", "From arrival to the first token.", FIRST),
-    Row(Histogram, "e2e_request_latency_seconds", "From arrival to the last token.", WHOLE),
+    Spec(Histogram, "request_queue_time_seconds", "From its checks to its admission.", WHOLE),
+    Spec(Histogram, "time_to_first_token_seconds", "From arrival to the first token.", FIRST),
+    Spec(Histogram, "e2e_request_latency_seconds", "From arrival to the last token.", WHOLE),
 )
 """Of requests, where they arrive."""
 
@@ -97,7 +97,7 @@ REQUESTS = (
 class Registry:
     """The metrics of a table. labels: of all."""
 
-    def __init__(self, table: Iterable[Row], labels: Mapping[str, str]) -> None:
+    def __init__(self, table: Iterable[Spec], labels: Mapping[str, str]) -> None:
         self.registry = CollectorRegistry()
         self.labels = dict(labels)
         self._known: dict[str, Any] = {}

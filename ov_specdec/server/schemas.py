@@ -25,7 +25,7 @@ class Model(Part):
     batch_invariant: BatchInvariant
 
 
-class Models(Part):
+class ModelList(Part):
     """The models that are served."""
 
     object: Literal["list"] = "list"
