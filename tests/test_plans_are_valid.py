@@ -1,8 +1,9 @@
 """Whatever is measured, kept in files and asked for: each plan is valid, and no request ends."""
 
+import hashlib
 import json
 import warnings
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -14,7 +15,14 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.static_shapes import most_saving
 from ov_specdec.errors import OptionError
 from ov_specdec.models.profile import Profile, read_profile
-from ov_specdec.planning.costs import GRID, NOMINAL, SIZES, CostCurve, PassCurve
+from ov_specdec.planning.costs import (
+    GRID,
+    NOMINAL,
+    SIZES,
+    CostCurve,
+    FixedCurve,
+    PassCurve,
+)
 from ov_specdec.planning.costs.measure import Measurement
 from ov_specdec.planning.costs.source import read_curve, write_curve
 from ov_specdec.planning.draft_length import MOST, Estimate, Offer
@@ -179,6 +187,12 @@ VALUES = st.recursive(
 )
 
 
+def sealed(record):
+    """The checksum of a record with this content."""
+    content = {name: record[name] for name in ("name", "sections")}
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
 def places(content, path=()):
     """The paths of all values of a JSON object."""
     for key, value in content.items():
@@ -220,6 +234,38 @@ def test_a_kept_file_with_another_content_is_as_none(kind, data, tmp_path):
         found = None
         assert "run ov-specdec tune again" in str(error)
     assert found is None or (found, path.stat().st_size > 0) == (kept, True)
+
+
+def is_plausible(found):
+    """Whether a value that was read can be used."""
+    if isinstance(found, CostCurve):
+        plans = Planner(Changing(found)).plan([MATCH, DRAFTED], Load(2, 2, 2))
+        return all(map(is_valid, plans))
+    kinds = [type(value) for value in asdict(found).values()] if found else [str, int]
+    return kinds in ([str, int], [str, type(None)])
+
+
+@pytest.mark.parametrize("kind", ["costs", "verdict"])
+@given(data=st.data())
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_a_sealed_record_says_is_plausible_or_is_replaced(kind, data, tmp_path):
+    path = tmp_path / "file.json"
+    write, read = KINDS[kind]
+    path.unlink(missing_ok=True)  # of the last example
+    write(path)
+    kept, record = read(path), json.loads(path.read_text(encoding="utf-8"))
+    *within, name = data.draw(st.sampled_from([*places(record)]))
+    inner = record
+    for key in within:
+        inner = inner[key]
+    inner[name] = data.draw(VALUES | st.sampled_from([64.0, 1e308, float("inf"), 10**400, True]))
+    record["checksum"] = sealed(record)
+    path.write_text(json.dumps(record), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert is_plausible(read(path))
+    write(path)
+    assert read(path) == kept
 
 
 @pytest.mark.parametrize("kind", ["costs", "verdict", "distance"])
@@ -284,13 +330,16 @@ def broken(*_):
     raise ValueError("operands could not be broadcast together")
 
 
-@pytest.mark.parametrize("fails_in", ["plan", "no plans", "learn", "answer", "update"])
+PLACES = {"plan": Planner, "learn": Planner, "improve": FixedCurve, "_count": Engine}
+
+
+@pytest.mark.parametrize("fails_in", [*PLACES, "no plans", "answer", "update"])
 def test_a_request_decodes_on_after_an_error_of_planning(fails_in, monkeypatch):
     expected = running.plain(ScriptedModel(mixing(1)), PROMPT, 40).tokens
     if fails_in == "no plans":
         monkeypatch.setattr(Planner, "plan", lambda *_: [])
-    elif hasattr(Planner, fails_in):
-        monkeypatch.setattr(Planner, fails_in, broken)
+    elif fails_in in PLACES:
+        monkeypatch.setattr(PLACES[fails_in], fails_in, broken)
     main, draft = ScriptedModel(mixing(1)), ScriptedModel(wrong_at(mixing(1), {9, 20}))
     texts = [
         running.sequence(main, PROMPT, 40, drafter_of(draft), Failing(fails_in)) for _ in range(2)

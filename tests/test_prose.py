@@ -11,7 +11,7 @@ BOUNDS = {
     **{"README.md": 700, "CONTRIBUTING.md": 700, "models/README.md": 1200, "docs/index.md": 150},
     **{"docs/guide.md": 2000, "docs/models.md": 700, "docs/server.md": 1500},
     **{"docs/cluster.md": 800, "docs/speech.md": 700, "docs/devices.md": 500, "docs/demo.md": 400},
-    **{"docs/exactness.md": 920, "docs/architecture.md": 1800, "docs/planner.md": 1500},
+    **{"docs/exactness.md": 920, "docs/architecture.md": 1200, "docs/planner.md": 500},
     **{"docs/comparison.md": 500, "docs/benchmarks.md": 900, "docs/benchmarking.md": 600},
     **{"docs/troubleshooting.md": 400},
 }

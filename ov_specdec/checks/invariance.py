@@ -226,8 +226,11 @@ def read_verdict(path: Path | None) -> InvarianceVerdict | None:
 
     def read(content: dict[str, Any]) -> InvarianceVerdict:
         verdict = InvarianceVerdict(**content)
-        if verdict.max_pass_tokens not in (None, SMALL_PASS):
+        most = verdict.max_pass_tokens
+        if most not in (None, SMALL_PASS) or isinstance(most, float):
             raise ValueError("no check ends with this number of tokens")
+        if not isinstance(verdict.difference, str):
+            raise TypeError("a difference is a text")
         return verdict
 
     return read_section(path, "invariance", read)

@@ -90,14 +90,19 @@ class Engine:
         if not is_planned or any(s.round or not s.is_first_round for s in self.scheduler.running):
             return
         try:
+            with self._plainly_after_errors():
+                self._improve()
+        except BaseException as error:  # such as Ctrl-C
+            for sequence in sequences:
+                sequence.end(error)
+            raise
+
+    def _improve(self) -> None:
+        try:
             self._costs.improve()
         except (SessionError, RuntimeError) as error:  # no room in memory, or OpenVINO's
             message = f"costs of passes could not be measured: {error}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
-        except BaseException as error:
-            for sequence in sequences:
-                sequence.end(error)
-            raise
 
     def _resume(self, sequence: Sequence, plan: Plan | None = None) -> None:
         """Run a sequence's round until it waits for a plan or a pass, or to its end."""
@@ -204,7 +209,8 @@ class Engine:
                 self._resume(sequence)
             sizes = [len(span.tokens) for span in spans]
             if not any(prefills):
-                self._count(model, batch)
+                with self._plainly_after_errors():
+                    self._count(model, batch)
             num_prefill = sum(
                 n for n, is_prefill in zip(sizes, prefills, strict=True) if is_prefill
             )

@@ -44,10 +44,10 @@ def read_section(path: Path | None, section: str, parse: Callable[[dict[str, Any
 def write_section(path: Path, section: str, content: Mapping[str, Any]) -> None:
     """Write a section; others stay, unless the record is damaged. Raises `OSError`."""
     try:
-        sections = _sections(path)
+        sections = {**_sections(path), section: content}
     except (OSError, *UNREADABLE):
-        sections = {}
-    record = {"name": path.name, "sections": {**sections, section: content}}
+        sections = {section: content}
+    record = {"name": path.name, "sections": sections}
     sealed = {"version": VERSION, **record, "checksum": _checksum(record)}
     with replacing(path) as partial:
         partial.write_text(json.dumps(sealed, indent=2) + "\n", encoding="utf-8")

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Hashable
 from dataclasses import asdict
 from functools import partial
-from math import ceil, inf
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ PART = 1 / 16
 
 SPENT_ON_MEASURING = 0.05
 """Fraction of decoding time for measurements."""
+
+
+DAY = 86_400.0
+"""Seconds that no pass takes."""
 
 
 class KeptCosts:
@@ -127,7 +131,9 @@ def read_curve(path: Path | None) -> CostCurve | None:
     def read(content: dict[str, Any]) -> CostCurve:
         draft, sweeps = content["draft"], content["sweeps"]
         require("sweeps", sweeps, int, ge=1)
-        return CostCurve(_passes(content["main"]), draft and _passes(draft), sweeps)
+        return CostCurve(
+            _passes(content["main"]), None if draft is None else _passes(draft), sweeps
+        )
 
     return read_section(path, "costs", read)
 
@@ -143,9 +149,10 @@ def write_curve(path: Path, curve: CostCurve) -> None:
 def _passes(content: Any) -> PassCurve:
     """Parse a curve; `ValueError` for times and sizes that no measurement gives."""
     seconds = {int(size): float(time) for size, time in content["seconds"].items()}
-    extras = content["change"], content["per_sequence"], content["saved"]
+    names = ("change", "per_sequence", "saved")
+    change, per_sequence, saved = extras = [float(content[name]) for name in names]
     if not seconds or not seconds.keys() <= {*GRID}:
         raise ValueError("no sizes, or unknown ones")
-    if not all(0 < t < inf for t in seconds.values()) or not all(0 <= t < inf for t in extras):
+    if not (all(0 < t < DAY for t in seconds.values()) and all(0 <= t < DAY for t in extras)):
         raise ValueError("invalid times")
-    return PassCurve(seconds, *extras)
+    return PassCurve(seconds, change, per_sequence, saved)
