@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import redirect_stdout, suppress
 from typing import Any
 
+import psutil
 import ray
 from fastapi import FastAPI
 from pydantic import BaseModel, Field
@@ -121,7 +122,7 @@ def serve_replicas(
     # Ray prints what its workers do. Without an address it would join a cluster that it finds.
     with stopped, redirect_stdout(sys.stderr), ray.init(address or "local", **own):
         if address is None:
-            _on_signal(lambda: os._exit(0))  # Ray's processes end with this one
+            _on_signal(_end_all)
         try:
             deploy(args, host, port)
             _on_signal(ended.set)
@@ -142,6 +143,13 @@ def deploy(args: ClusterArgs, host: str, port: int) -> None:
         # Ray's messages are tracebacks, which end with the error.
         reason = "\n".join(messages).strip().rpartition("\n")[2] or "see Ray's log"
         raise DeviceError(f"the replicas could not be started: {reason}") from error
+
+
+def _end_all() -> None:
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # Ray may end it first
+            child.kill()
+    os._exit(0)
 
 
 def _on_signal(act: Callable[[], None]) -> None:
