@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -31,16 +32,15 @@ from ov_specdec.server.settings import Settings
 
 NAME = "ov-specdec"
 
+# Of Ray Serve itself: requests are in the server's own log.
 LOGGING = LoggingConfig(log_level="WARNING", enable_access_log=False)
-"""Of Ray Serve itself: requests are in the server's own log."""
 
 
 class ClusterArgs(BaseModel, extra="forbid"):
     """The arguments of the application; `args` in a `serve.yaml`.
 
-    replicas: their number, unless autoscale gives a range, with Ray's `AutoscalingConfig`.
-    pipeline: arguments of `SpeculativePipeline`; each replica has num_threads CPUs, by default an
-    equal share of this machine. settings: those of `Settings`. log_level: of the ingress.
+    autoscale: Ray's `AutoscalingConfig`, in place of replicas. pipeline: of `SpeculativePipeline`;
+    num_threads is also each replica's CPUs, by default an equal share. log_level: of the ingress.
     """
 
     replicas: int = Field(1, ge=1)
@@ -60,8 +60,7 @@ class Ingress:
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, once a replica has loaded the models."""
-        described = await self._replicas.describe.remote()
-        self._service.take(RemoteEngine(self._replicas, *described))
+        self._service.take(RemoteEngine(self._replicas, *await self._replicas.describe.remote()))
         return make_app(self._service)
 
 
@@ -110,22 +109,25 @@ def serve_replicas(
     on_ready: called when the server accepts requests.
     """
     ended = threading.Event()
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
     own: dict[str, Any] = {}
     if address is None:
+        threading.Thread(target=_end_all, args=[receiver], daemon=True).start()
+        _on_signal(ended.set)  # a signal without a handler wakes no thread
+        signal.set_wakeup_fd(sender.fileno())
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network calls
         own = {
             "num_cpus": sum(map(len, read_nodes())),
             "include_dashboard": False,
             "object_store_memory": 100_000_000,  # little, because chunks of text are sent inline
         }
-    stopped = suppress(SystemExit, KeyboardInterrupt)  # by a signal while Ray starts
     # Ray prints what its workers do. Without an address it would join a cluster that it finds.
-    with stopped, redirect_stdout(sys.stderr), ray.init(address or "local", **own):
-        if address is None:
-            _on_signal(_end_all)
+    with redirect_stdout(sys.stderr), ray.init(address or "local", **own):
         try:
             deploy(args, host, port)
-            _on_signal(ended.set)
+            signal.set_wakeup_fd(-1)
+            _on_signal(ended.set)  # in place of Ray's handlers
             on_ready()
             ended.wait()
         finally:
@@ -145,14 +147,15 @@ def deploy(args: ClusterArgs, host: str, port: int) -> None:
         raise DeviceError(f"the replicas could not be started: {reason}") from error
 
 
-def _end_all() -> None:
-    for child in psutil.Process().children(recursive=True):
-        with suppress(psutil.NoSuchProcess):  # Ray may end it first
-            child.kill()
-    os._exit(0)
+def _end_all(receiver: socket.socket) -> None:
+    """End this process and its children at a signal, without Ray's handlers, which take seconds."""
+    if receiver.recv(1):
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # Ray may end it first
+                child.kill()
+        os._exit(0)
 
 
 def _on_signal(act: Callable[[], None]) -> None:
-    """Do this at SIGTERM and Ctrl-C, in place of what Ray does, which takes seconds."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: act())

@@ -1,7 +1,6 @@
 """Exclusive CPUs of a replica: disjoint sets, claimed by locks that end with the process.
 
-Ray counts CPUs and does not say which: OpenVINO would pin the threads of all replicas to the first.
-Ray's ranks of replicas do not tell them apart, as those of others change when one ends.
+Ray does not say which CPUs, and OpenVINO would pin all replicas to the first. Ray's ranks change.
 """
 
 import os

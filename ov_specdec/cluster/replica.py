@@ -36,10 +36,7 @@ class Replica(LocalEngine):
     async def generate(
         self, ask: Ask, tenant: str | None
     ) -> AsyncIterator[list[tuple[int, Chunk]] | ApiError]:
-        """Chunks with the index of their choice, first none when it runs; `ApiError`s are answers.
-
-        Raises other errors. A reader that stops ends the generations.
-        """
+        """Chunks with their choice, first none when it runs, or an `ApiError`, while it is read."""
         stream = Stream[Chunk](ask.num_choices, None)
         try:
             async with self.running(ask, tenant, stream):
@@ -91,7 +88,7 @@ class RemoteEngine:
         """Does nothing: Ray ends the replicas."""
 
     async def _read(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], retries: int = 2
+        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], left: int = 2
     ) -> None:
         """Fill the stream from a replica, or from another one if it is lost before a token."""
         try:
@@ -103,13 +100,13 @@ class RemoteEngine:
                         raise chunks
                     stream.admit()
                     for index, chunk in chunks:
-                        retries = 0
+                        left = 0
                         stream.receiver(index)([chunk])
             for _ in range(ask.num_choices):
                 stream.end(None)
         except RayActorError:
-            if retries:
-                return await self._read(ask, tenant, stream, retries - 1)
+            if left:
+                return await self._read(ask, tenant, stream, left - 1)
             lost = "the replica that ran this request is gone"
             stream.fail(ApiError(503, lost, code="replica_lost"))
         except Exception as error:

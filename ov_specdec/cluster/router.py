@@ -35,10 +35,9 @@ def session_of(ask: Ask | None = None, tenant: str | None = None) -> int | None:
 
 
 class SessionRouter(RequestRouter):
-    """Ray's router, with replicas ordered by session and load.
+    """Ray's router, with replicas ordered by session and by the requests that it sent them.
 
-    Requests wait in their replica, which gives each tenant its share. This router counts those that
-    it sent, because Ray's own figures are seconds old. Calls without arguments are no generations.
+    Ray's own counts are seconds old. Requests wait in their replica, which gives tenants a share.
     """
 
     def initialize_state(self, **kwargs: Any) -> None:
@@ -71,7 +70,7 @@ class SessionRouter(RequestRouter):
     ) -> None:
         """Count a request that a replica took, and remember the replica of its session."""
         super().on_request_routed(pending_request, replica_id, result)
-        if pending_request.args:
+        if pending_request.args:  # a generation
             ask, tenant = pending_request.args
             request_id = pending_request.metadata.internal_request_id
             self._running[replica_id][request_id] = ask.num_choices
