@@ -425,7 +425,7 @@ def read(*scripts):
         handle = Handle(*scripts)
         stream = Stream(1, None)
         engine = RemoteEngine(handle, None, 100, None)
-        await engine._read(Ask("chat", None, ("x",), GenerationOptions()), None, stream)
+        await engine._read(Ask("chat", None, ("x",), GenerationOptions()), None, stream, 3)
         return await stream.next_all(), handle.num_cancelled
 
     return asyncio.run(run())

@@ -32,8 +32,7 @@ from ov_specdec.server.settings import Settings
 
 NAME = "ov-specdec"
 
-# Of Ray Serve itself: requests are in the server's own log.
-LOGGING = LoggingConfig(log_level="WARNING", enable_access_log=False)
+LOGGING = LoggingConfig(log_level="WARNING", enable_access_log=False)  # the server logs requests
 
 
 class ClusterArgs(BaseModel, extra="forbid"):
@@ -79,8 +78,7 @@ def build(args: ClusterArgs) -> Application:
     settings = Settings(**args.settings, max_batch_size=batch_size * max_replicas)
     num_cpus = args.pipeline.get("num_threads") or largest_size(read_nodes(), max_replicas)
     shared: Any = {
-        # The ingress itself rejects excess requests with 429, and a replica queues them.
-        "max_ongoing_requests": 10_000,
+        "max_ongoing_requests": 10_000,  # the ingress itself answers 429; a replica queues
         "graceful_shutdown_timeout_s": settings.shutdown_timeout,
     }
     replicas = serve.deployment(

@@ -68,7 +68,7 @@ class RemoteEngine:
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`."""
-        reading = asyncio.create_task(self._read(ask, tenant, stream))
+        reading = asyncio.create_task(self._read(ask, tenant, stream, 3))
         try:
             yield
         finally:
@@ -87,9 +87,7 @@ class RemoteEngine:
     def close(self) -> None:
         """Does nothing: Ray ends the replicas."""
 
-    async def _read(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk], left: int = 2
-    ) -> None:
+    async def _read(self, ask: Ask, tenant: str | None, stream: Stream[Chunk], tries: int) -> None:
         """Fill the stream from a replica, or from another one if it is lost before a token."""
         try:
             response: Any = self.replicas.options(stream=True).generate.remote(ask, tenant)
@@ -100,13 +98,13 @@ class RemoteEngine:
                         raise chunks
                     stream.admit()
                     for index, chunk in chunks:
-                        left = 0
+                        tries = 1
                         stream.receiver(index)([chunk])
             for _ in range(ask.num_choices):
                 stream.end(None)
         except RayActorError:
-            if left:
-                return await self._read(ask, tenant, stream, left - 1)
+            if tries > 1:
+                return await self._read(ask, tenant, stream, tries - 1)
             lost = "the replica that ran this request is gone"
             stream.fail(ApiError(503, lost, code="replica_lost"))
         except Exception as error:

@@ -34,13 +34,12 @@ class Cluster(Options):
     @model_validator(mode="after")
     def _check(self) -> Self:
         low, high = self.autoscale or (1, self.replicas or 1)
-        number = self.replicas or low
         if not self.scale and self.address is not None:
             raise OptionError(
                 f"--address '{self.address}' has no effect without --replicas: give both"
             )
-        if not low <= number <= high:
-            raise OptionError(f"--replicas {number} must be within --autoscale {low}:{high}")
+        if not low <= (first := self.replicas or low) <= high:
+            raise OptionError(f"--replicas {first} must be within --autoscale {low}:{high}")
         return self
 
     @property
