@@ -31,7 +31,10 @@ descriptions in `ov_specdec/options/generation.py`.
 
 def options_page(options: type[Options] = GenerationOptions) -> str:
     """The page: a table for each group of options."""
-    tables = [*by_group(options).items(), ("Speech", [*TranscriptionOptions.model_fields][:-1])]
+    tables = [
+        *by_group(options.model_fields).items(),
+        ("Speech", [*TranscriptionOptions.model_fields][:-1]),
+    ]
     pipelines = [("Pipelines", [*PipelineOptions.model_fields])]
     return "\n".join(
         [

@@ -42,6 +42,19 @@ def by_id(results):
     return {result["custom_id"]: result for result in results}
 
 
+def test_where_a_model_recommends_no_temperature_it_is_1_as_in_the_server(tiny_pair, tmp_path):
+    requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    asked = {"prompt": "def f", "seed": 3, "ignore_eos": True}
+    heats = {"left out": None, "given": 1.0, "greedy": 0.0}
+    requests.write_bytes(b"".join(line(n, **asked, temperature=t) for n, t in heats.items()))
+    command = ["batch", requests, "--output", output, "--main", tiny_pair[0]]
+    done = run(*command, "--precision", "exact", "--generation-config", "model")
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(each) for each in output.read_text().splitlines()]
+    texts = {r["custom_id"]: r["response"]["body"]["choices"][0]["text"] for r in results}
+    assert texts["left out"] == texts["given"] != texts["greedy"]
+
+
 def test_the_command_answers_in_openais_shape(chat_pair, tmp_path):
     requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
     parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]

@@ -313,8 +313,8 @@ BAD_INPUT = {
     "empty file": (["--prompt-file", os.devnull], "holds no prompt"),
     "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),
     "no place": (["--output", f"{os.devnull}/x.json"], f"'{os.devnull}' cannot be used"),
-    "no requests": (["--concurrency", "1,0"], "--concurrency 1,0 must be whole numbers above 0"),
-    "no numbers": (["--concurrency", "few"], "--concurrency few must be"),
+    "no requests": (["--concurrency", "1,0"], "--concurrency 0 must be a whole number of at"),
+    "no numbers": (["--concurrency", "few"], "'few' must be whole numbers: 1,2,4"),
     "bad property": (["--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
 }
 

@@ -196,7 +196,7 @@ BAD_SETTINGS = {
     "top-k many": "Invalid value for '--top-k': 'many' is not a valid integer",
     "top-p 2": "top_p=2.0 must be a number from 0 to 1",
     "ignore-eos perhaps": "'perhaps' is not a valid boolean",
-    r"stop \d": r"\d is not an escape",
+    r"stop \d": r"'\d' has an unknown escape",
     "tempreature 1": "there is no option 'tempreature': did you mean temperature?",
     "xyz 1": "there is no option 'xyz': /set lists all options",
     "main x": "there is no option 'main'",

@@ -60,7 +60,10 @@ BAD_INPUT = {
         "--chat-template-kwargs has no effect on a prompt that is not put into a chat template",
     ),
     "no JSON": (["generate", "x", "--chat-template-kwargs", "{"], "'{' is not valid JSON"),
-    "no object": (["generate", "x", "--chat-template-kwargs", "3"], "'3' must be a JSON object"),
+    "no object": (
+        ["generate", "x", "--chat-template-kwargs", "3"],
+        "s 3 must be a mapping of names",
+    ),
     "no reference text": (
         ["generate", "x", "--drafter", "suffix", "--reference-texts", "nowhere"],
         "'nowhere' cannot be read as text",
@@ -84,7 +87,7 @@ BAD_INPUT = {
     "no tools": (["generate", "x", "--tools", "nowhere"], "'nowhere' cannot be read as JSON"),
     "no list of tools": (
         ["generate", "x", "--tools", str(ROOT / "models" / "draft" / "config.json")],
-        "config.json' must hold a JSON list of schemas",
+        "must be a list of JSON schemas or functions",
     ),
     "no generation config": (
         ["generate", "x", "--generation-config", "own"],
@@ -126,7 +129,7 @@ BAD_INPUT = {
         "--max-hidden-tokens 8 has no effect with --kv paged",
     ),
     "empty stop": (["generate", "x", "--stop", ""], "--stop '' must be a text that is not empty"),
-    "no escape": (["generate", "x", "--stop", r"\d"], r"\d is not an escape"),
+    "no escape": (["generate", "x", "--stop", r"\d"], r"'\d' has an unknown escape"),
     "bad property": (["generate", "x", "--property", "KEY"], "'KEY' must have the form KEY=VALUE"),
     "unknown property": (["generate", "x", "--property", "NO=1"], "Unsupported property NO"),
     "missing profile": (["generate", "x", "--profile", "mine"], "the profile 'mine' cannot be"),
@@ -297,7 +300,7 @@ def test_options_and_prompts_are_checked_before_models_are_loaded(command, optio
     ("option", "value", "complaint"),
     [
         ("--port", "99999", "--port 99999 must be a whole number from 0 to 65535"),
-        ("--host", "nohost.invalid", "--host 'nohost.invalid' is not known"),
+        ("--host", "nohost.invalid", "--host 'nohost.invalid' cannot be used ("),
     ],
 )
 def test_addresses_are_checked_before_models_are_loaded(option, value, complaint, no_loading):

@@ -129,20 +129,10 @@ def test_any_text_can_be_written(text):
     assert unescape(text.replace("\\", r"\\")) == text
 
 
-@pytest.mark.parametrize(
-    ("typed", "complaint"),
-    [
-        (r"\d", r"\d is not an escape; write \\ for a backslash"),
-        ("a\\", "\\ is not an escape"),
-        (r"\x4", r"\x is not an escape"),
-        (r"\ud83d", "not valid text"),
-        ("\udcff", "not valid text; give it as UTF-8"),
-    ],
-)
-def test_other_escapes_are_refused(typed, complaint):
-    with pytest.raises(ValueError) as error:
+@pytest.mark.parametrize("typed", [r"\d", "a\\", r"\x4", "\\鱻", r"\ud83d", "\udcff"])
+def test_other_escapes_are_refused(typed):
+    with pytest.raises(ValueError):
         unescape(typed)
-    assert complaint in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -150,8 +140,8 @@ def test_other_escapes_are_refused(typed, complaint):
     [
         ("127.0.0.1", 99999, "port=99999 must be a whole number from 0 to 65535"),
         ("127.0.0.1", -1, "port=-1 must be a whole number from 0 to 65535"),
-        ("nohost.invalid", None, "--host 'nohost.invalid' is not known (.*): give a name"),
-        ("a..b", None, "--host 'a..b' is not known"),
+        ("nohost.invalid", None, "--host 'nohost.invalid' cannot be used (.*): choose"),
+        ("a..b", None, "--host 'a..b' cannot be used"),
         # Addresses for documentation, which no machine has.
         ("192.0.2.1", None, "--host '192.0.2.1' cannot be used (.*): choose"),
         ("192.0.2.1", 7860, "--host '192.0.2.1' --port 7860 cannot be used (.*): choose"),

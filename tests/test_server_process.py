@@ -148,7 +148,7 @@ def test_models_that_are_not_there_end_it_in_one_line():
         (("--request-timeout", "0"), "--request-timeout 0.0 must be a number above 0"),
         (("--api-key", ""), "so anyone could send it"),
         (("--api-key-file", "nowhere"), "--api-key-file 'nowhere' cannot be read"),
-        (("--host", "nowhere.invalid"), "--host 'nowhere.invalid' is not known"),
+        (("--host", "nowhere.invalid"), "--host 'nowhere.invalid' --port 0 cannot be used"),
         (("--ssl-certfile", "nowhere.pem"), "--ssl-certfile nowhere.pem cannot be used"),
         (("--ssl-certfile", README), f"--ssl-certfile {README} cannot be used"),
         (

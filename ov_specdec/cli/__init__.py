@@ -5,10 +5,7 @@ def main() -> None:
     """Run the command line; one line on stderr and exit code 2 after an error, 130 after Ctrl-C."""
     try:
         # Imported here, so that Ctrl-C meanwhile ends in one line too.
-        from ov_specdec.cli.messages import interrupts_end_the_process
-
-        with interrupts_end_the_process():
-            from ov_specdec.cli.app import run
+        from ov_specdec.cli.app import run
 
         run()
     except KeyboardInterrupt:

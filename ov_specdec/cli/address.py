@@ -1,7 +1,6 @@
 """Checks of the address of a page or server."""
 
 import ipaddress
-import os
 import socket
 from pathlib import Path
 
@@ -24,19 +23,14 @@ def check_address(host: str, port: int | None) -> int | None:
     address = bare_host(host)
     try:
         family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]
-    except (OSError, UnicodeError) as error:
-        raise OptionError(
-            f"--host '{host}' is not known ({getattr(error, 'strerror', error)}): give a name or "
-            "an address of this machine, such as 127.0.0.1"
-        ) from error
-    try:
         with socket.create_server(found[:2], family=family) as server:
             return int(server.getsockname()[1]) if port == 0 else port
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
         shown = f"--host '{host}'" if port is None else f"--host '{host}' --port {port}"
+        reason, *_ = str(error.args[-1]).split(" (while")  # the address is named already
         raise OptionError(
-            f"{shown} cannot be used ({os.strerror(error.errno or 0)}): choose another --port, or "
-            "an address of this machine"
+            f"{shown} cannot be used ({reason}): choose another --port, or an address of this "
+            "machine, such as 127.0.0.1"
         ) from error
 
 

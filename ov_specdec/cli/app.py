@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import click
 
@@ -17,7 +17,6 @@ from ov_specdec.cli.messages import (
     end_interrupted,
     fail,
     fail_to_write,
-    interrupts_end_the_process,
     say,
 )
 from ov_specdec.options.checks import suggest
@@ -82,9 +81,7 @@ class LazyCommands(click.Group):
         if cmd_name not in self._lines:
             return None
         name = cmd_name.replace("-", "_")
-        with interrupts_end_the_process():
-            module = import_module(f"{self._package}.{name}")
-        command: click.Command = getattr(module, name)
+        command: click.Command = getattr(import_module(f"{self._package}.{name}"), name)
         return command
 
     def resolve_command(
@@ -93,10 +90,9 @@ class LazyCommands(click.Group):
         """As in click, but errors suggest what to type instead."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
-            meant = ELSEWHERE.get(name, "")
-            is_here = meant.startswith("-") or meant in self._lines
             others = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
-            ctx.fail(f"there is no command '{name}': {f'give {meant}' if is_here else others}")
+            hint = f"give {ELSEWHERE[name]}" if name in ELSEWHERE else others
+            ctx.fail(f"there is no command '{name}': {hint}")
         found = super().resolve_command(ctx, args)
         _, command, rest = found
         if command is not None:
@@ -178,16 +174,11 @@ def _show_own_warnings_in_one_line() -> None:
     usual = warnings.showwarning
 
     def show(
-        message: Warning | str,
-        category: type[Warning],
-        filename: str,
-        lineno: int,
-        file: TextIO | None = None,
-        line: str | None = None,
+        message: Warning | str, category: type[Warning], filename: str, *others: Any, **named: Any
     ) -> None:
         if PACKAGE in Path(filename).parents:
             say(f"warning: {message}")
         else:
-            usual(message, category, filename, lineno, file, line)
+            usual(message, category, filename, *others, **named)
 
     warnings.showwarning = show

@@ -57,8 +57,8 @@ def batch(
         raise OptionError(f"--output '{output}' is the file of requests: give another file")
     name = served_model_name or model_name(pipeline["main"])
     with Results(output) as results, make_pipeline(pipeline) as models:
-        temperature = None if pipeline["generation_config"] == "model" else 1.0
-        rules = Rules(temperature, strict=strict_fields)
+        recommended = models.complete_options().temperature
+        rules = Rules(1.0 if recommended is None else None, strict=strict_fields)
         run = BatchRun(models, name, pipeline["max_batch_size"], rules)
         _answer(requests, num_lines, results, run)
     if results.failed or results.failed_before:

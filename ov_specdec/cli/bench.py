@@ -7,17 +7,18 @@ from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import click
+from pydantic import Field
 from rich.console import Console
 
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.messages import say
-from ov_specdec.cli.models import MODELS, PIPELINE, RUNTIME, models_first
+from ov_specdec.cli.models import MODELS, ONE_REQUEST, PIPELINE, models_first
 from ov_specdec.cli.options import MEASURED_TOKENS
 from ov_specdec.cli.terminal import console, progress, with_errors
-from ov_specdec.errors import Option, OptionError, SpecdecError
+from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.measure.interleave import interleave
 from ov_specdec.measure.methods import (
     ALIKE,
@@ -58,7 +59,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     help="Measure fewer methods, rounds and tokens, as a trial.",
 )
 @own_options
-@options_of(PIPELINE, *MODELS, *RUNTIME, "static_shapes")
+@options_of(PIPELINE, *(n for n in ONE_REQUEST if n not in ("drafter", "generation_config")))
 def bench(
     *,
     methods: str = option(
@@ -75,7 +76,9 @@ def bench(
     prompt_file: Path | None = option(
         None, 'Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.'
     ),
-    concurrency: str = option("1", "Numbers of concurrent requests.", metavar="N,N,..."),
+    concurrency: Sequence[Annotated[int, Field(ge=1)]] = option(
+        (1,), "Numbers of concurrent requests.", metavar="N,N,..."
+    ),
     rounds: int = option(5, "Runs of each prompt.", ge=1),
     max_new_tokens: int = option(MEASURED_TOKENS, "Output tokens of a request.", ge=1),
     output: Path | None = option(None, "Write all results to a file as JSON.", unset="no file"),
@@ -87,7 +90,7 @@ def bench(
     """
     selected = [find_method(name) for name in dict.fromkeys([PLAIN.name, *methods.split(",")])]
     prompts = _find_prompts(prompt_set, prompt_file)
-    loads = {size: make_loads(prompts, size) * rounds for size in _parse_numbers(concurrency)}
+    loads = {size: make_loads(prompts, size) * rounds for size in sorted({*concurrency})}
     arguments = {**take(options, PIPELINE), "max_batch_size": max(loads)}
     turns: list[Turn] = []
     error: BaseException | None = None
@@ -156,11 +159,3 @@ def _find_prompts(prompt_set: str | None, file: Path | None) -> tuple[str, ...]:
     if prompt_set is not None and file is not None:
         raise OptionError(f"give --prompts '{prompt_set}' or --prompt-file '{file}', not both")
     return PROMPT_SETS[prompt_set or "code"] if file is None else read_prompts(file)
-
-
-def _parse_numbers(given: str) -> list[int]:
-    """The numbers of `--concurrency`, sorted, each once."""
-    numbers = given.split(",")
-    if not all(number.isdecimal() and int(number) for number in numbers):
-        raise OptionError(Option("concurrency", given), " must be whole numbers above 0: 1,2,4")
-    return sorted(set(map(int, numbers)))

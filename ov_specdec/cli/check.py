@@ -103,14 +103,11 @@ def compare_tokenizers(main: str, draft: str) -> bool:
     with console.status("Reading models"):
         sources = open_source(locate(main)), open_source(locate(draft))
         report = check_pair(*sources)
-    for line in report.lines():
-        click.echo(line)
-    click.echo("compatible" if report.compatible else "not compatible")
+    verdict = "compatible" if report.compatible else "not compatible"
+    click.echo("\n".join([*report.lines(), verdict]))
     if not report.compatible:
         try:
-            lines = list(pair_tokenizers(*sources).lines())
+            click.echo("\n".join(pair_tokenizers(*sources).lines()))
         except TokenizerMismatchError as error:
-            lines = [f"pairings: none ({error})"]
-        for line in lines:
-            click.echo(line)
+            click.echo(f"pairings: none ({error})")
     return report.compatible

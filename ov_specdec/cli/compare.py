@@ -44,10 +44,10 @@ def compare(
     if models.drafter != "none":
         prepare(models)
     speculative = generation.copy_with(cache_prompt=False)  # each run includes the prefill
-    options = (speculative.copy_with(**PLAIN), speculative)
+    plain = speculative.copy_with(**PLAIN)
     methods = {
-        name: partial(models.generate, options=own)
-        for name, own in zip(METHODS, options, strict=True)
+        "plain": partial(models.generate, options=plain),
+        "speculative": partial(models.generate, options=speculative),
     }
     with progress("Comparing", len(METHODS) * (repeat + 1)) as update:
         turns = interleave(methods, [prompt] * (repeat + 1), lambda _: update(advance=1))

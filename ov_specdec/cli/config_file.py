@@ -23,14 +23,13 @@ def _read(context: click.Context, parameter: click.Parameter, file: Path | None)
         raise click.BadParameter(f"'{file}' cannot be read: {error}", context, parameter) from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"'{file}' must map options to values", context, parameter)
+    context.default_map = {}
     for key, value in content.items():
         if value in EMPTY:
             raise click.BadParameter(f"'{key}' has no value: leave it out", context, parameter)
-    given = [(_find(str(key), context, parameter), value) for key, value in content.items()]
-    context.default_map = {
-        str(option.name): [value] if option.multiple and isinstance(value, str) else value
-        for option, value in given
-    }
+        option = _find(str(key), context, parameter)
+        is_one = option.multiple and isinstance(value, str)
+        context.default_map[str(option.name)] = [value] if is_one else value
 
 
 def _find(key: str, context: click.Context, config: click.Parameter) -> click.Option:
@@ -38,7 +37,7 @@ def _find(key: str, context: click.Context, config: click.Parameter) -> click.Op
     flags = {
         flag.removeprefix("--"): option
         for option in context.command.params
-        if isinstance(option, click.Option) and option is not config
+        if isinstance(option, click.Option) and option.expose_value
         for flag in option.opts
     }
     option = key.replace("_", "-")

@@ -8,13 +8,16 @@ from typing import Any, Literal, get_args, get_origin
 import click
 from pydantic.fields import FieldInfo
 
+from ov_specdec.cli.help import GroupedOption
 from ov_specdec.cli.values import WAYS
-from ov_specdec.options.model import display_of, kinds_of, options_of_function
+from ov_specdec.options.model import by_group, display_of, kinds_of, options_of_function
 
 Command = Callable[..., None]
 
 
-def option_of(name: str, field: FieldInfo, default: Any) -> Callable[[Command], Command]:
+def option_of(
+    name: str, field: FieldInfo, default: Any, group: str
+) -> Callable[[Command], Command]:
     """The click option of an option. default: `...` if it has to be given."""
     display, kinds = display_of(field), kinds_of(field.annotation)
     way = WAYS.get(display.metavar)
@@ -54,6 +57,8 @@ def option_of(name: str, field: FieldInfo, default: Any) -> Callable[[Command], 
         if several and origin is Mapping
         else None,
         help=" ".join(filter(None, help_)),
+        cls=GroupedOption,
+        group=group,
     )
 
 
@@ -71,12 +76,13 @@ def options_of(
     names: of those to take; none: all. defaults: others than in Python.
     """
     chosen = names or [name for name, field in fields.items() if flag_name(name, field)]
+    groups = {name: group for group, own in by_group(fields).items() for name in own}
 
     def decorate(command: Command) -> Command:
         for name in reversed(chosen):
             field = fields[name]
             usual = ... if field.is_required() else field.default
-            command = option_of(name, field, defaults.get(name, usual))(command)
+            command = option_of(name, field, defaults.get(name, usual), groups[name])(command)
         return command
 
     return decorate
@@ -88,10 +94,7 @@ def take(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
 
 
 def own_options(command: Command) -> Command:
-    """Give a command the options that its parameters describe, checked before it runs.
-
-    The help shows them where this decorator stands among those of other options.
-    """
+    """Give a command the options that its parameters describe, checked before it runs."""
     own = options_of_function(command)
 
     @functools.wraps(command)

@@ -37,7 +37,7 @@ FIRST_PORT = 7860
 @own_options
 def demo(
     *,
-    host: str = option("127.0.0.1", "Address to serve on."),
+    host: str = option("127.0.0.1", "Address to serve on.", group="Address"),
     port: int | None = option(
         None,
         "Port to serve on; 0 takes any free port.",

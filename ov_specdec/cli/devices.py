@@ -27,9 +27,8 @@ def devices(main: str | None) -> None:
     folder = None if main is None else ModelFolder.read(locate(main))
     for device in list_devices():
         kv = "paged" if device.takes_paged else "stateful"
-        columns = [device.name, device.full_name, " ".join(device.capabilities), f"kv {kv}"]
-        columns.append(device.seen)
+        capabilities = " ".join(device.capabilities)
+        columns = [device.name, device.full_name, capabilities, f"kv {kv}", device.seen]
         if folder is not None:
-            known = look_up(folder, RuntimeConfig(device.name))
-            columns.append(f"batch invariant {known}")
+            columns.append(f"batch invariant {look_up(folder, RuntimeConfig(device.name))}")
         click.echo("\t".join(columns))

@@ -17,14 +17,6 @@ from ov_specdec.options.model import option
 from ov_specdec.records.files import as_argument
 from ov_specdec.text.pairing import PairingName
 
-OUTPUT_OPTION = click.option(
-    "--output",
-    type=click.Path(path_type=Path),
-    default=Path("models"),
-    show_default=True,
-    help="Parent folder of the exported model folders.",
-)
-
 
 @click.command()
 @with_errors
@@ -32,12 +24,13 @@ OUTPUT_OPTION = click.option(
 @own_options
 @options_of(Int4Options.model_fields)
 @options_of(PIPELINE, "pairing")
-@OUTPUT_OPTION
 def export(
     *,
-    main: str | None = option(None, "Main model: Hub name or folder.", metavar="NAME"),
+    main: str | None = option(
+        None, "Main model: Hub name or folder.", metavar="NAME", group="Models"
+    ),
     draft: str | None = option(None, "Draft model: Hub name or folder.", metavar="NAME"),
-    weight_format: WeightFormat = option("fp16", "Type of the weights."),
+    weight_format: WeightFormat = option("fp16", "Type of the weights.", group="Weights"),
     draft_from_main: Literal["int8", "int4"] | None = option(
         None, "Also export the main model with these weights, as its own draft model."
     ),
@@ -46,10 +39,13 @@ def export(
         "Export with this version, such as 5.0 or 5.2.*, which uv lays over the installed "
         "packages. They stay unchanged.",
         metavar="VERSION",
+        group="Options",
     ),
     trust_remote_code: bool = option(False, "Run Python code from the checkpoint. Read it first."),
+    output: Path = option(
+        Path("models"), "Parent folder of the exported model folders.", metavar="DIR"
+    ),
     pairing: PairingName | None,
-    output: Path,
     **options: Any,
 ) -> None:
     """Export a main model, a draft model, or both.

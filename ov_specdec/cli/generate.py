@@ -31,7 +31,7 @@ def generate(
     pipeline: Mapping[str, Any],
     generation: GenerationOptions,
     as_json: bool,
-    verbose: bool = option(False, "Show all statistics."),
+    verbose: bool = option(False, "Show all statistics.", group="Output"),
 ) -> None:
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     for name in ("logprobs", "prompt_logprobs"):

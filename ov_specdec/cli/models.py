@@ -30,14 +30,11 @@ HIGH_PRICE = 1.2
 
 MODELS = ("main", "draft")
 COMPILATION = ("precision", "properties")
-RUNTIME = (
-    *("pairing", "device", "draft_device", "encoder_device", "num_threads", "cache_dir", "kv"),
-    *("max_hidden_tokens", "kv_cache_size", "max_model_len", "profile", *COMPILATION),
-    *("draft_properties", "batch_invariant"),
-)
-ONE_REQUEST = (*MODELS, "drafter", *RUNTIME, "generation_config", "static_shapes")
-CONCURRENT = (*ONE_REQUEST, "max_batch_size", "max_prefill_tokens_per_step")
+CONCURRENT = tuple(name for name in PIPELINE if name != "chat_template")
 """Arguments of commands with concurrent requests."""
+ONE_REQUEST = tuple(
+    n for n in CONCURRENT if n not in ("max_batch_size", "max_prefill_tokens_per_step")
+)
 
 
 def models_first(*roles: str, own: str = "") -> Callable[[Command], Command]:

@@ -16,22 +16,35 @@ from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text.messages import Message
+from ov_specdec.options.model import Options, option
 
 GENERATION = GenerationOptions.model_fields
 
 LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
 """Options of the command that can show log-probabilities."""
 
-OF_SOME = ("max_new_tokens", "apply_chat_template", "cache_prompt", *LOGPROBS)
-"""Options that not all generating commands have, or with other defaults."""
+OF_SOME = ("apply_chat_template", "cache_prompt", *LOGPROBS)
+"""Options that not all generating commands have."""
 
 MEASURED_TOKENS = 128
 """Default tokens of outputs that are only measured."""
 
-SYSTEM_OPTION = click.option(
-    "--system", metavar="TEXT", help="System message, for chat models. [none]"
-)
+
+class Shared(Options):
+    """Options besides those of models and generation."""
+
+    prompt_file: str | None = option(
+        None,
+        "Read the prompt from a file, - for stdin.",
+        unset="stdin if there is no PROMPT",
+        metavar="F",
+        group="Prompt",
+    )
+    system: str | None = option(None, "System message, for chat models.", unset="none")
+    as_json: bool = option(False, "Print one JSON object only.", flag="json", group="Output")
+
+
+SYSTEM_OPTION = options_of(Shared.model_fields, "system")
 
 
 def generation_options(
@@ -42,8 +55,7 @@ def generation_options(
     max_new_tokens: the default.
     """
     common = [n for n, f in GENERATION.items() if n not in OF_SOME and flag_name(n, f)]
-    names = ("max_new_tokens", *common, *more)
-    return options_of(GENERATION, *names, max_new_tokens=max_new_tokens)
+    return options_of(GENERATION, *common, *more, max_new_tokens=max_new_tokens)
 
 
 def shared_options(command: Command, max_new_tokens: int | None = None) -> Command:
@@ -54,13 +66,7 @@ def shared_options(command: Command, max_new_tokens: int | None = None) -> Comma
     """
 
     @models_first("main", own="[PROMPT]")
-    @click.option(
-        "--prompt-file",
-        metavar="F",
-        help="Read the prompt from a file, - for stdin. [stdin if there is no PROMPT]",
-    )
-    @SYSTEM_OPTION
-    @click.option("--json", "as_json", is_flag=True, help="Print one JSON object only.")
+    @options_of(Shared.model_fields)
     @options_of(PIPELINE, *ONE_REQUEST)
     @generation_options("apply_chat_template", max_new_tokens=max_new_tokens)
     @functools.wraps(command)
@@ -71,12 +77,9 @@ def shared_options(command: Command, max_new_tokens: int | None = None) -> Comma
         given = {"max_new_tokens": max_new_tokens, **pop_generation(options)}
         generation = check_generation(given, pipeline)
         text = read_prompt(arguments, prompt_file)
-        command(
-            prompt=text if system is None else with_system(system, text),
-            pipeline=pipeline,
-            generation=generation,
-            **options,
-        )
+        own = {"role": "system", "content": system}
+        prompt = text if system is None else [own, {"role": "user", "content": text}]
+        command(prompt=prompt, pipeline=pipeline, generation=generation, **options)
 
     return gathered
 
@@ -87,11 +90,6 @@ def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
     The pipeline has defaults for the others, and may take them from the model.
     """
     return typed(take(options, GENERATION))
-
-
-def with_system(system: str, prompt: str) -> list[Message]:
-    """A conversation of a system message and the user's."""
-    return [{"role": "system", "content": system}, {"role": "user", "content": prompt}]
 
 
 def check_generation(given: Mapping[str, Any], pipeline: Mapping[str, Any]) -> GenerationOptions:

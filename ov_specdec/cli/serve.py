@@ -19,7 +19,6 @@ from ov_specdec.cli.address import (
 from ov_specdec.cli.config_file import CONFIG_OPTION
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
-    CONCURRENT,
     MODELS,
     PIPELINE,
     is_speech,
@@ -61,7 +60,7 @@ def _with_variables(command: click.Command) -> click.Command:
 @own_options
 @options_of(Settings.model_fields)
 @options_of(Cluster.model_fields)
-@options_of(PIPELINE, "chat_template", *CONCURRENT, generation_config="model")  # as in vLLM
+@options_of(PIPELINE, generation_config="model")  # as in vLLM
 def serve(
     *,
     api_key_file: str | None = option(
@@ -73,15 +72,16 @@ def serve(
         unset="its folder's name",
         metavar="NAME",
     ),
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "info", "Minimum level of log messages."
+    ),
     max_body_size: float | None = option(
         None,
         "Maximum body of a request in MB; others are rejected with 413.",
         gt=0,
         unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
         metavar="MB",
-    ),
-    log_level: Literal["debug", "info", "warning", "error"] = option(
-        "info", "Minimum level of log messages."
+        group="Requests",
     ),
     **options: Any,
 ) -> None:
@@ -107,7 +107,7 @@ def serve(
     if binding.uds is None:
         settings = _guard(settings, binding.host)
         port = check_address(binding.host, binding.port)
-        binding = binding.model_copy(update={"port": port or binding.port})
+        binding = binding.model_copy(update={"port": port})
     else:
         check_socket(binding.uds)
     # Ray prints to stdout, which is redirected by the time that this is called.

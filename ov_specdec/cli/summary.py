@@ -15,12 +15,8 @@ MAX_SHOWN = 8
 MOSTLY = 0.5
 """Fraction of rounds without draft tokens, since they would be slower, that ends drafting."""
 
-LOSES = "would be slower: a draft token costs more than it saves"
-TOO_SHORT = "the output is too short"
-LENGTH_0 = "the draft length is 0"
-
 REASONS = {
-    "loses": LOSES,
+    "loses": "would be slower: a draft token costs more than it saves",
     "unmatched": "nothing in the text repeats",
     "failed": "the draft model gave NaN",
     "full": "no room for draft tokens",
@@ -32,8 +28,9 @@ def why_plain(stats: GenerationStats) -> str:
     """The most frequent reason for no drafts; empty if there were drafts."""
     if stats.drafted:
         return ""
-    reasons = Counter(REASONS.get(done.reason, LENGTH_0) for done in stats.rounds[1:])
-    return reasons.most_common(1)[0][0] if reasons else TOO_SHORT
+    rounds = stats.rounds[1:]
+    reasons = Counter(REASONS.get(done.reason, "the draft length is 0") for done in rounds)
+    return reasons.most_common(1)[0][0] if reasons else "the output is too short"
 
 
 def figures(result: GenerationResult, models: SpeculativePipeline) -> str:

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
+from ov_specdec.cli.help import show_help
 from ov_specdec.cli.messages import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.errors import Option, SpecdecError
 
@@ -44,9 +45,11 @@ def progress(
 
 
 def with_errors(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the option --debug, and print its errors in one line."""
+    """Give a command --debug, --help and --help-all, and print its errors in one line."""
 
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
+    @click.help_option("--help-all", callback=show_help, help="Show all options.")
+    @click.help_option("-h", "--help", callback=show_help)
     @functools.wraps(command)
     def guarded(*args: Any, debug: bool, **kwargs: Any) -> None:
         try:

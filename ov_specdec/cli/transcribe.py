@@ -10,17 +10,11 @@ from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.messages import USER_ERROR, end_interrupted
-from ov_specdec.cli.models import (
-    MODELS,
-    make_speech_pipeline,
-    models_first,
-    typed,
-)
+from ov_specdec.cli.models import make_speech_pipeline, models_first, typed
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import progress, show_error, with_errors
 from ov_specdec.errors import AudioError, Option, OptionError
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
-from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import by_group, option
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.formats import WITH_WORDS, Format, write
@@ -41,15 +35,16 @@ COLUMNS = (
 @click.command()
 @with_errors
 @models_first("main", own="FILES...")
-@options_of(SPEECH, *MODELS, main=None)  # may be the first argument
 @own_options
 @options_of(TranscriptionOptions.model_fields)
-@options_of(GENERATION, "seed", *by_group(GenerationOptions)["Speculation"])
-@options_of(SPEECH, *(name for name in SPEECH if name not in MODELS))
+@options_of(GENERATION, "seed", *by_group(GENERATION)["Speculation"])
+@options_of(SPEECH, main=None)  # may be the first argument
 def transcribe(
     *,
     arguments: tuple[str, ...],
-    form: Format = option("txt", "Format of the output; srt and vtt are subtitles.", flag="format"),
+    form: Format = option(
+        "txt", "Format of the output; srt and vtt are subtitles.", flag="format", group="Output"
+    ),
     output: Path | None = option(
         None, "Write a file for each recording into this folder.", unset="stdout", metavar="DIR"
     ),
@@ -58,6 +53,7 @@ def transcribe(
         "Maximum output tokens for each window of 30 seconds.",
         ge=0,
         unset="up to the model's context",
+        group="Length and end of the output",
     ),
     **options: Any,
 ) -> None:
@@ -107,9 +103,8 @@ def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Pa
     if output is None:
         return [None] * len(files)
     targets = [output / f"{file.stem}.{form}" for file in files]
-    for target in targets:
-        if targets.count(target) > 1:
-            raise OptionError(f"several recordings would be written to '{target}': rename one")
+    if twice := [target for target in targets if targets.count(target) > 1]:
+        raise OptionError(f"several recordings would be written to '{twice[0]}': rename one")
     output.mkdir(parents=True, exist_ok=True)
     return list(targets)
 

@@ -40,9 +40,8 @@ TABLE_WIDTH = 160
 @click.command()
 @with_errors
 @models_first(*MODELS)
-@options_of(PIPELINE, *MODELS)
 @own_options
-@options_of(PIPELINE, "device", "pairing", "static_shapes")
+@options_of(PIPELINE, *MODELS, "device", "pairing", "static_shapes")
 def tune(
     *,
     main: str | None,

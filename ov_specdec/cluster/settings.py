@@ -17,6 +17,7 @@ class Cluster(Options):
         "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
         ge=1,
         unset="one process, without Ray",
+        group="Replicas",
     )
     autoscale: tuple[int, int] | None = option(
         None,

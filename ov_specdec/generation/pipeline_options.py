@@ -48,7 +48,7 @@ class ModelOptions(Options):
         unset="embedded",
         metavar="DIR",
         expects=MODEL,
-        group="Pipelines",
+        group="Models",
     )
     draft: str | Path | None = option(
         None, "Draft model: a folder or Hub name.", unset="embedded", metavar="DIR", expects=MODEL
@@ -56,13 +56,13 @@ class ModelOptions(Options):
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,
         "Source of draft tokens. [model; suffix for --main without --draft] model: the draft "
-        "model, --draft. suffix: what followed the longest match in the prompt, the output, "
-        "--reference-texts or earlier outputs, without a draft model. both: suffix, or the draft "
-        "model in rounds where it promises more. prompt-lookup: n-gram matches in prompt and "
-        "output, as in other programs. none: plain decoding.",
+        "model. suffix: what followed the longest match in the text so far, --reference-texts or "
+        "earlier outputs. both: suffix, or model where it promises more. prompt-lookup: "
+        "n-gram matches, as in other programs. none: plain decoding.",
         expects="one of model, suffix, both, prompt-lookup, none, or a DrafterKind",
+        group="Speculation",
     )
-    device: DeviceName = option("CPU", "OpenVINO device.")
+    device: DeviceName = option("CPU", "OpenVINO device.", group="Models")
     draft_device: DeviceName | None = option(
         None, "Device of the draft model.", unset="the main model's"
     )
@@ -70,7 +70,7 @@ class ModelOptions(Options):
         None, "Device of the encoder of encoder-decoder models.", unset="the model's"
     )
     num_threads: int | None = option(
-        None, "CPU threads of each model.", ge=1, unset="OpenVINO decides"
+        None, "CPU threads of each model.", ge=1, unset="OpenVINO decides", group="Computation"
     )
     cache_dir: Folder | None = option(
         None,
@@ -151,9 +151,12 @@ class PipelineOptions(ModelOptions):
         "Pair models with different tokenizers. intersection: draft only common tokens; "
         "retokenize: encode the draft's text again; auto: choose by sample texts.",
         unset="refuse such a draft",
+        group="Models",
     )
     kv: KvBackend = option(
-        "auto", "Type of KV cache; auto: paged if the model and device support it."
+        "auto",
+        "Type of KV cache; auto: paged if the model and device support it.",
+        group="KV cache",
     )
     max_hidden_tokens: int | None = option(
         None,
@@ -180,11 +183,13 @@ class PipelineOptions(ModelOptions):
         "Use settings that ov-specdec tune found for these models on this machine.",
         metavar="auto|none|FILE",
         expects="'auto', 'none' or a file",
+        group="Computation",
     )
     generation_config: GenerationConfigUse = option(
         "none",
         "Default sampling options. model: from the main model's generation_config.json; none: "
         "greedy.",
+        group="Sampling",
     )
     chat_template: str | Path | None = option(
         None,
@@ -192,6 +197,7 @@ class PipelineOptions(ModelOptions):
         unset="the main model's template",
         metavar="FILE",
         expects="a file",
+        group="Prompt",
     )
     static_shapes: Sizes | Literal["auto", "none"] = option(
         "auto",
@@ -200,8 +206,11 @@ class PipelineOptions(ModelOptions):
         "sizes that save most time; N,N,...: these sizes for the main model.",
         metavar="auto|none|N,N,...",
         expects=f"'auto', 'none', or numbers of tokens from 1 to {MAX_STATIC_SHAPE}",
+        group="Computation",
     )
-    max_batch_size: int = option(16, "Maximum concurrent sequences; others wait.", ge=1)
+    max_batch_size: int = option(
+        16, "Maximum concurrent sequences; others wait.", ge=1, group="Requests"
+    )
     max_prefill_tokens_per_step: int | None = option(
         None,
         "Maximum prefill tokens of a pass for each prompt in it, while other requests decode.",
@@ -214,6 +223,7 @@ class PipelineOptions(ModelOptions):
         "length and concurrency. auto: if this machine can; true: fail if it cannot; false: never, "
         "slightly faster.",
         expects="'auto', True or False",
+        group="Computation",
     )
 
     @property
@@ -263,12 +273,17 @@ class PipelineOptions(ModelOptions):
 class SpeechPipelineOptions(ModelOptions):
     """Arguments of `SpeechPipeline`."""
 
-    main: str | Path = option(..., "Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL)
+    main: str | Path = option(
+        ..., "Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL, group="Models"
+    )
     draft: str | Path | None = option(
         None, "Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL
     )
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
-        None, "Source of draft tokens.", unset="model with --draft, else suffix"
+        None,
+        "Source of draft tokens.",
+        unset="model with --draft, else suffix",
+        group="Speculation",
     )
 
 

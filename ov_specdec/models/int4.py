@@ -33,6 +33,7 @@ class Int4Options(Options):
         "int4: weights that share a scale; -1: a whole row.",
         unset="Optimum decides, and adjusts it",
         expects="at least 1, or -1 for one group to a row",
+        group="Weights",
     )
     ratio: float | None = option(
         None,

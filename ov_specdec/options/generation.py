@@ -85,7 +85,7 @@ class GenerationOptions(Options):
         None,
         "Sample tokens instead of greedy decoding.",
         more="A temperature of 0 is greedy decoding too.",
-        unset="sample if one of the next five is given",
+        unset="sample if temperature, top_k, top_p, min_p or typical_p is given",
         field=None,
         group="Sampling",
     )

@@ -122,12 +122,13 @@ class Options(BaseModel):
         return super(Options, copied).model_copy(deep=True) if deep else copied
 
 
-def by_group(options: type[Options]) -> dict[str, list[str]]:
+def by_group(fields: Mapping[str, FieldInfo]) -> dict[str, list[str]]:
     """The names of options that are shown, by group."""
     groups: dict[str, list[str]] = {}
-    for name, field in options.model_fields.items():
+    group = ""
+    for name, field in fields.items():
+        group = display_of(field).group or group
         if field.description:
-            group = display_of(field).group or next(reversed(groups))
             groups.setdefault(group, []).append(name)
     return groups
 

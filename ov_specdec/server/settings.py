@@ -28,7 +28,7 @@ def _check_keys(keys: Sequence[str]) -> Sequence[str]:
 class Binding(Options):
     """The address of a server."""
 
-    host: str = option("127.0.0.1", "Address to serve on.")
+    host: str = option("127.0.0.1", "Address to serve on.", group="Address")
     port: int = option(8000, "Port to serve on; 0 takes any free port.")
     uds: str | None = option(
         None, "Serve on this Unix socket instead of --host and --port.", metavar="PATH"
@@ -66,11 +66,13 @@ class Settings(Options):
         flag="api-key",
         expects=LIST,
         is_secret=True,
+        group="Access",
     )
     strict_fields: bool = option(
         False,
         "Refuse unknown fields of requests.",
         unset="ignore them, with a warning for each name",
+        group="Requests",
     )
     default_max_tokens: int | None = option(
         None, "Default of max_tokens in requests.", ge=1, unset="the rest of the context"
@@ -119,6 +121,7 @@ class Settings(Options):
         metavar="URL",
         flag="cors-origin",
         expects=LIST,
+        group="Access",
     )
     allowed_hosts: Sequence[str] = option(
         (),

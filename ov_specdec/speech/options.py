@@ -19,7 +19,7 @@ GENERATION = (
     *("max_new_tokens", "top_k", "top_p", "min_p", "typical_p", "seed"),
     *("repetition_penalty", "logit_bias", "bad_words_ids", "suppress_tokens"),
     *("no_repeat_ngram_size", "logits_processor"),
-    *by_group(GenerationOptions)["Speculation"],
+    *by_group(GenerationOptions.model_fields)["Speculation"],
     "cache_salt",
 )
 """Options of `GenerationOptions` that apply to speech too."""
@@ -36,7 +36,11 @@ class TranscriptionOptions(Options):
     """
 
     language: Annotated[str, AfterValidator(_as_language)] | None = option(
-        None, "Spoken language, such as en or English; auto: detect it.", unset="auto", metavar="L"
+        None,
+        "Spoken language, such as en or English; auto: detect it.",
+        unset="auto",
+        metavar="L",
+        group="Speech",
     )
     task: Task = option(
         "transcribe", "Transcribe the speech, or translate it to English.", field=None

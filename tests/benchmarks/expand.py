@@ -4,11 +4,11 @@ from pathlib import Path
 
 import click
 
-from ov_specdec.cli.export import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.models.locate import embedded_folder
 from tests.benchmarks.expansion.build import expand_model
 from tests.benchmarks.expansion.comparison import TOLERANCES
+from tests.benchmarks.options import OUTPUT_OPTION
 
 
 @click.command()

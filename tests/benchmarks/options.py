@@ -17,6 +17,8 @@ from tests.benchmarks.texts import Prompts
 PATH = click.Path(path_type=Path)
 Command = Callable[..., Any]
 
+OUTPUT_OPTION = click.option("--output", type=PATH, default=Path("models"), show_default=True)
+
 
 @dataclass(frozen=True)
 class Models:

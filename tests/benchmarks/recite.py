@@ -23,7 +23,6 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from ov_specdec.cli.export import OUTPUT_OPTION
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import OptionError
 from ov_specdec.graph.paging import last_product
@@ -31,7 +30,7 @@ from ov_specdec.models.export import export_model
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE
 from ov_specdec.models.source import read_ir
-from tests.benchmarks.options import PATH
+from tests.benchmarks.options import OUTPUT_OPTION, PATH
 from tests.benchmarks.record import Record, Row
 
 COMMON = {
