@@ -16,8 +16,7 @@ BEGINNING = 256
 def session_of(ask: Ask | None = None, tenant: str | None = None) -> int | None:
     """A hash that is equal for the requests of one conversation, tenant and salt; None without one.
 
-    It is that of `prompt_cache_key`, or else of the messages up to the first one of the user. So a
-    common system prompt does not send all requests to one replica.
+    It is of `prompt_cache_key`, or of messages up to the user's first: not of a system prompt alone.
     """
     if ask is None or not ask.options.cache_prompt:
         return None
