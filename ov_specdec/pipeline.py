@@ -6,7 +6,6 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
-from ov_specdec.errors import CLOSED, SessionError
 from ov_specdec.generation.arguments import (
     check_batch,
     check_devices,
@@ -14,23 +13,22 @@ from ov_specdec.generation.arguments import (
 )
 from ov_specdec.generation.batch import Batch
 from ov_specdec.generation.models import load, make_generator, open_sources, sampling_defaults
+from ov_specdec.generation.pipeline import Pipeline
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
-from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.kept_costs import kept_costs
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.kwargs import GenerationKwargs, PipelineKwargs
 from ov_specdec.options.model import require
 from ov_specdec.planning.costs import CostCurve, Progress
-from ov_specdec.planning.costs.source import KeptCosts
 from ov_specdec.results.chunks import GenerationResult, collect
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.text.prompt import Prompt, take_prompt
 
 
-class SpeculativePipeline:
+class SpeculativePipeline(Pipeline):
     """Generates the main model's own text, faster, with draft tokens from a drafter.
 
     main, draft: folders that `ov-specdec export` wrote, or names of OpenVINO models on the Hub;
@@ -75,13 +73,10 @@ class SpeculativePipeline:
         self.guard_report = models.guard_report
         self.profile = models.profile
         self.pairing = models.pairing.used if models.pairing else None
-        # Main first, then the draft where there is one; empty once the pipeline is closed.
         self._models = models.loaded
         self._invariance = models.invariance
-        self._costs: KeptCosts | None = kept_costs(self._models, self.load_seconds)
-        self._generator: TextGenerator | None = make_generator(
-            models, self._costs, kind, given.limits
-        )
+        self._costs = costs = kept_costs(self._models, self.load_seconds)
+        self._generator = make_generator(models, costs, kind, given.limits)
 
     @classmethod
     def from_pretrained(
@@ -97,16 +92,6 @@ class SpeculativePipeline:
     def batch_invariant(self) -> BatchInvariance:
         """Whether a token's logits are bitwise the same in any pass of the main model, and why."""
         return self._invariance.status
-
-    @property
-    def main(self) -> LoadedModel:
-        """The main model. Raises `SessionError` once the pipeline is closed."""
-        return self._open_models()[0]
-
-    @property
-    def draft(self) -> LoadedModel | None:
-        """The draft model, if the drafter has one."""
-        return self._models[1] if len(self._models) > 1 else None
 
     @property
     def costs(self) -> CostCurve:
@@ -202,10 +187,7 @@ class SpeculativePipeline:
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
         """The first part of `prepare`: no static shapes are compiled."""
-        with self._open_generator().loop.alone():
-            if self._costs is None:  # another thread may have closed the pipeline meanwhile
-                raise SessionError(CLOSED)
-            return self._costs.prepare(progress, seconds)
+        return super().prepare(progress, seconds=seconds)
 
     def check_batch_invariant(self, progress: Progress | None = None) -> BatchInvariance:
         """Check on this machine whether passes are batch-invariant, unless that is known.
@@ -259,26 +241,12 @@ class SpeculativePipeline:
 
     def close(self) -> None:
         """Free the models. Running generations end within one pass."""
-        if self._generator is not None:
-            self._generator.loop.close()
-            for shapes in self._generator.loop.engine.shapes.values():
+        generator = self._generator
+        super().close()
+        if generator is not None:
+            for shapes in generator.loop.engine.shapes.values():
                 shapes.close()
         self._invariance.close()
-        self._generator = self._costs = None
-        self._models = []
-
-    def _open_models(self) -> list[LoadedModel]:
-        if not self._models:  # another thread may close the pipeline at any time
-            raise SessionError(CLOSED)
-        return self._models
-
-    def _open_generator(self) -> TextGenerator:
-        if self._generator is None:
-            raise SessionError(CLOSED)
-        return self._generator
-
-    def __enter__(self) -> "SpeculativePipeline":
-        return self
 
     def __repr__(self) -> str:
         if not self._models:
@@ -286,6 +254,3 @@ class SpeculativePipeline:
         main, *draft = (f"'{model.folder.path}'" for model in self._models)
         arguments = [main, *draft, f"drafter='{self.drafter}'", f"kv='{self.main.kv}'"]
         return f"SpeculativePipeline({', '.join(arguments)})"
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

@@ -33,8 +33,8 @@ def serving(tmp_path_factory, tiny_pair):
 
 def answer(lines, path, serving):
     """Answer lines into a file; what it then holds, and the count."""
-    with Results(path) as tally:
-        list(serving.answer(lines, tally))
+    tally = Results(path)
+    list(serving.answer(lines, tally))
     return [json.loads(line) for line in path.read_text().splitlines()], tally
 
 
@@ -133,8 +133,8 @@ def test_a_file_is_read_as_its_requests_are_answered(serving, tmp_path):
         for taken in range(1, 41):
             yield line(str(taken), prompt="ab", max_tokens=2, ignore_eos=True)
 
-    with Results(tmp_path / "results") as results:
-        ahead = [taken - results.answered for _ in serving.answer(lines(), results)]
+    results = Results(tmp_path / "results")
+    ahead = [taken - results.answered for _ in serving.answer(lines(), results)]
     assert len(ahead) == 40
     assert max(ahead) <= 4  # twice what runs at a time
 
@@ -238,8 +238,8 @@ def test_the_other_choices_of_a_request_that_fails_end_with_it(serving, tmp_path
 
 def test_a_result_is_in_the_file_as_soon_as_it_is_counted(serving, tmp_path):
     path, lines = tmp_path / "results", [line(str(n), prompt="ab", max_tokens=1) for n in range(4)]
-    with Results(path) as results:  # a run that is killed closes nothing
-        num_written = [path.read_bytes().count(b"\n") for _ in serving.answer(lines, results)]
+    results = Results(path)
+    num_written = [path.read_bytes().count(b"\n") for _ in serving.answer(lines, results)]
     assert num_written == [1, 2, 3, 4]
 
 
@@ -247,10 +247,10 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     path = tmp_path / "results"
     lines = [line(str(number), prompt="ab") for number in range(6)]
 
-    with Results(path) as results:
-        for _ in serving.answer(lines, results):
-            if results.answered == 3:
-                break
+    results = Results(path)
+    for _ in serving.answer(lines, results):
+        if results.answered == 3:
+            break
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"id": "batch_req_1", "custom_id": "tor')
     found, tally = answer(lines, path, serving)

@@ -12,10 +12,12 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
 from ov_specdec.cli.app import app
-from ov_specdec.cli.chat.command import cancelled_by_interrupts, describe
-from ov_specdec.cli.chat.conversation import COMMANDS, SALT, Chat, converse
-from ov_specdec.cli.chat.lines import CommandCompleter
+from ov_specdec.cli.chat import converse
+from ov_specdec.cli.chat.conversation import COMMANDS, SALT, Chat
+from ov_specdec.cli.chat.lines import command_completer
+from ov_specdec.cli.chat.screen import cancelled_by_interrupts, describe
 from ov_specdec.cli.options import GENERATION
+from ov_specdec.cli.terminal import flag_of
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import GenerationResult
@@ -29,27 +31,35 @@ AGAIN = {"role": "user", "content": "Why?"}
 
 def options():
     parameters = app.get_command(click.Context(app), "chat").params
-    return [p for p in parameters if p.name in GENERATION]
+    return {flag_of(p).removeprefix("--"): p for p in parameters if p.name in GENERATION}
 
 
 class Answering:
-    """Answers "Hi", and keeps what it was asked, with which options."""
+    """Models that answer "Hi", and keep what they were asked, with which options."""
+
+    drafter = "model"
 
     def __init__(self):
         self.asked, self.options = [], []
 
-    def __call__(self, messages, options):
+    def complete_options(self, **given):
+        return GenerationOptions(**given)
+
+    def stream(self, messages, **options):
         self.asked.append(messages)
         self.options.append(options)
         if messages[-1]["content"] == "bad":
             raise OptionError("the model's context is full")
-        return None if messages[-1]["content"] == "cancelled" else "Hi"
+        ended = (
+            ("", [], "cancelled") if messages[-1]["content"] == "cancelled" else ("Hi", [1], "stop")
+        )
+        return GenerationResult(*ended, GenerationStats(20))
 
 
 @pytest.fixture
 def chat():
     messages = [SYSTEM, QUESTION, ANSWER]
-    return Chat(Answering(), options(), lambda given: GenerationOptions(**given), {}, messages)
+    return Chat(Answering(), lambda begin: begin(), options(), {}, messages)
 
 
 def error(chat, line):
@@ -64,11 +74,11 @@ def error(chat, line):
 def test_a_line_is_a_message_to_be_answered(chat):
     for line, text in (("Why?", "Why?"), ("//etc/hosts?", "/etc/hosts?"), ("a\n/b", "a\n/b")):
         before, question = chat.messages, {"role": "user", "content": text}
-        assert chat.respond(line) == ""
-        assert chat.answer.asked[-1] == [*before, question]
+        assert chat.respond(line).endswith("0 of 20 prompt tokens reused")
+        assert chat.models.asked[-1] == [*before, question]
         assert chat.messages == [*before, question, ANSWER]
-    assert chat.respond(" \n ") == ""
-    assert len(chat.answer.asked) == 3
+    converse(chat, [" \n ", ""], goes_on=False)
+    assert len(chat.models.asked) == 3
 
 
 def test_a_cancelled_answer_without_text_leaves_the_conversation(chat):
@@ -95,7 +105,7 @@ def test_undo_removes_the_last_exchange(chat):
 
 def test_retry_asks_the_last_message_again(chat):
     chat.respond("/retry")
-    assert chat.answer.asked == [[SYSTEM, QUESTION]]
+    assert chat.models.asked == [[SYSTEM, QUESTION]]
     assert chat.messages == [SYSTEM, QUESTION, ANSWER]
     chat.messages = []
     assert "is empty" in error(chat, "/retry")
@@ -218,13 +228,14 @@ def test_unset_brings_the_default_back(chat):
 
 
 def completions(text):
-    completer = CommandCompleter(["top-k", "top-p", "seed"])
+    completer = command_completer(["top-k", "top-p", "seed"])
     return [c.text for c in completer.get_completions(Document(text), CompleteEvent())]
 
 
 def test_commands_options_and_files_are_completed(tmp_path):
     (tmp_path / "talk.json").touch()
     assert completions("/s") == ["/system", "/set", "/save"]
+    assert completions("/") == list(COMMANDS)
     assert completions("/set top") == ["top-k", "top-p"]
     assert completions("/unset s") == ["seed"]
     assert completions(f"/load {tmp_path}/ta") == ["lk.json"]
@@ -232,10 +243,10 @@ def test_commands_options_and_files_are_completed(tmp_path):
         assert completions(text) == []
 
 
-def test_an_error_in_an_answer_takes_the_message_back(chat):
+def test_an_error_in_an_answer_takes_the_message_back(chat, monkeypatch):
     before, errors = chat.messages, []
-    lines = ["/nothing", "bad", "good", "/exit", "never"]
-    converse(chat, lines, note=print, on_error=errors.append)
+    monkeypatch.setattr("ov_specdec.cli.chat.show_error", lambda error, _: errors.append(error))
+    converse(chat, ["/nothing", "bad", "good", "/exit", "never"], goes_on=True)
     assert [str(error).split(" ")[0] for error in errors] == ["there", "the"]
     assert chat.messages == [*before, {"role": "user", "content": "good"}, ANSWER]
 
@@ -247,7 +258,7 @@ def described(
     counts = num_drafted, num_drafted, num_generated
     round_ = RoundStats(*counts, 0, 0, 0, 0.5, pass_tokens=5, cached_tokens=15, **more)
     stats.rounds.append(round_)
-    return describe(GenerationResult("", [], finish_reason, stats), max_new_tokens=8)
+    return describe(GenerationResult("", [], finish_reason, stats))
 
 
 def test_the_statistics_say_what_ended_an_answer():
@@ -277,12 +288,12 @@ def test_ctrl_c_while_an_answer_is_begun_cancels_it():
 
 def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
     lines = ["a", "/set temperature 1", "/set seed 7", "b", "c", "/retry", "/set top-k 5", "d"]
-    converse(chat, [*lines, "/set --seed 7", "e"], note=print)
-    first, *others = chat.answer.options
+    converse(chat, [*lines, "/set --seed 7", "e"], goes_on=False)
+    first, *others = chat.models.options
     assert first == {"cache_salt": SALT}
     assert [(each["seed"], each["choice"]) for each in others] == [(7, n) for n in (0, 1, 2, 3, 0)]
 
 
 def test_answers_that_nothing_caches_are_in_no_conversation(chat):
-    converse(chat, ["/set cache-prompt false", "a"], note=print)
-    assert GenerationOptions(**chat.answer.options[0]).cache_salt is None
+    converse(chat, ["/set cache-prompt false", "a"], goes_on=False)
+    assert GenerationOptions(**chat.models.options[0]).cache_salt is None

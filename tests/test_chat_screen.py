@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ov_specdec.cli.chat.screen import Screen
+from ov_specdec.cli.chat.screen import showing
 from ov_specdec.results.chunks import Chunk
 
 
@@ -21,11 +21,11 @@ class Terminal(io.StringIO):
 
 
 def written(pieces, width=40, *, file=None, show_draft=False, **settings):
-    """What a screen writes for these texts or chunks."""
+    """What is written for these texts or chunks."""
     file = Terminal() if file is None else file
-    screen = Screen(Console(file=file, width=width, **settings), show_draft=show_draft)
-    for piece in pieces:
-        screen.show(piece if isinstance(piece, Chunk) else Chunk(piece, [1], "plain"))
+    chunks = [p if isinstance(p, Chunk) else Chunk(p, [1], "plain") for p in pieces]
+    output = Console(file=file, width=width, **settings)
+    assert list(showing(chunks, output, show_draft=show_draft)) == chunks
     return file.getvalue()
 
 

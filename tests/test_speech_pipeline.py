@@ -14,7 +14,7 @@ import pytest
 from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
 from ov_specdec.graph.alignment import give_weights
 from ov_specdec.models.source import open_source
-from ov_specdec.speech.words import SpokenToken, timed_words
+from ov_specdec.speech.words import timed_words
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.recordings import write_recording
 from tests.scripted import PATIENCE
@@ -83,7 +83,7 @@ def test_words_are_timed_as_transformers_times_them(whisper, pipeline, case):
         ends = [round(float(time), 2) for time in whole["token_timestamps"]]
         text = [place for place, token in enumerate(segment.tokens) if token < EOS]
         spoken = timed_words(
-            [SpokenToken(segment.tokens[i], ends[i - 1], ends[i]) for i in text],
+            [(segment.tokens[i], ends[i - 1], ends[i]) for i in text],
             pipeline.tokenizer.decode,
             "en",
         )

@@ -13,8 +13,7 @@ from transformers.generation.logits_process import (
 
 from ov_specdec.errors import OptionError
 from ov_specdec.sampling.samplers import process
-from ov_specdec.speech.rules import AllowOnly, whisper_processors
-from ov_specdec.speech.settings import WhisperSettings
+from ov_specdec.speech.settings import WhisperSettings, allow_only
 
 # Text below 50, the end, start, languages, tasks, previous, no speech, no timestamps; then times.
 SETTINGS = WhisperSettings(
@@ -53,7 +52,7 @@ def reference(tokens, row, *, timestamps):
 @pytest.mark.parametrize("scale", [0.3, 3.0])
 def test_rows_are_those_of_transformers(timestamps, scale):
     random = np.random.default_rng(5)
-    processors = whisper_processors(SETTINGS, BEGIN, timestamps=timestamps)
+    processors = SETTINGS.processors(BEGIN, timestamps=timestamps)
     chosen = 0
     for _ in range(40):
         tokens = [51, 52, 54]
@@ -72,7 +71,7 @@ def test_rows_are_those_of_transformers(timestamps, scale):
 
 def test_all_but_the_allowed_are_forbidden():
     row = np.arange(5, dtype=np.float32)
-    found = AllowOnly((1, 3))([], row)
+    found = allow_only((1, 3), [], row)
     np.testing.assert_array_equal(found, [-np.inf, 1, -np.inf, 3, -np.inf])
 
 

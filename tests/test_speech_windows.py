@@ -1,4 +1,4 @@
-"""Where windows end, against transformers; what of the text before they are told; subtitles."""
+"""Where windows end, against transformers; options; subtitles."""
 
 import json
 from dataclasses import replace
@@ -10,12 +10,11 @@ import torch
 from transformers import WhisperForConditionalGeneration
 
 from ov_specdec.errors import OptionError
-from ov_specdec.speech.fallback import compression_ratio
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.formats import clock, write
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
-from ov_specdec.speech.windows import Window, is_silent, previous_text, split, window_at
+from ov_specdec.speech.windows import compression_ratio, split
 from tests.test_speech_rules import SETTINGS
 
 EXTRACTOR = FeatureExtractor()
@@ -26,17 +25,17 @@ T = SETTINGS.timestamp_begin
 def test_a_window_is_silent_below_the_threshold(level, silent):
     samples = np.zeros(16000, np.float32)
     samples[4800:6400] = 10 ** (level / 20)  # for a tenth of a second
-    assert is_silent(samples, EXTRACTOR, -60.0) is silent
+    assert EXTRACTOR.is_silent(samples, -60.0) is silent
 
 
-def reference(tokens, window):
+def reference(tokens, length):
     """Segments as (start, end, tokens), and the frames until the next window."""
     segments, offset = WhisperForConditionalGeneration._retrieve_segment(
         seek_sequence=torch.tensor(tokens),
         seek_outputs=[torch.tensor(tokens)],
         time_offset=torch.tensor([0.0], dtype=torch.float64),
         timestamp_begin=T,
-        seek_num_frames=torch.tensor([window.length]),
+        seek_num_frames=torch.tensor([length]),
         time_precision=0.02,
         time_precision_features=0.01,
         input_stride=2,
@@ -65,38 +64,24 @@ def reference(tokens, window):
 )
 @pytest.mark.parametrize("length", [3000, 701])
 def test_windows_are_cut_as_in_transformers(tokens, length):
-    window = Window(0, length)
-    found = split(tokens, window, SETTINGS, EXTRACTOR)
-    segments, num_frames = reference(tokens, window)
-    assert [segment.tokens for segment in found.segments] == [tokens for *_, tokens in segments]
-    times = [(segment.start, segment.end) for segment in found.segments]
+    found, num_frames = split(tokens, length, SETTINGS, EXTRACTOR)
+    segments, expected = reference(tokens, length)
+    assert [segment.tokens for segment in found] == [tokens for *_, tokens in segments]
+    times = [(segment.start, segment.end) for segment in found]
     np.testing.assert_allclose(times, [times for *times, _ in segments], atol=0.011)
-    assert found.num_frames == num_frames > 0
+    assert num_frames == expected > 0
 
 
 def test_nothing_heard_is_an_empty_segment():
-    assert split([], Window(0, 3000), SETTINGS, EXTRACTOR).num_frames == 3000
+    assert split([], 3000, SETTINGS, EXTRACTOR) == ([(0.0, 30.0, ())], 3000)
 
 
-def test_windows_follow_each_other_to_the_end():
-    assert window_at(0, 3500, EXTRACTOR) == Window(0, 3000)
-    assert window_at(3000, 3500, EXTRACTOR) == Window(3000, 500)
+def test_windows_are_filled_up_after_the_end():
     samples = np.ones(3500 * EXTRACTOR.hop_length, np.float32)
-    part = Window(3000, 500).features(samples, EXTRACTOR, 0.0)
+    part = EXTRACTOR.features(samples, 3000, 0.0)
     assert part.shape == (80, 3000)
     assert np.count_nonzero(part[:, :500]) == 80 * 500
     assert not part[:, 500:].any()
-
-
-def test_the_model_is_told_the_last_of_what_was_before():
-    assert previous_text([], [], SETTINGS) == []
-    assert previous_text([[T, 1, T + 2, T + 2], [T + 2, 2, T + 9]], [9], SETTINGS) == [
-        *(9, T, 1, T + 2),
-        *(T + 2, 2, T + 9),
-    ]
-    told = previous_text([list(range(40))], [9], SETTINGS)
-    assert told == list(range(9, 40))
-    assert len(told) == SETTINGS.max_target_positions // 2 - 1
 
 
 @pytest.mark.parametrize("tokens", [[1, 2, 3], [7] * 60, list(range(50))])

@@ -12,10 +12,15 @@ from transformers.models.whisper.generation_whisper import (
 )
 from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
 
-from ov_specdec.speech.alignment import first_positions, token_times
 from ov_specdec.speech.formats import write
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
-from ov_specdec.speech.words import SpokenToken, Word, split_words, timed_words
+from ov_specdec.speech.words import (
+    Word,
+    first_positions,
+    split_words,
+    timed_words,
+    token_times,
+)
 
 SIZES = [(1, 1), (1, 40), (5, 1), (30, 7), (9, 60), (60, 200)]
 
@@ -85,7 +90,7 @@ def test_words_are_those_of_transformers(parts, language):
 
 def test_a_word_lasts_from_its_first_token_to_its_last():
     tokenizer = Bytes([" qu", "ick", " fox", "."])
-    spoken = [SpokenToken(i, i / 10, i / 10 + 0.1) for i in range(4)]
+    spoken = [(i, i / 10, i / 10 + 0.1) for i in range(4)]
     assert list(timed_words(spoken, tokenizer.decode, None)) == [
         Word(0.0, 0.2, " quick"),
         Word(0.2, 0.4, " fox."),

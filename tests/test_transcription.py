@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -25,7 +26,7 @@ T, END = SETTINGS.timestamp_begin, SETTINGS.eos_token_id
 EN, DE = 52, 53
 # Windows of one second: a long recording is one of a few seconds.
 EXTRACTOR = FeatureExtractor(chunk_length=1)
-DETECT, NO_SPEECH = [51], (SETTINGS.no_speech_token_id,)
+DETECT = [51]
 
 
 @dataclass
@@ -47,18 +48,30 @@ class ScriptedDecoder:
     settings: WhisperSettings = SETTINGS
     extractor = EXTRACTOR
 
-    def encode_text(self, text):
-        return [len(word) for word in text.split()]
+    @property
+    def generator(self):
+        return self
 
-    def decode_text(self, ids):
+    @property
+    def tokenizer(self):
+        return self
+
+    def aligner(self):
+        return self
+
+    def encode_rendered(self, text):
+        return SimpleNamespace(ids=[len(word) for word in text.split()])
+
+    def decode(self, ids):
         return "".join(f" {token}" for token in ids)
 
     def piece_after(self, previous, token):
         return f" {token}".encode()
 
-    def decode_window(self, features, prompt, options) -> GenerationStream:
+    def stream_window(self, source, prompt, options) -> GenerationStream:
         cancelled = []
-        chunks = self.chunks(features, prompt, options)
+        assert source.namespace == options.cache_salt
+        chunks = self.chunks(source.values[0], prompt, options)
         return GenerationStream(until(cancelled, chunks), lambda: cancelled.append(True))
 
     def chunks(self, features, prompt, options) -> Iterator[Chunk]:
@@ -79,9 +92,9 @@ class ScriptedDecoder:
         for i, token in enumerate(ids):
             yield chunk([token], logprob, last=i == len(ids) - 1, reason=self.reason)
 
-    def weights(self, features, tokens, cache_salt):
+    def weights(self, source, tokens):
         """Each token of the output is heard for a fifth of a second after the one before."""
-        assert cache_salt == self.salts[-1]
+        assert source.namespace == self.salts[-1]
         begin = len(self.prompts[-1])
         assert tokens[:begin] == self.prompts[-1]
         rows = np.zeros((1, len(tokens), EXTRACTOR.num_frames // 2), np.float32)
@@ -175,7 +188,7 @@ def test_a_language_without_spaces_has_words_of_a_character(task, words):
     running = transcription(
         decoder, noise(1.0), settings, language="ja", task=task, word_timestamps=True
     )
-    running.model.decode_text = lambda ids: "".join(map(str, ids))
+    running.model.decode = lambda ids: "".join(map(str, ids))
     [segment] = collect(list(running.chunks())).segments
     assert [word.text for word in segment.words] == words
 
@@ -209,6 +222,12 @@ def test_chunks_add_up_to_the_text_and_tell_how_far_they_are():
     assert [(piece.text, piece.end) for piece in chunks] == [("1", 1.0), (" 2", 2.0), ("", 2.0)]
     assert [token for piece in chunks[0].pieces for token in piece.token_ids] == [T, 1, T + 50]
     assert "".join(piece.text for piece in chunks[0].pieces) == " 1"
+
+
+def test_the_second_of_two_timestamps_is_not_told():
+    decoder = ScriptedDecoder([[T, 1, T + 30, T + 30, 2, END], [T, 2, T + 50, END]])
+    run(decoder, noise(1.6), language="en")
+    assert decoder.prompts[1] == [56, T, 1, T + 30, 51, EN, 54]
 
 
 @pytest.mark.parametrize("condition", [True, False])

@@ -6,21 +6,12 @@ from typing import Any
 
 from ov_specdec.batch_file.results import Results
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai import Answer, ApiError, from_exception, make_body
-from ov_specdec.openai.batches import (
-    BatchRequest,
-    LineError,
-    make_failure,
-    make_line_failure,
-    make_result,
-    read_request,
-)
+from ov_specdec.openai import Answer, ApiError, batches, from_exception, make_body
 from ov_specdec.openai.body import Rules
 from ov_specdec.pipeline import SpeculativePipeline
 
 AHEAD = 2
-"""Open requests, as a multiple of those that run at a time: the next ones are ready when there is
-room, and a file of any length takes little memory."""
+"""Open requests for each that runs: the next are ready, and a long file takes little memory."""
 
 
 @dataclass
@@ -38,41 +29,41 @@ class BatchRun:
         self._answers: dict[str, Answer] = {}
 
     def answer(self, lines: Iterable[bytes], results: Results) -> Iterator[None]:
-        """Answer lines of a file of requests; yields after each result, which come in any order.
-
-        Skips empty lines, and requests that `results` already answers.
-        """
+        """Answer requests that `results` does not; yields after each result, in any order."""
         with self._batch:
-            for result in self._results(_read(lines, results)):
-                results.write(result)
-                yield
+            yield from map(results.write, self._results(lines, results))
 
-    def _results(
-        self, requests: Iterable[BatchRequest | dict[str, Any]]
-    ) -> Iterator[dict[str, Any]]:
-        for request in requests:
-            if isinstance(request, BatchRequest):
+    def _results(self, lines: Iterable[bytes], results: Results) -> Iterator[dict[str, Any]]:
+        seen: set[str] = set()
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                request = batches.read_request(line)
+                if request.custom_id in seen:
+                    complaint = f"custom_id='{request.custom_id}' is that of an earlier line"
+                    raise batches.LineError("duplicate_custom_id", complaint)
+            except batches.LineError as error:
+                if not results.skip(number):
+                    yield batches.make_line_failure(number, error)
+                continue
+            seen.add(request.custom_id)
+            if not results.skip(request.custom_id):
                 try:
                     self._begin(request)
                 except Exception as error:
                     yield self._fail(request.custom_id, error)
-            else:
-                yield request
             while len(self._batch) >= AHEAD * self.max_batch_size:
                 yield from self._step()
         while self._batch:
             yield from self._step()
 
-    def _begin(self, request: BatchRequest) -> None:
+    def _begin(self, request: batches.BatchRequest) -> None:
         ask, name = request.ask(self.rules), self.model_name
         if ask.model not in (None, name):
-            raise ApiError(
-                404,
-                f"this run serves the model '{name}', not '{ask.model}': change the request, or "
-                "give --served-model-name",
-                "model",
-                "model_not_found",
-            )
+            problem = f"this run serves the model '{name}', not '{ask.model}'"
+            remedy = "change the request, or give --served-model-name"
+            raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
         self._answers[request.custom_id] = Answer.begin(ask, name, self.pipeline.tokenizer)
         for index, (prompt, options) in enumerate(ask.generations()):
             self._batch.add((request.custom_id, index), prompt, options)
@@ -85,11 +76,11 @@ class BatchRun:
                 continue
             if isinstance(piece, BaseException):
                 yield self._fail(custom_id, piece)
-                continue
-            answer.choices[index].add(piece)
-            if all(choice.ended for choice in answer.choices):
-                del self._answers[custom_id]
-                yield make_result(custom_id, 200, make_body(answer))
+            else:
+                answer.choices[index].add(piece)
+                if all(choice.ended for choice in answer.choices):
+                    del self._answers[custom_id]
+                    yield batches.make_result(custom_id, 200, make_body(answer))
 
     def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
         """The result of a failed request; ends its other choices."""
@@ -99,24 +90,4 @@ class BatchRun:
         failure = from_exception(error, custom_id)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return make_failure(custom_id, failure)
-
-
-def _read(lines: Iterable[bytes], results: Results) -> Iterator[BatchRequest | dict[str, Any]]:
-    """The unanswered requests; for an invalid line, its result."""
-    seen: set[str] = set()
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            request = read_request(line)
-            if request.custom_id in seen:
-                complaint = f"custom_id='{request.custom_id}' is that of an earlier line"
-                raise LineError("duplicate_custom_id", complaint)
-        except LineError as error:
-            if not results.skip(number):
-                yield make_line_failure(number, error)
-            continue
-        seen.add(request.custom_id)
-        if not results.skip(request.custom_id):
-            yield request
+        return batches.make_failure(custom_id, failure)

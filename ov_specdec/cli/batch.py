@@ -56,7 +56,8 @@ def batch(
     if output.exists() and output.samefile(requests):
         raise OptionError(f"--output '{output}' is the file of requests: give another file")
     name = served_model_name or model_name(pipeline["main"])
-    with Results(output) as results, make_pipeline(pipeline) as models:
+    results = Results(output)
+    with make_pipeline(pipeline) as models:
         recommended = models.complete_options().temperature
         rules = Rules(1.0 if recommended is None else None, strict=strict_fields)
         run = BatchRun(models, name, pipeline["max_batch_size"], rules)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from types import ModuleType
 from typing import Any, BinaryIO, TypeAlias
@@ -73,28 +74,46 @@ def read_audio(
     if isinstance(audio, tuple):
         name = "the recording"
         mono, rate = _from_array(audio)
-        blocks = (mono[start : start + BLOCK] for start in range(0, len(mono), BLOCK))
-        samples = _joined(_at_rate(blocks, rate, sampling_rate))
+        parts = (mono[start : start + BLOCK] for start in range(0, len(mono), BLOCK))
+        blocks = _at_rate(parts, rate, sampling_rate)
     elif is_path or hasattr(audio, "read"):
         name = f"'{audio}'" if is_path else "the file"
         limit = min(max_seconds, MAX_SAMPLES / sampling_rate)
-        with _opened(audio, name) as recording:
-            frames = _frames(recording, name, limit, on_block)
-            samples = _joined(_from_frames(frames, name, sampling_rate))
+        blocks = _from_file(audio, name, limit, sampling_rate, on_block)
     else:
         raise AudioError(
             f"audio of type {type(audio).__name__} is neither a file nor samples with their rate: "
             "give a path, or (samples, sampling_rate)"
         )
+    samples = np.concatenate([np.zeros(0, np.float32), *blocks])
     if not samples.size:
         raise AudioError(f"{name} is empty at {sampling_rate} Hz: give more samples")
     return samples
 
 
+def _from_file(
+    audio: Any, name: str, limit: float, target_rate: int, on_block: Callable[[], None]
+) -> Iterator[Samples]:
+    """Mono samples of a file at the target rate. The format may change between frames."""
+    form = attrgetter("layout.nb_channels", "sample_rate", "layout.name", "format.name")
+    with _opened(audio, name) as recording:
+        frames = _frames(recording, name, limit, on_block)
+        for (channels, rate, *_), run in groupby(frames, form):
+            if not MIN_RATE <= rate <= MAX_RATE or channels > MAX_CHANNELS:
+                raise AudioError(
+                    f"{name} has {channels} channels at {rate} Hz: give up to {MAX_CHANNELS}, at "
+                    f"{MIN_RATE} to {MAX_RATE} Hz"
+                )
+            to_floats = require_libraries().AudioResampler(format="fltp")
+            parts = (part for frame in run for part in to_floats.resample(frame))
+            blocks = (_to_mono(part.to_ndarray().T) for part in parts)
+            yield from _at_rate(blocks, rate, target_rate)
+
+
 @contextmanager
 def _opened(audio: Any, name: str) -> Iterator[Any]:
     """A path or open file as a container of PyAV; `AudioError` for what it cannot read."""
-    av = _library()
+    av = require_libraries()
     options = {"format_whitelist": FORMATS, "max_streams": str(MAX_STREAMS)}
     with ExitStack() as opened:
         try:
@@ -123,7 +142,7 @@ def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None
 
     A longer file is refused even if its header says otherwise.
     """
-    av = _library()
+    av = require_libraries()
     too_long = AudioError(f"{name} is longer than {limit:g} seconds: cut it into parts")
     if not recording.streams.audio:
         raise AudioError(f"{name} has no sound: give a recording")
@@ -147,41 +166,18 @@ def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None
         raise damage
 
 
-def _from_frames(frames: Iterable[Any], name: str, target_rate: int) -> Iterator[Samples]:
-    """Mono samples of frames, at the target rate. The format may change between frames."""
-
-    def form(frame: Any) -> tuple[int, int, str, str]:
-        layout = frame.layout
-        return layout.nb_channels, frame.sample_rate, layout.name, frame.format.name
-
-    for (channels, rate, *_), run in groupby(frames, form):
-        if not MIN_RATE <= rate <= MAX_RATE or channels > MAX_CHANNELS:
-            raise AudioError(
-                f"{name} has {channels} channels at {rate} Hz: give up to {MAX_CHANNELS}, at "
-                f"{MIN_RATE} to {MAX_RATE} Hz"
-            )
-        to_floats = _library().AudioResampler(format="fltp")
-        parts = (part for frame in run for part in to_floats.resample(frame))
-        blocks = (_to_mono(part.to_ndarray().T) for part in parts)
-        yield from _at_rate(blocks, rate, target_rate)
-
-
 def _at_rate(blocks: Iterable[Samples], rate: int, target_rate: int) -> Iterator[Samples]:
     """Resample a recording block by block, to save memory."""
     if rate == target_rate:
         yield from blocks
         return
-    av = _library()
+    av = require_libraries()
     resampler = av.AudioResampler(format="fltp", layout="mono", rate=target_rate)
     for block in blocks:
         frame = av.AudioFrame.from_ndarray(block[None], format="fltp", layout="mono")
         frame.sample_rate = rate
         yield from (part.to_ndarray()[0] for part in resampler.resample(frame))
     yield from (part.to_ndarray()[0] for part in resampler.resample(None))
-
-
-def _joined(blocks: Iterable[Samples]) -> Samples:
-    return np.concatenate([np.zeros(0, np.float32), *blocks])
 
 
 def _to_mono(samples: Samples) -> Samples:
@@ -242,12 +238,7 @@ def limit_ffmpeg(max_seconds: float) -> None:
     limit(ctypes.c_size_t(max(MIN_INDEX, math.ceil(max_seconds * INDEX_PER_SECOND))))
 
 
-def require_libraries() -> None:
-    """Raise `OptionError` if PyAV is not installed."""
-    _library()
-
-
-def _library() -> ModuleType:
+def require_libraries() -> ModuleType:
     """PyAV, from the extra `speech`: FFmpeg's decoders. `OptionError` if it is not installed."""
     with requiring("recordings need PyAV", "speech"):
         import av

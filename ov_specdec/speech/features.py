@@ -4,18 +4,19 @@ They equal those of transformers' `WhisperFeatureExtractor` to 1e-4, without imp
 Source: `log_mel_spectrogram` of openai/whisper; the mel scale of Slaney's Auditory Toolbox.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.speech.audio import Samples
 
-Features: TypeAlias = NDArray[np.float32]
-"""Log-mel features, [mel bins, frames]."""
+PER_MEL, KNEE, LOG_STEP = 200.0 / 3.0, 15.0, np.log(6.4) / 27.0
+"""The mel scale: linear up to 1 kHz, its 15th mel; above, 27 mels for a factor of 6.4."""
 
 MAX_FREQUENCY = 8000.0
 """Of the mel bins, in Hz, as in every Whisper."""
@@ -25,6 +26,9 @@ DYNAMIC_RANGE = 8.0
 
 BLOCK = 3000
 """Frames in one transform, so that an hour of speech takes little memory."""
+
+LOUDNESS_BLOCK = 0.1
+"""Seconds over which loudness is measured: shorter than a word, longer than a click."""
 
 
 @dataclass(frozen=True)
@@ -42,18 +46,25 @@ class FeatureExtractor:
     chunk_length: int = 30
 
     @property
-    def num_samples(self) -> int:
-        """Samples in one encoder pass."""
-        return self.chunk_length * self.sampling_rate
-
-    @property
     def num_frames(self) -> int:
         """Frames in one encoder pass."""
-        return self.num_samples // self.hop_length
+        return self.chunk_length * self.sampling_rate // self.hop_length
+
+    def seconds(self, num_frames: int) -> float:
+        """The duration of some frames."""
+        return num_frames * self.hop_length / self.sampling_rate
 
     def fill_up(self, samples: Samples) -> Samples:
         """A recording, padded with silence to at least one chunk."""
-        return np.pad(samples, (0, max(self.num_samples - len(samples), 0)))
+        missing = self.chunk_length * self.sampling_rate - len(samples)
+        return np.pad(samples, (0, max(missing, 0)))
+
+    def is_silent(self, samples: Samples, threshold: float) -> bool:
+        """Whether no tenth of a second is as loud as `threshold`, in dB below full scale."""
+        size = int(LOUDNESS_BLOCK * self.sampling_rate)
+        starts = range(0, len(samples), size)
+        power = max(float(np.square(samples[start : start + size]).mean()) for start in starts)
+        return 10.0 * math.log10(max(power, 1e-20)) < threshold
 
     def loudness(self, samples: Samples) -> Iterator[float]:
         """Yield the greatest log power of each block of a recording."""
@@ -61,14 +72,15 @@ class FeatureExtractor:
         for start in range(0, num_frames, BLOCK):
             yield float(self._log_mel(samples, start, min(start + BLOCK, num_frames)).max())
 
-    def features(self, samples: Samples, start: int, stop: int, loudest: float) -> Features:
-        """The features of some frames of a recording, [feature_size, stop - start].
+    def features(self, samples: Samples, start: int, loudest: float) -> NDArray[np.float32]:
+        """The features of a window of a recording, [feature_size, num_frames].
 
-        loudest: the greatest log power of the whole recording.
+        After the end of the recording they are 0. loudest: the greatest log power of all of it.
         """
+        stop = min(start + self.num_frames, len(samples) // self.hop_length)
         log = np.maximum(self._log_mel(samples, start, stop), loudest - DYNAMIC_RANGE)
-        features: Features = ((log + 4.0) / 4.0).astype(np.float32)
-        return features
+        missing = self.num_frames - (stop - start)
+        return np.pad(((log + 4.0) / 4.0).astype(np.float32), ((0, 0), (0, missing)))
 
     def _log_mel(self, samples: Samples, start: int, stop: int) -> NDArray[Any]:
         """Log powers of some frames, [feature_size, stop - start]."""
@@ -88,25 +100,13 @@ class FeatureExtractor:
     @cached_property
     def _filters(self) -> NDArray[Any]:
         """Triangles of equal area on the mel scale, [feature_size, n_fft // 2 + 1]."""
-        highest = _to_mel(np.array(MAX_FREQUENCY))
-        edges = _to_hertz(np.linspace(0.0, highest, self.feature_size + 2))
+        highest = KNEE + np.log(MAX_FREQUENCY / 1000.0) / LOG_STEP
+        mel = np.linspace(0.0, highest, self.feature_size + 2)
+        above = 1000.0 * np.exp(LOG_STEP * (np.maximum(mel, KNEE) - KNEE))
+        edges = np.where(mel < KNEE, mel * PER_MEL, above)
         bins = np.linspace(0.0, self.sampling_rate // 2, self.n_fft // 2 + 1)
         low, middle, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
         rising, falling = (bins - low) / (middle - low), (high - bins) / (high - middle)
         triangles = np.maximum(0.0, np.minimum(rising, falling)) * 2.0 / (high - low)
         filters: NDArray[Any] = triangles.astype(np.float32)
         return filters
-
-
-# Linear up to 1 kHz, 15 mels there; logarithmic above, 27 mels for a factor of 6.4.
-_PER_MEL, _KNEE, _LOG_STEP = 200.0 / 3.0, 15.0, np.log(6.4) / 27.0
-
-
-def _to_mel(hertz: NDArray[Any]) -> NDArray[Any]:
-    above = _KNEE + np.log(np.maximum(hertz, 1000.0) / 1000.0) / _LOG_STEP
-    return np.where(hertz < 1000.0, hertz / _PER_MEL, above)
-
-
-def _to_hertz(mel: NDArray[Any]) -> NDArray[Any]:
-    above = 1000.0 * np.exp(_LOG_STEP * (np.maximum(mel, _KNEE) - _KNEE))
-    return np.where(mel < _KNEE, mel * _PER_MEL, above)

@@ -1,7 +1,6 @@
 """Transcriptions as files: plain text, JSON, and subtitles."""
 
 import json
-from collections.abc import Sequence
 from html import escape
 from typing import Literal
 
@@ -30,25 +29,14 @@ def write(result: TranscriptionResult, form: Format) -> str:
             "stats": result.stats.as_dict(),
         }
         return f"{json.dumps(content, ensure_ascii=False, indent=2)}\n"
-    return _srt(result.segments) if form == "srt" else _vtt(result.segments)
-
-
-def _srt(segments: Sequence[Segment]) -> str:
-    entries = (
-        f"{number}\n{clock(segment.start, ',')} --> {clock(segment.end, ',')}\n"
+    entries = ["WEBVTT\n\n"] if form == "vtt" else []
+    for number, segment in enumerate(result.segments, start=1):
         # Players would parse an arrow in the text as times.
-        f"{segment.text.strip().replace('-->', '->')}\n\n"
-        for number, segment in enumerate(segments, start=1)
-    )
+        text = segment.text.strip().replace("-->", "->") if form == "srt" else _vtt_text(segment)
+        head, point = (f"{number}\n", ",") if form == "srt" else ("", ".")
+        times = f"{clock(segment.start, point)} --> {clock(segment.end, point)}"
+        entries.append(f"{head}{times}\n{text}\n\n")
     return "".join(entries)
-
-
-def _vtt(segments: Sequence[Segment]) -> str:
-    entries = (
-        f"{clock(segment.start, '.')} --> {clock(segment.end, '.')}\n{_vtt_text(segment)}\n\n"
-        for segment in segments
-    )
-    return "WEBVTT\n\n" + "".join(entries)
 
 
 def _vtt_text(segment: Segment) -> str:
@@ -69,7 +57,6 @@ def _vtt_text(segment: Segment) -> str:
 
 def clock(seconds: float, point: str) -> str:
     """A time in subtitle format: hours, minutes, seconds, and milliseconds after `point`."""
-    total = round(seconds * 1000)
-    minutes, rest = divmod(total, 60_000)
+    minutes, rest = divmod(round(seconds * 1000), 60_000)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02}:{minutes:02}:{rest // 1000:02}{point}{rest % 1000:03}"

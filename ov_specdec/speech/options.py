@@ -12,9 +12,6 @@ from ov_specdec.options.model import Options, Several, Text, by_group, option
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.speech.settings import Task
 
-TEMPERATURES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
-"""As in openai/whisper."""
-
 GENERATION = (
     *("max_new_tokens", "top_k", "top_p", "min_p", "typical_p", "seed"),
     *("repetition_penalty", "logit_bias", "bad_words_ids", "suppress_tokens"),
@@ -65,7 +62,7 @@ class TranscriptionOptions(Options):
         field="prompt",
     )
     temperature: Annotated[Several[Annotated[float, Field(ge=0)]], Field(min_length=1)] = option(
-        TEMPERATURES, "Try several in order, until an output is accepted."
+        (0.0, 0.2, 0.4, 0.6, 0.8, 1.0), "Try several in order, until an output is accepted."
     )
     compression_ratio_threshold: float | None = option(
         2.4,

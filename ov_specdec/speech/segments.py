@@ -32,10 +32,10 @@ class Segment:
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; with words if any have times."""
-        content = {**vars(self), "tokens": list(self.tokens)}
-        content.pop("words")
-        if self.words:
-            content["words"] = [word.as_dict() for word in self.words]
+        words = [{"word": word.text, "start": word.start, "end": word.end} for word in self.words]
+        content = {**vars(self), "tokens": list(self.tokens), "words": words}
+        if not words:
+            del content["words"]
         return content
 
 
@@ -109,9 +109,8 @@ class TranscriptionChunk:
         """The pieces, as chunks of a text; the last one ends it."""
         if self.stats is None:
             return self.pieces
-        stats = self.stats.generation
-        last = Chunk("", [], "plain", finish_reason=self.finish_reason, stats=stats)
-        return (*self.pieces, last)
+        reason, stats = self.finish_reason, self.stats.generation
+        return (*self.pieces, Chunk("", [], "plain", finish_reason=reason, stats=stats))
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,19 @@
-"""Settings from a Whisper's configuration files: special ids, languages, limits."""
+"""A Whisper's settings, from its configuration files, and its rules for tokens."""
 
-from collections.abc import Mapping
-from dataclasses import field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import field
 from pathlib import Path
 from typing import Annotated, Literal
 
+import numpy as np
 from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.options.checks import suggest
 from ov_specdec.records.files import read_json
+from ov_specdec.sampling.logits import Logits
+from ov_specdec.sampling.processors import LogitsProcessor, MinNewTokens, SuppressTokens
 
 Task = Literal["transcribe", "translate"]
 
@@ -66,9 +69,8 @@ class WhisperSettings:
         known.setdefault("prev_sot_token_id", known.get("no_timestamps_token_id", 0) - 2)
         if not known.get("is_multilingual", True):
             known.update(lang_to_id={}, task_to_id={})
-        names = [each.name for each in fields(cls)]
         try:
-            return cls(**{name: known[name] for name in names if name in known})
+            return cls(**known)  # ignores all others
         except ValidationError as error:
             found = error.errors(include_url=False)[0]
             name = str(found["loc"][0])
@@ -83,24 +85,9 @@ class WhisperSettings:
         return bool(self.lang_to_id)
 
     @property
-    def language_ids(self) -> tuple[int, ...]:
-        """The ids of all languages."""
-        return tuple(self.lang_to_id.values())
-
-    @property
     def timestamp_begin(self) -> int:
         """The id of the timestamp at 0 seconds."""
         return self.no_timestamps_token_id + 1
-
-    @property
-    def no_speech_token_id(self) -> int:
-        """The id of no speech, whose probability is read after the start of a transcript."""
-        return self.no_timestamps_token_id - 1
-
-    @property
-    def max_prompt_length(self) -> int:
-        """Maximum tokens of previous text, which leaves half of the context to the output."""
-        return self.max_target_positions // 2 - 1
 
     def is_text(self, token: int) -> bool:
         """Whether a token is text."""
@@ -129,24 +116,22 @@ class WhisperSettings:
                     Option("language", language), " is not known to this model: it has 'en' only"
                 )
             return None
-        for token in (name, f"<|{name}|>"):
-            if token in self.lang_to_id:
-                return self.lang_to_id[token]
+        codes = {token.strip("<|>"): id_ for token, id_ in self.lang_to_id.items()}
+        if (code := name.removeprefix("<|").removesuffix("|>")) in codes:
+            return codes[code]
         # Imports torch if that is installed, so only if the language is not given as a code.
         from transformers.models.whisper.tokenization_whisper import TO_LANGUAGE_CODE as CODES
 
-        if (token := f"<|{CODES.get(name)}|>") in self.lang_to_id:
-            return self.lang_to_id[token]
-        codes = [token.strip("<|>") for token in self.lang_to_id]
+        if (code := CODES.get(name, "")) in codes:
+            return codes[code]
         known = [*codes, *(full for full, code in CODES.items() if code in codes)]
         hint = suggest(name, known, f"there are: {', '.join(sorted(codes))}", most=1)
         raise OptionError(Option("language", language), f" is not known to this model: {hint}")
 
     def language_code(self, token_id: int | None) -> str:
-        """The code of a language, such as "en", by its id."""
-        if token_id is None:
-            return "en"
-        return next(text.strip("<|>") for text, id_ in self.lang_to_id.items() if id_ == token_id)
+        """The code of a language, such as "en", by its id; None in an English-only model."""
+        names = {id_: name.strip("<|>") for name, id_ in self.lang_to_id.items()}
+        return "en" if token_id is None else names[token_id]
 
     def check_task(self, task: str) -> None:
         """Refuse a task that this model does not support."""
@@ -154,3 +139,60 @@ class WhisperSettings:
         if task not in known:
             others = "" if self.is_multilingual else ": this model is English-only"
             raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
+
+    def processors(self, begin: int, *, timestamps: bool) -> list[LogitsProcessor]:
+        """Its rules, in the order of transformers. begin: length of start and prompt."""
+        chain: list[LogitsProcessor] = [
+            MinNewTokens(1, begin, frozenset(self.begin_suppress_tokens)),
+            SuppressTokens(self.suppress_tokens),
+        ]
+        return [*chain, TimestampRule(self, begin)] if timestamps else chain
+
+
+@dataclass(frozen=True)
+class TimestampRule:
+    """Forces timestamps first, in pairs and in order, and before text if they are more likely.
+
+    Timestamps come in pairs, except for one at the end. They never decrease, the first of a pair
+    is later than the last pair, and the first of all is at most `max_initial_timestamp_index`. If
+    all timestamps together are more likely than any other token, one of them must follow.
+    begin: length of start and prompt.
+    Source: `WhisperTimeStampLogitsProcessor` of transformers; Radford et al. (arXiv 2212.04356).
+    """
+
+    settings: WhisperSettings
+    begin: int
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with -inf at the tokens that the rule forbids."""
+        first = self.settings.timestamp_begin
+        result = logits.copy()
+        result[self.settings.no_timestamps_token_id] = -np.inf
+        output = tokens[self.begin :]
+        if not output:
+            result[:first] = -np.inf
+            if (latest := self.settings.max_initial_timestamp_index) is not None:
+                result[first + latest + 1 :] = -np.inf
+            return result
+        after_timestamp = output[-1] >= first
+        in_pair = after_timestamp and (len(output) < 2 or output[-2] >= first)
+        if in_pair:
+            result[first:] = -np.inf
+        elif after_timestamp:
+            result[: self.settings.eos_token_id] = -np.inf
+        if last := next((token for token in reversed(output) if token >= first), 0):
+            opens_pair = after_timestamp and not in_pair
+            result[first : last if opens_pair else last + 1] = -np.inf
+        timestamps = result[first:]
+        peak = timestamps.max(initial=-np.inf)
+        together = peak + np.log(np.exp(timestamps - peak).sum()) if peak > -np.inf else peak
+        if together > result[:first].max():
+            result[:first] = -np.inf
+        return result
+
+
+def allow_only(allowed: Sequence[int], _tokens: Sequence[int], logits: Logits) -> Logits:
+    """The row with -inf at all other ids, whatever the history."""
+    result = np.full_like(logits, -np.inf)
+    result[[*allowed]] = logits[[*allowed]]
+    return result

@@ -1,5 +1,102 @@
-"""`ov-specdec chat`: a conversation in the terminal."""
+"""`ov-specdec chat`: a conversation with the models, in the terminal or from a pipe."""
 
-from ov_specdec.cli.chat.command import chat
+import sys
+from collections.abc import Iterable
+from functools import partial
+from typing import Any
 
-__all__ = ["chat"]
+import click
+
+from ov_specdec.cli.chat.conversation import LEAVING, Chat
+from ov_specdec.cli.chat.lines import piped_lines, typed_ahead, typed_lines
+from ov_specdec.cli.chat.screen import note, show_answer
+from ov_specdec.cli.declare import options_of, own_options, take
+from ov_specdec.cli.models import (
+    MODELS,
+    ONE_REQUEST,
+    PIPELINE,
+    make_pipeline,
+    model_name,
+    models_first,
+)
+from ov_specdec.cli.options import (
+    GENERATION,
+    SYSTEM_OPTION,
+    check_generation,
+    generation_options,
+    pop_generation,
+)
+from ov_specdec.cli.terminal import flag_of, show_error, with_errors
+from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
+from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.options.checks import require_utf8
+from ov_specdec.options.model import option
+from ov_specdec.text.messages import Message
+from ov_specdec.text.tokenizer import load_tokenizer
+
+
+@click.command()
+@with_errors
+@models_first(*MODELS)
+@SYSTEM_OPTION
+@own_options
+@options_of(PIPELINE, *ONE_REQUEST)
+@generation_options("cache_prompt")
+def chat(
+    *,
+    system: str | None,
+    show_draft: bool = option(False, "Show text from accepted draft tokens in a colour."),
+    **options: Any,
+) -> None:
+    """Talk with a chat model in the terminal, or answer each line of stdin.
+
+    With --seed, answers draw different numbers, but the same chat gives the same answers again.
+    """
+    pipeline, given = take(options, PIPELINE), pop_generation(options)
+    check_generation(given, pipeline)
+    require_chat_template(pipeline["main"])
+    require_utf8("the system message", system or "")
+    messages: list[Message] = [{"role": "system", "content": system}] if system else []
+    parameters = click.get_current_context().command.params
+    known = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
+    settable = {flag_of(each).removeprefix("--"): each for each in known}
+    is_typed = sys.stdin is not None and sys.stdin.isatty()
+    with typed_ahead(), make_pipeline(pipeline) as models:
+        show = partial(show_answer, is_typed=is_typed, show_draft=show_draft)
+        talk = Chat(models, show, settable, given, messages)
+        if is_typed:
+            note(greeting(pipeline["main"], pipeline["draft"], models.drafter))
+        converse(talk, typed_lines(talk.options) if is_typed else piped_lines(), goes_on=is_typed)
+
+
+def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
+    """Execute lines until one leaves the chat, or they end. goes_on: after an error, shown then."""
+    for line in filter(str.strip, lines):
+        if line.strip() in LEAVING:
+            return
+        try:
+            if reply := chat.respond(line):
+                note(reply)
+        except SpecdecError as error:
+            if not goes_on:
+                raise
+            is_full = isinstance(error, ContextLengthError)
+            show_error(error, "; /undo or /clear makes room" if is_full else "")
+
+
+def require_chat_template(main: str | None) -> None:
+    """Refuse a model without a chat template before it is compiled."""
+    folder = embedded_folder("main") if main is None else locate(main)
+    if load_tokenizer(folder).chat_template is None:
+        raise OptionError(
+            "the embedded model" if main is None else Option("main", main),
+            " has no chat template: give a chat model as main, or continue a text with ov-specdec "
+            "generate",
+        )
+
+
+def greeting(main: str | None, draft: str | None, drafter: str) -> str:
+    """The models and the drafter of a chat, and how to go on."""
+    name = "the embedded model" if main is None else model_name(main)
+    source = drafter if draft is None else f"{drafter} {model_name(draft)}"
+    return f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves"

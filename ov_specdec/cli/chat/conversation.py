@@ -1,134 +1,114 @@
 """A conversation with the options of its answers, and the commands that change both."""
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import click
 
-from ov_specdec.cli.terminal import flag_of
-from ov_specdec.errors import OptionError, SpecdecError, shorten
+from ov_specdec.cli.chat.screen import Begin, describe
+from ov_specdec.drafters.factory import kind_of
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.options.checks import require_utf8, suggest
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.records.files import expand_home
+from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.text.messages import Message, check_messages
 
 SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""
-
-Answer = Callable[[Sequence[Message], Mapping[str, Any]], str | None]
-"""Answers the last of the messages, with these options; None without an answer."""
 
 
 @dataclass
 class Chat:
     """A conversation, and the options of its next answers.
 
-    answer: generates an answer. options: those of the command line that can be set. complete: adds
-    defaults to given ones, and raises `OptionError` for invalid ones. given: by their Python names.
-    messages: one of the role "system" may be the first. num_drawn: answers since the seed was set.
+    show: shows the stream of an answer that it begins. options: by their flags without hyphens.
+    given: by Python names. num_drawn: answers since the seed was set.
     """
 
-    answer: Answer
-    options: Iterable[click.Option]
-    complete: Callable[[Mapping[str, Any]], GenerationOptions]
-    given: Mapping[str, Any] = field(default_factory=dict)
+    models: SpeculativePipeline
+    show: Callable[[Begin], GenerationResult]
+    options: Mapping[str, click.Option]
+    given: Mapping[str, Any]
     messages: list[Message] = field(default_factory=list)
     num_drawn: int = 0
 
     def respond(self, line: str) -> str:
-        """Execute a command, or answer a message. Returns a note for the user.
-
-        Raises `SpecdecError` for an invalid command and a failed answer; nothing is changed then.
-        """
-        if not line.strip():
-            return ""
+        """Answer a message or execute a command; a failed one changes nothing. Returns a note."""
         if line.startswith("//") or not line.startswith("/"):
             return self._ask([*self.messages, {"role": "user", "content": line.removeprefix("/")}])
-        name, _, argument = re.sub(r"\s+", " ", line, count=1).partition(" ")
+        name, *rest = line.split(maxsplit=1)
+        argument = "".join(rest).strip()
         if name not in COMMANDS:
             hint = suggest(name, COMMANDS, "/help lists all", cutoff=0.5)
-            raise OptionError(
-                f"there is no command '{name}' ({hint}); start a message with // for /"
-            )
-        usage, run = COMMANDS[name]
-        argument = argument.strip()
+            problem = f"there is no command '{name}' ({hint}); start a message with // for /"
+            raise OptionError(problem)
+        usage, _, run = COMMANDS[name]
         if argument and not usage:
             raise OptionError(f"{name} takes no argument: leave '{argument}' out")
-        if not argument and usage and not usage.startswith("["):
+        if usage.isalpha() and not argument:
             raise OptionError(f"{name} lacks its argument: type {name} {usage}")
         return run(self, argument)
 
     def _ask(self, messages: list[Message]) -> str:
-        """Answer the last message.
-
-        With a seed, each answer takes another choice index: otherwise /retry would repeat it.
-        """
         options = dict(self.given)
         if options.get("cache_prompt", True):
             options["cache_salt"] = SALT
-        if options.get("seed") is not None:
+        if options.get("seed") is not None:  # else /retry would repeat an answer
             options["choice"] = self.num_drawn
         self.num_drawn += 1
-        text = self.answer(messages, options)
-        if text is None:
-            return "there is no answer yet, so the conversation is unchanged"
-        self.messages = [*messages, {"role": "assistant", "content": text}]
-        return ""
+        result = self.show(partial(self.models.stream, messages, **options))
+        if result.finish_reason == "cancelled" and not result.text:
+            return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
+        self.messages = [*messages, {"role": "assistant", "content": result.text}]
+        return describe(result)
 
-    @property
-    def _system(self) -> list[Message]:
-        """The system message, if there is one."""
+    def _system_message(self) -> list[Message]:
         return [each for each in self.messages[:1] if each["role"] == "system"]
 
     def _to_question(self) -> list[Message]:
         """All messages up to the last one of the user."""
-        for end in range(len(self.messages), 0, -1):
-            if self.messages[end - 1]["role"] == "user":
-                return self.messages[:end]
-        raise OptionError("the conversation is empty: write a message first")
+        ends = [end for end, each in enumerate(self.messages, 1) if each["role"] == "user"]
+        if not ends:
+            raise OptionError("the conversation is empty: write a message first")
+        return self.messages[: ends[-1]]
 
-    def clear(self, _: str) -> str:
-        """Remove all messages but the system message."""
-        self.messages = self._system
+    def _clear(self, _: str) -> str:
+        self.messages = self._system_message()
         return f"the conversation is empty{' except for the system message' * len(self.messages)}"
 
-    def undo(self, _: str) -> str:
-        """Remove the last message and its answer."""
+    def _undo(self, _: str) -> str:
         *self.messages, question = self._to_question()
         return f"removed the message {shorten(question['content'])} and its answer"
 
-    def retry(self, _: str) -> str:
-        """Answer the last message again."""
+    def _retry(self, _: str) -> str:
         return self._ask(self._to_question())
 
-    def system(self, argument: str) -> str:
-        """Show or replace the system message; "" removes it."""
-        if argument:
-            require_utf8("the system message", argument)
-            new = [] if argument == '""' else [{"role": "system", "content": argument}]
-            self.messages = [*new, *self.messages[len(self._system) :]]
-        shown = [f"system: {each['content']}" for each in self._system]
+    def _system(self, text: str) -> str:
+        if text:
+            require_utf8("the system message", text)
+            new = [] if text == '""' else [{"role": "system", "content": text}]
+            self.messages = [*new, *self.messages[len(self._system_message()) :]]
+        shown = [f"system: {each['content']}" for each in self._system_message()]
         return "".join(shown) or "there is no system message"
 
-    def save(self, argument: str) -> str:
-        """Write the messages to a JSON file."""
-        path = expand_home(argument)
-        content = json.dumps(self.messages, ensure_ascii=False, indent=2)
+    def _save(self, file: str) -> str:
+        path, content = expand_home(file), json.dumps(self.messages, ensure_ascii=False, indent=2)
         try:
             path.write_bytes(f"{content}\n".encode())
         except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) else error
+            reason = getattr(error, "strerror", error)
             raise OptionError(
                 f"'{path}' cannot be written ({reason}): give another file"
             ) from error
-        return f"saved {len(self.messages)} messages in '{argument}'"
+        return f"saved {len(self.messages)} messages in '{file}'"
 
-    def load(self, argument: str) -> str:
-        """Continue with the messages of such a file."""
-        path = expand_home(argument)
+    def _load(self, file: str) -> str:
+        path = expand_home(file)
         try:
             messages = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -145,109 +125,53 @@ class Chat:
             self.messages = [*check_messages(messages)]
         except OptionError as error:
             raise OptionError(f"'{path}' holds no conversation: {error}") from error
-        return f"loaded {len(messages)} messages from '{argument}'"
+        return f"loaded {len(messages)} messages from '{file}'"
 
-    def set(self, argument: str) -> str:
-        """Set an option of the command line, or list all."""
+    def _set(self, argument: str) -> str:
         if not argument:
-            values = self.complete(self.given)
-            flags = self.flags()
-            return _columns(
-                {flag: _shown(getattr(values, str(flags[flag].name))) for flag in flags}
-            )
-        name, _, text = argument.partition(" ")
+            values = self._complete(self.given)
+            names = {flag: str(option.name) for flag, option in self.options.items()}
+            return _columns({flag: _shown(getattr(values, name)) for flag, name in names.items()})
+        flag, _, text = argument.partition(" ")
         if not text:
-            raise OptionError(
-                f"/set {name} lacks its value: type /set {name} VALUE, or /unset {name}"
-            )
-        option = self._find(name)
-        key, text = str(option.name), text.strip()
-        try:
+            problem = f"/set {flag} lacks its value: type /set {flag} VALUE, or /unset {flag}"
+            raise OptionError(problem)
+        return self._change(flag, text.strip())
+
+    def _change(self, flag: str, text: str = "") -> str:
+        """Set an option, named as on the command line or in Python. text: "" unsets it."""
+        typed = flag.lstrip("-").replace("_", "-")
+        if typed not in self.options:
+            hint = suggest(typed, self.options, "/set lists all options")
+            raise OptionError(f"there is no option '{flag}': {hint}")
+        option, given = self.options[typed], dict(self.given)
+        before = given.pop(str(option.name), None)
+        if text:
             context = click.Context(click.Command("/set"))
-            value = option.process_value(context, (text,) if option.multiple else text)
-        except click.BadParameter as error:
-            raise OptionError(error.format_message()) from error
-        if option.multiple and isinstance(value, Mapping):
-            value = {**self.given.get(key, {}), **value}
-        elif option.multiple:
-            value = (*self.given.get(key, ()), *value)
-        return self._give(key, {**self.given, key: value})
-
-    def unset(self, argument: str) -> str:
-        """Set an option back to its default."""
-        key = str(self._find(argument).name)
-        return self._give(key, {name: each for name, each in self.given.items() if name != key})
-
-    def _give(self, key: str, given: Mapping[str, Any]) -> str:
-        self.complete(given)
+            try:
+                value = option.process_value(context, (text,) if option.multiple else text)
+            except click.BadParameter as error:
+                raise OptionError(error.format_message()) from error
+            if option.multiple and before:  # a repeatable option gets another value
+                value = before | value if isinstance(value, dict) else before + value
+            given[str(option.name)] = value
+        self._complete(given)
         self.given = given
-        if key == "seed":
+        if typed == "seed":
             self.num_drawn = 0
         return ""
 
-    def flags(self) -> dict[str, click.Option]:
-        """The options by their names on the command line, without hyphens."""
-        return {flag_of(option).removeprefix("--"): option for option in self.options}
-
-    def _find(self, name: str) -> click.Option:
-        """An option by its name on the command line or in Python."""
-        known, typed = self.flags(), name.lstrip("-").replace("_", "-")
-        if typed not in known:
-            hint = suggest(typed, known, "/set lists all options")
-            raise OptionError(f"there is no option '{name}': {hint}")
-        return known[typed]
-
-    def help(self, _: str) -> str:
-        """List the commands and keys."""
-        rows = {f"{name} {usage}": run.__doc__ or "" for name, (usage, run) in COMMANDS.items()}
-        return f"{_columns(rows)}\n\n{KEYS}"
-
-    def leave(self, _: str) -> str:
-        """Leave; so do exit, quit, /bye and Ctrl-D."""
-        return ""
+    def _complete(self, given: Mapping[str, Any]) -> GenerationOptions:
+        """Given options with defaults for others; refuses invalid ones."""
+        options = self.models.complete_options(**given)
+        kind_of(self.models.drafter).check(options)
+        return options
 
 
-COMMANDS: Mapping[str, tuple[str, Callable[[Chat, str], str]]] = {
-    "/help": ("", Chat.help),
-    "/clear": ("", Chat.clear),
-    "/undo": ("", Chat.undo),
-    "/retry": ("", Chat.retry),
-    "/system": ("[TEXT]", Chat.system),
-    "/set": ("[OPTION VALUE]", Chat.set),
-    "/unset": ("OPTION", Chat.unset),
-    "/save": ("FILE", Chat.save),
-    "/load": ("FILE", Chat.load),
-    "/exit": ("", Chat.leave),
-}
-"""The argument of each command, and its function, whose first line describes it."""
-
-KEYS = """\
-Enter sends, Alt-Enter or Ctrl-J starts a new line, Tab completes, Up recalls earlier lines.
-Ctrl-C ends an answer, Ctrl-D the chat. For a message that begins with /, type //."""
-
-LEAVING = ("exit", "quit", "/exit", "/bye", "/quit")
-
-
-def converse(
-    chat: Chat,
-    lines: Iterable[str],
-    note: Callable[[str], None],
-    on_error: Callable[[SpecdecError], None] | None = None,
-) -> None:
-    """Execute lines until one of them leaves the chat, or they end.
-
-    note: shows a command's reply. on_error: called with an error; None raises it.
-    """
-    for line in lines:
-        if line.strip() in LEAVING:
-            return
-        try:
-            if reply := chat.respond(line):
-                note(reply)
-        except SpecdecError as error:
-            if on_error is None:
-                raise
-            on_error(error)
+def describe_commands(*_: object) -> str:
+    """What /help shows."""
+    rows = {f"{name} {usage}": text for name, (usage, text, _) in COMMANDS.items()}
+    return f"{_columns(rows)}\n\n{KEYS}"
 
 
 def _columns(rows: Mapping[str, str]) -> str:
@@ -256,7 +180,27 @@ def _columns(rows: Mapping[str, str]) -> str:
 
 
 def _shown(value: Any) -> str:
-    """A value for a list of options; "-" for none."""
     if value is None or value in ((), {}):
         return "-"
     return ", ".join(map(repr, value)) if isinstance(value, tuple) else str(value)
+
+
+LEAVING = ("exit", "quit", "/exit", "/bye", "/quit")
+
+COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
+    "/help": ("", "List the commands and keys.", describe_commands),
+    "/clear": ("", "Remove all messages but the system message.", Chat._clear),
+    "/undo": ("", "Remove the last message and its answer.", Chat._undo),
+    "/retry": ("", "Answer the last message again.", Chat._retry),
+    "/system": ("[TEXT]", 'Show or replace the system message; "" removes it.', Chat._system),
+    "/set": ("[OPTION VALUE]", "Set an option of the command line, or list all.", Chat._set),
+    "/unset": ("OPTION", "Set an option back to its default.", Chat._change),
+    "/save": ("FILE", "Write the messages to a JSON file.", Chat._save),
+    "/load": ("FILE", "Continue with the messages of such a file.", Chat._load),
+    "/exit": ("", "Leave; so do exit, quit, /bye and Ctrl-D.", lambda *_: ""),
+}
+"""The argument of each command, its help, and its function; `LEAVING` ends a chat before."""
+
+KEYS = """\
+Enter sends, Alt-Enter or Ctrl-J starts a new line, Tab completes, Up recalls earlier lines.
+Ctrl-C ends an answer, Ctrl-D the chat. For a message that begins with /, type //."""

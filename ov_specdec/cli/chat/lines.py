@@ -4,56 +4,67 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from prompt_toolkit import PromptSession
-from prompt_toolkit.completion import (
-    CompleteEvent,
-    Completer,
-    Completion,
-    DummyCompleter,
-    PathCompleter,
-    WordCompleter,
-)
-from prompt_toolkit.document import Document
+from prompt_toolkit.completion import Completer, NestedCompleter, PathCompleter, WordCompleter
+from prompt_toolkit.completion import merge_completers as merge
 from prompt_toolkit.history import FileHistory, History, InMemoryHistory
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
+from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from ov_specdec.cli.chat.conversation import COMMANDS
+from ov_specdec.cli.chat.screen import note
+from ov_specdec.cli.messages import interrupts_call
 from ov_specdec.errors import OptionError
-
-if sys.platform != "win32":
-    import termios
-    from signal import SIGCONT, SIGHUP, SIGQUIT, SIGTERM
+from ov_specdec.records.files import user_cache
 
 
-def typed_lines(
-    options: Iterable[str], history: Path | None, note: Callable[[str], None]
-) -> Iterator[str]:
-    """Typed messages until Ctrl-D.
-
-    options: names to complete after /set. history: file of earlier lines; None keeps them in
-    memory. note: shows a hint.
-    """
+def typed_lines(options: Iterable[str]) -> Iterator[str]:
+    """Typed messages until Ctrl-D. options: names to complete."""
+    keys = KeyBindings()
+    for key in (("escape", "enter"), ("c-j",)):
+        keys.add(*key)(lambda event: event.current_buffer.insert_text("\n"))
     editor: PromptSession[str] = PromptSession(
         "> ",
-        multiline=True,
-        key_bindings=_keys(),
-        completer=CommandCompleter(options),
+        prompt_continuation="  ",
+        key_bindings=keys,
+        completer=command_completer(options),
         # Completion by Tab, as in a shell: a menu would need room below the line.
         complete_style=CompleteStyle.READLINE_LIKE,
         complete_while_typing=False,
-        history=_history(history),
+        history=_history(),
         # If only stdout is redirected, the prompt goes to stderr.
         output=create_output(always_prefer_tty=True),
     )
-    with suppress(EOFError):
+    # A second Ctrl-C may come just after the end of an answer.
+    with interrupts_call(lambda: None), suppress(EOFError):
         while True:
-            yield _line(editor, note)
+            with suppress(KeyboardInterrupt):  # clears a line
+                yield editor.prompt()
+                continue
+            if not editor.default_buffer.text:
+                note("Ctrl-D or /exit leaves the chat")
+
+
+def command_completer(options: Iterable[str]) -> Completer:
+    """Completes commands and their arguments: options or files."""
+    names, files = WordCompleter(sorted(options), WORD=True), PathCompleter(expanduser=True)
+    arguments = {"/set": names, "/unset": names, "/save": files, "/load": files}
+    commands = WordCompleter(list(COMMANDS), sentence=True)
+    return merge([commands, NestedCompleter({**arguments})], deduplicate=True)
+
+
+def _history() -> History:
+    """Earlier lines in a file that only its owner can read, or in memory if there can be none."""
+    if folder := user_cache():
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(folder / "history", os.O_CREAT | os.O_RDWR, mode=0o600))
+            return FileHistory(folder / "history")
+    return InMemoryHistory()
 
 
 @contextmanager
@@ -63,6 +74,8 @@ def typed_ahead() -> Iterator[None]:
     if sys.platform == "win32" or sys.stdin is None or not sys.stdin.isatty():
         yield
         return
+    import termios  # Windows has none
+
     terminal = sys.stdin.fileno()
     before, quiet = termios.tcgetattr(terminal), termios.tcgetattr(terminal)
     quiet[0] &= ~termios.ICRNL  # the editor takes Enter as it is sent
@@ -72,92 +85,29 @@ def typed_ahead() -> Iterator[None]:
         if os.tcgetpgrp(terminal) == os.getpgrp():  # else it would stop
             termios.tcsetattr(terminal, termios.TCSADRAIN, quiet)
 
-    def restore() -> None:
+    def restore(number: int = 0, _: object = None) -> None:
+        signal.signal(signal.SIGCONT, signal.SIG_DFL)
         with suppress(termios.error):  # the terminal has gone
             termios.tcsetattr(terminal, termios.TCSADRAIN, before)
+        if number:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
 
-    def end(number: int, _: object) -> None:
-        restore()
-        signal.signal(number, signal.SIG_DFL)
-        signal.raise_signal(number)
-
-    usual = {each: signal.signal(each, end) for each in (SIGTERM, SIGHUP, SIGQUIT)}
-    usual[SIGCONT] = signal.signal(SIGCONT, mute)  # after Ctrl-Z, a shell has set modes of its own
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, restore)
+    signal.signal(signal.SIGCONT, mute)  # after Ctrl-Z, a shell has set modes of its own
     try:
         mute()
         yield
     finally:
         restore()
-        for number, handler in usual.items():
-            signal.signal(number, handler)
-
-
-def _line(editor: PromptSession[str], note: Callable[[str], None]) -> str:
-    """One message; empty after Ctrl-C, which clears a line."""
-    try:
-        return editor.prompt()
-    except KeyboardInterrupt:
-        if not editor.default_buffer.text:
-            note("Ctrl-D or /exit leaves the chat")
-        return ""
 
 
 def piped_lines() -> Iterator[str]:
     """The lines of stdin as they arrive; `OptionError` for one that is not UTF-8."""
-    if sys.stdin is None:  # closed
-        return
-    lines = io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8")
+    stdin = io.BytesIO() if sys.stdin is None else sys.stdin.buffer  # None: it is closed
     try:
-        yield from (line.rstrip("\n") for line in lines)
+        for line in io.TextIOWrapper(stdin, encoding="utf-8"):
+            yield line.rstrip("\n")
     except UnicodeDecodeError as error:
         raise OptionError(f"stdin cannot be read as text: {error}; give UTF-8") from error
-
-
-class CommandCompleter(Completer):
-    """Completes commands and their arguments: options or files."""
-
-    def __init__(self, options: Iterable[str]) -> None:
-        names = WordCompleter(sorted(options), WORD=True)
-        files = PathCompleter(expanduser=True)
-        self._commands = WordCompleter(list(COMMANDS), WORD=True)
-        self._arguments = {"/set": names, "/unset": names, "/save": files, "/load": files}
-
-    def get_completions(
-        self, document: Document, complete_event: CompleteEvent
-    ) -> Iterable[Completion]:
-        """See prompt_toolkit's `Completer`."""
-        name, space, argument = document.text_before_cursor.partition(" ")
-        completer: Completer = self._arguments.get(name, DummyCompleter())
-        if not space:
-            completer = self._commands if name.startswith("/") else DummyCompleter()
-            argument = name
-        return completer.get_completions(Document(argument), complete_event)
-
-
-def _keys() -> KeyBindings:
-    """Enter sends; Alt-Enter and Ctrl-J begin a new line."""
-    keys = KeyBindings()
-
-    @keys.add("enter")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.validate_and_handle()
-
-    @keys.add("escape", "enter")
-    @keys.add("c-j")
-    def _(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    return keys
-
-
-def _history(file: Path | None) -> History:
-    """The history in this file, which only its owner can read, or else in memory."""
-    if file is None:
-        return InMemoryHistory()
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.touch(mode=0o600)
-        file.open("ab").close()
-    except OSError:  # read-only, for instance: a chat needs no history
-        return InMemoryHistory()
-    return FileHistory(file)
