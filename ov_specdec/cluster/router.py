@@ -16,7 +16,7 @@ BEGINNING = 256
 def session_of(ask: Ask | None = None, tenant: str | None = None) -> int | None:
     """A hash that is equal for the requests of one conversation, tenant and salt; None without one.
 
-    It is of `prompt_cache_key`, or of messages up to the user's first: not of a system prompt alone.
+    It is of `prompt_cache_key`, or messages up to the user's first: not of a system prompt alone.
     """
     if ask is None or not ask.options.cache_prompt:
         return None
