@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import signal
 import socket
 import subprocess
@@ -15,17 +16,17 @@ from types import SimpleNamespace
 import httpx
 import psutil
 import pytest
+import ray
 from click.testing import CliRunner
 from prometheus_client.parser import text_string_to_metric_families
 from ray.exceptions import RayActorError
 from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
 from ov_specdec.cli.serve import serve as command
-from ov_specdec.cluster.application import ClusterArgs, build
-from ov_specdec.cluster.remote import RemoteEngine, Work
+from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
+from ov_specdec.cluster.replica import RemoteEngine
 from ov_specdec.cluster.router import BEGINNING, SessionRouter, session_of
-from ov_specdec.cluster.run import NAME, connected, deploy, reason_of
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.openai import ApiError, Ask
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.stream import Stream
@@ -125,7 +126,8 @@ def test_sigterm_while_replicas_load_ends_all_processes_at_once():
 def cluster():
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    with connected(None):
+    own = {"include_dashboard": False, "object_store_memory": 100_000_000}
+    with ray.init("local", num_cpus=len(os.sched_getaffinity(0)), **own):
         made = Cluster(port)
         made.deploy(replicas=2)
         yield made
@@ -239,9 +241,18 @@ def test_replicas_come_and_go_with_the_load(cluster):
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
-def test_the_ingress_admits_what_all_replicas_run():
-    settings = ClusterArgs(pipeline={"max_batch_size": 4}, replicas=2).all_settings()
-    assert settings.max_batch_size == 8
+@pytest.fixture
+def bound(monkeypatch):
+    """What deployments are given: the replicas, then the ingress."""
+    given = []
+    monkeypatch.setattr("ray.serve.Deployment.bind", lambda self, *each: given.append(each))
+    return given
+
+
+@pytest.mark.parametrize("scale", [{"replicas": 2}, {"autoscale": {"max_replicas": 2}}])
+def test_the_ingress_admits_what_all_replicas_run(bound, scale):
+    build(ClusterArgs(pipeline={"max_batch_size": 4}, **scale))
+    assert bound[1][1].max_batch_size == 8
 
 
 def test_what_a_serve_yaml_has_no_use_for_is_named():
@@ -258,15 +269,13 @@ def test_what_a_serve_yaml_cannot_set_is_refused():
         build(ClusterArgs(settings={"api_keys": "secret"}))
 
 
-def test_the_command_hands_its_options_over(monkeypatch):
-    handed = []
-    monkeypatch.setattr(
-        "ov_specdec.cluster.run.serve_replicas", lambda *given: handed.append(given)
-    )
+def test_the_command_hands_its_options_over(monkeypatch, bound):
+    application = "ov_specdec.cluster.application.serve_replicas"
+    monkeypatch.setattr(application, lambda args, *_: build(args))
     options = ("--port", "0", "--max-batch-size", "4", "--api-key", "a-key")
     done = CliRunner().invoke(command, ["--replicas", "2", *options])
     assert done.exit_code == 0, done.output
-    settings = handed[0][0].all_settings()
+    settings = bound[1][1]
     assert (settings.max_batch_size, settings.api_keys) == (8, ("a-key",))
 
 
@@ -275,14 +284,12 @@ def test_the_address_is_on_stdout_although_what_ray_prints_is_not(monkeypatch):
         with redirect_stdout(sys.stderr):
             announce()
 
-    monkeypatch.setattr("ov_specdec.cluster.run.serve_replicas", serve)
+    monkeypatch.setattr("ov_specdec.cluster.application.serve_replicas", serve)
     done = CliRunner().invoke(command, ["--replicas", "2", "--port", "0"])
     assert done.stdout.startswith("http://127.0.0.1:")
 
 
-def test_keys_stay_in_the_ingress(monkeypatch):
-    bound = []
-    monkeypatch.setattr("ray.serve.Deployment.bind", lambda self, *given: bound.append(given))
+def test_keys_stay_in_the_ingress(bound):
     args = ClusterArgs(settings={"api_keys": ["a-key"]})
     build(args)
     assert [given[1].api_keys for given in bound] == [(), ["a-key"]]
@@ -290,9 +297,8 @@ def test_keys_stay_in_the_ingress(monkeypatch):
 
 
 def session(prompt, tenant=None, key=None, **options):
-    return session_of(
-        Work(Ask("chat", None, (prompt,), GenerationOptions(**options), cache_key=key), tenant)
-    )
+    ask = Ask("chat", None, (prompt,), GenerationOptions(**options), cache_key=key)
+    return session_of(ask, tenant)
 
 
 def test_turns_of_a_conversation_are_of_one_session():
@@ -319,14 +325,22 @@ def test_sessions_of_other_tenants_salts_and_keys_differ():
     assert session(text, cache_prompt=False) is None
 
 
-def test_why_replicas_do_not_start_is_what_their_error_says():
+def test_why_replicas_do_not_start_is_what_their_error_says(monkeypatch):
+    def run(*_, **__):
+        raise RuntimeError
+
     failed = "Error:\n  File ..., line 40\nModelError: 'nowhere' is not a folder\n"
     deployments = {
         name: DeploymentStatusOverview("UNHEALTHY", "UNSPECIFIED", {}, message)
         for name, message in (("Replica", failed), ("Ingress", ""))
     }
     application = ApplicationStatusOverview("DEPLOY_FAILED", "It failed.", 0.0, deployments)
-    assert reason_of(application) == "ModelError: 'nowhere' is not a folder"
+    status = SimpleNamespace(applications={NAME: application})
+    fake = SimpleNamespace(start=lambda **_: None, run=run, status=lambda: status)
+    monkeypatch.setattr("ov_specdec.cluster.application.serve", fake)
+    monkeypatch.setattr("ov_specdec.cluster.application.build", lambda args: None)
+    with pytest.raises(DeviceError, match=r"could not be started: ModelError: 'nowhere' is not a"):
+        deploy(ClusterArgs(), "127.0.0.1", 0)
 
 
 @pytest.fixture
@@ -336,23 +350,23 @@ def router():
     return made
 
 
-def pending(name, work):
+def pending(name, ask):
     """A request that Ray has not sent to a replica yet."""
     context = SimpleNamespace(should_backoff=False)
     metadata = SimpleNamespace(internal_request_id=name)
-    return SimpleNamespace(args=[work], metadata=metadata, routing_context=context)
+    return SimpleNamespace(args=[ask, None], metadata=metadata, routing_context=context)
 
 
-def ranks(router, work):
+def ranks(router, ask):
     """Two replicas, by how well they suit."""
     replicas = [SimpleNamespace(replica_id=name) for name in "AB"]
-    chosen = asyncio.run(router.choose_replicas(replicas, pending("next", work)))
+    chosen = asyncio.run(router.choose_replicas(replicas, pending("next", ask)))
     return [{replica.replica_id for replica in rank} for rank in chosen]
 
 
 def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
     def of_choices(n):
-        return Work(Ask("completions", None, ("x",), GenerationOptions(), n), None)
+        return Ask("completions", None, ("x",), GenerationOptions(), n)
 
     router.on_request_routed(pending("one", of_choices(2 * BATCH)), "A", None)
     router.on_request_routed(pending("other", of_choices(1)), "B", None)
@@ -362,14 +376,14 @@ def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
 
 
 def test_a_request_goes_where_its_session_has_gone_unless_that_is_full(router):
-    def work(text, n=1):
-        return Work(Ask("completions", None, (text * BEGINNING,), GenerationOptions(), n), None)
+    def ask(text, n=1):
+        return Ask("completions", None, (text * BEGINNING,), GenerationOptions(), n)
 
-    router.on_request_routed(pending("one", work("a")), "A", None)
-    assert ranks(router, work("a")) == [{"A"}, {"B"}]
-    assert ranks(router, work("b")) == [{"B"}, {"A"}]
-    router.on_request_routed(pending("two", work("a", BATCH)), "A", None)
-    assert ranks(router, work("a")) == [{"B"}, {"A"}]
+    router.on_request_routed(pending("one", ask("a")), "A", None)
+    assert ranks(router, ask("a")) == [{"A"}, {"B"}]
+    assert ranks(router, ask("b")) == [{"B"}, {"A"}]
+    router.on_request_routed(pending("two", ask("a", BATCH)), "A", None)
+    assert ranks(router, ask("a")) == [{"B"}, {"A"}]
 
 
 class Handle:
@@ -386,7 +400,7 @@ class Handle:
     def generate(self):
         return self
 
-    def remote(self, work):
+    def remote(self, ask, tenant):
         return Response(self, self._scripts.pop(0))
 
 
@@ -411,7 +425,7 @@ def read(*scripts):
         handle = Handle(*scripts)
         stream = Stream(1, None)
         engine = RemoteEngine(handle, None, 100, None)
-        await engine._read(Work(Ask("chat", None, ("x",), GenerationOptions()), None), stream)
+        await engine._read(Ask("chat", None, ("x",), GenerationOptions()), None, stream, 3)
         return await stream.next_all(), handle.num_cancelled
 
     return asyncio.run(run())

@@ -113,11 +113,11 @@ def serve(
     # Ray prints to stdout, which is redirected by the time that this is called.
     announce = partial(click.echo, binding.url, file=sys.stdout)
     binding = binding.model_copy(update={"host": bare_host(binding.host)})
-    if cluster.is_used and speech:
+    if cluster.scale and speech:
         raise OptionError("a speech model is served by one process: leave out --replicas")
     if speech:
         require_libraries()
-    if cluster.is_used:
+    if cluster.scale:
         _serve_replicas(cluster, pipeline, settings, log_level, binding, announce)
         return
     packages = "fastapi, uvicorn, prometheus-client and python-multipart"
@@ -154,11 +154,10 @@ def _serve_replicas(
         if getattr(binding, name):
             raise OptionError(Option(name), " has no effect with several replicas: leave it out")
     with requiring("several replicas need Ray Serve", "cluster"):
-        from ov_specdec.cluster.application import ClusterArgs
-        from ov_specdec.cluster.run import serve_replicas
+        from ov_specdec.cluster.application import ClusterArgs, serve_replicas
     own = settings.model_dump(exclude={"max_batch_size"})  # an argument of the pipeline
     args = ClusterArgs.model_validate(
-        {**cluster.scale(), "pipeline": pipeline, "settings": own, "log_level": log_level}
+        {**cluster.scale, "pipeline": pipeline, "settings": own, "log_level": log_level}
     )
     serve_replicas(args, binding.host, binding.port, cluster.address, announce)
 

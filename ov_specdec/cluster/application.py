@@ -1,19 +1,28 @@
 """The application that Ray Serve runs: for `serve deploy`, and for `ov-specdec serve`."""
 
+import os
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import redirect_stdout, suppress
 from typing import Any
 
+import psutil
+import ray
 from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, Field
 from ray import serve
 from ray.serve import Application
-from ray.serve.config import AutoscalingConfig, RequestRouterConfig
+from ray.serve.config import AutoscalingConfig, HTTPOptions, RequestRouterConfig
 from ray.serve.handle import DeploymentHandle
+from ray.serve.schema import LoggingConfig
 
-from ov_specdec.cluster.cpus import largest_size, read_cores
-from ov_specdec.cluster.remote import RemoteEngine
-from ov_specdec.cluster.replica import Replica
+from ov_specdec.cluster.cpus import largest_size, read_nodes
+from ov_specdec.cluster.replica import RemoteEngine, Replica
 from ov_specdec.cluster.router import SessionRouter
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import DeviceError, Option, OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_known
 from ov_specdec.server.app import make_app
@@ -21,110 +30,130 @@ from ov_specdec.server.logs import set_up_log
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 
-TARGET = 0.8
-"""Autoscaling's target use of the batch: Ray advises 20 to 50 % headroom."""
+NAME = "ov-specdec"
 
-MAX_REQUESTS = 10_000
-"""Concurrent requests to the ingress, which itself rejects excess ones with 429, and to a replica,
-which queues them."""
-
-CONSTRUCTOR_RETRIES = 2
-"""Starts to try: a missing model will not appear, but a replica may release its CPUs late."""
+LOGGING = LoggingConfig(log_level="WARNING", enable_access_log=False)  # the server logs requests
 
 
-class ClusterArgs(BaseModel):
+class ClusterArgs(BaseModel, extra="forbid"):
     """The arguments of the application; `args` in a `serve.yaml`.
 
-    replicas: their number, unless autoscale gives a range; its default target is `TARGET`.
-    pipeline: arguments of `SpeculativePipeline`; num_threads is also the number of CPUs of each
-    replica, by default an equal share of this machine. settings: those of `Settings`. log_level: of
-    the ingress.
+    autoscale: Ray's `AutoscalingConfig`, in place of replicas. pipeline: of `SpeculativePipeline`;
+    num_threads is also each replica's CPUs, by default an equal share. log_level: of the ingress.
     """
 
-    model_config = ConfigDict(extra="forbid")
-
     replicas: int = Field(1, ge=1)
-    autoscale: AutoscalingConfig | None = None
-    pipeline: dict[str, Any] = Field(default_factory=dict)
-    settings: dict[str, Any] = Field(default_factory=dict, repr=False)  # may contain API keys
+    autoscale: dict[str, Any] | None = None
+    pipeline: dict[str, Any] = {}
+    settings: dict[str, Any] = Field({}, repr=False)  # may contain API keys
     log_level: str = "info"
-
-    @property
-    def max_replicas(self) -> int:
-        """Maximum number of replicas."""
-        return self.autoscale.max_replicas if self.autoscale else self.replicas
-
-    @property
-    def batch_size(self) -> int:
-        """Concurrent sequences of a replica."""
-        return int(self.pipeline.get("max_batch_size", Settings().max_batch_size))
-
-    def all_settings(self) -> Settings:
-        """The settings of the ingress, which admits as many sequences as all replicas can run.
-
-        Raises `OptionError` for an unknown or invalid setting.
-        """
-        if "max_batch_size" in self.settings:
-            raise OptionError(
-                Option("max_batch_size", self.settings["max_batch_size"]),
-                " is an argument of the pipeline, not a setting: put it under pipeline",
-            )
-        settings = {**self.settings, "max_batch_size": self.batch_size * self.max_replicas}
-        return Settings(**settings)
 
 
 @serve.ingress()
 class Ingress:
-    """The deployment that clients reach: the server's own routes, over replicas.
-
-    It reads requests, checks keys, admits, and writes answers.
-    """
+    """What clients reach: the server's routes. Checks and admits requests, and writes answers."""
 
     def __init__(self, replicas: DeploymentHandle[Any], settings: Settings, log_level: str) -> None:
         set_up_log(log_level)
-        self._replicas = replicas
-        self._service = Service(settings)
+        self._replicas, self._service = replicas, Service(settings)
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, once a replica has loaded the models."""
-        described = await self._replicas.describe.remote()
-        self._service.take(RemoteEngine(self._replicas, *described))
+        self._service.take(RemoteEngine(self._replicas, *await self._replicas.describe.remote()))
         return make_app(self._service)
 
 
 def build(args: ClusterArgs) -> Application:
-    """The application: an ingress in front of replicas.
-
-    Raises `OptionError` for unknown pipeline arguments and settings.
-    """
+    """An ingress, which admits what all replicas can run; `OptionError` for invalid arguments."""
     require_known(args.pipeline, PipelineOptions.model_fields, "pipeline argument")
-    batch_size, settings = args.batch_size, args.all_settings()
-    num_cpus = args.pipeline.get("num_threads") or largest_size(read_cores(), args.max_replicas)
-    autoscaling = args.autoscale
-    if autoscaling and "target_ongoing_requests" not in autoscaling.model_fields_set:
-        target = {"target_ongoing_requests": TARGET * batch_size}
-        autoscaling = autoscaling.model_copy(update=target)
-    router = RequestRouterConfig(
-        request_router_class=SessionRouter,  # type: ignore[arg-type]  # Ray declares it wrongly
-        request_router_kwargs={"batch_size": batch_size},
-    )
+    if "max_batch_size" in args.settings:
+        raise OptionError(
+            Option("max_batch_size", args.settings["max_batch_size"]),
+            " is an argument of the pipeline, not a setting: put it under pipeline",
+        )
+    batch_size = int(args.pipeline.get("max_batch_size", Settings().max_batch_size))
+    target = {"target_ongoing_requests": 0.8 * batch_size}  # Ray advises 20 to 50 % headroom
+    autoscaling = args.autoscale and AutoscalingConfig(**{**target, **args.autoscale})
+    max_replicas = autoscaling.max_replicas if autoscaling else args.replicas
+    settings = Settings(**args.settings, max_batch_size=batch_size * max_replicas)
+    num_cpus = args.pipeline.get("num_threads") or largest_size(read_nodes(), max_replicas)
+    shared: Any = {
+        "max_ongoing_requests": 10_000,  # the ingress itself answers 429; a replica queues
+        "graceful_shutdown_timeout_s": settings.shutdown_timeout,
+    }
     replicas = serve.deployment(
-        name="Replica",
         num_replicas=None if autoscaling else args.replicas,
         autoscaling_config=autoscaling,
-        max_ongoing_requests=MAX_REQUESTS,
         ray_actor_options={"num_cpus": num_cpus},
-        request_router_config=router,
-        max_constructor_retry_count=CONSTRUCTOR_RETRIES,
-        graceful_shutdown_timeout_s=settings.shutdown_timeout,
+        request_router_config=RequestRouterConfig(
+            request_router_class=SessionRouter,  # type: ignore[arg-type]  # Ray declares it wrongly
+            request_router_kwargs={"batch_size": batch_size},
+        ),
+        # A missing model will not appear, but an ended replica may release its CPUs late.
+        max_constructor_retry_count=2,
+        **shared,
     )(Replica)
-    ingress = serve.deployment(
-        name="Ingress",
-        max_ongoing_requests=MAX_REQUESTS,
-        ray_actor_options={"num_cpus": 0},
-        graceful_shutdown_timeout_s=settings.shutdown_timeout,
-    )(Ingress)
-    own = settings.model_copy(update={"api_keys": ()})
-    bound = replicas.bind(args.pipeline, own, num_cpus)
-    application: Application = ingress.bind(bound, settings, args.log_level)
-    return application
+    ingress = serve.deployment(ray_actor_options={"num_cpus": 0}, **shared)(Ingress)
+    keyless = settings.model_copy(update={"api_keys": ()})
+    return ingress.bind(replicas.bind(args.pipeline, keyless, num_cpus), settings, args.log_level)
+
+
+def serve_replicas(
+    args: ClusterArgs, host: str, port: int, address: str | None, on_ready: Callable[[], None]
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; running requests then get `shutdown_timeout` to end.
+
+    address: of a Ray cluster; None starts one, which a signal ends at once while replicas load.
+    on_ready: called when the server accepts requests.
+    """
+    ended = threading.Event()
+    receiver, sender = socket.socketpair()
+    sender.setblocking(False)
+    own: dict[str, Any] = {}
+    if address is None:
+        threading.Thread(target=_end_all, args=[receiver], daemon=True).start()
+        _on_signal(ended.set)  # a signal without a handler wakes no thread
+        signal.set_wakeup_fd(sender.fileno())
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network calls
+        own = {
+            "num_cpus": sum(map(len, read_nodes())),
+            "include_dashboard": False,
+            "object_store_memory": 100_000_000,  # little, because chunks of text are sent inline
+        }
+    # Ray prints what its workers do. Without an address it would join a cluster that it finds.
+    with redirect_stdout(sys.stderr), ray.init(address or "local", **own):
+        try:
+            deploy(args, host, port)
+            signal.set_wakeup_fd(-1)
+            _on_signal(ended.set)  # in place of Ray's handlers
+            on_ready()
+            ended.wait()
+        finally:
+            serve.delete(NAME)
+
+
+def deploy(args: ClusterArgs, host: str, port: int) -> None:
+    """Start the application, or replace a running one, until it accepts requests; `DeviceError`."""
+    serve.start(http_options=HTTPOptions(host=host, port=port), logging_config=LOGGING)
+    try:
+        serve.run(build(args), name=NAME, logging_config=LOGGING)
+    except RuntimeError as error:
+        failed = serve.status().applications[NAME]
+        messages = [failed.message, *(each.message for each in failed.deployments.values())]
+        # Ray's messages are tracebacks, which end with the error.
+        reason = "\n".join(messages).strip().rpartition("\n")[2] or "see Ray's log"
+        raise DeviceError(f"the replicas could not be started: {reason}") from error
+
+
+def _end_all(receiver: socket.socket) -> None:
+    """End this process and its children at a signal, without Ray's handlers, which take seconds."""
+    if receiver.recv(1):
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):  # Ray may end it first
+                child.kill()
+        os._exit(0)
+
+
+def _on_signal(act: Callable[[], None]) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: act())

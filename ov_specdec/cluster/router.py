@@ -1,56 +1,48 @@
 """Chooses a replica for each request: that of its session, unless that one is busy."""
 
 from collections import OrderedDict, defaultdict
-from collections.abc import Hashable, Mapping
-from hashlib import blake2b
+from collections.abc import Mapping
 from random import sample
 from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
-from ov_specdec.cluster.remote import Work
-
-CAPACITY = 100_000
-"""Sessions that are remembered, in about 20 MB."""
+from ov_specdec.openai import Ask
 
 BEGINNING = 256
 """Characters or ids of a prompt that is no conversation which tell its session."""
 
 
-def session_of(work: Work) -> bytes | None:
+def session_of(ask: Ask | None = None, tenant: str | None = None) -> int | None:
     """A hash that is equal for the requests of one conversation, tenant and salt; None without one.
 
-    It is that of `prompt_cache_key`, or else of the messages up to the first one of the user. So a
-    common system prompt does not send all requests to one replica.
+    It is of `prompt_cache_key`, or messages up to the user's first: not of a system prompt alone.
     """
-    ask = work.ask
-    if not ask.options.cache_prompt:
+    if ask is None or not ask.options.cache_prompt:
         return None
     prompt: Any = ask.prompts[0]
-    begins: Hashable = ask.cache_key
-    if begins is None and prompt and isinstance(prompt[0], Mapping):
-        asked = [i for i, message in enumerate(prompt) if message.get("role") == "user"]
-        begins = repr(prompt[: asked[0] + 1 if asked else None])
-    elif begins is None and len(prompt) >= BEGINNING:
+    if ask.cache_key is not None:
+        begins = ""
+    elif prompt and isinstance(prompt[0], Mapping):
+        roles = [message.get("role") for message in prompt]
+        begins = repr(prompt[: roles.index("user") + 1] if "user" in roles else prompt)
+    elif len(prompt) >= BEGINNING:
         begins = repr(prompt[:BEGINNING])
-    if begins is None:
+    else:
         return None
-    named = repr((work.tenant, ask.options.cache_salt, ask.cache_key is None, begins))
-    return blake2b(named.encode(), digest_size=16).digest()
+    return hash((tenant, ask.options.cache_salt, ask.cache_key, begins))
 
 
 class SessionRouter(RequestRouter):
-    """Ray's router, with replicas ordered by session and load.
+    """Ray's router, with replicas ordered by session and by the requests that it sent them.
 
-    Requests wait in their replica, which gives each tenant its share. Of replicas tried together,
-    Ray takes the one with the fewest requests. This router counts the requests that it sent itself,
-    because Ray's own figures are seconds old.
+    Ray's own counts are seconds old. Requests wait in their replica, which gives tenants a share.
     """
 
     def initialize_state(self, **kwargs: Any) -> None:
-        """Takes `request_router_kwargs`. batch_size: concurrent requests of a replica."""
+        """Takes `request_router_kwargs`. batch_size: concurrent sequences of a replica."""
         self._batch_size: int = kwargs["batch_size"]
-        self._replica_of: OrderedDict[bytes, ReplicaID] = OrderedDict()
+        self._replica_of: OrderedDict[int | None, ReplicaID] = OrderedDict()
         # Sequences by replica and request: each choice of an answer is one.
         self._running: defaultdict[ReplicaID, dict[str, int]] = defaultdict(dict)
 
@@ -60,47 +52,34 @@ class SessionRouter(RequestRouter):
         pending_request: PendingRequest | None = None,
     ) -> list[list[RunningReplica]]:
         """The replicas, best first: that of the session unless it is full, then by load."""
-        home: ReplicaID | None = None
-        if pending_request is not None:
-            if (work := _work_of(pending_request)) and (session := session_of(work)):
-                home = self._replica_of.get(session)
-            # All of them were tried: wait before the next attempt.
+        home = pending_request and self._replica_of.get(session_of(*pending_request.args))
+        if pending_request:  # wait before all of them are tried again
             pending_request.routing_context.should_backoff = True
-        ranks: defaultdict[int, list[RunningReplica]] = defaultdict(list)
-        # Ray takes the first of equals: shuffle, so that idle replicas share the load.
-        for replica in sample(candidate_replicas, len(candidate_replicas)):
-            num_running = sum(self._running[replica.replica_id].values())
-            is_home = replica.replica_id == home and num_running < self._batch_size
-            ranks[-1 if is_home else num_running].append(replica)
-        return [ranks[each] for each in sorted(ranks)]
+        load = {
+            one.replica_id: sum(self._running[one.replica_id].values())
+            for one in candidate_replicas
+        }
+        if home in load and load[home] < self._batch_size:
+            load[home] = -1
+        shuffled = sample(candidate_replicas, len(candidate_replicas))  # idle ones share the load
+        return [[one] for one in sorted(shuffled, key=lambda one: load[one.replica_id])]
 
     def on_request_routed(
         self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any
     ) -> None:
-        """Count a request that a replica took."""
+        """Count a request that a replica took, and remember the replica of its session."""
         super().on_request_routed(pending_request, replica_id, result)
-        if work := _work_of(pending_request):
+        if pending_request.args:  # a generation
+            ask, tenant = pending_request.args
             request_id = pending_request.metadata.internal_request_id
-            self._running[replica_id][request_id] = work.ask.num_choices
-            if session := session_of(work):
+            self._running[replica_id][request_id] = ask.num_choices
+            if (session := session_of(ask, tenant)) is not None:
                 self._replica_of[session] = replica_id
                 self._replica_of.move_to_end(session)
-                if len(self._replica_of) > CAPACITY:
+                if len(self._replica_of) > 100_000:  # in about 20 MB
                     self._replica_of.popitem(last=False)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """Discount a request that ended or was rejected."""
+        """Discount a request that ended, was rejected, or lost its replica."""
         super().on_request_completed(replica_id, internal_request_id)
         self._running[replica_id].pop(internal_request_id, None)
-
-    def update_replicas(self, replicas: list[RunningReplica]) -> None:
-        """Follow changes of the set of replicas."""
-        super().update_replicas(replicas)
-        for gone in self._running.keys() - {replica.replica_id for replica in replicas}:
-            del self._running[gone]
-
-
-def _work_of(request: PendingRequest) -> Work | None:
-    """The work of a request; None for calls of another kind."""
-    work = request.args[0] if request.args else None
-    return work if isinstance(work, Work) else None

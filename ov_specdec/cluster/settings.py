@@ -34,32 +34,20 @@ class Cluster(Options):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if not self.is_used and self.address is not None:
+        low, high = self.autoscale or (1, self.replicas or 1)
+        if not self.scale and self.address is not None:
             raise OptionError(
                 f"--address '{self.address}' has no effect without --replicas: give both"
             )
-        low, high = self.bounds
-        if not low <= self.number <= high:
-            raise OptionError(f"--replicas {self.number} must be within --autoscale {low}:{high}")
+        if not low <= (first := self.replicas or low) <= high:
+            raise OptionError(f"--replicas {first} must be within --autoscale {low}:{high}")
         return self
 
     @property
-    def is_used(self) -> bool:
-        """Whether there are replicas, instead of one process."""
-        return self.replicas is not None or self.autoscale is not None
-
-    @property
-    def bounds(self) -> tuple[int, int]:
-        """Minimum and maximum number of replicas."""
-        return self.autoscale or (self.replicas or 1, self.replicas or 1)
-
-    @property
-    def number(self) -> int:
-        """The number of replicas at the start."""
-        return self.replicas or self.bounds[0]
-
     def scale(self) -> dict[str, Any]:
-        """As arguments of `ClusterArgs`."""
-        low, high = self.bounds
-        scale = {"min_replicas": low, "initial_replicas": self.number, "max_replicas": high}
-        return {"replicas": self.number, "autoscale": scale if self.autoscale else None}
+        """As arguments of `ClusterArgs`; empty for one process, without replicas."""
+        if self.autoscale is None:
+            return {"replicas": self.replicas} if self.replicas is not None else {}
+        low, high = self.autoscale
+        first = self.replicas or low
+        return {"autoscale": {"min_replicas": low, "initial_replicas": first, "max_replicas": high}}

@@ -126,7 +126,7 @@ class Scheduler:
             num_tokens = cache.num_pending
             if sequence.state is State.PREFILL:
                 if budget is None:
-                    budget = self._prefill_budget()
+                    budget = self._prefill_budget(*self._split())
                     if model is not self._models[0]:
                         budget = min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
                     budget -= num_prefilled
@@ -139,32 +139,34 @@ class Scheduler:
     @property
     def load(self) -> Load:
         """The content of the main model's next pass without draft tokens."""
-        prefilling = [s for s in self.stepping if s.state is State.PREFILL]
-        decoding = [s for s in self.stepping if s.state is not State.PREFILL]
-        num_prefill = sum(sequence.num_to_verify for sequence in prefilling)
+        prefilling, num_verified = self._split()
+        num_prefill = sum([sequence.num_to_verify for sequence in prefilling])
         return Load(
             len(self.stepping),
-            len(decoding),
-            sum([sequence.num_to_verify for sequence in decoding]),
-            min(num_prefill, self._prefill_budget()) if prefilling else 0,
+            len(num_verified),
+            sum(num_verified),
+            min(num_prefill, self._prefill_budget(prefilling, num_verified)) if prefilling else 0,
         )
 
-    def _prefill_budget(self) -> int:
+    def _split(self) -> tuple[list[Sequence], list[int]]:
+        """Sequences of the step that prefill, and the tokens to verify of each other one."""
+        prefilling = [s for s in self.stepping if s.state is State.PREFILL]
+        return prefilling, [s.num_to_verify for s in self.stepping if s.state is not State.PREFILL]
+
+    def _prefill_budget(self, prefilling: list[Sequence], num_verified: list[int]) -> int:
         """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
 
         Together with the tokens to verify they fill one of the usual sizes, if possible.
         """
-        prefilling = [s for s in self.stepping if s.state is State.PREFILL]
-        decoding = [s for s in self.stepping if s.state is not State.PREFILL]
         chunk = PREFILL_CHUNK
         if monotonic() < self._shared_until:
             chunk = SHARED_CHUNK * len({sequence.tenant for sequence in prefilling})
-        if not decoding:
+        if not num_verified:
             return chunk
         most = min(self._limits.max_prefill_tokens_per_step * len(prefilling), chunk)
-        num_verified = sum(sequence.num_to_verify for sequence in decoding)
-        size = max(size for size in GRID if size <= num_verified + most)
-        return size - num_verified if size > num_verified else most
+        total = sum(num_verified)
+        size = max(size for size in GRID if size <= total + most)
+        return size - total if size > total else most
 
     def learn(self, seconds: float, *, is_prefill: bool) -> None:
         """Learn how long the passes of a step took. is_prefill: whether they read prompts."""
