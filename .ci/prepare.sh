@@ -25,9 +25,9 @@ unset PYTHONDONTWRITEBYTECODE
 
 # A browser, the page's server and its models want all cores, as Ray and a simulated GPU do, and
 # terminals are made by forking, which wants a young process: these parts run by themselves.
-terminal=(tests/test_chat_terminal.py)
-pages=(tests/test_demo_page.py tests/test_speech_demo.py)
-cluster=(tests/test_cluster.py)
+terminal=(tests/cli/test_chat_terminal.py)
+pages=(tests/demo/test_page.py tests/demo/test_speech.py)
+cluster=(tests/cluster/test_replicas.py)
 gpu=(tests/gpu)
 # shellcheck disable=SC2034
 alone=("${terminal[@]}" "${pages[@]}" "${cluster[@]}" "${gpu[@]}")

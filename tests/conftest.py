@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiny_encoder_decoder, tiny_whisper
-from tests.chats import PLAIN
-from tests.cores import keep_to_one_core
-from tests.tiny import ARCHITECTURES, TYPICAL, Shelf, TinyPair, make_pair, make_wide_draft
-from tests.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
-from tests.tiny_whisper import TinyWhisper, make_whisper
+from tests.support import tiny_encoder_decoder, tiny_whisper
+from tests.support.chats import PLAIN
+from tests.support.cores import keep_to_one_core
+from tests.support.tiny import ARCHITECTURES, TYPICAL, Shelf, TinyPair, make_pair, make_wide_draft
+from tests.support.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
+from tests.support.tiny_whisper import TinyWhisper, make_whisper
 
 
 def pytest_configure(config):

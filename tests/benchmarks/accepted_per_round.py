@@ -35,8 +35,8 @@ from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, average, numbers, table
 from tests.benchmarks.texts import Prompts
-from tests.enumeration import enumerate_outcomes
-from tests.running import propose, repeatable
+from tests.support.enumeration import enumerate_outcomes
+from tests.support.running import propose, repeatable
 
 SETTINGS = {
     "temperature 0.3": {"temperature": 0.3},

@@ -30,7 +30,7 @@ from tests.benchmarks.peers.setup import Setup
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import across, table
 from tests.benchmarks.texts import Prompts
-from tests.server import NAME, serving
+from tests.support.server import NAME, serving
 
 LENGTHS = (1, 2, 3, 5, 8, 15, "auto")
 BATCHES = (4, 16)

@@ -18,7 +18,7 @@ from ov_specdec.measure.prompts import JSON_LINES, PROMPT_SETS, read_prompts
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
-from tests.prompts import PROMPTS
+from tests.support.prompts import PROMPTS
 
 MIXED = "mixed"
 SETS = {**PROMPT_SETS, "tests": PROMPTS, MIXED: PROMPT_SETS["code"]}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from ov_specdec.models.optimum_process import allow_gemma4
 from tests.families.settings import SETTINGS
-from tests.tiny import export, reference, save_tokenizer
+from tests.support.tiny import export, reference, save_tokenizer
 
 LENGTHS = (20, 37, 150)
 """Tokens of the prompts."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.tiny import VOCAB_SIZE
+from tests.support.tiny import VOCAB_SIZE
 
 WINDOW = 32
 """Tokens of a window, of a chunk, and up to LongRoPE's border."""

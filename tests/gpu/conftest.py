@@ -7,7 +7,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from tests.gpu.presence import has_gpu
 from tests.gpu.texts import plain_on_cpu
-from tests.prompts import PROMPTS
+from tests.support.prompts import PROMPTS
 
 
 @pytest.fixture(scope="session", autouse=True)

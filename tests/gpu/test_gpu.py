@@ -8,7 +8,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.runner.base import Span
 from tests.gpu.texts import alone, ids, together, verifies
-from tests.prompts import PROMPTS
+from tests.support.prompts import PROMPTS
 
 
 @pytest.fixture(scope="module")

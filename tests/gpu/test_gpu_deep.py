@@ -15,12 +15,12 @@ from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.models.devices import block_memory, find_device, openvino_core
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.runner.block_memory import RemoteMemory, VisibleMemory, bytes_of_block
-from tests.chats import PLAIN
-from tests.command_line import run
+from tests.demo.test_models import compared
 from tests.gpu.texts import NUM_TOKENS, alone, ids, plain_on_cpu, together, verifies
-from tests.prompts import PROMPTS
-from tests.server import serving
-from tests.test_demo import compared
+from tests.support.chats import PLAIN
+from tests.support.command_line import run
+from tests.support.prompts import PROMPTS
+from tests.support.server import serving
 
 pytestmark = pytest.mark.deep
 

@@ -1,7 +1,7 @@
 """Texts of a pipeline for the same prompts, and whether both kinds of draft token were in them."""
 
 from ov_specdec import SpeculativePipeline
-from tests.prompts import PROMPTS
+from tests.support.prompts import PROMPTS
 
 NUM_TOKENS = 32
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.load.clients import load, num_running
-from tests.server import serving_process
+from tests.support.server import serving_process
 
 MODELS = Path(__file__).parents[2] / "models"
 TOKENS = 32

@@ -5,7 +5,7 @@ from contextlib import closing
 from functools import partial
 from itertools import product
 
-from tests.browser import chromium, expect
+from tests.support.browser import chromium, expect
 
 SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
 

@@ -20,7 +20,7 @@ def load(given: Given, seconds: float) -> Measurements:  # the server has its ow
 def served(seconds: float) -> Row:
     """What has come of all requests. Raises `BenchmarkError` without guidellm."""
     if which("guidellm") is None:
-        raise BenchmarkError("guidellm is not installed: pip install '.[test,load]'")
+        raise BenchmarkError("guidellm is not installed: pip install '.[test-all,load]'")
     return as_row(beside.run(seconds), seconds)
 
 

@@ -11,7 +11,7 @@ from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.planning.draft_length import NO_PLAN, Plan, PlanRequest, Policy
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.results.stats import RoundStats
-from tests.rounds import step_of
+from tests.support.rounds import step_of
 
 CURVES = {
     "flat": {1: 1.0, 17: 1.0, 512: 1.0},

@@ -9,7 +9,7 @@ from ov_specdec.planning.draft_length import AdaptiveLength, Offer, PlanRequest
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.results.stats import PassStats, RoundStats, StepStats
 from tests.benchmarks.simulated.machine import against_constant, main_curve
-from tests.rounds import a_round
+from tests.support.rounds import a_round
 
 CURVES = ("flat", "linear", "avx2")
 DRAFT = 0.1, 0.02

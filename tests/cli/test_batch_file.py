@@ -1,0 +1,341 @@
+"""`ov-specdec batch`: files of requests in OpenAI's format, and what becomes of bad lines."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.batch_file.results import Results
+from ov_specdec.batch_file.run import BatchRun
+from ov_specdec.openai import ApiError
+from ov_specdec.openai.batches import LineError, make_failure, read_request
+from ov_specdec.openai.body import Rules
+from tests.support.command_line import run
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def line(custom_id, url=TEXT, **body):
+    """A line of a file of requests; greedy, unless the body says otherwise."""
+    fields = {"temperature": 0, "max_tokens": 10, **body}
+    request = {"custom_id": custom_id, "method": "POST", "url": url, "body": fields}
+    return json.dumps(request).encode() + b"\n"
+
+
+@pytest.fixture(scope="module")
+def serving(tmp_path_factory, tiny_pair):
+    with SpeculativePipeline(*tiny_pair, precision="exact", max_batch_size=2) as pipeline:
+        yield BatchRun(pipeline, "tiny", 2)
+
+
+def answer(lines, path, serving):
+    """Answer lines into a file; what it then holds, and the count."""
+    tally = Results(path)
+    list(serving.answer(lines, tally))
+    return [json.loads(line) for line in path.read_text().splitlines()], tally
+
+
+def by_id(results):
+    return {result["custom_id"]: result for result in results}
+
+
+def test_where_a_model_recommends_no_temperature_it_is_1_as_in_the_server(tiny_pair, tmp_path):
+    requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    asked = {"prompt": "def f", "seed": 3, "ignore_eos": True}
+    heats = {"left out": None, "given": 1.0, "greedy": 0.0}
+    requests.write_bytes(b"".join(line(n, **asked, temperature=t) for n, t in heats.items()))
+    command = ["batch", requests, "--output", output, "--main", tiny_pair[0]]
+    done = run(*command, "--precision", "exact", "--generation-config", "model")
+    assert done.returncode == 0, done.stderr
+    results = [json.loads(each) for each in output.read_text().splitlines()]
+    texts = {r["custom_id"]: r["response"]["body"]["choices"][0]["text"] for r in results}
+    assert texts["left out"] == texts["given"] != texts["greedy"]
+
+
+def test_the_command_answers_in_openais_shape(chat_pair, tmp_path):
+    requests, output = tmp_path / "requests.jsonl", tmp_path / "results.jsonl"
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    messages = [{"role": "user", "content": parts}]
+    requests.write_bytes(
+        line("chat", CHAT, messages=messages, max_tokens=6, ignore_eos=True)
+        + line("text", prompt=["def f", [5, 6]], n=2, seed=3, temperature=1, ignore_eos=True)
+        + line("bad", prompt="x", max_tokens=0)
+    )
+    command = ["batch", requests, "--output", output, "--main", chat_pair[0]]
+    command += ["--draft", chat_pair[1], "--precision", "exact", "--served-model-name", "tiny"]
+    done = run(*command, "--max-batch-size", 2)
+    assert done.returncode == 1, done.stderr  # since one has failed
+    assert done.stdout == ""
+    failure, summary = done.stderr.splitlines()[-2:]
+    assert failure.startswith("first error: custom_id='bad': max_tokens=0 only scores a")
+    assert summary.startswith("2 answered, 1 failed, 0 answered before, 46 ")
+    results = by_id(map(json.loads, output.read_text().splitlines()))
+    assert set(results) == {"chat", "text", "bad"}
+    assert len({result["id"] for result in results.values()}) == 3
+    for name, result in results.items():
+        assert set(result) == {"id", "custom_id", "response", "error"}
+        assert result["error"] is None
+        assert set(result["response"]) == {"status_code", "request_id", "body"}
+        assert result["response"]["status_code"] == (400 if name == "bad" else 200)
+    chat, text, bad = (results[n]["response"]["body"] for n in ("chat", "text", "bad"))
+    assert (chat["object"], text["object"]) == ("chat.completion", "text_completion")
+    assert chat["model"] == "tiny"
+    assert chat["usage"]["completion_tokens"] == 6
+    assert chat["choices"][0]["message"]["role"] == "assistant"
+    assert chat["choices"][0]["finish_reason"] == "length"
+    assert [choice["index"] for choice in text["choices"]] == [0, 1, 2, 3]
+    assert bad["error"]["param"] == "max_tokens"
+    again = run(*command)
+    assert again.returncode == 1  # a script that tries again is told so too
+    assert again.stderr.splitlines()[-1] == (
+        "0 answered, 0 failed, 3 answered before, 1 of them with an error"
+    )
+    assert len(output.read_text().splitlines()) == 3
+
+
+def test_each_answer_is_the_one_that_its_prompt_gets_alone(serving, tmp_path):
+    prompts = ["def f(x):", "class A:", "import os", "x = 1", "return"]
+    lines = [line(prompt, prompt=prompt) for prompt in prompts]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    options = {"max_new_tokens": 10, "apply_chat_template": False}
+    for prompt in prompts:
+        alone = serving.pipeline.generate(prompt, **options)
+        body = by_id(found)[prompt]["response"]["body"]
+        assert body["choices"][0]["text"] == alone.text
+        assert body["usage"]["completion_tokens"] == len(alone.token_ids)
+    assert (tally.answered, tally.failed, tally.skipped) == (5, 0, 0)
+    assert tally.tokens == sum(r["response"]["body"]["usage"]["completion_tokens"] for r in found)
+
+
+def test_a_prompt_is_scored(serving, tmp_path):
+    lines = [
+        line("scored", prompt="abc", max_tokens=0, echo=True, logprobs=1),
+        line("text", prompt="abc", max_tokens=0, logprobs=1),
+        line("chat", CHAT, messages=[{"role": "user", "content": "a"}], max_tokens=0),
+    ]
+    found = by_id(answer(lines, tmp_path / "results", serving)[0])
+    choice = found["scored"]["response"]["body"]["choices"][0]
+    assert (choice["text"], choice["finish_reason"]) == ("abc", "length")
+    assert len(choice["logprobs"]["token_logprobs"]) > 1
+    for name in ("text", "chat"):
+        response = found[name]["response"]
+        assert (response["status_code"], response["body"]["error"]["param"]) == (400, "max_tokens")
+
+
+def test_a_file_is_read_as_its_requests_are_answered(serving, tmp_path):
+    taken = 0
+
+    def lines():
+        nonlocal taken
+        for taken in range(1, 41):
+            yield line(str(taken), prompt="ab", max_tokens=2, ignore_eos=True)
+
+    results = Results(tmp_path / "results")
+    ahead = [taken - results.answered for _ in serving.answer(lines(), results)]
+    assert len(ahead) == 40
+    assert max(ahead) <= 4  # twice what runs at a time
+
+
+BAD_LINES = {
+    b"no JSON\n": "invalid_json",
+    b"\xff\n": "invalid_json",
+    b"[" * 100_000 + b"\n": "invalid_json",
+    b"[1]\n": "invalid_request",
+    b"{}\n": "invalid_custom_id",
+    b'{"custom_id": 5}\n': "invalid_custom_id",
+    line("x").replace(b"POST", b"GET"): "invalid_method",
+    line("x", "/v1/embeddings"): "invalid_url",
+    line("x").replace(b'"method"', b'"more": 1, "method"'): "invalid_request",
+    line("same", prompt="x"): "duplicate_custom_id",
+}
+
+
+def test_bad_lines_have_results_and_the_others_go_on(serving, tmp_path):
+    lines = [line("same", prompt="ab"), b"\n", *BAD_LINES, line("last", prompt="ab")]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    failures = {r["error"]["line"]: r for r in found if r["error"] is not None}
+    assert [failures[n]["error"]["code"] for n in sorted(failures)] == list(BAD_LINES.values())
+    assert min(failures) == 3
+    assert "more=1 is not a field of a request: leave it out" in str(failures)
+    assert all(r["custom_id"] is None and r["response"] is None for r in failures.values())
+    good = [r for r in found if r["error"] is None]
+    assert {r["custom_id"]: r["response"]["status_code"] for r in good} == {
+        "same": 200,
+        "last": 200,
+    }
+    again, tally = answer(lines, tmp_path / "results", serving)
+    assert again == found
+    assert (tally.answered, tally.failed, tally.skipped) == (0, 0, 12)
+
+
+BAD_BODIES = {
+    "field": ({"prompt": "x", "temperatur": 1}, 400, "temperatur"),
+    "value": ({"prompt": "x", "top_p": 2}, 400, "top_p"),
+    "stream": ({"prompt": "x", "stream": True}, 400, "stream"),
+    "model": ({"prompt": "x", "model": "other"}, 404, "model"),
+    "token": ({"prompt": [5, 10**6]}, 400, None),
+    "second prompt": ({"prompt": ["x", [10**6]]}, 400, None),
+    "length": ({"prompt": "x " * 10_000}, 400, None),
+    "surrogate": ({"prompt": "\ud800"}, 400, None),
+}
+
+
+def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
+    lines = [line(name, **body) for name, (body, _, _) in BAD_BODIES.items()]
+    strict = replace(serving, rules=Rules(strict=True))
+    found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", strict)
+    results = by_id(found)
+    for name, (_, status, param) in BAD_BODIES.items():
+        response = results[name]["response"]
+        assert (response["status_code"], response["body"]["error"]["param"]) == (status, param)
+    assert results["good"]["response"]["status_code"] == 200
+    assert (tally.answered, tally.failed) == (1, len(BAD_BODIES))
+
+
+def test_what_fails_while_it_runs_is_that_requests_error(serving, tmp_path, monkeypatch):
+    tokenizer = serving.pipeline.tokenizer
+    piece_after = tokenizer.piece_after
+
+    def fails(before, token):
+        if 7 in (before, token):
+            raise ZeroDivisionError("on purpose")
+        return piece_after(before, token)
+
+    monkeypatch.setattr(tokenizer, "piece_after", fails)
+    lines = [
+        line("bad", prompt=[5, 7], n=2, seed=1),
+        line("good", prompt=[5, 6], logit_bias={7: -100}),
+    ]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    response = by_id(found)["bad"]["response"]
+    assert response["status_code"] == 500
+    assert "ZeroDivisionError: on purpose" in response["body"]["error"]["message"]
+    assert by_id(found)["good"]["response"]["status_code"] == 200
+    assert (tally.answered, tally.failed) == (1, 1)
+
+
+def test_the_other_choices_of_a_request_that_fails_end_with_it(serving, tmp_path, monkeypatch):
+    runner, num_passes = serving.pipeline.main.runner, 0
+    run_pass = runner.forward
+
+    def counted(spans):
+        nonlocal num_passes
+        num_passes += 1
+        return run_pass(spans)
+
+    monkeypatch.setattr(runner, "forward", counted)
+    bad = {"prompt": [[5, 6], [10**6]], "max_tokens": 100, "ignore_eos": True}
+    plain = {"num_assistant_tokens": 0}  # or passes would be timed first
+    lines = [line("bad", **bad, **plain), line("good", prompt="ab", **plain)]
+    found, tally = answer(lines, tmp_path / "results", serving)
+    assert (tally.answered, tally.failed) == (1, 1)
+    assert [result["custom_id"] for result in found] == ["bad", "good"]
+    assert 0 < num_passes < 50
+
+
+def test_a_result_is_in_the_file_as_soon_as_it_is_counted(serving, tmp_path):
+    path, lines = tmp_path / "results", [line(str(n), prompt="ab", max_tokens=1) for n in range(4)]
+    results = Results(path)
+    num_written = [path.read_bytes().count(b"\n") for _ in serving.answer(lines, results)]
+    assert num_written == [1, 2, 3, 4]
+
+
+def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
+    path = tmp_path / "results"
+    lines = [line(str(number), prompt="ab") for number in range(6)]
+
+    results = Results(path)
+    for _ in serving.answer(lines, results):
+        if results.answered == 3:
+            break
+    whole = path.read_bytes()
+    path.write_bytes(whole + b'{"id": "batch_req_1", "custom_id": "tor')
+    found, tally = answer(lines, path, serving)
+    assert path.read_bytes().startswith(whole)
+    assert (tally.answered, tally.skipped) == (3, 3)
+    assert sorted(result["custom_id"] for result in found) == list("012345")
+
+
+def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(serving, tmp_path):
+    lines = [line("a", prompt="ab"), line("a", prompt="cd")]
+    answer(lines[:1], tmp_path / "results", serving)
+    found, tally = answer(lines, tmp_path / "results", serving)
+    assert (tally.answered, tally.failed, tally.skipped) == (0, 1, 1)
+    assert found[-1]["error"]["code"] == "duplicate_custom_id"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("a line\n", "{}\n", '{"custom_id": null}\n', "[]\n", "no end", '{"theme": "dark"}'),
+        line("a", prompt="x").decode(),
+    ],
+)
+def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text(json.dumps(make_failure("a", ApiError(400, "no"))) + "\n" + content)
+    before = path.read_bytes()
+    with pytest.raises(OptionError, match=r"line 2 .* is not a result of a batch"):
+        Results(path)
+    assert path.read_bytes() == before
+
+
+def test_files_that_cannot_be_used_are_refused_before_models_are_loaded(tmp_path):
+    requests = tmp_path / "requests.jsonl"
+    requests.write_bytes(line("a", prompt="x"))
+    missing = run("batch", tmp_path / "nowhere", "--output", tmp_path / "results")
+    assert "REQUESTS" in missing.stderr
+    assert "No such file" in missing.stderr
+    same = run("batch", requests, "--output", requests)
+    assert "is the file of requests: give another file" in same.stderr
+    no_folder = run("batch", requests, "--output", tmp_path / "no" / "results")
+    assert "cannot be used (No such file or directory)" in no_folder.stderr
+    assert all(done.returncode == 2 for done in (missing, same, no_folder))
+    assert requests.read_bytes() == line("a", prompt="x")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("5"), inner, max_size=1),
+    max_leaves=3,
+)
+BODY_FIELDS = ("prompt", "messages", "max_tokens", "n", "stop", "stream", "logit_bias", "seed")
+
+
+# The first body is drawn slowly where another test has the cores.
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.dictionaries(st.sampled_from(BODY_FIELDS), JSON), st.sampled_from([CHAT, TEXT]))
+def test_any_body_is_read_or_refused_by_name(body, url):
+    content = {"custom_id": "x", "method": "POST", "url": url, "body": body}
+    request = read_request(json.dumps(content).encode())
+    try:
+        assert request.ask().generations()
+    except ApiError as error:
+        assert error.status == 400
+
+
+@given(st.dictionaries(st.sampled_from(["custom_id", "method", "url", "body"]), JSON) | JSON)
+def test_any_line_is_read_or_refused(content):
+    try:
+        assert read_request(json.dumps(content).encode()).custom_id
+    except LineError as error:
+        assert error.code.startswith("invalid_")
+
+
+@pytest.mark.parametrize("drafter", ["suffix", "none"])
+def test_a_prediction_is_drafted_from(chat_pair, tmp_path, drafter):
+    messages = [{"role": "user", "content": "Write a function"}]
+    body = {"messages": messages, "max_tokens": 40, "ignore_eos": True}
+    with SpeculativePipeline(chat_pair[0], drafter=drafter, precision="exact") as pipeline:
+        serving = BatchRun(pipeline, "tiny", 2)
+        (plain,), _ = answer([line("a", CHAT, **body)], tmp_path / "plain", serving)
+        text = plain["response"]["body"]["choices"][0]["message"]["content"]
+        body["prediction"] = {"type": "content", "content": text}
+        body["num_assistant_tokens"] = 8
+        (found,), _ = answer([line("a", CHAT, **body)], tmp_path / "predicted", serving)
+    predicted = found["response"]["body"]
+    assert predicted["choices"][0]["message"]["content"] == text
+    assert predicted["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 0

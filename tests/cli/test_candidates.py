@@ -1,0 +1,175 @@
+"""Which drafters pay: the verdict on made-up gains, and the table on a tiny pair."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from ov_specdec.cli.tune import describe
+from ov_specdec.measure import candidates
+from ov_specdec.measure.candidates import (
+    Candidate,
+    Gain,
+    decide,
+    make_candidates,
+    measure_all,
+    measure_gain,
+)
+from ov_specdec.measure.interleave import Spread
+from ov_specdec.measure.summary import SummaryRow
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.records.files import as_argument
+from tests.support.command_line import run
+
+SUFFIX = Candidate("suffix")
+
+
+def gain(*ratios, candidate=SUFFIX, plain=10.0):
+    """A candidate with these ratios to plain decoding, one for each turn."""
+    ratio, speed = Spread.of(ratios), Spread.of([plain])
+    row = SummaryRow(1, "x", len(ratios), speed, ratio, speed, speed, 1.5, 0.5, 1.0)
+    return Gain(candidate, row, replace(row, method=str(candidate)))
+
+
+def always(ratio, candidate=SUFFIX, **plain):
+    return gain(*4 * [ratio], candidate=candidate, **plain)
+
+
+def told(*gains, output=None):
+    return describe(*decide(gains), output)
+
+
+def test_a_gain_within_the_noise_is_none():
+    assert not gain(0.5, 1.0, 1.02, 1.02).pays
+    assert not gain(1.02, 1.02, 1.02, 1.02, 3.0).pays, "the median counts"
+    assert gain(0.5, 1.1, 1.2, 1.2, 1.2).pays
+    assert not gain(0.5, 0.9, 1.2, 1.2, 1.2).pays, "a quarter of the turns was slower"
+
+
+def test_a_few_turns_say_nothing():
+    assert not gain(1.5, 1.5, 1.5).pays
+    assert told(gain(1.5, 1.5, 1.5)).startswith("not clear: --drafter suffix is 1.50 (1.50 to")
+    assert "give more --seconds" in told(always(0.9), gain(0.5))
+    expected = "give --drafter suffix: 1.20 (1.20 to 1.20) times as fast as plain decoding"
+    assert told(always(1.2), gain(0.5)) == expected
+    assert told(gain(0.8, 0.8, 1.3, 1.3)).startswith("not clear")
+
+
+def test_the_best_candidate_is_recommended_with_its_draft(tmp_path):
+    own = always(1.4, Candidate("model", tmp_path / "own-int4"))
+    said = told(always(1.2), own)
+    assert said.startswith(f"give --drafter model --draft {own.candidate.draft}: 1.40")
+    noisy = gain(0.5, 0.5, 9.0, 9.0, 9.0)
+    assert told(noisy, always(1.2, Candidate("both", tmp_path))).startswith("give --drafter both")
+    paired = always(1.3, Candidate("model", tmp_path / "other", "auto"))
+    assert "other --pairing auto: 1.30" in told(paired)
+    assert told(always(0.9), always(1.01)).startswith("give --drafter none: the best other")
+
+
+def test_of_those_that_pay_the_fastest_is_recommended(tmp_path):
+    tuned = Candidate("model", tmp_path / "draft", profile=tmp_path / "trial.json")
+    gains = [always(1.4), always(1.2, tuned, plain=20.0)]
+    output = "my profile.json"
+    assert f"draft --profile {as_argument(output)}: 1.20" in told(*gains, output=output)
+    assert "--profile" not in told(*gains), "it is taken up by itself"
+    gains.append(always(0.75, Candidate("both", tmp_path)))
+    assert "--drafter model" in told(*gains), "what does not pay is not"
+    gains.append(always(1.4, replace(tuned, drafter="both"), plain=15.0))
+    assert "--drafter both" in told(*gains), "the machine was slower, but not the drafter"
+
+
+def test_only_the_first_pair_has_the_profile(tmp_path):
+    paired = [(tmp_path / "draft", None), (tmp_path / "other", "auto")]
+    written = tmp_path / "profile.json"
+    assert make_candidates(paired, written) == [
+        Candidate("model", tmp_path / "draft", None, written),
+        SUFFIX,
+        Candidate("model", tmp_path / "other", "auto"),
+        Candidate("both", tmp_path / "draft", None, written),
+    ]
+    assert make_candidates([], None) == [SUFFIX]
+
+
+def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
+    candidate = Candidate("model", tiny_pair[1])
+    found = measure_gain(candidate, 0.0, tiny_pair[0], ["def a("])
+    assert (found.row.num_turns, found.plain.method) == (1, "plain"), "when time is up, one is done"
+    assert found.row.method == f"model {tiny_pair[1].name}"
+    assert found.plain.tokens_per_pass == 1.0 <= found.row.tokens_per_pass
+    speeds = found.row.tokens_per_second.median, found.plain.tokens_per_second.median
+    assert found.row.ratio.median == pytest.approx(speeds[0] / speeds[1])
+
+
+def test_prompts_are_measured_again_while_there_is_time(tiny_pair, monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(candidates, "perf_counter", lambda: next(clock))
+    found = measure_gain(SUFFIX, 5.0, tiny_pair[0], ["a", "b"])
+    assert found.row.num_turns == 6
+
+
+def test_what_there_is_no_time_for_is_not_measured(monkeypatch):
+    clock = iter([0.0, 1.0, 4.0, 10.5])
+    monkeypatch.setattr(candidates, "perf_counter", lambda: next(clock))
+    shares = []
+
+    def measure(candidate, share):
+        shares.append(share)
+        return candidate
+
+    assert len(measure_all([SUFFIX] * 3, 10.0, measure)) == 2
+    assert shares == [3.0, 3.0]
+
+
+def test_a_candidate_has_static_shapes_and_its_pairing(tiny_pair, monkeypatch):
+    loaded = []
+
+    class Watched(SpeculativePipeline):
+        def prepare(self, *given, **named):
+            curve = super().prepare(*given, **named)
+            loaded.append((self.main.runner.static_shapes, self.pairing))
+            return curve
+
+    monkeypatch.setattr(candidates, "SpeculativePipeline", Watched)
+    other = Candidate("model", embedded_folder("draft"), "retokenize")
+    measure_gain(other, 0.0, tiny_pair[0], ["x = "], static_shapes=[2])
+    [(sizes, pairing)] = loaded
+    assert sizes - {1} == {2}  # that of two may serve single tokens too
+    assert pairing == "retokenize"
+
+
+@pytest.fixture
+def tune_drafters(tiny_pair, tmp_path, monkeypatch):
+    """Compares the drafters of a main model."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("def area(\n")
+    options = ("--prompt-file", prompts, "--other-draft", tiny_pair[1], "--seconds", 600)
+    measure = candidates.measure_gain
+    monkeypatch.setattr(
+        "ov_specdec.cli.tune.measure_gain",
+        lambda candidate, _, *given: measure(candidate, 0.0, *given),
+    )
+    return lambda *more: run("tune", tiny_pair[0], *options, *more)
+
+
+def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
+    tune_drafters, tiny_pair, tmp_path
+):
+    done = tune_drafters()
+    assert done.returncode == 0, done.stderr
+    rows = [line.split("|")[0].strip() for line in done.stdout.splitlines() if "|" in line]
+    name = tiny_pair[1].name
+    assert rows[2:] == ["plain", f"model {name}", "suffix", f"both {name}"]
+    assert "\nverdict       " in done.stdout
+    assert re.search(r"\ntook          \d+ s\n", done.stdout)
+    assert not [file for file in tmp_path.rglob("*.json") if '"profile"' in file.read_text()]
+
+
+@pytest.mark.parametrize("option", [("--pairing", "auto"), ("--output", "profile.json")])
+def test_without_a_draft_tune_refuses_what_is_for_one(tiny_pair, option):
+    done = run("tune", tiny_pair[0], *option)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"{' '.join(option).replace('profile.json', repr('profile.json'))} has no effect" in (
+        done.stderr.replace("\n", " ")
+    )

@@ -1,0 +1,361 @@
+"""The command `chat` as it is used: in a pseudo-terminal, and with stdin piped in."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+
+import pytest
+
+from ov_specdec.models.locate import embedded_folder
+from tests.cli.test_chat_screen import lines
+from tests.support.chats import PLAIN
+from tests.support.command_line import run
+
+if sys.platform == "win32":
+    pytest.skip("there are no pseudo-terminals", allow_module_level=True)
+
+import pexpect
+
+NO_TOOLS = "{% if messages[0]['role'] == 'tool' %}{{ raise_exception('no tools') }}{% endif %}"
+
+READY = "\x1b[?2004h"
+"""Bracketed paste is switched on: a line may be typed."""
+
+ANSWERS = "\x1b[1A\x1b[2K"
+"""The spinner is removed: the first tokens of an answer follow."""
+
+DEADLINE = 120
+
+
+class Talk:
+    """A chat in a terminal of its own."""
+
+    def __init__(self, models, home, *options, columns=160, early=""):
+        command = ["-m", "ov_specdec", "chat", "--main", models / "main", "--draft"]
+        command += [models / "draft", "--max-new-tokens", 8, "--ignore-eos", *options]
+        command += ["--static-shapes", 4]
+        self.history = home / "ov-specdec" / "history"
+        environment = {**os.environ, "TERM": "xterm-256color", "XDG_CACHE_HOME": str(home)}
+        environment["PROMPT_TOOLKIT_NO_CPR"] = "1"  # nobody answers where the cursor is
+        environment.pop("NO_COLOR", None)
+        self.process = pexpect.spawn(
+            sys.executable,
+            list(map(str, command)),
+            env=environment,
+            dimensions=(40, columns),
+            encoding="utf-8",
+            timeout=DEADLINE,
+        )
+        self.process.delaybeforesend = None
+        if early:
+            self.expect("Loading models")
+            self.process.send(early)
+        self.greeting = plain(self.expect(READY))
+
+    def expect(self, text):
+        """Read up to this text; returns what came before it."""
+        self.process.expect_exact(text)
+        return self.process.before
+
+    def send(self, keys):
+        """Type, and return what is shown until the next line may be typed."""
+        self.process.send(keys)
+        return self.expect(READY)
+
+    def tell(self, line):
+        """Type a line and Enter; returns the lines that are shown below it, without colours."""
+        shown = self.send(f"{line}\r").partition("\x1b[?2004l")[2]
+        return plain(shown).strip().splitlines()
+
+    def saved(self, tmp_path):
+        """The messages of the conversation, as /save writes them."""
+        self.tell(f"/save {tmp_path}/saved.json")
+        return json.loads((tmp_path / "saved.json").read_text(encoding="utf-8"))
+
+
+def plain(shown):
+    """Without a spinner, lines that are written again, and escape sequences."""
+    shown = re.sub(r"(?s).*\x1b\[1A\x1b\[2K", "", shown)
+    return re.sub(r"\x1b\[[\d;?]*[A-Za-z]", "", re.sub(r"[^\n]*\r\x1b\[0K", "", shown))
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    """The embedded pair, as a chat model."""
+    folder = tmp_path_factory.mktemp("chat")
+    for role in ("main", "draft"):
+        (folder / role).mkdir()
+        for file in embedded_folder(role).iterdir():
+            if file.is_file():
+                (folder / role / file.name).symlink_to(file)
+    (folder / "main" / "chat_template.jinja").write_text(NO_TOOLS + PLAIN)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def process(models, tmp_path_factory):
+    talk = Talk(
+        models, tmp_path_factory.mktemp("home"), "--system", "Speak Python.", "--show-draft"
+    )
+    yield talk
+    talk.process.close(force=True)
+
+
+@pytest.fixture
+def talk(process):
+    """A chat with an empty conversation and the options that it was started with."""
+    process.tell("/clear")
+    process.tell("/system Speak Python.")
+    process.tell("/set max-new-tokens 8")
+    return process
+
+
+def roles(messages):
+    return [message["role"] for message in messages]
+
+
+def test_answers_become_part_of_the_conversation(talk, tmp_path):
+    for line in ("def area(width, height):", "class Stack:"):
+        *answer, statistics = talk.tell(line)
+        assert re.fullmatch(
+            r"8 tokens, \d+\.\d tokens/s( \| \d+% of \d+ draft tokens accepted)?"
+            r" \| \d+ of \d+ prompt tokens reused \| ended by --max-new-tokens 8",
+            statistics,
+        )
+        messages = talk.saved(tmp_path)
+        assert messages[-2] == {"role": "user", "content": line}
+        assert messages[-1]["content"].split() == "\n".join(answer).split()
+    assert roles(messages) == ["system", "user", "assistant", "user", "assistant"]
+
+
+def test_messages_may_have_several_lines(talk, tmp_path):
+    talk.send("a\x1b\rb\nc\r")  # Alt-Enter, Ctrl-J
+    talk.send("\x1b[200~d\ne\x1b[201~\r")  # pasted
+    messages = talk.saved(tmp_path)
+    assert [messages[i]["content"] for i in (1, 3)] == ["a\nb\nc", "d\ne"]
+
+
+def test_a_line_is_edited_completed_and_kept(talk, tmp_path):
+    talk.send("clazz\x7f\x7fss\r")
+    assert talk.tell("/und\t") == ["removed the message 'class' and its answer"]
+    talk.send("\x1b[A\x1b[A\r")  # the line before the last one
+    assert talk.saved(tmp_path)[-2]["content"] == "class"
+    assert "\n+/undo\n" in talk.history.read_text()
+    assert talk.history.stat().st_mode & 0o077 == 0
+
+
+def test_ctrl_c_ends_the_answer_and_keeps_its_beginning(talk, tmp_path):
+    talk.tell("/set max-new-tokens 1500")
+    talk.process.send("import os\r")
+    talk.expect(ANSWERS)
+    talk.process.sendintr()
+    shown = plain(talk.expect(READY)).replace("^C", "")
+    assert shown.strip().endswith("| cancelled")
+    question, answer = talk.saved(tmp_path)[-2:]
+    assert question["content"] == "import os"
+    assert "".join(answer["content"].split()) in "".join(shown.split())
+    assert talk.tell("/undo") == ["removed the message 'import os' and its answer"]
+
+
+def test_the_start_names_models_and_drafter(talk):
+    *_, models, keys = talk.greeting.splitlines()
+    assert models == "main, drafter model draft"
+    assert keys == "/help lists commands and keys, Ctrl-D leaves"
+
+
+@pytest.mark.deep
+def test_what_is_typed_during_an_answer_waits_for_the_next_line(talk, tmp_path):
+    talk.tell("/set max-new-tokens 200")
+    talk.process.send("import os\r")
+    talk.expect(ANSWERS)
+    talk.process.send("tipt\x7f\x7f\x7fyped\rahead")
+    assert "typed" not in talk.expect(READY).replace("import os", "")
+    assert "yped" in talk.expect(READY)
+    talk.expect("ahead")
+    talk.send("\r")
+    assert [m["content"] for m in talk.saved(tmp_path)[1::2]] == ["import os", "typed", "ahead"]
+
+
+def test_what_is_typed_while_models_are_loaded_waits_for_the_first_line(models, tmp_path):
+    talk = Talk(models, tmp_path, early="import os\r")
+    assert "import" not in talk.greeting
+    talk.expect(READY)
+    assert talk.saved(tmp_path)[0]["content"] == "import os"
+    talk.process.close(force=True)
+
+
+def test_what_is_typed_after_a_stop_is_not_shown_either(models, tmp_path):
+    talk = Talk(models, tmp_path, "--max-new-tokens", 1500)
+    talk.process.send("import os\r")
+    talk.expect(ANSWERS)
+    talk.process.kill(signal.SIGSTOP)
+    talk.process.setecho(True)  # as a shell does
+    talk.process.kill(signal.SIGCONT)
+    assert talk.process.waitnoecho(DEADLINE)
+    talk.process.close(force=True)
+
+
+@pytest.mark.deep
+def test_an_answer_is_broken_between_words(models, tmp_path):
+    talk = Talk(models, tmp_path, "--max-new-tokens", 60, columns=24)
+    shown = talk.send("def area(width, height):\r").partition(ANSWERS)[2]
+    answer = lines(re.sub(r"\x1b\[[\d;?]*[^K\d;?]", "", shown).replace("\r\n", "\n"), 24)
+    words = talk.saved(tmp_path)[-1]["content"].split()
+    talk.process.close(force=True)
+    assert max(map(len, words)) < 24 < len(" ".join(words))
+    assert " ".join(answer).split()[: len(words)] == words
+
+
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        *(pytest.param(n, marks=pytest.mark.deep) for n in (signal.SIGHUP, signal.SIGQUIT)),
+    ],
+)
+def test_a_chat_that_is_ended_from_outside_leaves_the_terminal_as_it_was(models, tmp_path, number):
+    talk = Talk(models, tmp_path, "--max-new-tokens", 1500)
+    talk.process.send("import os\r")
+    talk.expect(ANSWERS)
+    assert not talk.process.getecho()
+    talk.process.kill(number)
+    talk.process.expect(pexpect.EOF)
+    assert talk.process.getecho()
+    talk.process.close()
+    assert talk.process.signalstatus == number
+
+
+def test_ctrl_c_clears_a_line_and_then_says_how_to_leave(talk):
+    assert "leaves the chat" not in talk.send("never sent\x03")
+    assert "Ctrl-D or /exit leaves the chat" in talk.send("\x03")
+
+
+def test_accepted_tokens_are_coloured(talk):
+    talk.tell("/set max-new-tokens 60")
+    talk.tell("/set num-assistant-tokens 4")
+    shown = talk.send("def area(width, height):\r")
+    talk.tell("/unset num-assistant-tokens")
+    assert re.search(r"\x1b\[38;5;36m[^\x1b]+\x1b\[0m", shown)
+
+
+def test_options_are_set_and_listed(talk):
+    assert talk.tell("/set temperature 0.5") == []
+    assert re.search(r"\ntemperature +0\.5\n", "\n".join(talk.tell("/set")))
+    assert talk.tell("/set no-repeat-ngram-size -1") == [
+        "error: --no-repeat-ngram-size -1 must be a whole number of at least 0"
+    ]
+    talk.tell("/unset temperature")
+    assert re.search(r"\ntemperature +-\n", "\n".join(talk.tell("/set")))
+
+
+def test_errors_are_one_line_and_the_conversation_goes_on(talk, tmp_path):
+    assert talk.tell("/lod x")[0].startswith(
+        "error: there is no command '/lod' (did you mean /load"
+    )
+    (tmp_path / "bad.json").write_text("{}")
+    (complaint,) = talk.tell(f"/load {tmp_path}/bad.json")
+    assert "holds no list of messages" in complaint
+    messages = [{"role": "tool", "content": "x"}]
+    (tmp_path / "tool.json").write_text(json.dumps(messages))
+    assert talk.tell(f"/load {tmp_path}/tool.json") == [
+        f"loaded 1 messages from '{tmp_path}/tool.json'"
+    ]
+    (complaint,) = talk.tell("class Stack:")
+    assert complaint.startswith("error: ")
+    assert "no tools" in complaint
+    assert talk.saved(tmp_path) == messages
+    talk.tell("/clear")
+    assert talk.tell("class Stack:")[-1].startswith("8 tokens")
+
+
+@pytest.mark.deep
+def test_a_full_context_is_said_and_the_conversation_goes_on(talk, tmp_path):
+    pairs = [("user", "import sys\n" * 800), ("assistant", "pass")]
+    messages = [{"role": role, "content": content} for role, content in pairs]
+    (tmp_path / "long.json").write_text(json.dumps(messages))
+    talk.tell(f"/load {tmp_path}/long.json")
+    (complaint,) = talk.tell("class Stack:")
+    assert re.match("error: This model's maximum context length is 2048 tokens. The ", complaint)
+    assert complaint.endswith("; /undo or /clear makes room")
+    assert talk.saved(tmp_path) == messages
+    talk.tell("/undo")
+    assert talk.tell("class Stack:")[-1].startswith("8 tokens")
+
+
+@pytest.mark.deep
+def test_an_answer_that_fills_the_context_says_so(talk, tmp_path):
+    talk.tell("/set max-new-tokens 2048")
+    messages = [{"role": "user", "content": "import sys\n" * 670}]
+    (tmp_path / "long.json").write_text(json.dumps(messages))
+    talk.tell(f"/load {tmp_path}/long.json")
+    assert talk.tell("/retry")[-1].endswith(
+        "| the model's context is full: /undo or /clear makes room"
+    )
+
+
+@pytest.mark.deep
+def test_ctrl_d_leaves(models, tmp_path):
+    talk = Talk(models, tmp_path)
+    talk.process.send("\x04")
+    talk.process.expect(pexpect.EOF)
+    talk.process.close()
+    assert talk.process.exitstatus == 0
+
+
+@pytest.fixture(scope="module")
+def chat_pair(tiny_pair, tmp_path_factory):
+    main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
+    (main / "chat_template.jinja").write_text(NO_TOOLS + PLAIN)
+    return ("--main", main, "--draft", tiny_pair[1], "--precision", "exact")
+
+
+def test_every_piped_line_is_a_message(chat_pair, tmp_path):
+    file = tmp_path / "saved.json"
+    lines = ["//usr", "", "größer", "/undo", "why", f"/save {file}", "/exit", "never"]
+    options = ("--max-new-tokens", 6, "--ignore-eos")
+    done = run("chat", *chat_pair, *options, stdin="\n".join(lines).encode())
+    assert done.returncode == 0, done.stderr
+    messages = json.loads(file.read_text(encoding="utf-8"))
+    assert [m["content"] for m in messages[::2]] == ["/usr", "why"]
+    assert done.stdout.startswith(f"{messages[1]['content']}\n")
+    assert done.stdout.endswith(f"{messages[3]['content']}\n")
+    assert done.stderr.count("ended by --max-new-tokens 6") == 3
+
+
+def test_with_a_seed_each_answer_is_another_and_the_same_chat_the_same_again(chat_pair, tmp_path):
+    files = [tmp_path / name for name in ("first", "second")]
+    lines = ["why", f"/save {files[0]}", "/retry", f"/save {files[1]}"]
+    options = ("--max-new-tokens", 12, "--ignore-eos", "--temperature", 1, "--seed", 3)
+    saved = []
+    for _ in range(2):
+        assert run("chat", *chat_pair, *options, stdin="\n".join(lines).encode()).returncode == 0
+        saved.append([json.loads(file.read_text("utf-8"))[1]["content"] for file in files])
+    assert saved[0][0] != saved[0][1]
+    assert saved[0] == saved[1]
+
+
+def test_an_error_ends_what_is_piped_in(chat_pair):
+    done = run("chat", *chat_pair, "--max-new-tokens", 4, stdin=b"a\n/set top-p 2\nb\n")
+    assert done.returncode == 2
+    lines = done.stderr.splitlines()
+    assert lines[0].startswith("4 tokens")
+    assert lines[1:] == ["error: --top-p 2.0 must be a number from 0 to 1"]
+    done = run("chat", *chat_pair, stdin=b"\xff\n")
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: stdin cannot be read as text: 'utf-8' codec")
+
+
+def test_a_model_without_a_chat_template_is_refused_before_it_is_compiled(monkeypatch, tiny_pair):
+    def load(*args, **kwargs):
+        raise AssertionError("loaded")
+
+    monkeypatch.setattr("ov_specdec.generation.models.load_models", load)
+    for models, name in (((), "the embedded model"), (("--main", tiny_pair[0]), "--main ")):
+        done = run("chat", *models, "--drafter", "none")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert re.fullmatch(
+            f"error: {name}.* has no chat template: .* ov-specdec generate\n", done.stderr
+        )

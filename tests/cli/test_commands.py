@@ -1,0 +1,297 @@
+"""What the commands print, and every way to give them their input."""
+
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from ov_specdec.measure.tuner import Tuner
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.cli.test_candidates import always
+from tests.support.chats import TEMPLATES
+from tests.support.command_line import run
+from tests.support.tiny import save_tokenizer
+
+
+@pytest.fixture(scope="module")
+def pair(tiny_pair):
+    return ("--main", tiny_pair[0], "--draft", tiny_pair[1], "--precision", "exact")
+
+
+@pytest.fixture(scope="module")
+def alone(tiny_pair):
+    """A main model without a draft: what loads fastest."""
+    return ("--main", tiny_pair[0], "--drafter", "none", "--precision", "exact")
+
+
+def test_generate_prints_the_text_and_one_line_of_statistics(pair):
+    done = run("generate", "def fibonacci(n):", "--max-new-tokens", 24)
+    assert done.returncode == 0
+    assert len(done.stdout) > 10
+    figures, end = done.stderr.splitlines()
+    assert re.match(r"\d+ tokens/s, .* tokens per pass$", figures)
+    assert end == "cut after 24 tokens by --max-new-tokens"
+    assert len(figures) <= 100
+    rest = run("generate", "def", *pair, "--max-new-tokens", 2, "--verbose").stderr
+    assert "KV cache       paged" in rest
+
+
+def test_generate_json_is_one_object_and_nothing_else(pair):
+    drafts = ("--num-assistant-tokens", 3)
+    options = (*drafts, "--json", "--max-new-tokens", 20, "--ignore-eos")
+    done = run("generate", "def area(", *pair, *options)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    content = json.loads(done.stdout)
+    assert set(content) == {
+        "text",
+        "token_ids",
+        "prompt_tokens",
+        "cached_tokens",
+        "generated_tokens",
+        "finish_reason",
+        "stats",
+    }
+    assert content["generated_tokens"] == len(content["token_ids"]) == 20
+    assert content["finish_reason"] == "length"
+    assert content["stats"]["drafted"] > 0
+
+
+def test_the_prompt_may_come_from_a_file_or_from_stdin(alone, tmp_path):
+    file = tmp_path / "prompt.txt"
+    file.write_text("def größe(", encoding="utf-8")
+    options = (*alone, "--max-new-tokens", 8, "--json")
+    by_argument = run("generate", "def größe(", *options)
+    by_file = run("generate", "--prompt-file", file, *options)
+    by_stdin = run("generate", "--prompt-file", "-", *options, stdin="def größe(".encode())
+    piped = run("generate", *options, stdin="def größe(".encode())
+    outputs = {json.loads(d.stdout)["text"] for d in (by_argument, by_file, by_stdin, piped)}
+    assert len(outputs) == 1
+
+
+def test_a_prompt_that_is_given_wins_over_what_is_piped_in(alone):
+    options = (*alone, "--max-new-tokens", 2, "--json")
+    apart = run("generate", "def area(", *options)
+    beside = run("generate", "def area(", *options, stdin=b"import re and more")
+    one, other = (json.loads(done.stdout)["prompt_tokens"] for done in (apart, beside))
+    assert one == other
+
+
+def test_the_options_of_a_chat_reach_the_template(tiny_pair, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    (main / "chat_template.jinja").write_text(TEMPLATES["tools"])
+    tools = tmp_path / "tools.json"
+    tools.write_text('[{"name": "area"}]')
+    options = ("--main", main, "--drafter", "none", "--max-new-tokens", 2, "--json")
+
+    def prompt_tokens(*more):
+        done = run("generate", "Hello", *options, *more)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)["prompt_tokens"]
+
+    encode = load_tokenizer(main).encode
+    plain = prompt_tokens()
+    system = encode("<eos>system\nBe brief.<eos>\n")
+    assert prompt_tokens("--system", "Be brief.") == plain + len(system)
+    assert prompt_tokens("--tools", tools) == plain + len(encode('{"name": "area"}\n'))
+    thinking = ("--chat-template-kwargs", '{"enable_thinking": false}')
+    assert prompt_tokens(*thinking) == plain + len(encode("<think></think>"))
+
+
+def test_a_model_s_own_sampling_is_taken_up_on_request(tiny_pair, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    file = main / "generation_config.json"
+    own = {"do_sample": True, "temperature": 5.0, "repetition_penalty": 1.5}
+    file.write_text(json.dumps({**json.loads(file.read_text()), **own}))
+    options = ("def area(", "--main", main, "--drafter", "prompt-lookup", "--max-new-tokens", 16)
+
+    def sampled(*more):
+        done = run("compare", *options, "--repeat", 1, "--json", *more)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        assert report["equal"] is not report["sampled"]
+        return report["sampled"]
+
+    model = ("--generation-config", "model")
+    assert sampled(*model)
+    assert not sampled()
+    assert not sampled(*model, "--no-do-sample")
+    assert not sampled(*model, "--temperature", 0)
+
+
+def test_options_reach_the_pipeline(pair):
+    def text(*options):
+        done = run("generate", "def area(", *pair, "--ignore-eos", "--json", *options)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    full = text("--max-new-tokens", 30)
+    stop = full["text"][10:13]
+    assert text("--stop", stop)["text"] == full["text"][: full["text"].index(stop)]
+    constant = text("--num-assistant-tokens", 2, "--max-new-tokens", 30, "--kv", "stateful")
+    assert constant["token_ids"] == full["token_ids"]
+    assert constant["stats"]["drafted"] <= 2 * (constant["stats"]["main_passes"] - 1)
+    threads = text("--property", "INFERENCE_NUM_THREADS=1", "--max-new-tokens", 30)
+    assert threads["token_ids"] == full["token_ids"]
+
+
+def test_drafters_without_a_draft_model(tiny_pair):
+    for drafter in ("prompt-lookup", "none"):
+        done = run("generate", "def", "--main", tiny_pair[0], "--drafter", drafter, "--json")
+        assert done.returncode == 0, done.stderr
+        assert (json.loads(done.stdout)["stats"]["drafted"] > 0) is (drafter == "prompt-lookup")
+
+
+def test_compare_says_whether_both_texts_are_equal_and_which_was_faster(pair):
+    options = (*pair, "--max-new-tokens", 20, "--ignore-eos", "--repeat", 2)
+    options += ("--num-assistant-tokens", 4)  # by itself it would see that this draft does not pay
+    done = run("compare", "def area(", *options, "--json")
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["equal"] is True
+    assert report["plain"]["text"] == report["speculative"]["text"]
+    assert report["plain"]["stats"]["drafted"] == 0 < report["speculative"]["stats"]["drafted"]
+    assert min(report["ratios"]) <= report["ratio"] <= max(report["ratios"])
+    assert len(report["ratios"]) == 2
+
+    done = run("compare", "def area(", *options)
+    assert "equal        yes, token for token" in done.stdout
+    assert re.search(r"ratio        \d+\.\d\d \(\d", done.stdout)
+
+
+PAIRED = ("--pairing", "retokenize", "--num-assistant-tokens", "3", "--json")
+
+
+def test_check_tells_compatible_from_not_by_its_exit_code(tiny_pair, tmp_path):
+    same = run("check", *tiny_pair)
+    assert same.returncode == 0
+    assert "\ncompatible\nbatch invariant: o" in same.stdout  # on or off, by the machine
+
+    other = shutil.copytree(tiny_pair[1], tmp_path / "other")
+    save_tokenizer(other, sample="another text altogether, so other merges")
+    different = run("check", tiny_pair[0], other)
+    assert different.returncode == 1
+    assert re.search(r"merges: \d+ difference", different.stdout)
+    assert "\nnot compatible\ncommon tokens: " in different.stdout
+    assert "\npairings: intersection, retokenize; auto is " in different.stdout
+    paired = run("generate", "def f(", "--main", tiny_pair[0], "--draft", other, *PAIRED)
+    assert paired.returncode == 0
+    assert json.loads(paired.stdout)["stats"]["drafted"] > 0
+
+    spec = json.loads((other / "tokenizer.json").read_text())
+    spec["decoder"] = spec["pre_tokenizer"] = None
+    (other / "tokenizer.json").write_text(json.dumps(spec))
+    unknown = run("check", tiny_pair[0], other)
+    assert unknown.returncode == 1
+    assert "\npairings: none (" in unknown.stdout
+
+    assert run("check", tiny_pair[0], "nowhere").returncode == 2
+
+
+def test_what_check_has_seen_is_kept_for_devices(tiny_pair, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    before, checked, after = (
+        run(command, tiny_pair[0]) for command in ("devices", "check", "devices")
+    )
+    assert "batch invariant on (not checked yet on this machine" in before.stdout
+    assert re.match(
+        r"batch invariant: (on|off) \(.*\)\nKV caches: paged and stateful agree", checked.stdout
+    )
+    assert checked.returncode == 0
+    assert checked.stdout.splitlines()[0].partition(": ")[2] in after.stdout
+
+
+@pytest.mark.deep
+def test_check_says_why_a_model_cannot_be_invariant(encoder_decoder):
+    done = run("check", encoder_decoder("t5").main)
+    assert done.stdout == "batch invariant: off (an encoder-decoder model)\n"
+
+
+def test_devices_lists_the_cpu():
+    done = run("devices")
+    assert done.returncode == 0
+    assert re.search(r"^CPU\t.*FP32.*\tkv paged\tmeasured$", done.stdout, re.MULTILINE)
+
+
+def test_temperature_0_is_greedy(alone):
+    options = (*alone, "--max-new-tokens", 12, "--ignore-eos", "--json")
+    greedy, cold, seeded = (
+        json.loads(run("generate", "def area(", *options, *more).stdout)["token_ids"]
+        for more in ((), ("--temperature", 0, "--top-k", 3), ("--seed", 7))
+    )
+    assert greedy == cold == seeded
+
+
+def test_a_console_that_cannot_show_a_character_shows_a_question_mark(alone):
+    options = ("generate", "def area(", *alone, "--ignore-eos", "--max-new-tokens", 60)
+    text = run(*options).stdout
+    shown = run(*options, encoding="cp1252")
+    assert shown.returncode == 0, shown.stderr
+    assert "\ufffd" in text  # what random models write is no text
+    assert shown.stdout == text.encode("cp1252", errors="replace").decode("cp1252")
+    exact = run(*options, "--json", encoding="cp1252")
+    assert json.loads(exact.stdout)["text"] + "\n" == text
+
+
+def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path, monkeypatch):
+    here = {"env": {"XDG_CACHE_HOME": tmp_path}}
+    models = ("--main", tiny_pair[0], "--draft", tiny_pair[1])
+    few = ("--max-new-tokens", 2)
+    all_ = (*few, "--verbose")
+    assert "profile" not in run("generate", "x", *models, *all_, **here).stderr
+
+    monkeypatch.setattr("ov_specdec.cli.tune.measure_gain", lambda *_: always(1.5))
+    search = Tuner.run
+
+    def find_one(tuner):
+        found = search(tuner)
+        settings = {"INFERENCE_PRECISION_HINT": "f32"}
+        return replace(found, profile=replace(found.profile, main_properties=settings))
+
+    monkeypatch.setattr(Tuner, "run", find_one)
+    done = run("tune", *tiny_pair, "--seconds", 1, **here)
+    assert done.returncode == 0, done.stderr
+    (profile,) = [
+        path for path in tmp_path.rglob("records/*.json") if '"profile"' in path.read_text()
+    ]
+    assert f"profile       {profile}\n" in done.stdout
+    assert run("generate", "x", *models, *all_, **here).stderr.endswith(f" {profile}\n")
+    compared = run("compare", "x", *models, *few, "--repeat", 1, **here)
+    assert compared.stdout.endswith(f"profile      {profile}\n")
+    for settings in (("--profile", "none"), ("--property", "INFERENCE_NUM_THREADS=1")):
+        assert "profile" not in run("generate", "x", *models, *all_, *settings, **here).stderr
+
+    named = shutil.move(profile, tmp_path / "mine.json")
+    done = run("generate", "x", *models, *all_, "--profile", named, **here)
+    assert done.stderr.endswith(f"profile        {named}\n")
+
+    profile.write_text("{}")
+    done = run("generate", "x", *models, *few, **here)
+    assert done.returncode == 0
+    warning, summary, _ = done.stderr.splitlines()
+    assert re.fullmatch(rf"warning: the profile '{profile}' cannot be read .*", warning)
+    assert "profile" not in summary
+
+
+def test_an_interrupt_closes_the_stream(monkeypatch, pair):
+    streams = []
+    stream = SpeculativePipeline.stream
+
+    def watched(self, *args, **kwargs):
+        streams.append((self, stream(self, *args, **kwargs)))
+        return streams[-1][1]
+
+    def interrupt(self):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(SpeculativePipeline, "stream", watched)
+    monkeypatch.setattr("ov_specdec.generation.text_generator.GenerationStream.__next__", interrupt)
+    done = run("generate", "def area(", *pair)
+    monkeypatch.undo()
+    assert (done.returncode, done.stderr) == (130, "interrupted after 0 tokens\n")
+    ((pipeline, stopped),) = streams
+    assert list(stopped) == []
+    assert len(pipeline.generate("x", max_new_tokens=1).token_ids) == 1

@@ -1,0 +1,220 @@
+"""The search on made-up costs; and the command on a tiny pair."""
+
+import subprocess
+import sys
+from collections import Counter
+from itertools import cycle
+
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.cli import tune as tune_module
+from ov_specdec.errors import DeviceError
+from ov_specdec.measure import tuner
+from ov_specdec.measure.search import Found, Trial, search
+from ov_specdec.measure.tuner import Tuner, Tuning, offered, score
+from ov_specdec.models.devices import PRECISION_PROPERTIES
+from ov_specdec.models.profile import Profile
+from ov_specdec.planning.costs import PassCurve
+from ov_specdec.results.stats import BatchInvariance
+from tests.cli.test_candidates import always, gain
+from tests.support.command_line import run
+
+
+def costs(seconds):
+    return PassCurve({1: seconds, 8: seconds})
+
+
+CHOICES = {"A": ("1", "2"), "B": ("1",)}
+
+
+def find(seconds, *, has_time_for=lambda number: True):
+    """Search with the cost of a pass given by settings; a missing one is refused.
+
+    Of several costs each measurement has the next, and the last one for ever.
+    """
+    measured = Counter()
+
+    def measure(properties):
+        key = "".join(f"{name}{value}" for name, value in properties.items())
+        if key not in seconds:
+            raise DeviceError("not here")
+        several = seconds[key] if isinstance(seconds[key], list) else [seconds[key]]
+        measured[key] += 1
+        return costs(several[min(measured[key], len(several)) - 1])
+
+    return search(measure, lambda passes: passes.at(1), CHOICES, has_time_for)
+
+
+def test_the_best_values_are_combined():
+    found = find({"": 9.0, "A1": 8.0, "A2": 7.0, "A2B1": 6.0})
+    assert found.best.properties == {"A": "2", "B": "1"}
+    assert found.reason == "1.50 times as fast as the defaults in 2 repetitions"
+    tried = [trial.properties for trial in found.trials]
+    assert tried == [{}, {"A": "1"}, {"A": "2"}, {"A": "2", "B": "1"}]
+
+
+def test_what_is_refused_is_noted_and_passed_over():
+    found = find({"": 9.0, "A2": 7.0, "A2B1": 8.0})
+    assert found.best.properties == {"A": "2"}
+    assert found.refused == {"A=1": "not here"}
+
+
+def test_a_gain_within_the_noise_is_none():
+    assert find({"": 9.0, "A1": 8.9, "A2": 8.9, "B1": 8.9}).best.properties == {}
+
+
+def test_what_wins_by_chance_loses_when_it_is_measured_again():
+    found = find({"": 9.0, "A1": [5.0, 9.0]})
+    assert found.best.properties == {}
+    said = "the best of 1 other settings, A=1, was 1.80 times as fast in the search, but not faster"
+    assert found.reason.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("defaults", "others"),
+    [
+        ([9.0, 9.0, 4.5], [3.9, 4.0, 8.0]),  # each once
+        ([9.0, 9.2, 6.2], [3.9, 5.0, 4.9]),  # the defaults alone
+        ([9.0, 8.2, 8.4], [3.9, 8.1, 4.1]),  # the others alone
+        ([9.0, 9.0, 8.0], [3.9, 7.9, 7.0]),  # always faster, by less than they differ themselves
+        ([9.0, 9.0, 9.0], [3.9, 8.8, 8.8]),  # alike, by too little
+    ],
+)
+def test_settings_that_scatter_more_than_they_gain_are_not_kept(defaults, others):
+    assert find({"": defaults, "A1": others}).best.properties == {}
+
+
+def test_the_search_ends_with_the_time():
+    # A trial and two repetitions of both settings, then of three.
+    found = find({"": 9.0, "A1": 1.0}, has_time_for=lambda number: number < 6)
+    assert found.best.properties == {"A": "1"}
+    assert len(found.trials) == 2
+    assert find({"": 9.0}, has_time_for=lambda _: False).reason == "no other settings were tried"
+
+
+def test_a_device_that_refuses_its_defaults_is_an_error():
+    with pytest.raises(DeviceError, match="not here"):
+        find({})
+
+
+def test_settings_are_compared_by_the_passes_of_their_model():
+    curve = PassCurve({1: 1.0, 5: 3.0})
+    assert (score("draft", curve), score("main", curve)) == (1.0, 4.0)
+
+
+def make_tuner(pair):
+    return Tuner(*pair, "CPU", 0.0, lambda _: None)
+
+
+FASTEST = Trial({"A": "1"}, costs(1.0))
+
+
+def preferred(tiny_pair, monkeypatch, differences, seconds=(1.0,), is_checked=True):
+    """The choice and its reason. differences: by precision hint; seconds: of passes in `f32`."""
+    times = cycle(seconds)
+
+    def check(self, properties):
+        reason = differences.get(properties.get("INFERENCE_PRECISION_HINT"), "")
+        return BatchInvariance(not reason, reason, is_checked)
+
+    def measure(self, role, properties):
+        return FASTEST.passes if properties == FASTEST.properties else costs(next(times))
+
+    monkeypatch.setattr(Tuner, "_check", check)
+    monkeypatch.setattr(Tuner, "_measure", measure)
+    return make_tuner(tiny_pair)._prefer_invariant(FASTEST)
+
+
+def test_the_fastest_settings_are_kept_where_they_are_invariant(tiny_pair, monkeypatch):
+    assert preferred(tiny_pair, monkeypatch, {}) == (FASTEST, "yes")
+
+
+def test_invariant_settings_are_taken_where_they_are_as_fast(tiny_pair, monkeypatch):
+    trial, why = preferred(tiny_pair, monkeypatch, {None: "a pass"}, [1.0, 1.01])
+    assert trial.properties == PRECISION_PROPERTIES["f32"]
+    assert "INFERENCE_PRECISION_HINT=f32 is, with 0.99 times the speed" in why
+
+
+def test_where_nothing_is_invariant_it_says_what_differs(tiny_pair, monkeypatch):
+    nowhere = {None: "a pass", "f32": "a prompt"}
+    assert preferred(tiny_pair, monkeypatch, nowhere) == (FASTEST, "no: a pass")
+    cannot = preferred(tiny_pair, monkeypatch, {None: "a GPU"}, is_checked=False)
+    assert cannot == (FASTEST, "no: a GPU")
+
+
+def test_a_pair_is_measured_with_the_settings_that_were_found(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    best = Trial({"INFERENCE_NUM_THREADS": "1"}, costs(1.0))
+    monkeypatch.setattr(tuner, "search", lambda *_: Found(best, "by far"))
+    tuning = make_tuner(tiny_pair).run()
+    assert tuning.profile.main_properties == tuning.profile.draft_properties == best.properties
+    assert tuning.invariance == "yes"
+    assert 0.0 <= tuning.changed < 0.5  # random models have near ties
+
+
+def test_the_command_ends_with_its_time_and_a_short_report(tiny_pair, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    done = run("tune", *tiny_pair, "--seconds", 0.01)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) <= 25
+    assert "main          defaults (no other settings were tried)" in done.stdout
+    assert "of greedy choices differ from exact precision" in done.stdout
+    assert "\nprofile       not written\n" in done.stdout
+    assert "\nverdict       not clear" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "found", "profile"),
+    [
+        ({"A": "1"}, always(1.5), "written"),
+        ({"A": "1"}, always(1.0), "written"),
+        ({"A": "1"}, gain(1.5), "kept"),
+        ({}, always(1.5), "removed"),
+    ],
+)
+def test_a_profile_is_written_where_the_verdict_is_clear(
+    tiny_pair, tmp_path, monkeypatch, settings, found, profile
+):
+    kept = dict.fromkeys(("main", "draft"), Found(Trial(settings, costs(1.0)), "by far"))
+    tuning = Tuning(Profile("pair", settings, {}, {}), kept, 0.0, "yes")
+    monkeypatch.setattr(Tuner, "run", lambda self: tuning)
+    monkeypatch.setattr(tune_module, "measure_gain", lambda *_: found)
+    path = tmp_path / "profile.json"
+    path.write_text("an earlier one")
+    done = run("tune", *tiny_pair, "--output", path)
+    assert done.returncode == 0, done.stderr
+    said = {"written": path, "kept": "not written", "removed": "none"}[profile]
+    assert f"\nprofile       {said}\n" in done.stdout
+    assert path.exists() is (profile != "removed")
+    assert (profile == "written") is (path.exists() and path.read_text() != "an earlier one")
+
+
+def test_a_profile_that_cannot_be_written_is_refused_before_the_search(
+    tiny_pair, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(Tuner, "run", lambda self: pytest.fail("it searches"))
+    (tmp_path / "file").touch()
+    for output in (tmp_path / "file" / "profile.json", tmp_path):
+        done = run("tune", *tiny_pair, "--output", output)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"the profile '{output}' cannot be written" in done.stderr.replace("\n", " ")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    assert "give another --output" in run("tune", *tiny_pair).stderr.replace("\n", " ")
+
+
+def test_threads_are_parts_of_the_cores_that_may_be_used(monkeypatch):
+    monkeypatch.setattr(tuner, "usable_cores", lambda: 8)
+    assert offered("CPU")["INFERENCE_NUM_THREADS"] == ("4", "2")
+    monkeypatch.setattr(tuner, "usable_cores", lambda: 1)
+    assert offered("CPU")["INFERENCE_NUM_THREADS"] == ()
+
+
+@pytest.mark.deep
+def test_later_runs_take_up_the_profile_that_tune_wrote(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    command = [sys.executable, "-m", "ov_specdec", "tune", "--seconds", "30"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr
+    profile = SpeculativePipeline().profile
+    assert f"profile       {profile}\n" in done.stdout or profile is None

@@ -1,0 +1,349 @@
+"""The demo without a browser: runs, comparisons, conversations, models, charts."""
+
+import subprocess
+import sys
+import weakref
+from functools import partial
+
+import httpx
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.cli import demo as cli_demo
+from ov_specdec.cli.address import LOOPBACK_NAMES
+from ov_specdec.demo import charts
+from ov_specdec.demo.comparison import Comparison, Run, messages_of, options_of
+from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
+from ov_specdec.errors import OptionError
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.stats import GenerationStats
+from tests.support.chats import ANSWER, SYSTEM, USER
+from tests.support.chunks import CANCELLED, CHUNKS, followed, spell
+
+CHOICE = ModelChoice("model", "CPU", "CPU")
+LOOKUP = ModelChoice("prompt-lookup", "CPU", "CPU")
+
+
+@pytest.fixture(scope="module")
+def pipeline(tiny_pair):
+    return SpeculativePipeline(*tiny_pair, precision="exact")
+
+
+@pytest.fixture
+def models(tiny_pair):
+    return LoadedModels(*map(str, tiny_pair), {"precision": "exact"})
+
+
+def form(**chosen):
+    values = {
+        "max_new_tokens": 24,
+        "draft_length": 3,
+        "temperature": 0,
+        "top_p": 1,
+        "top_k": 0,
+        "seed": None,
+    }
+    return {**values, **chosen}
+
+
+def states(comparison, pipeline, prompt="def area(", **chosen):
+    """Runs a comparison; gives it back after each piece."""
+    stream = partial(pipeline.stream, prompt)
+    for _ in comparison.compare(stream, options_of(form(**chosen)), pipeline.tokenizer.decode):
+        yield comparison
+
+
+def compared(pipeline, prompt="def area(", **chosen):
+    *_, last = states(Comparison(), pipeline, prompt, **chosen)
+    return last
+
+
+def test_a_run_keeps_what_its_chunks_bring():
+    run = followed()
+    assert run.output.token_ids == [1, 2, 3, 4, 5, 6]
+    assert (run.accepted, run.rejected, run.outcome) == (3, 2, "length")
+    assert run.output.stats is CHUNKS[-1].stats
+    assert run.pieces[2] == (CHUNKS[2], "hi")
+    texts = [[chunk.text for chunk, _ in pieces] for pieces in run.rounds]
+    assert texts == [["a"], ["bc", "d"], ["e", "<f>"]]
+
+
+def test_a_run_ends_with_its_last_chunk_and_closes_the_stream():
+    closed = []
+
+    def chunks():
+        try:
+            yield from [*CHUNKS, Chunk("more", [7], "plain")]
+        finally:
+            closed.append(True)
+
+    run = Run()
+    for _ in run.follow(chunks(), spell):
+        pass
+    assert run.output.token_ids == [1, 2, 3, 4, 5, 6]
+    assert closed == [True]
+
+
+def test_a_stopped_run_closes_the_stream_and_keeps_what_it_has():
+    closed, run = [], Run()
+
+    def chunks():
+        try:
+            yield from CHUNKS
+        finally:
+            closed.append(True)
+
+    pauses = run.follow(chunks(), spell)
+    next(pauses)
+    run.outcome = "cancelled"
+    assert list(pauses) == []
+    assert (run.output.token_ids, closed) == ([1], [True])
+
+
+def test_a_cancelled_run_keeps_what_it_has():
+    run = followed(CANCELLED)
+    assert run.output.token_ids == [1, 2, 3]
+    assert (run.outcome, run.is_complete) == ("cancelled", False)
+    assert len(run.pieces) == 2
+
+
+def test_plain_decoding_ends_before_speculation_begins(pipeline):
+    outcomes = [
+        (state.plain.outcome, state.speculative.outcome, state.status)
+        for state in states(Comparison(), pipeline)
+    ]
+    assert list(dict.fromkeys(outcomes)) == [
+        ("running", "not started", "1 of 2: plain decoding."),
+        ("length", "not started", "1 of 2: plain decoding."),
+        ("length", "running", "2 of 2: speculative decoding."),
+        ("length", "length", "Done."),
+    ]
+
+
+def test_both_methods_write_the_same_and_only_one_drafts(pipeline):
+    last = compared(pipeline)
+    assert last.plain.output.token_ids == last.speculative.output.token_ids
+    assert last.note == "Both texts are the same, token for token."
+    assert last.plain.accepted == 0 < last.speculative.accepted
+    assert last.ratio == last.speculative.tokens_per_second / last.plain.tokens_per_second
+    assert last.speculative.output.stats.cached_tokens == 0  # both prefill
+
+
+def test_with_a_seed_both_methods_write_the_same_sample(pipeline):
+    one, other = (compared(pipeline, temperature=1.0, seed=seed) for seed in (3, 4))
+    assert one.plain.output.token_ids == one.speculative.output.token_ids
+    assert other.plain.output.token_ids != one.plain.output.token_ids
+
+
+@pytest.mark.parametrize(
+    ("samples", "explanation"),
+    [(True, "independent samples from the same"), (False, "differ after 5 tokens")],
+)
+def test_a_difference_is_explained(samples, explanation):
+    other = [*CHUNKS[:-1], Chunk("g", [7], "bonus", [], "length", CHUNKS[-1].stats)]
+    runs = {"plain": followed(), "speculative": followed(other)}
+    assert explanation in Comparison(samples=samples, **runs).note
+
+
+def test_a_stop_ends_both_runs(pipeline):
+    comparison = Comparison()
+    running = states(comparison, pipeline)
+    next(running)
+    comparison.stop()
+    assert list(running) == []
+    assert 0 < len(comparison.plain.output.token_ids) < 24
+    assert (comparison.plain.outcome, comparison.speculative.outcome) == 2 * ("cancelled",)
+    assert (comparison.status, comparison.speculative.pieces) == ("Stopped.", [])
+    assert compared(pipeline).status == "Done."  # the models are free again
+
+
+def test_what_is_stopped_before_it_begins_runs_nothing(pipeline):
+    comparison = Comparison()
+    comparison.stop()
+    assert list(states(comparison, pipeline)) == []
+
+
+def test_the_end_of_the_models_ends_a_run_without_an_error(tiny_pair):
+    pipeline = SpeculativePipeline(*tiny_pair)
+    running = states(Comparison(), pipeline)
+    next(running)
+    pipeline.close()
+    assert [last.status for last in running] == ["Stopped."]
+
+
+def test_models_are_described_with_caches_and_profile(pipeline, tmp_path, monkeypatch):
+    line = describe(pipeline)
+    assert f"main {pipeline.main.kv}" in line
+    assert f"draft {pipeline.draft.kv}" in line
+    assert "Profile: none." in line
+    monkeypatch.setattr(pipeline, "profile", tmp_path / "tuned.json")
+    assert describe(pipeline).endswith("Profile: tuned.json.")  # and not where it lies
+
+
+def asked(message, answer=""):
+    chunks = [Chunk(answer, [1], "plain", [], "stop", GenerationStats(1))]
+    return Comparison(message, plain=followed(chunks))
+
+
+def test_a_turn_is_asked_with_the_turns_before_it():
+    turns = [asked(USER["content"], ANSWER["content"]), Comparison("And the other one?")]
+    messages = [USER, ANSWER, {"role": "user", "content": "And the other one?"}]
+    assert messages_of(turns) == messages_of(turns, " \n") == messages
+    assert messages_of(turns, SYSTEM["content"]) == [SYSTEM, *messages]
+
+
+def test_options_without_effect_are_left_out():
+    usual = {"max_new_tokens": None, "num_assistant_tokens": 3, "cache_prompt": False}
+    assert options_of(form(max_new_tokens=0, top_p=0.5, seed=3)) == usual
+    sampled = options_of(form(temperature=0.7, top_p=0.5, top_k=9.0, seed=3))
+    given = {"max_new_tokens": 24, "temperature": 0.7, "top_p": 0.5, "top_k": 9, "seed": 3}
+    assert sampled == {**usual, **given}
+
+
+@pytest.mark.parametrize(
+    ("prompt", "complaint"), [("", "the prompt is empty"), ("area " * 5000, "shorten it")]
+)
+def test_bad_input_is_named(pipeline, prompt, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        compared(pipeline, prompt)
+
+
+def test_the_page_answers_to_its_hosts_only():
+    import gradio
+
+    from ov_specdec.demo.page import launch_arguments
+
+    for hosts, status in ((LOOPBACK_NAMES, 400), (("*",), 200)):
+        with gradio.Blocks(analytics_enabled=False) as page:
+            gradio.Markdown("x")
+        arguments = {**launch_arguments(hosts), "prevent_thread_lock": True, "quiet": True}
+        _, address, _ = page.launch(server_name="127.0.0.1", **arguments)
+        try:
+            for path in ("", "config", "gradio_api/info"):
+                told = [
+                    httpx.get(address + path, headers={"host": host}).status_code
+                    for host in ("localhost:7860", "127.0.0.1", "evil.example:7860")
+                ]
+                assert told == [200, 200, status]
+        finally:
+            page.close(verbose=False)
+
+
+@pytest.mark.parametrize(
+    ("given", "hosts"),
+    [
+        ({}, LOOPBACK_NAMES),
+        ({"host": "::1"}, LOOPBACK_NAMES),
+        ({"host": "192.0.2.1"}, ("*",)),
+        ({"share": True}, ("*",)),
+    ],
+)
+def test_the_hosts_of_the_page_are_this_machine_unless_others_shall_reach_it(given, hosts):
+    launched = []
+
+    class Page:
+        def launch(self, **arguments):
+            launched.append(arguments)
+            raise OSError("enough")
+
+    settings = {"host": "127.0.0.1", "port": None, "share": False, **given}
+    with pytest.raises(OptionError, match="enough"):
+        cli_demo._show(Page(), None, **settings)
+    [guard] = launched[0]["app_kwargs"]["middleware"]
+    assert guard.kwargs["allowed_hosts"] == hosts
+
+
+def test_models_are_loaded_once_per_choice(models):
+    with models.lend(CHOICE) as pipeline:
+        assert models.holds(CHOICE)
+    with models.lend(CHOICE) as again:
+        assert again is pipeline
+    with models.lend(LOOKUP) as lookup:
+        assert lookup.draft is None
+    assert not models.holds(CHOICE)
+
+
+def test_models_are_lent_to_one_run_at_a_time(models):
+    first = models.lend(CHOICE)
+    first.__enter__()
+    assert not models._lock.acquire(blocking=False)
+    first.__exit__(None, None, None)
+    assert models._lock.acquire(blocking=False)
+
+
+def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):
+    with models.lend(CHOICE) as held:
+        runners = [weakref.ref(held.main.runner), weakref.ref(held.draft.runner)]
+    del held
+    gone = []
+
+    def load(*arguments, **options):
+        gone.append([runner() is None for runner in runners])
+        return SpeculativePipeline(*arguments, **options)
+
+    monkeypatch.setattr("ov_specdec.demo.models.SpeculativePipeline", load)
+    with models.lend(LOOKUP):
+        assert gone == [[True, True]]
+
+
+@pytest.mark.deep
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_works_after_another_thread_has_freed_the_models(tiny_pair):
+    code = f"""
+import signal
+from threading import Thread
+from ov_specdec.demo.models import ModelChoice, LoadedModels
+
+models = LoadedModels({str(tiny_pair[0])!r}, {str(tiny_pair[1])!r}, {{}})
+with models.lend(ModelChoice("model", "CPU", "CPU")):
+    pass
+other = Thread(target=models.close)
+other.start()
+other.join()
+try:
+    signal.raise_signal(signal.SIGINT)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.stdout, done.returncode) == ("interrupted\n", 0), done.stderr
+
+
+def test_the_sweep_measures_every_temperature(pipeline, monkeypatch):
+    given, generate = [], SpeculativePipeline.generate
+
+    def watch(pipeline, prompt, **options):
+        given.append(options)
+        return generate(pipeline, prompt, **{**options, "max_new_tokens": 4})
+
+    monkeypatch.setattr(SpeculativePipeline, "generate", watch)
+    tables = list(charts.sweep(pipeline, "def area(", form(max_new_tokens=500, seed=7)))
+    assert [len(table) for table in tables[:2]] == [2, 4]
+    assert list(tables[-1]["temperature"].unique()) == list(charts.TEMPERATURES)
+    assert (tables[-1]["tokens/s"] > 0).all()
+    assert tables[-1]["acceptance"].between(0, 1).all()
+    assert len(tables) == charts.NUM_STEPS == len(given) // 2
+    assert all(options["ignore_eos"] and options.get("seed") is None for options in given)
+    assert {options["max_new_tokens"] for options in given} == {charts.MAX_TOKENS}
+
+
+def test_without_gradio_the_extra_is_named():
+    code = (
+        "import sys; sys.modules['gradio'] = None; sys.argv = ['ov-specdec', 'demo']; "
+        "from ov_specdec.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert "in a checkout: pip install '.[demo]'" in done.stderr
+
+
+def test_charts_add_up(pipeline):
+    last = compared(pipeline)
+    stats = last.speculative.output.stats
+    table = charts.draft_tokens_by_round(last.speculative)
+    sums = table.groupby("draft token")["draft tokens"].sum()
+    assert sums["accepted"] == stats.accepted
+    assert sums["rejected"] == stats.drafted - stats.accepted
+    seconds = charts.time_by_part(last).groupby("method")["seconds"].sum()
+    assert seconds["speculative"] == pytest.approx(stats.seconds)
+    assert seconds["plain"] == pytest.approx(last.plain.output.stats.seconds)

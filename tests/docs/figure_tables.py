@@ -1,0 +1,366 @@
+"""Figures in pages: what stands between `<!-- figures: NAME -->` and `<!-- end -->`.
+
+NAME is a key of `TABLES` or of `figure_sentences.TEXTS`; `NAME of COLUMN` takes the file
+docs/figures/COLUMN.json alone. `python -m tests.docs` writes the blocks anew, from the files: it
+measures nothing.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from statistics import mean, median
+
+from tests.benchmarks.figures.parts import PARTS
+from tests.benchmarks.figures.results import (
+    NOISY,
+    PAIRS,
+    SINGLE,
+    Results,
+    best,
+    cells,
+    count,
+    methods,
+    over_best,
+    require_falling,
+    scatter,
+    speeds,
+    speedups,
+)
+from tests.benchmarks.labels import label
+from tests.benchmarks.record import Row, select
+from tests.benchmarks.tables import LEAST, in_quartiles, numbers
+from tests.docs.figure_sentences import SEVERAL, TEXTS, pairs_of
+
+ROOT = Path(__file__).parents[2]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
+BLOCK = re.compile(
+    r"(<!-- figures: ([\w-]+)(?: of ([\w-]+))? -->\n)(?:.*?\n)??(<!-- end -->)", re.S
+)
+NONE = "*Not measured with this version.*\n\n"
+
+Lines = list[Sequence[str]]
+Table = Callable[[Results], Lines]
+"""The lines of cells of a table, its head first."""
+
+HEATS = {0.0: "greedy", 0.8: "temperature 0.8"}
+
+
+def filled(page: str, results: Sequence[Results]) -> str:
+    """A page with its figures as they are now. `KeyError` for a name that does not exist."""
+
+    def block(found: re.Match[str]) -> str:
+        head, name, column, end = found.groups()
+        chosen = [each for each in results if column in (None, each.name)]
+        make = TEXTS.get(name) or partial(show, *TABLES[name])
+        shown = [make(each) for each in chosen]
+        return f"{head}\n{''.join(shown) or NONE}{end}"
+
+    return BLOCK.sub(block, page)
+
+
+def show(parts: Sequence[str], make: Table, results: Results) -> str:
+    """A table, and what it was measured with below it; empty where nothing was measured."""
+    rows = [row for part in parts for row in results.parts.get(part, [])]
+    if not rows:
+        return ""
+    for group in cells(rows).values():
+        require_falling(group)
+    head, *lines = make(results)
+    table = [head, ["---"] + ["---:"] * (len(head) - 1), *lines]
+    drawn = "\n".join(f"| {' | '.join(line)} |" for line in table)
+    return f"{drawn}\n\n*{about(parts, rows, results)}*\n\n"
+
+
+def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
+    """Column, processor, versions, date, commit, prompts, outputs, n, scatter and the command."""
+    groups = [group for group in cells(rows).values() if "prompt" in group[0]]
+    sizes = [count(group) for group in groups] or [1]
+    often = f"n = {min(sizes)}" + (f" to {max(sizes)}" if max(sizes) > min(sizes) else "")
+    noise = max((s for group in groups if (s := scatter(group)) is not None), default=None)
+    facts = [f"`{results.name}`: {results.stamp}"]
+    facts += dict.fromkeys(PARTS[part].about for part in parts if part in results.parts)
+    facts.append(f"{often}; medians, quartiles in brackets where n is at least {LEAST}")
+    if noise is not None:
+        noisy = ", **which is much**" if noise > NOISY else ""
+        facts.append(f"plain decoding and its repetition differ by at most {noise:.0%}{noisy}")
+    said = f"{'; '.join(facts)}."
+    if "column" not in results.record.options:  # of an earlier laboratory
+        return said
+    return f"{said} `python -m tests.benchmarks figures {results.name} --only {','.join(parts)}`"
+
+
+def spread(values: Iterable[float], form: str = ".2f") -> str:
+    """The median, and the quartiles; empty without values."""
+    found = list(values)
+    return in_quartiles(found, form) if found else ""
+
+
+def by_method(pair: str) -> Table:
+    """Methods down, temperatures across: speed over plain decoding."""
+
+    def make(results: Results) -> Lines:
+        rows = results.rows(SINGLE[pair])
+        lines: Lines = [["", "tokens/s, greedy", *(f"over plain, {h}" for h in HEATS.values())]]
+        for method in methods(rows):
+            own = [select(rows, heat=heat) for heat in HEATS]
+            ratios = (spread(speedups(each, method)) for each in own)
+            lines.append([label(method), spread(speeds(own[0], method), ".0f"), *ratios])
+        return lines
+
+    return make
+
+
+def by_task(results: Results) -> Lines:
+    """Tasks down, methods across: speed over plain decoding."""
+    rows = results.rows("tasks")
+    lookup = best(rows, "genai-prompt-lookup") or ""
+    names = ("default", "genai-plain", lookup)
+    lines: Lines = [["", *map(label, names)]]
+    found = list[list[list[float]]]()
+    for task in dict.fromkeys(row["task"] for row in rows):
+        these = select(rows, task=task)
+        found.append([speedups(these, name) for name in names])
+        lines.append([task.replace("_", " "), *map(spread, found[-1])])
+    columns = zip(*found, strict=True)
+    means = (f"{mean(median(v) for v in each):.2f}" for each in columns if all(each))
+    return [*lines, ["mean of the medians", *means]]
+
+
+def by_requests(results: Results) -> Lines:
+    """Requests and cached tokens down: default against itself without the promise, and peers."""
+    lines: Lines = [
+        [
+            *("", "cached tokens", "requests", "default, tokens/s"),
+            *("default / `batch_invariant=False`", "default / plain"),
+            *("default / openvino.genai's best", "`batch_invariant=False` / its best", "its best"),
+        ]
+    ]
+    for pair, rows in pairs_of(SEVERAL, results).items():
+        for cached, requests in sorted({(row["cached"], row["requests"]) for row in rows}):
+            own = select(rows, cached=cached, requests=requests)
+            bases = ("default-not-invariant", "plain")
+            lines.append(
+                [
+                    *(PAIRS[pair], f"{cached:,}", str(requests)),
+                    spread(speeds(own, "default"), ".0f"),
+                    *(spread(speedups(own, "default", base)) for base in bases),
+                    spread(over_best(own, "default", "genai")),
+                    spread(over_best(own, "default-not-invariant", "genai")),
+                    label(best(own, "genai") or "").partition(", ")[2],
+                ]
+            )
+    return lines
+
+
+def of_long(results: Results) -> Lines:
+    """The default over the best constant length in long outputs, by temperature."""
+    head = (f"default / best constant length, {heat}" for heat in HEATS.values())
+    lines: Lines = [["", *head, "the best, greedy"]]
+    for pair, rows in pairs_of(dict.fromkeys(PAIRS, "long"), results).items():
+        own = [select(rows, heat=heat) for heat in HEATS]
+        ratios = (spread(over_best(each, "default", "constant")) for each in own)
+        chosen = label(best(own[0], "constant") or "").partition(", ")[2]
+        lines.append([PAIRS[pair], *ratios, chosen])
+    return lines
+
+
+def of_busy(results: Results) -> Lines:
+    """The default over plain decoding beside other work."""
+    lines: Lines = [["", "plain decoding, tokens/s", "default / plain", "accepted"]]
+    for pair, rows in pairs_of(dict.fromkeys(PAIRS, "busy"), results).items():
+        drafts = select(rows, method="default")
+        counts = (sum(row.get(name) or 0 for row in drafts) for name in ("accepted", "drafted"))
+        accepted = " of ".join(f"{number:,}" for number in counts)
+        speed = spread(speeds(rows, "plain"), ".0f")
+        lines.append([PAIRS[pair], speed, spread(speedups(rows, "default")), accepted])
+    return lines
+
+
+def of_fresh(results: Results) -> Lines:
+    """A process without options: its first generation, and one after ten seconds of others."""
+    lines: Lines = [
+        [
+            *("", "method", "loading, s", "first generation, tokens/s", "its first token, ms"),
+            *("after ten seconds, tokens/s", "its first token, ms"),
+        ]
+    ]
+    for pair, rows in pairs_of(dict.fromkeys(PAIRS, "fresh"), results).items():
+        for method in methods(rows):
+            own = select(rows, method=method)
+            line = [PAIRS[pair], label(method), spread(numbers(own, "loading"), ".1f")]
+            for name in ("", "later "):
+                line.append(spread(numbers(own, f"{name}speed"), ".0f"))
+                line.append(spread((1000 * v for v in numbers(own, f"{name}first")), ".0f"))
+            lines.append(line)
+    return lines
+
+
+def of_memory(results: Results) -> Lines:
+    """What a process holds after ten seconds, by whose it is."""
+    lines: Lines = [
+        ["", "method", "static shapes", "own, MiB", "mapped, MiB", "KiB a cached token"]
+    ]
+    for row in results.rows("memory"):
+        is_own = row["shapes"] != "None"
+        shapes = row["shapes"].strip("()").rstrip(",") if is_own else ""
+        held = (f"{row[name]:.0f}" for name in ("own", "mapped"))
+        token = f"{row['token']:.1f}" if row["shapes"] == "none" else ""
+        lines.append([PAIRS[row["pair"]], label(row["method"]), shapes, *held, token])
+    return lines
+
+
+def of_passes(results: Results) -> Lines:
+    """Pairs and cached tokens down, passes across: milliseconds with the promise and without."""
+    rows = results.rows("passes")
+    names = [name for name in rows[0] if name.endswith((" of one", " of 8"))]
+    heads = (
+        name.replace("of one", "of one text").replace("of 8", "of each of 8") for name in names
+    )
+    lines: Lines = [["", "cached tokens", "batch-invariant", *heads]]
+    for pair, cached, form in dict.fromkeys((r["pair"], r["cached"], r["form"]) for r in rows):
+        own = select(rows, pair=pair, cached=cached, form=form)
+        times = (spread(numbers(own, name), ".1f") for name in names)
+        is_on = "yes" if form == "invariant" else "no"
+        lines.append([PAIRS[pair], f"{cached:,}", is_on, *times])
+    return lines
+
+
+def of_second_turns(results: Results) -> Lines:
+    """The first token of a second turn."""
+    lines: Lines = [["", "kept KV cache (ms)", "without (ms)", "kept / without"]]
+    for pair, rows in pairs_of(dict.fromkeys(PAIRS, "second-turns"), results).items():
+        times = ([1000 * v for v in numbers(rows, name)] for name in ("kept", "fresh"))
+        ratios = [row["kept"] / row["fresh"] for row in rows]
+        lines.append([PAIRS[pair], *(spread(t, ".1f") for t in times), spread(ratios)])
+    return lines
+
+
+def of_speech(results: Results) -> Lines:
+    """Transcription."""
+    rows = results.rows("speech")
+    seconds, tokens = rows[0]["duration"], max(row.get("tokens", 0) for row in rows)
+    lines: Lines = [[f"{seconds:.1f} s of speech, {tokens} tokens", "seconds", "over plain"]]
+    for name in methods(rows):
+        taken = spread(speeds(rows, name, "seconds"))
+        lines.append([label(name), taken, spread(speedups(rows, name))])
+    return lines
+
+
+def of_texts(results: Results) -> Lines:
+    """Texts that are not those of plain decoding alone, by who drafts."""
+    rows = [row for row in results.rows("texts") if "way" in row]
+    kinds = list(dict.fromkeys(row["texts"] for row in rows))
+    lines: Lines = [["", "ways", *(f"{kind} texts that differ" for kind in kinds)]]
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        name = f"{PAIRS[row['pair']].partition(',')[0]}: {row['way'].partition(', ')[0]}"
+        groups.setdefault(name, []).append(row)
+    for name, group in groups.items():
+        found = [select(group, texts=kind) for kind in kinds]
+        counts = (f"{sum(r['differ'] for r in g)} of {sum(r['of'] for r in g)}" for g in found)
+        lines.append([name, str(len(found[0])), *counts])
+    return lines
+
+
+def of_load(results: Results) -> Lines:
+    """A server under load: what has come of all requests."""
+    [row] = results.rows("load")
+    start, *later = row["memory"]
+    minutes = f"{row['seconds'] / 60:.0f} minutes"
+    return [
+        ["", f"in {minutes}"],
+        ["guidellm's requests: whole, failed", f"{row['whole']:,}, {row['failed']}"],
+        ["answers compared, wrong", f"{row['compared']:,}, {row['wrong']}"],
+        ["clients that disconnected", f"{row['left']:,}"],
+        ["hostile requests, each answered with an error", f"{row['hostile']:,}"],
+        ["requests that the full queue refused", f"{row['refused']:,}"],
+        ["answers of /health: 200, others", f"{row['health']:,}, {row['unhealthy']}"],
+        [
+            "resident memory (MB): before, half-way, at the end",
+            ", ".join(f"{held:,}" for held in (start, later[len(later) // 2 - 1], later[-1])),
+        ],
+    ]
+
+
+def of_llama_cpp(results: Results) -> Lines:
+    """llama.cpp on the same model, with other weights."""
+    rows = results.rows("llama-cpp")
+    lines: Lines = [["", "tokens/s", "over plain"]]
+    for name in methods(rows):
+        cells_ = (spread(speeds(rows, name), ".0f"), spread(speedups(rows, name)))
+        lines.append([label(name), *cells_])
+    return lines
+
+
+def of_defaults(results: Results) -> Lines:
+    """Default options against the best of other settings, pair by pair, on held-out prompts."""
+    found = pairs_of(SINGLE, results)
+    greedy = {pair: select(rows, heat=0.0) for pair, rows in found.items()}
+    drawn = {pair: select(rows, heat=0.8) for pair, rows in found.items()}
+    fresh = {pair: results.rows("fresh", pair=pair) for pair in found}
+    several = {pair: results.rows(SEVERAL.get(pair, ""), pair=pair) for pair in found}
+
+    def line(
+        name: str, rows: Mapping[str, list[Row]], cell: Callable[[list[Row]], str]
+    ) -> list[str]:
+        return [name, *(cell(rows[pair]) if rows[pair] else "" for pair in found)]
+
+    def at_best(name: str = "default", beginning: str = "genai") -> Callable[[list[Row]], str]:
+        return lambda rows: spread(over_best(rows, name, beginning))
+
+    def of_peer(field: str) -> Callable[[list[Row]], str]:
+        return lambda rows: spread(speedups(rows, "default", chosen_peer(rows), field))
+
+    genai = "openvino.genai's best setting"
+    lines = [
+        ["", *(PAIRS[pair] for pair in found)],
+        line("plain decoding, tokens/s", greedy, lambda rows: spread(speeds(rows, "plain"), ".0f")),
+        line("default / plain", greedy, lambda rows: spread(speedups(rows, "default"))),
+        line(f"default / {genai}", greedy, at_best()),
+        line(f"default / {genai}, temperature 0.8", drawn, at_best()),
+        line("default / best constant length", greedy, at_best(beginning="constant")),
+        line(
+            "default / best constant length, temperature 0.8", drawn, at_best(beginning="constant")
+        ),
+        line(
+            "plain / openvino.genai's plain",
+            greedy,
+            lambda rows: spread(speedups(rows, "plain", "genai-plain")),
+        ),
+        line(f"fresh process: default / {genai}", fresh, of_peer("speed")),
+        line(f"after ten seconds: default / {genai}", fresh, of_peer("later speed")),
+    ]
+    for requests in (4, 8):
+        for cached in (200, 1500):
+            own = {
+                pair: select(rows, requests=requests, cached=cached)
+                for pair, rows in several.items()
+            }
+            name = f"{requests} requests, {cached:,} cached tokens: default / {genai}"
+            lines.append(line(name, own, at_best()))
+    return lines
+
+
+def chosen_peer(rows: Sequence[Row]) -> str:
+    """The setting of openvino.genai that runs without options: the best one, or plain."""
+    return max(methods(rows, "genai"), key=lambda name: name != "genai-plain")
+
+
+TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
+    "defaults": ((*SINGLE.values(), "fresh", *SEVERAL.values()), of_defaults),
+    **{pair: ((pair,), by_method(pair)) for pair in SINGLE if pair != "chat"},
+    "tasks": (("tasks",), by_task),
+    "several": (tuple(SEVERAL.values()), by_requests),
+    "long": (("long",), of_long),
+    "busy": (("busy",), of_busy),
+    "fresh": (("fresh",), of_fresh),
+    "memory": (("memory",), of_memory),
+    "passes": (("passes",), of_passes),
+    "second-turns": (("second-turns",), of_second_turns),
+    "speech": (("speech",), of_speech),
+    "texts": (("texts",), of_texts),
+    "load": (("load",), of_load),
+    "llama-cpp": (("llama-cpp",), of_llama_cpp),
+}
+"""By name: the parts that a table is of, and how it is made."""

@@ -1,0 +1,111 @@
+"""The Python examples of the documents run as they are written."""
+
+import re
+import shlex
+from functools import partialmethod
+from math import inf
+from pathlib import Path
+
+import click
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.cli.app import app
+from tests.benchmarks.__main__ import benchmarks
+from tests.support.recordings import write_recording
+from tests.support.tiny_whisper import RATE, recording
+
+ROOT = Path(__file__).parents[2]
+BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("models/*.md")]
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+OF_A_CLIENT = "from openai"
+"""How a block begins that needs a server: the tests of the server run it, as its page has it."""
+
+
+def examples(document):
+    """The Python blocks of a document, below as many empty lines as there are lines above."""
+    text = document.read_text(encoding="utf-8")
+    for match in BLOCK.finditer(text):
+        if not match.group(1).startswith(OF_A_CLIENT):
+            yield "\n" * text[: match.start(1)].count("\n") + match.group(1)
+
+
+def run(document):
+    """Execute all blocks in one namespace, from the repository's root; returns the namespace."""
+    namespace = {"__name__": "example"}
+    for source in examples(document):
+        exec(compile(source, str(document), "exec"), namespace)  # noqa: S102
+    return namespace
+
+
+@pytest.fixture(autouse=True)
+def at_the_root(monkeypatch):
+    monkeypatch.chdir(ROOT)
+
+
+def test_the_guide_runs_from_top_to_bottom(capsys, monkeypatch):
+    # Without static shapes, whose compilation takes longer than all else here.
+    measure = partialmethod(SpeculativePipeline.measure_costs, seconds=0.2)
+    monkeypatch.setattr(SpeculativePipeline, "prepare", measure)
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.SECONDS", inf)
+    namespace = run(ROOT / "docs" / "guide.md")
+    printed = capsys.readouterr().out
+    assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed
+    assert "\ncancelled\n" in printed
+    assert "this pipeline is closed" in printed
+    assert namespace["plain"].stats.tokens_per_main_pass == 1.0
+    assert namespace["fixed"].stats.drafted > 0
+
+
+def test_the_readme_runs(capsys):
+    namespace = run(ROOT / "README.md")
+    printed = capsys.readouterr().out
+    assert namespace["result"].text in printed
+    assert re.search(r"\d+% accepted, \d+ tokens/s", printed)
+
+
+def test_the_page_on_speech_runs(whisper, tmp_path, monkeypatch, capsys):
+    models = tmp_path / "models"
+    models.mkdir()
+    for name, folder in (("int8", whisper.main), ("int4", whisper.draft)):
+        (models / f"whisper-base-{name}").symlink_to(folder)
+    write_recording(tmp_path / "talk.mp3", recording(2.0), RATE, form="mp3")
+    monkeypatch.chdir(tmp_path)
+    result = run(ROOT / "docs" / "speech.md")["result"]
+    assert result.text in capsys.readouterr().out
+
+
+def test_every_python_example_runs():
+    """Those of a client are in the tests of the server."""
+    pages = {page.name for page in PAGES if [*examples(page)]}
+    assert pages == {"README.md", "guide.md", "speech.md"}
+    of_clients = {p.name for p in PAGES if f"```python\n{OF_A_CLIENT}" in p.read_text("utf-8")}
+    assert of_clients == {"server.md"}
+
+
+def commands():
+    """The lines of shell examples, as words: those of this project's programs."""
+    for page in PAGES:
+        for block in SHELL.findall(page.read_text(encoding="utf-8")):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                for start in ("ov-specdec", "tests.benchmarks"):
+                    if start in words[:-1] and "docker" not in words:
+                        yield page.name, line, start, words[words.index(start) + 1 :]
+
+
+@pytest.mark.parametrize(("page", "line", "program", "words"), commands())
+def test_commands_of_examples_have_the_options_that_are_given(page, line, program, words):
+    group = app if program == "ov-specdec" else benchmarks
+    if words[0].startswith("-") or words[0].isupper():
+        return
+    command = group.get_command(click.Context(group), words[0])
+    assert command is not None, f"{page}: {line}"
+    known = {flag for param in command.params for flag in (*param.opts, *param.secondary_opts)}
+    ends = [word in ("|", "&&", "&", ";") for word in words]
+    own = words[: ends.index(True)] if any(ends) else words
+    flags = {word.partition("=")[0] for word in own if re.match(r"--?[a-z]", word)}
+    assert flags - known - {"--help"} == set(), f"{page}: {line}"

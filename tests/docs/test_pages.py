@@ -1,0 +1,84 @@
+"""The documents keep step with the code."""
+
+import ast
+import inspect
+import re
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from ov_specdec.cli.app import COMMANDS
+from ov_specdec.cli.chat.conversation import describe_commands
+from ov_specdec.engine.engine import Engine
+from tests.benchmarks.drawing import IMAGES
+from tests.benchmarks.figures.results import Results
+from tests.docs.__main__ import (
+    DOCS,
+    MODULES,
+    PACKAGE,
+    modules,
+)
+from tests.docs.figure_tables import PAGES, filled
+from tests.docs.option_tables import KWARGS, OPTIONS, kwargs, options_page
+
+ROOT = Path(__file__).parents[2]
+OUTSIDE_THE_SITE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "models").rglob("*.md"))]
+"""Documents that mkdocs does not look at, so that it does not check their links."""
+
+NAMED = re.compile(r"`([a-z_0-9/]+\.py)`")
+"""A file in a document: from the root of the repository, or from a folder of the package."""
+
+
+def test_the_page_of_the_command_line_has_every_command():
+    page = (DOCS / "cli.md").read_text(encoding="utf-8")
+    assert re.findall(r"^    :command: (.*)$", page, re.MULTILINE) == list(COMMANDS)
+    modules = [f"ov_specdec.cli.{name}" for name in COMMANDS]
+    assert re.findall(r"^    :module: (.*)$", page, re.MULTILINE) == modules
+    assert describe_commands() in page, "the commands of a chat have changed"
+
+
+def test_the_list_of_modules_is_what_their_docstrings_say():
+    assert MODULES.read_text(encoding="utf-8") == modules(), "run: python -m tests.docs"
+
+
+def test_the_tables_of_options_are_what_their_descriptions_say():
+    assert OPTIONS.read_text(encoding="utf-8") == options_page(), "run: python -m tests.docs"
+
+
+def test_the_keyword_arguments_are_the_options():
+    assert KWARGS.read_text(encoding="utf-8") == kwargs(), "run: python -m tests.docs"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_tables_of_figures_are_what_was_measured(page):
+    text = page.read_text(encoding="utf-8")
+    assert text == filled(text, Results.all()), "run: python -m tests.docs"
+
+
+def test_charts_are_of_the_figures():
+    for results in Results.all():
+        for chart in sorted(IMAGES.glob(f"*-{results.name}.svg")):
+            assert results.stamp in chart.read_text(encoding="utf-8"), (
+                "run: python -m tests.benchmarks charts"
+            )
+
+
+def test_the_architecture_tells_a_step_call_by_call():
+    step = ast.parse(textwrap.dedent(inspect.getsource(Engine.step)))
+    calls = [node.func for node in ast.walk(step) if isinstance(node, ast.Call)]
+    in_order = [call.attr for call in sorted(calls, key=lambda call: call.lineno)]
+    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == in_order
+
+
+@pytest.mark.parametrize("document", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
+def test_files_that_are_named_are_there(document):
+    named = set(NAMED.findall(document.read_text(encoding="utf-8")))
+    assert [name for name in named if not [*ROOT.glob(name), *PACKAGE.rglob(name)]] == []
+
+
+@pytest.mark.parametrize("document", OUTSIDE_THE_SITE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
+        assert (document.parent / target).exists(), target

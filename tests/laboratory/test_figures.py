@@ -1,0 +1,204 @@
+"""Figures: how they are measured and kept."""
+
+import json
+import os
+from contextlib import closing
+from itertools import islice
+
+import psutil
+import pytest
+
+from tests.benchmarks import priority
+from tests.benchmarks.__main__ import main
+from tests.benchmarks.figures import busy, command, passes, processes, requests, speech, texts
+from tests.benchmarks.figures.given import Given
+from tests.benchmarks.figures.parts import Part
+from tests.benchmarks.figures.together import together
+from tests.benchmarks.options import Models
+from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.record import Record
+from tests.support.command_line import run
+
+
+@pytest.fixture
+def given(tiny_pair, monkeypatch):
+    """A tiny pair in the place of the embedded one."""
+    monkeypatch.setattr(Given, "pairs", {"embedded": Models(*tiny_pair)})
+    return Given()
+
+
+@pytest.fixture
+def parts(monkeypatch):
+    """Two parts that measure in no time, the second of which may fail; and what they measured."""
+    calls = []
+
+    def measure(_, name, fails=False):
+        for turn in range(2):
+
+            def row(turn=turn):
+                if fails:
+                    raise BenchmarkError("no such package")
+                calls.append((name, turn))
+                return {"speed": 2.0}
+
+            yield {"turn": turn, "prompt": turn, "method": "plain"}, row
+
+    def replaced(fails):
+        fakes = {
+            "embedded": Part(1, "embedded", "", lambda given: measure(given, "embedded")),
+            "fresh": Part(1, "embedded", "", lambda given: measure(given, "fresh", fails)),
+            "tasks": Part(1, "chat", "", lambda given: measure(given, "tasks")),
+        }
+        monkeypatch.setattr(command, "PARTS", fakes)
+        monkeypatch.setattr(priority, "take", lambda: priority.USUAL)  # this process is the tests'
+        return calls
+
+    return replaced
+
+
+def figures(*arguments, only="embedded,fresh,tasks"):
+    return run("figures", "native", "--only", only, *arguments, main=main)
+
+
+def test_parts_are_measured_once_and_kept_in_one_file(parts, tmp_path):
+    calls, file = parts(fails=False), tmp_path / "new" / "cpu.json"
+    done = figures("--output", file)
+    assert (done.returncode, done.stdout) == (0, f"{file}\n"), done.stderr
+    assert "tasks: left out, for there is no chat" in done.stderr
+    assert calls == [("embedded", 0), ("embedded", 1), ("fresh", 0), ("fresh", 1)]
+    record = Record.read(file, "figures")
+    assert [(row["part"], row["turn"]) for row in record.rows] == calls
+    assert record.options["column"] == "native"
+    assert record.machine["priority"] == "usual"
+    assert figures("--output", file, only="embedded").returncode == 0
+    assert len(calls) == 4
+
+
+def test_a_part_that_fails_leaves_the_others(parts, tmp_path):
+    parts(fails=True)
+    done = figures("--output", tmp_path / "cpu.json")
+    assert done.returncode == 2
+    assert "fresh: no such package" in done.stderr
+    assert "not measured: fresh" in done.stderr
+    assert len(Record.read(tmp_path / "cpu.json").rows) == 2
+
+
+@pytest.mark.parametrize(
+    ("changed", "complaint"),
+    [
+        ({"code": {"commit": "0", "clean": True}}, "other code: commit was 0"),
+        ({"options": {"column": "avx2-vnni"}}, "other options: column was avx2-vnni"),
+    ],
+)
+def test_figures_of_another_commit_or_column_are_not_gone_on_with(
+    parts, tmp_path, changed, complaint
+):
+    parts(fails=False)
+    file = tmp_path / "cpu.json"
+    assert figures("--output", file).returncode == 0
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
+    done = figures("--output", file)
+    assert done.returncode == 2
+    assert complaint in done.stderr
+
+
+def measured(measurements, number):
+    """So many rows of a part, and then its end."""
+    with closing(measurements):
+        return [{**key, **measure()} for key, measure in islice(measurements, number)]
+
+
+@pytest.mark.deep
+def test_single_requests_take_turns_over_prompts_and_temperatures(given):
+    methods = ("plain", "plain-again", "constant-2")
+    rows = measured(requests.requests(given, "embedded", methods, "code", (0.0, 0.8), 4, 1), 12)
+    assert [(row["prompt"], row["heat"]) for row in rows[::3]] == [
+        *((0, 0.0), (0, 0.8)),
+        *((1, 0.0), (1, 0.8)),
+    ]
+    assert [row["method"] for row in rows[:4]] == [*methods, "plain-again"]
+    assert [row["turn"] for row in rows[::3]] == [0, 1, 2, 3]
+    assert all(row["tokens"] == 4 and row["speed"] > 0 and row["first"] > 0 for row in rows)
+    assert [row["method"] for row in rows if "drafted" in row] == ["constant-2"] * 4
+
+
+@pytest.mark.deep
+def test_several_requests_are_measured_in_processes(given):
+    methods = ("plain", "default", "default-not-invariant")
+    rows = measured(together(given, "embedded", methods, "code", (70,), (1, 2), 4, 1), 6)
+    assert [(row["cached"], row["requests"]) for row in rows[::3]] == [(70, 1), (70, 2)]
+    assert [row["prompt"] for row in rows] == [0] * 6
+    assert all(row["speed"] > 0 and row["first"] > 0 for row in rows)
+
+
+@pytest.mark.deep
+def test_a_fresh_process_runs_the_default_and_the_fastest_peer(given, monkeypatch):
+    monkeypatch.setattr(processes, "SETTLED", 0.0)
+    arguments = {"embedded": "embedded"}, {"embedded": "code"}, 4, 1
+    with pytest.raises(BenchmarkError, match="is unknown: measure embedded first"):
+        measured(processes.fresh(given, *arguments), 1)
+    for method, speed in (("genai-plain", 1.0), ("genai-draft-2", 3.0), ("genai-draft-4", 2.0)):
+        row = {"part": "embedded", "heat": 0.0, "prompt": 0, "method": method, "speed": speed}
+        given.rows.append(row)
+    (row,) = measured(processes.fresh(given, *arguments), 1)
+    assert row["method"] == "default"
+    assert min(row[name] for name in ("loading", "speed", "first", "later speed")) > 0
+    keys = [key["method"] for key, _ in processes.fresh(given, *arguments)]
+    assert keys == ["default", "genai-plain", "genai-draft-2"]
+
+
+@pytest.mark.deep
+def test_memory_is_told_by_whose_it_is(given, monkeypatch):
+    monkeypatch.setattr(processes, "SETTLED", 0.0)
+    monkeypatch.setattr(processes, "fastest_peer", lambda *_: "genai-plain")
+    monkeypatch.setattr(processes, "SHORT", 20)
+    monkeypatch.setattr(processes, "LONG", 100)
+    arguments = {"embedded": "embedded"}, (("default", "none"),), {"embedded": "code"}, 4
+    (row,) = measured(processes.memory(given, *arguments), 1)
+    assert min(row["own"], row["mapped"]) > 10
+
+
+@pytest.mark.deep
+def test_other_frameworks_are_measured_in_turns(given):
+    rows = measured(processes.apart(given, "embedded", ("plain", "default"), "code", 4, 1), 4)
+    assert [row["method"] for row in rows] == ["plain", "default", "default", "plain"]
+
+
+@pytest.mark.deep
+def test_passes_are_timed_with_the_promise_and_without(given):
+    rows = measured(passes.passes(given, ("embedded",), (20,), 2), 4)
+    assert [row["form"] for row in rows] == ["invariant", "usual", "usual", "invariant"]
+    names = ["1 of one", "2 of one", "5 of one", "9 of one", "8 of one", "1 of 8"]
+    assert all(min(row[name] for name in names) > 0 for row in rows)
+
+
+@pytest.mark.deep
+def test_beside_busy_loops_open_prompts_are_measured_and_the_loops_end(given, monkeypatch):
+    monkeypatch.setattr(busy, "OPEN", ("code",))
+    arguments = ("embedded",), {"embedded": "code"}, ("plain", "default"), 4
+    with closing(busy.busy(given, *arguments)) as measurements:
+        key, measure = next(measurements)
+        loops = [each for each in psutil.Process().children() if busy.LOOP in each.cmdline()]
+        assert len(loops) == os.cpu_count()
+        assert (key["task"], measure()["tokens"]) == ("code", 4)
+    assert not any(each.is_running() for each in loops)
+
+
+def test_texts_are_counted_by_the_way_to_them(given, monkeypatch):
+    monkeypatch.setattr(texts, "differing", lambda *_: (({"way": "w"}, dict) for _ in range(1)))
+    assert measured(texts.texts(given, ("1b", "embedded"), 1, 4), 2) == [
+        {"pair": "embedded", "way": "w"}
+    ]
+
+
+@pytest.mark.deep
+def test_speech_is_measured_in_turns(whisper, tmp_path, monkeypatch):
+    from tests.support.recordings import write_recording
+    from tests.support.tiny_whisper import RATE, recording
+
+    write_recording(tmp_path / "voice.wav", recording(1.5), RATE)
+    monkeypatch.setattr(speech, "genai", lambda _: lambda _: {})
+    given = Given(speech=whisper.main, recordings=(tmp_path / "voice.wav",))
+    rows = measured(speech.speech(given, rounds=1), 3)
+    assert [row["method"] for row in rows] == ["default", "genai-plain", "plain"]
+    assert all(row["duration"] == 1.5 and row["seconds"] > 0 for row in rows)

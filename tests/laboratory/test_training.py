@@ -1,0 +1,132 @@
+"""The training scripts of the embedded pair, end to end in miniature: minutes become seconds."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SCRIPTS = Path(__file__).parents[2] / "models" / "training"
+
+# In a process of its own: the scripts import one another by plain names such as `config`.
+MINIATURE = """
+import json, sys
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+
+import continuations, corpus, distil, duplicates, evaluate, export, plot, tokenizer, train
+import unlikelihood
+from config import llama
+
+torch.set_num_threads(1)
+data = Path(sys.argv[1])
+_, files = corpus.stdlib_files(200_000, duplicates.Seen())
+(data / "corpus").mkdir()
+for side, part in (("train", files[:-6]), ("heldout", files[-6:])):
+    lines = (json.dumps({"package": "stdlib", **file}) + "\\n" for file in part)
+    (data / "corpus" / f"{side}.jsonl").write_text("".join(lines))
+tokenizer.build(data, 600)
+
+shapes = [llama(layers, 64, 1, 1, 96) for layers in (2, 1)]
+for shape in shapes:
+    shape.vocab_size = 600
+losses = [
+    train.train(
+        data, "main", minutes, shapes[0], ((0.0, 1), (0.5, 2)), 1024, heldout_tokens=1024
+    )
+    for minutes in (0.01, 0.06)  # the second call goes on where the first one ended
+]
+unlikelihood.teach(data, 0.02, heldout_tokens=1024, row=64, fresh=8)
+continuations.write(data, 0.0, rows=4, total=65)
+distil.distil(data, 0.03, shapes[1], 128, heldout_tokens=1024, row=64, long=128, reverse=0.5)
+plot.draw(data, data / "loss.svg")
+for name in ("main", "draft"):
+    export.export(data / name, data / f"{name}-int8", keep=name == "draft")
+report = evaluate.evaluate(data, data / "main-int8", data / "draft-int8", 2, 1, 2)
+print(json.dumps({"losses": losses, "report": asdict(report), "text": evaluate.markdown(report)}))
+"""
+
+
+@pytest.mark.deep
+def test_the_scripts_train_distil_and_evaluate_a_pair(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", MINIATURE, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        cwd=SCRIPTS,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    early, late = result["losses"]
+    assert late < early, "further training did not lower the held-out loss"
+    report = result["report"]
+    assert set(report["loss"]) == {"main", "draft"}
+    assert set(report["acceptance"]) == {"0.0", "0.5", "1.0"}
+    for temperature, proposed in report["acceptance"].items():
+        judged = report["per_token"][temperature]
+        assert all(0 <= rate <= judged[length] <= 1 for length, rate in proposed.items())
+    assert set(report["long_prompts"]) == {"0.0", "0.5", "1.0"}
+    assert all(0 <= p <= judged <= 1 for p, judged in report["long_prompts"].values())
+    assert len(report["ratios"]) == 1
+    assert result["text"].count("| greedy |") == 3
+    assert (tmp_path / "draft-int8" / "checkpoint" / "model.safetensors").is_file()
+    assert (tmp_path / "loss.svg").is_file()
+
+
+PIECES = """
+import json, sys
+
+import torch
+
+from duplicates import Seen
+from evaluate import is_loop, is_python
+from head import Mix, head_loss
+from unlikelihood import loops
+
+seen, text = Seen(), " ".join(f"word{i} = other{i} + {i}" for i in range(200))
+fresh = [seen.add(t) for t in (text, text.replace("word7 ", "name "), text[::-1])]
+
+torch.manual_seed(0)
+hidden, weight = torch.randn(5, 8), torch.randn(11, 8)
+told, targets = (torch.randn(5, 8), torch.randn(11, 8)), torch.arange(5)
+mix = Mix(forward=0.5, reverse=0.3)
+ours = [tensor.clone().requires_grad_() for tensor in (hidden, weight)]
+loss = head_loss(*ours, targets, told, mix)
+loss.backward()
+plain = [tensor.clone().requires_grad_() for tensor in (hidden, weight)]
+student, teacher = ((h @ w.T).log_softmax(-1) for h, w in (plain, told))
+text_loss = -student[torch.arange(5), targets].mean()
+forward = (teacher.exp() * (teacher - student)).sum(-1).mean()
+reverse = (student.exp() * (student - teacher)).sum(-1).mean()
+expected = mix.text * text_loss + mix.forward * forward + mix.reverse * reverse
+expected.backward()
+pairs = [(loss, expected), *((a.grad, b.grad) for a, b in zip(ours, plain))]
+
+run = list(range(6))
+print(json.dumps({
+    "fresh": fresh,
+    "gradients": [torch.allclose(a, b, atol=1e-5) for a, b in pairs],
+    "loops": loops(torch.tensor([run * 5, list(range(30))])).sum(1).tolist(),
+    "is_loop": [is_loop("x = 1\\n" * 5), is_loop("x = 1\\n" * 4), is_loop("\\n" * 9)],
+    "is_python": [is_python(t) for t in ("def f(:\\n", "def f(x):\\n    if x", "x = (1,\\n 2")],
+}))
+"""
+
+
+@pytest.mark.deep
+def test_the_pieces_of_training_compute_what_they_say():
+    done = subprocess.run(
+        [sys.executable, "-c", PIECES], capture_output=True, text=True, cwd=SCRIPTS, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    result = json.loads(done.stdout.splitlines()[-1])
+    assert result["fresh"] == [True, False, True]
+    assert result["gradients"] == [True, True, True], "loss and gradients as autograd has them"
+    # Five times the same six tokens: every run in it has come three times before from token 24 on.
+    assert result["loops"] == [7, 0]
+    assert result["is_loop"] == [True, False, False]
+    assert result["is_python"] == [False, True, True]

@@ -1,0 +1,89 @@
+"""`ov-specdec export`: which models it exports, in which format; Optimum is not run."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from ov_specdec.cli import export as command
+from ov_specdec.models.export import Exported
+from ov_specdec.records.files import as_argument
+from tests.support.command_line import run
+from tests.support.tiny import SAMPLE, save_tokenizer
+
+
+@pytest.fixture(autouse=True)
+def offline(monkeypatch):
+    """Nobody asks the Hub for the tokenizer of owner/x."""
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+
+
+@pytest.fixture
+def exports(monkeypatch, tiny_pair):
+    """The exports that are asked for: name, format and int4 options. All give the tiny model."""
+    asked = []
+
+    def record(name, output, weight_format, int4, **_):
+        asked.append((name, weight_format, None if int4 is None else int4.arguments()))
+        return Exported(Path(tiny_pair[0]), is_new=True)
+
+    monkeypatch.setattr(command, "export_model", record)
+    return asked
+
+
+def test_a_draft_from_the_main_model_is_a_second_export_of_it(exports, tiny_pair):
+    options = ("--weight-format", "int8", "--draft-from-main", "int4", "--group-size", 64)
+    done = run("export", "--main", "owner/x", *options)
+    assert done.returncode == 0, done.stderr
+    # The int4 options are those of the draft: the main model has no use for them.
+    assert exports == [("owner/x", "int8", None), ("owner/x", "int4", ["--group-size", "64"])]
+    assert f"--main {tiny_pair[0]} --draft {tiny_pair[0]}" in done.stdout
+
+
+def test_without_a_model_it_says_how_to_name_one(exports):
+    done = run("export")
+    assert (done.returncode, exports) == (2, [])
+    assert done.stderr.startswith(
+        "error: no model is named: give --main NAME, --draft NAME or both"
+    )
+
+
+def test_a_draft_of_its_own_has_the_format_of_the_main_model(exports):
+    done = run("export", "--main", "owner/x", "--draft", "owner/y", "--weight-format", "int8")
+    assert done.returncode == 0, done.stderr
+    assert exports == [("owner/x", "int8", []), ("owner/y", "int8", [])]
+
+
+def test_two_whispers_are_tried_on_a_recording(monkeypatch, whisper, tmp_path):
+    folders = {name: tmp_path / f"my {name}" for name in ("main", "draft")}
+    for name, folder in folders.items():
+        shutil.copytree(getattr(whisper, name), folder)
+    monkeypatch.setattr(
+        command, "export_model", lambda name, *_, **__: Exported(folders[name], is_new=True)
+    )
+    done = run("export", "--main", "main", "--draft", "draft")
+    assert done.returncode == 0, done.stderr
+    main, draft = map(as_argument, folders.values())
+    assert f"try: ov-specdec transcribe FILE --main {main} --draft {draft}\n" in done.stdout
+
+
+@pytest.fixture
+def checkpoints(tmp_path):
+    """Folders of tokenizers, as checkpoints have them, that are not the same."""
+    samples = {"main": SAMPLE, "draft": "something else entirely, with other merges"}
+    for name, sample in samples.items():
+        save_tokenizer(tmp_path / name, sample=sample)
+    return [tmp_path / name for name in samples]
+
+
+def test_tokenizers_that_differ_are_found_before_the_first_export(exports, checkpoints):
+    main, draft = checkpoints
+    done = run("export", "--main", main, "--draft", draft)
+    assert (done.returncode, exports) == (2, [])
+    assert "have different tokenizers (" in done.stderr
+    remedy = "so nothing was exported: name a draft of the same family, or add --pairing auto\n"
+    assert remedy in done.stderr
+    assert run("export", "--main", main, "--draft", main).returncode == 0
+    done = run("export", "--main", main, "--draft", draft, "--pairing", "auto")
+    assert done.returncode == 0, done.stderr
+    assert len(exports) == 4

@@ -1,0 +1,227 @@
+"""Export through Optimum's own command, and what is said when it fails."""
+
+import json
+import shutil
+
+import pytest
+
+from ov_specdec import ExportError, ModelError, SpeculativePipeline
+from ov_specdec.models import export as export_module
+from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support.optimum import stub_optimum
+from tests.support.tiny import save_checkpoint
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory):
+    """A Llama of hidden size 48 and an MLP of 96."""
+    folder = tmp_path_factory.mktemp("checkpoints") / "tiny-llama"
+    save_checkpoint("llama", folder)
+    return folder
+
+
+def test_a_checkpoint_is_exported_for_real_and_then_left_alone(checkpoint, tmp_path):
+    first = export_model(str(checkpoint), tmp_path, "int8")
+    assert first.is_new
+    assert first.folder == tmp_path / "tiny-llama-int8"
+    assert names(tmp_path) == ["tiny-llama-int8"]
+    pipeline = SpeculativePipeline(first.folder, first.folder)
+    result = pipeline.generate("def", max_new_tokens=8, ignore_eos=True)
+    assert len(result.token_ids) == 8
+
+    written = (first.folder / "openvino_model.bin").stat().st_mtime_ns
+    second = export_model(str(checkpoint), tmp_path, "int8")
+    assert not second.is_new
+    assert (second.folder / "openvino_model.bin").stat().st_mtime_ns == written
+
+
+@pytest.mark.deep
+def test_an_encoder_decoder_is_exported_as_one(encoder_decoder, tmp_path):
+    checkpoint = encoder_decoder("t5").checkpoint
+    first = export_model(str(checkpoint), tmp_path, "int8")
+    with SpeculativePipeline(first.folder, first.folder) as pipeline:
+        assert len(pipeline.generate("def", max_new_tokens=8, ignore_eos=True).token_ids) == 8
+    (first.folder / "openvino_encoder_model.bin").unlink()
+    with pytest.raises(ExportError, match=r"no openvino_encoder_model.bin, so it is not usable"):
+        export_model(str(checkpoint), tmp_path, "int8")
+
+
+@pytest.mark.parametrize(
+    ("config", "task"),
+    [
+        ({"model_type": "llama"}, "text-generation"),
+        ({"model_type": "bart", "is_encoder_decoder": True}, "text2text-generation"),
+        ({"model_type": "whisper", "is_encoder_decoder": True}, "automatic-speech-recognition"),
+    ],
+)
+def test_the_task_is_that_of_the_checkpoint(tmp_path, monkeypatch, config, task):
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    (tmp_path / "tokenizer.json").touch()
+    asked = []
+    monkeypatch.setattr(export_module, "run_optimum", lambda *given: asked.append(given))
+    with pytest.raises(ExportError, match="is not usable"):
+        export_model(str(tmp_path), tmp_path / "output", "int8")
+    [(name, family, _, options, _)] = asked
+    assert (name, family) == (str(tmp_path), config["model_type"])
+    assert options[:2] == ["--task", f"{task}-with-past"]
+
+
+def test_marians_tokenizer_is_refused(tmp_path):
+    (tmp_path / "config.json").touch()
+    (tmp_path / "source.spm").touch()
+    with pytest.raises(ExportError, match="Marian's tokenizer"):
+        export_model(str(tmp_path), tmp_path / "output", "int8")
+    with pytest.raises(ModelError, match="Marian's tokenizer"):
+        load_tokenizer(tmp_path)
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_the_draft_of_the_embedded_pair_comes_with_its_checkpoint():
+    assert (embedded_folder("draft") / "checkpoint" / "config.json").is_file()
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A folder with what is looked at before an export."""
+    folder = tmp_path / "x"
+    folder.mkdir()
+    (folder / "config.json").write_text("{}")
+    (folder / "tokenizer.json").touch()
+    return str(folder)
+
+
+FULL = """
+import pathlib, sys
+pathlib.Path(sys.argv[-1]).mkdir()
+(pathlib.Path(sys.argv[-1]) / "openvino_model.xml").write_text("half")
+sys.exit("OSError: [Errno 28] No space left on device")
+"""
+
+
+def test_a_failure_is_told_by_optimum_and_leaves_nothing_behind(
+    monkeypatch, tmp_path, source, capfd
+):
+    stub_optimum(tmp_path / "stub", FULL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stub"))
+    complaint = (
+        "x: Optimum failed with exit status 1, and says why above: .* transformers='VERSION'"
+    )
+    with pytest.raises(ExportError, match=complaint):
+        export_model(source, tmp_path / "models", "fp16")
+    assert "No space left on device" in capfd.readouterr().err
+    assert names(tmp_path / "models") == []
+
+
+def test_an_interrupted_export_leaves_nothing_behind(monkeypatch, tmp_path, source):
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(export_module, "run_optimum", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        export_model(source, tmp_path / "models", "fp16")
+    assert names(tmp_path / "models") == []
+
+
+def test_an_export_without_a_fast_tokenizer_is_not_taken_for_finished(
+    monkeypatch, tmp_path, source
+):
+    def write_some(_name, _family, target, *_):
+        target.mkdir()
+        for name in ("openvino_model.xml", "openvino_model.bin", "config.json"):
+            (target / name).touch()
+
+    monkeypatch.setattr(export_module, "run_optimum", write_some)
+    with pytest.raises(ExportError, match=r"no tokenizer.json, so it is not usable"):
+        export_model(source, tmp_path / "models", "fp16")
+    assert names(tmp_path / "models") == []
+
+
+def test_a_model_that_the_hub_does_not_give_is_named(monkeypatch, tmp_path):
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(ExportError, match=r"owner/x: config.json cannot be downloaded .*: check"):
+        export_model("owner/x", tmp_path, "fp16")
+    assert names(tmp_path) == []
+
+
+@pytest.fixture
+def fake_optimum(monkeypatch):
+    """Writes what is looked at of an export; returns the folders that it wrote."""
+    targets = []
+
+    def write(_name, _family, target, *_):
+        targets.append(target)
+        target.mkdir()
+        for name in NEEDED_FILES:
+            (target / name).write_text("{}")
+
+    monkeypatch.setattr(export_module, "run_optimum", write)
+    return targets
+
+
+@pytest.mark.parametrize("lost", ["tokenizer.json", "merges.txt"])
+def test_a_folder_without_a_tokenizer_is_refused_before_anything_runs(
+    checkpoint, tmp_path, fake_optimum, lost
+):
+    source = tmp_path / "lost"
+    shutil.copytree(checkpoint, source)
+    (source / "tokenizer.json").unlink()
+    if lost == "merges.txt":
+        (source / "vocab.json").touch()
+    with pytest.raises(ExportError, match=r"'.*lost' has no tokenizer \(no tokenizer\.json.*: put"):
+        export_model(str(source), tmp_path / "models", "fp16")
+    assert fake_optimum == []
+    assert names(tmp_path) == ["lost"]
+
+
+@pytest.fixture
+def hub_cache(monkeypatch, tmp_path):
+    """The snapshot of owner/x in a Hub cache of its own."""
+    repository = tmp_path / "hub" / "models--owner--x"
+    snapshot = repository / "snapshots" / "0123"
+    snapshot.mkdir(parents=True)
+    (repository / "refs").mkdir()
+    (repository / "refs" / "main").write_text("0123")
+    (snapshot / "config.json").write_text("{}")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "hub"))
+    return snapshot
+
+
+def test_a_model_of_the_hub_without_a_tokenizer_is_refused(hub_cache, tmp_path, fake_optimum):
+    with pytest.raises(ExportError, match=r"'owner/x' has no tokenizer"):
+        export_model("owner/x", tmp_path / "models", "fp16")
+    assert names(tmp_path / "models") == []
+    (hub_cache / "tokenizer.json").touch()
+    assert export_model("owner/x", tmp_path / "models", "fp16").is_new
+
+
+def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optimum):
+    folders = [tmp_path / run / "checkpoint-500" for run in ("first", "second")]
+    for folder in folders:
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text("{}")
+        (folder / "tokenizer.json").touch()
+    made = export_model(str(folders[0]), tmp_path / "models", "fp16").folder
+    for name in (str(folders[1]), "owner/checkpoint-500"):
+        complaint = rf"{made} was made from {folders[0]}, not from {name}: choose another --output"
+        with pytest.raises(ExportError, match=complaint):
+            export_model(name, tmp_path / "models", "fp16")
+    assert not export_model(str(folders[0]), tmp_path / "models", "fp16").is_new
+    (made / ORIGIN_FILE).unlink()  # as of earlier versions
+    assert not export_model(str(folders[1]), tmp_path / "models", "fp16").is_new
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("nowhere", "a/b/c", "/nowhere/at/all", "~nosuch/x"),
+        *("./typo", "../typo", "models/-x", "a/b--c", "a/b.git", "a/" + 97 * "b"),
+    ],
+)
+def test_what_is_no_model_is_refused_at_once(tmp_path, name):
+    with pytest.raises(ExportError, match="neither a folder here nor a Hub name"):
+        export_model(name, tmp_path, "fp16")

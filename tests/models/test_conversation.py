@@ -1,0 +1,116 @@
+"""Several turns on one pipeline: with a salt, later prompts hold answers as they were generated."""
+
+import pytest
+
+from ov_specdec import ContextLengthError, GenerationOptions, SpeculativePipeline
+from tests.support.chats import USER
+
+MINE = {"cache_salt": "mine"}
+SAMPLED = {"temperature": 1.5, "seed": 3, "max_new_tokens": 24, "suppress_tokens": [0], **MINE}
+"""What a random model draws is hardly ever what its text encodes to. Token 0 has no text."""
+
+
+@pytest.fixture(scope="module")
+def pipeline(chat_pair):
+    with SpeculativePipeline(*chat_pair, precision="exact") as pipeline:
+        yield pipeline
+
+
+def prompt_ids(pipeline, messages, **salt):
+    """The ids that a pipeline reads for messages, as logits processors see them."""
+    seen = []
+
+    def watch(tokens, logits):
+        seen.append(tokens)
+        return logits
+
+    options = {"max_new_tokens": 1, "num_assistant_tokens": 0, "logits_processor": [watch]}
+    pipeline.generate(messages, **options, **salt)
+    return seen[0]
+
+
+def later(pipeline, text):
+    """What is read where a text was the answer to the user's message."""
+    return prompt_ids(pipeline, [USER, {"role": "assistant", "content": text}, USER], **MINE)
+
+
+def test_a_later_turn_reads_what_was_generated(pipeline):
+    before = prompt_ids(pipeline, [USER])
+    assert before == prompt_ids(pipeline, USER["content"])
+    result = pipeline.generate([USER], **SAMPLED)
+    assert later(pipeline, result.text)[: len(before) + 24] == [*before, *result.token_ids]
+    follow_up = [USER, {"role": "assistant", "content": result.text}, USER]
+    pipeline.generate([USER], **SAMPLED)
+    # The cache holds all of the first turn but its newest token, which no model has read.
+    cached = pipeline.generate(follow_up, max_new_tokens=1, **MINE).stats.cached_tokens
+    # Earlier tests may have left blocks that hold even more.
+    assert cached >= len(before) + len(result.token_ids) - 1
+    with SpeculativePipeline(pipeline.tokenizer.path, drafter="none") as fresh:
+        assert later(fresh, result.text) != later(pipeline, result.text)
+
+
+@pytest.mark.parametrize("theirs", [{}, {"cache_salt": "theirs"}], ids=["no salt", "a salt"])
+def test_what_others_generate_changes_no_answer(pipeline, theirs):
+    """Some write a text in pieces that it does not encode to; others quote it."""
+    spelled = 0
+    for seed in range(12):
+        written = pipeline.generate(
+            [USER], **{**SAMPLED, "seed": seed, "cache_salt": None, **theirs}
+        )
+        answered = [USER, {"role": "assistant", "content": written.text}, USER]
+        tokenizer = pipeline.tokenizer
+        natural = tokenizer.encode_rendered(
+            tokenizer.render_chat(answered, GenerationOptions())
+        ).ids
+        before = prompt_ids(pipeline, [USER])
+        spelled += natural[: len(before) + 24] != [*before, *written.token_ids]
+        for whose in ({}, {"cache_salt": "others"}):
+            assert prompt_ids(pipeline, answered, **whose) == natural
+            given = pipeline.generate(answered, max_new_tokens=8, **whose)
+            fresh = pipeline.generate(natural, max_new_tokens=8, cache_prompt=False)
+            assert given.token_ids == fresh.token_ids
+    assert spelled > 6
+
+
+@pytest.mark.parametrize("end", ["cancel", "close"])
+def test_a_stream_that_was_ended_is_remembered_as_far_as_it_came(pipeline, end):
+    before = prompt_ids(pipeline, [USER])
+    options = {**SAMPLED, "seed": 5, "num_assistant_tokens": 2}
+    with pipeline.stream([USER], **options) as stream:
+        chunks = [next(stream) for _ in range(8)]
+        if end == "cancel":
+            stream.cancel()
+            chunks += stream
+    text = "".join(chunk.text for chunk in chunks)
+    ids = [token for chunk in chunks for token in chunk.token_ids]
+    whole = [size for size in range(len(ids)) if text == pipeline.tokenizer.decode(ids[: size + 1])]
+    kept = ids[: whole[0] + 1] if whole else ids
+    assert len(kept) > 4
+    assert later(pipeline, text)[: len(before) + len(kept)] == [*before, *kept]
+
+
+def test_an_answer_that_a_stop_string_cut_is_remembered(pipeline):
+    decode, full = pipeline.tokenizer.decode, pipeline.generate([USER], **SAMPLED)
+    words = ((size, decode(full.token_ids[size : size + 1])) for size in range(5, 24))
+    # One that begins where a token does, and not earlier.
+    size, stop = next(
+        (size, word)
+        for size, word in words
+        if full.text.find(word) == len(decode(full.token_ids[:size]))
+    )
+    cut = pipeline.generate([USER], **SAMPLED, stop_strings=[stop])
+    assert (cut.text, len(cut.token_ids)) == (decode(full.token_ids[:size]), size + 1)
+    before = prompt_ids(pipeline, [USER])
+    assert later(pipeline, cut.text)[: len(before) + size] == [*before, *cut.token_ids[:size]]
+
+
+def test_a_conversation_that_is_too_long_is_refused_before_its_answers_are_looked_for(
+    pipeline, monkeypatch
+):
+    looked = []
+    monkeypatch.setattr(
+        pipeline._generator.generated_tokens, "restore", lambda *arguments: looked.append(arguments)
+    )
+    with pytest.raises(ContextLengthError, match="context length is 256"):
+        pipeline.generate([USER, {"role": "assistant", "content": "width " * 300}, USER], **MINE)
+    assert looked == []

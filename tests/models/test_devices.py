@@ -1,0 +1,154 @@
+"""Devices that have memory of their own, and what `check` says of them; by fakes and on the CPU."""
+
+from dataclasses import dataclass, field, replace
+from types import SimpleNamespace
+
+import numpy as np
+import openvino as ov
+import pytest
+
+from ov_specdec.cli import check as check_command
+from ov_specdec.errors import OptionError
+from ov_specdec.measure import device_check, tuner
+from ov_specdec.measure.device_check import Agreement, compare_with_cpu
+from ov_specdec.models import memory_limit
+from ov_specdec.models.devices import Device
+from ov_specdec.models.memory_limit import GB, limit_memory
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.runner.block_memory import VisibleMemory, bytes_of_block
+from tests.support.command_line import run
+
+GPU = Device("GPU.0", "Fake GPU", ("FP32", "FP16"))
+CPU = Device("CPU", "Fake CPU", ("FP32",))
+
+
+@dataclass
+class FakeRunner:
+    """A model whose tokens take so much memory, and its recurrent states."""
+
+    bytes_per_token: int
+    bytes_per_state: int = 0
+    max_length: int = 1000
+    limits: list[int] = field(default_factory=list)
+
+    def limit(self, num_tokens, num_states):
+        self.limits += [num_tokens, num_states] if self.bytes_per_state else [num_tokens]
+
+
+@pytest.fixture
+def limit(monkeypatch):
+    """Limits models on devices; the tokens that each may hold. free: bytes of each device."""
+
+    def limited(*models, size=None, free=0):
+        monkeypatch.setattr(
+            memory_limit, "find_device", lambda core, name: CPU if name == "CPU" else GPU
+        )
+        monkeypatch.setattr(memory_limit, "free_memory", lambda device: free)
+        runners = [FakeRunner(*num_bytes) for _, *num_bytes in models]
+        loaded = [
+            SimpleNamespace(runner=runner, config=RuntimeConfig(device))
+            for runner, (device, *_) in zip(runners, models, strict=True)
+        ]
+        limit_memory(loaded, size, 4)
+        return [runner.limits for runner in runners]
+
+    return limited
+
+
+def test_models_on_one_device_share_its_memory(limit):
+    assert limit(("CPU", 300), ("CPU", 100), size=800_000 / GB) == [[2000], [2000]]
+    assert limit(("CPU", 300), ("CPU", 100), free=800_000) == [[1000], [1000]]
+    assert limit(("CPU", 300), ("CPU", 100), free=8_000_000) == [[4096], [4096]]  # whole blocks
+
+
+def test_models_on_two_devices_have_a_limit_each(limit):
+    assert limit(("GPU", 300), ("CPU", 100), size=300_000 / GB) == [[1000], [3000]]
+    # They may have the host's memory in common.
+    assert limit(("GPU", 300), ("CPU", 100), free=1_200_000) == [[1000], [3000]]
+
+
+def test_two_names_of_one_device_are_one(limit):
+    assert limit(("GPU", 300), ("GPU.0", 100), size=800_000 / GB) == [[2000], [2000]]
+
+
+def test_recurrent_states_take_half_of_the_memory_at_most(limit):
+    # 20 for each of four sequences, and one that may come.
+    assert limit(("CPU", 300, 1000), ("CPU", 100), free=800_000) == [[750, 100], [750]]
+    assert limit(("CPU", 300, 1000), ("CPU", 100), size=40_000 / GB) == [[50, 20], [50]]
+
+
+def test_memory_that_a_device_manages_itself_has_no_limit(limit):
+    with pytest.raises(OptionError, match="kv_cache_size=1 has no effect on a stateful"):
+        limit(("GPU", 0), ("CPU", 100), size=1)
+
+
+@pytest.mark.parametrize(("kind", "num_bytes"), [("u4", 24), ("u8", 48), ("f16", 96), ("f32", 192)])
+def test_blocks_of_any_type_are_copied_whole(kind, num_bytes):
+    port = SimpleNamespace(
+        element_type=getattr(ov.Type, kind), partial_shape=ov.PartialShape([-1, 2, 3, 8])
+    )
+    assert bytes_of_block(port) == num_bytes
+    memory = VisibleMemory()
+    memory.resize({"key_cache.0": port}, 4)
+    content = np.arange(1, num_bytes + 1, dtype=np.uint8)[None]
+    memory.write("key_cache.0", [1], content)
+    memory.copy(1, 3)
+    memory.resize({"key_cache.0": port}, 6)
+    held = memory.read("key_cache.0", [3, 1, 0, 5])
+    assert np.array_equal(held[:2], np.repeat(content, 2, axis=0))
+    assert not held[2:].any()
+
+
+def test_a_device_that_gives_the_texts_of_the_cpu_passes(tiny_pair, monkeypatch):
+    monkeypatch.setattr(device_check, "NUM_TOKENS", 12)
+    agreements = list(compare_with_cpu(*tiny_pair, "CPU"))
+    assert [agreement.way for agreement in agreements][::5] == [
+        "exact, paged, plain",
+        "exact, stateful, plain",
+        "default, paged, plain",
+    ]
+    assert not any(agreement.is_broken for agreement in agreements)
+    assert sum(agreement.num_drafted for agreement in agreements) > 0
+
+
+def test_texts_that_differ_are_seen(tiny_pair, monkeypatch):
+    monkeypatch.setattr(device_check, "NUM_TOKENS", 12)
+    generate = device_check.SpeculativePipeline.generate
+
+    def spoiled(pipeline, prompt, **options):
+        result = generate(pipeline, prompt, **options)
+        return replace(result, token_ids=[1, *result.token_ids[1:]]) if pipeline.draft else result
+
+    monkeypatch.setattr(device_check.SpeculativePipeline, "generate", spoiled)
+    agreements = list(compare_with_cpu(*tiny_pair, "CPU"))
+    assert all(agreement.is_broken for agreement in agreements[:4])
+    assert agreements[-2].is_broken
+
+
+@pytest.mark.parametrize(("num_equal", "code"), [(4, 0), (3, 1)])
+def test_check_says_by_its_exit_code_whether_a_device_is_right(monkeypatch, num_equal, code):
+    given = []
+
+    def compared(*arguments, **options):
+        given.append((arguments, options))
+        yield Agreement("exact, paged, plain", "the CPU's", num_equal, 4, 4, 0, 0)
+
+    monkeypatch.setattr(check_command, "find_device", lambda core, name: GPU)
+    monkeypatch.setattr(check_command, "describe_machine", lambda device: "Fake GPU")
+    monkeypatch.setattr(check_command, "compare_with_cpu", compared)
+    done = run("check", "--device", "GPU", "--precision", "f32", "--property", "A=1")
+    assert done.returncode == code
+    assert f"exact, paged, plain: {num_equal} of 4 texts equal the CPU's" in done.stdout
+    assert ("WRONG" in done.stdout) is (code == 1)
+    assert given == [((None, None, "GPU"), {"precision": "f32", "properties": {"A": "1"}})]
+
+
+def test_tune_tries_on_a_gpu_what_is_a_gpus(monkeypatch):
+    monkeypatch.setattr(tuner, "computes_in", lambda device, precision: precision != "bf16")
+    monkeypatch.setattr(tuner, "find_device", lambda core, name: GPU)
+    assert tuner.offered("GPU").keys() == {
+        "INFERENCE_PRECISION_HINT",
+        "DYNAMIC_QUANTIZATION_GROUP_SIZE",
+    }
+    monkeypatch.setattr(tuner, "find_device", lambda core, name: CPU)
+    assert {"KV_CACHE_PRECISION", "INFERENCE_NUM_THREADS"} <= tuner.offered("CPU").keys()

@@ -1,0 +1,311 @@
+"""A drafter that reads the main model's hidden states, as draft heads do: a fake of one."""
+
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.factory import DrafterKind
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.draft_length import ConstantLength, Offer
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.verification import Draft
+from tests.support import running
+from tests.support.fakes import ScriptedModel, mixed, mixing
+from tests.support.scripted import generator
+from tests.unit.engine.test_engine import Filling, Snapshots, passes_of
+
+SEED = 1
+TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
+
+
+def hidden_state(tokens):
+    """Place, token, and what the next token comes of."""
+    return len(tokens) - 1, tokens[-1], mixed(tokens, SEED)
+
+
+def main_model(kind=ScriptedModel, **settings):
+    return kind(mixing(SEED), hidden_state=hidden_state, **settings)
+
+
+class Read(int):
+    """A token as a head's blocks hold it: with the hidden state that was read with it."""
+
+
+class Head(ScriptedModel):
+    """A draft head. A row has the hidden states [length] that its blocks hold of a sequence."""
+
+    def __init__(self, **settings):
+        super().__init__(mixing(SEED), **settings)
+        self.given = {}
+        """Hidden states by slot and place, for the passes to come."""
+
+    def _rows(self, span, past):
+        for place, token in enumerate(span.tokens, past):
+            read = Read(token)
+            # A head whose cache was given up has to be given what it had read anew.
+            read.state = self.given.pop((span.slot, place))
+            self.memory[self._address(span.slot, place)] = read
+        return np.array([[read.state for read in self.held(span.slot)]])
+
+
+class HeadDrafter:
+    """Drafts what the newest hidden state says. Implements `Drafter` and `HiddenStatesReader`.
+
+    wrong: places for which it drafts another token.
+    """
+
+    sources = ("head",)
+
+    def __init__(self, head, wrong=()):
+        self.cache = CachedSequence(head)
+        self.caches = (self.cache,)
+        self.observed = []
+        """Places of the tokens of each call."""
+        self._wrong = wrong
+
+    def match_prefix(self, tokens):
+        return self.cache.hold(tokens)
+
+    def observe(self, start, tokens, hidden_states):
+        assert hidden_states.shape == (len(tokens), 3)
+        places = list(range(start, start + len(tokens)))
+        assert hidden_states[:, 0].tolist() == places
+        assert hidden_states[:, 1].tolist() == list(tokens)
+        self.observed.append(places)
+        for place, state in zip(places, hidden_states[:, 2], strict=True):
+            self.cache.runner.given[self.cache._slot, place] = int(state)
+
+    def offers(self, tokens):
+        return [Offer("head")]
+
+    def propose(self, tokens, plan):
+        draft, known = [], len(tokens) - 1
+        if plan.length:
+            done = yield from self.cache.advance(tokens[:known], num_rows=1)
+            states = done.logits[0].tolist()
+            assert states == [mixed(tokens[:end], SEED) for end in range(1, known + 1)]
+            while len(draft) < plan.length:
+                state = mixed([*tokens, *draft][known:], states[-1], known)
+                place = len(tokens) + len(draft)
+                draft.append((state + (place in self._wrong)) % 50)
+        return Proposal(Draft(draft))
+
+
+def request(main, head, prompt=TEXT, num_new=12, length=3, wrong=(), **more):
+    drafter = HeadDrafter(head, wrong)
+    policy = ConstantLength(length)
+    return running.sequence(main, prompt, len(prompt) + num_new, drafter, policy, **more)
+
+
+def expected(prompt, num_new=12):
+    return running.plain(ScriptedModel(mixing(SEED)), prompt, len(prompt) + num_new).tokens
+
+
+def run(text, *others, **more):
+    return list(running.rounds(text, *others, **more))
+
+
+def places_of(text):
+    """The places that its drafter observed, in order."""
+    return list(chain(*text.drafter.observed))
+
+
+@pytest.mark.parametrize(
+    ("policy", "costs"), [(ConstantLength(3), {}), (Filling(3), {"costs": passes_of(7)})]
+)
+def test_what_stands_is_observed_once_and_rejected_draft_tokens_are_not(policy, costs):
+    text = request(main_model(), Head(), num_new=30, wrong={14, 16, 21})
+    text.policy = policy
+    rounds = run(text, **costs)
+    assert text.tokens == expected(TEXT, 30)
+    rejected = [r.stats.num_drafted > r.stats.num_accepted for r in rounds]
+    assert sum(rejected) == 3  # where it is wrong; all else that it drafts is right
+    assert all(round_.draft_tokens for round_ in rounds[1:-1])
+    assert places_of(text) == list(range(len(text.tokens) - 1))
+
+
+def test_a_prompt_is_observed_chunk_by_chunk_as_it_is_read_beside_others():
+    main, head = main_model(), Head()
+    engine = Engine(main, head, Limits(max_prefill_tokens_per_step=5))
+    first = request(main, head, TEXT[:3], num_new=40)
+    others = [request(main, head, [n, *TEXT * n], wrong={n * 12 + 4}) for n in (2, 3)]
+    engine.add_request(first)
+    engine.step()
+    for text in others:
+        engine.add_request(text)
+    engine.step()
+    assert 0 < len(places_of(others[0])) < len(TEXT)
+    while engine.scheduler.has_work:
+        engine.step()
+    assert first.tokens == expected(TEXT[:3], 40)
+    for n, text in enumerate(others, 2):
+        assert text.tokens == expected([n, *TEXT * n])
+        assert max(map(len, text.drafter.observed)) < len(TEXT)
+    for text in (first, *others):
+        assert places_of(text) == list(range(len(text.tokens) - 1))
+    assert max(map(len, main.sizes)) == 3
+
+
+def test_a_kept_prefix_is_as_long_as_what_main_and_head_both_hold():
+    main, head = main_model(), Head()
+    run(request(main, head, num_new=12, length=0))  # the head reads nothing
+    nothing = request(main, head)
+    assert run(nothing)[0].stats.cached_tokens == 0
+    assert places_of(nothing) == list(range(len(nothing.tokens) - 1))
+    longer = [*nothing.tokens[:20], 0, 0]
+    run(request(main, head, longer, num_new=1))  # ends before the head runs, and spoils nothing
+    both = request(main, head, longer, wrong={25})
+    rounds = run(both)
+    assert both.tokens == expected(longer)
+    assert rounds[0].stats.cached_tokens == 20
+    assert places_of(both) == list(range(20, len(both.tokens) - 1))
+    main.pool.forget(range(main.pool.size))
+    only_head = request(main, head, longer)
+    assert run(only_head)[0].stats.cached_tokens == 0
+    assert only_head.tokens == both.tokens
+    assert places_of(only_head) == list(range(len(only_head.tokens) - 1))
+
+
+def test_a_prompt_that_is_scored_is_observed():
+    main, head = main_model(), Head()
+    run(request(main, head))
+    scored = request(main, head, TEXT * 8, options=GenerationOptions(prompt_logprobs=1))
+    run(scored)
+    assert scored.tokens == expected(TEXT * 8)
+    assert places_of(scored) == list(range(len(scored.tokens) - 1))
+
+
+def test_what_a_main_model_reads_again_is_observed_again():
+    text = request(main_model(Snapshots), Head(), num_new=30, wrong={14, 16, 21})
+    run(text)
+    assert text.tokens == expected(TEXT, 30)
+    assert len(places_of(text)) > len(set(places_of(text))) == len(text.tokens) - 1
+
+
+LOST = {"main's memory": (36, None, 1), "the head's memory": (None, 36, 2)}
+"""Blocks of main and head; rounds without a draft, as one follows a draft that was dropped."""
+
+
+@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
+def test_after_preemption_what_was_lost_is_observed_again(lost):
+    main, head = main_model(num_blocks=lost[0]), Head(num_blocks=lost[1])
+    older, newer = (request(main, head, [n, *TEXT], 100, wrong={17, 40, 66}) for n in (1, 2))
+    rounds = run(newer, older)
+    for n, text in enumerate((older, newer), 1):
+        assert text.tokens == expected([n, *TEXT], 100)
+        assert set(places_of(text)) == set(range(len(text.tokens) - 1))
+    assert len(places_of(older)) == len(older.tokens) - 1
+    assert len(places_of(newer)) > len(newer.tokens) - 1
+    assert [round_.stats.reason for round_ in rounds].count("prefill") == lost[2]
+
+
+def test_a_draft_that_waits_for_its_head_is_dropped_and_planned_anew():
+    main, head = main_model(), Head()
+    text = request(main, head, TEXT * 60)
+    engine = Engine(main, head)
+    engine.add_request(text)
+    while text.is_first_round or text.fed_cache is None:
+        engine.step()
+    assert text.fed_cache is text.drafter.cache  # which reads the prompt in several steps
+    engine.scheduler._requeue(text)
+    assert (text.round, text.fed_cache, text.num_planned) == (None, None, 0)
+    while engine.scheduler.has_work:
+        engine.step()
+    assert text.tokens == expected(TEXT * 60)
+
+
+JOBS = st.tuples(
+    st.lists(st.integers(0, 2), min_size=1, max_size=30), st.integers(30, 80), st.integers(0, 4)
+)
+
+
+@given(
+    jobs=st.lists(JOBS, min_size=2, max_size=6),
+    blocks=st.tuples(*[st.integers(30, 50)] * 2),
+    chunk=st.integers(1, 20),
+    wrong=st.sets(st.integers(0, 110)),
+    border=st.none() | st.integers(1, 90),
+    kind=st.sampled_from([ScriptedModel, Snapshots]),
+    interval=st.sampled_from([None, 3]),
+)
+@settings(max_examples=30, deadline=None)
+def test_every_draft_is_made_of_the_right_states(
+    jobs, blocks, chunk, wrong, border, kind, interval
+):
+    main = main_model(kind, num_blocks=blocks[0], border=border)
+    head = Head(num_blocks=blocks[1])
+    texts = [request(main, head, *job, wrong) for job in jobs]
+    engine = Engine(main, head, Limits(4, chunk))
+    for text in texts:
+        engine.add_request(text)
+    for step in range(3000):
+        if all(text.has_ended for text in texts):
+            break
+        engine.step()
+        if interval and step % interval == 0 and step < 100 and engine.scheduler.running:
+            engine.scheduler._requeue(engine.scheduler.running[-1])
+    for text, (prompt, num_new, _) in zip(texts, jobs, strict=True):
+        assert text.error is None
+        assert text.tokens == expected(prompt, num_new)
+    assert main.pool.num_used == head.pool.num_used == 0
+
+
+def test_behind_another_drafter_it_observes_what_that_one_drafted():
+    main, head = main_model(), Head()
+    behind = HeadDrafter(head)
+    prompt = expected(TEXT, 6)  # of which the end is quoted
+    text = running.sequence(
+        main, [*prompt, 0, *prompt[:15]], 60, Cascade(PromptLookup(), behind), ConstantLength(3)
+    )
+    rounds = run(text)
+    assert text.tokens == expected([*prompt, 0, *prompt[:15]], 60 - len(prompt) - 16)
+    assert {round_.stats.source for round_ in rounds[1:]} == {"prompt-lookup", "head"}
+    assert list(chain(*behind.observed)) == list(range(len(text.tokens) - 1))
+
+
+def test_a_drafter_that_fails_to_observe_ends_its_own_request_only():
+    main, head = main_model(), Head()
+    broken, sound = request(main, head), request(main, head, TEXT[1:])
+    broken.drafter.observe = None
+    run(sound, broken)
+    assert isinstance(broken.error, TypeError)
+    assert sound.tokens == expected(TEXT[1:])
+
+
+def test_a_main_model_without_hidden_states_is_refused_when_a_request_comes(tiny_pair):
+    kind = DrafterKind("head", (lambda _: HeadDrafter(Head()),))
+    behind = DrafterKind("lookup, then head", (lambda _: PromptLookup(), *kind.makes))
+    for each in (kind, behind):
+        text = generator(ScriptedModel(mixing(SEED)), drafter=each)
+        with pytest.raises(OptionError, match="drafter HeadDrafter reads hidden states, and this"):
+            text.stream("ABC", GenerationOptions(max_new_tokens=5))
+        plain = GenerationOptions(max_new_tokens=5, num_assistant_tokens=0)
+        assert len(text.batch([("ABC", plain)])[0].token_ids) == 5
+    for kv in ("paged", "stateful"):
+        with (
+            SpeculativePipeline(tiny_pair[0], drafter=kind, kv=kv) as pipeline,
+            pytest.raises(OptionError, match="this main model has only logits"),
+        ):
+            pipeline.stream("def area(", max_new_tokens=5)
+
+
+def test_a_generator_has_a_drafter_read_the_states_of_its_main_model():
+    main, head = main_model(), Head()
+    made = []
+    kind = DrafterKind("head", (lambda _: made.append(HeadDrafter(head)) or made[-1],))
+    text = generator(main, head, drafter=kind)
+    options = GenerationOptions(max_new_tokens=20, num_assistant_tokens=3)
+    first, second = text.batch([("ABCDEFG", options)] * 2)
+    assert first.token_ids == second.token_ids == expected(range(7), 20)[7:]
+    assert first.stats.accepted == first.stats.drafted > 0
+    assert len(made) == 2
+    assert all(each.observed for each in made)

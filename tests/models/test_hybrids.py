@@ -1,0 +1,490 @@
+"""Hybrids, with real IRs: whatever is drafted, shared, kept or given back, the text is
+transformers'."""
+
+import json
+import random
+import shutil
+
+import openvino as ov
+import pytest
+from openvino import opset13 as ops
+
+from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.factory import DrafterKind, Request
+from ov_specdec.engine.sequence import Sequence
+from ov_specdec.errors import CacheFullError, SessionError
+from ov_specdec.graph.paging import hides_by_mask, to_paged
+from ov_specdec.graph.positions import reconnect_positions, takes_positions
+from ov_specdec.models import prepare as prepare_module
+from ov_specdec.models.devices import Device
+from ov_specdec.models.source import NEVER_DRAFT, open_source
+from ov_specdec.planning.costs.measure import PassTimes
+from ov_specdec.planning.draft_length import Offer
+from ov_specdec.runner.base import Span
+from ov_specdec.runner.rewinding import MOST_REPEATED
+from ov_specdec.sampling.verification import Draft
+from tests.support.tiny_hybrid import IR, NUM_TOKENS, PAGED, open_hybrid
+
+BLOCK = 32
+GREEDY = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
+
+
+@pytest.fixture(
+    scope="module",
+    # Qwen3-Next has the layers of Qwen3.5, and experts besides.
+    params=[pytest.param(n, marks=pytest.mark.deep if n == "qwen3_next" else []) for n in PAGED],
+)
+def hybrid(request, tmp_path_factory):
+    return open_hybrid(request.param, tmp_path_factory.mktemp(request.param) / "pair")
+
+
+def load(hybrid, *args, kv="paged", **settings):
+    return SpeculativePipeline(hybrid.main, *args, precision="exact", kv=kv, **settings)
+
+
+@pytest.fixture
+def copied(monkeypatch):
+    """States are copied, however large they are beside tiny weights."""
+    monkeypatch.setattr(prepare_module, "MOST_COPIED", 1.0)
+
+
+class Mostly:
+    """Drafts what transformers generates, with every third token wrong or so."""
+
+    sources = ("mostly",)
+    caches = ()
+    texts: tuple[list[int], ...] = ()
+
+    def __init__(self, request: Request):
+        self._random = random.Random(len(request.tokens))  # noqa: S311
+        own = list(request.tokens)
+        self._text = next(text for text in self.texts if text[: len(own)] == own)
+
+    def offers(self, tokens):
+        return [Offer("mostly", 0.5)]
+
+    def propose(self, tokens, plan):
+        yield from ()
+        following = self._text[len(tokens) : len(tokens) + plan.length]
+        wrong = [token if self._random.random() < 0.65 else token + 1 for token in following]
+        return Proposal(Draft(wrong))
+
+
+@pytest.fixture
+def mostly(hybrid, monkeypatch):
+    texts = tuple([*prompt, *output] for prompt, output in hybrid.expected)
+    monkeypatch.setattr(Mostly, "texts", texts)
+    return DrafterKind("mostly", (Mostly,))
+
+
+@pytest.mark.parametrize(
+    ("kv", "kind"),
+    [
+        *(("paged", "mostly"), ("paged", "both"), ("stateful", "mostly"), ("stateful", "model")),
+        pytest.param("paged", "model", marks=pytest.mark.deep),
+        pytest.param("paged", "suffix", marks=pytest.mark.deep),
+        pytest.param("stateful", "suffix", marks=pytest.mark.deep),
+        pytest.param("stateful", "both", marks=pytest.mark.deep),
+    ],
+)
+def test_text_is_that_of_transformers_with_drafts_on_fresh_and_on_kept_caches(
+    hybrid, kind, kv, mostly, copied
+):
+    draft = [hybrid.draft] if kind in ("model", "both") else []
+    accepted = drafted = 0
+    with load(hybrid, *draft, kv=kv, drafter=mostly if kind == "mostly" else kind) as pipeline:
+        assert pipeline.main.kv == kv
+        for keeps in (False, True):
+            for prompt, output in hybrid.expected:
+                for length in (0, 1, 4, "auto"):
+                    result = pipeline.generate(
+                        prompt, num_assistant_tokens=length, cache_prompt=keeps, **GREEDY
+                    )
+                    assert result.token_ids == output
+                    if not keeps:
+                        accepted += result.stats.accepted
+                        drafted += result.stats.drafted
+        assert drafted > accepted, "nothing was rejected"
+        assert accepted > 0 or kind == "suffix"
+
+
+def test_accepted_draft_tokens_are_never_read_again(hybrid, mostly):
+    prompt, output = hybrid.expected[-1]
+    with load(hybrid, drafter=mostly) as pipeline:
+        result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
+    assert result.token_ids == output
+    rounds = result.stats.rounds
+    assert sum(r.num_drafted > r.num_accepted for r in rounds) > 5
+    assert [r.pass_tokens for r in rounds[1:]] == [1 + r.num_drafted for r in rounds[1:]]
+    assert len(rounds) < 0.6 * NUM_TOKENS
+
+
+def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mostly, copied):
+    prompt, output = hybrid.expected[-1]
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        assert not pipeline.main.runner.has_cheap_rollback
+        result = pipeline.generate(prompt, num_assistant_tokens=12, cache_prompt=False, **GREEDY)
+    assert result.token_ids == output
+    again = [r.pass_tokens - 1 - r.num_drafted for r in result.stats.rounds[1:]]
+    # What was few enough before the last round, and what that has added.
+    assert 0 < max(again) <= MOST_REPEATED + 1 + 12
+    assert len(result.stats.rounds) < 0.6 * NUM_TOKENS
+
+
+def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeypatch, copied):
+    prompt, output = hybrid.expected[2]
+    with load(hybrid, hybrid.draft, kv="stateful") as pipeline:
+        sizes, attention = [], pipeline.draft.runner._attention
+        forward = attention.forward
+
+        def counted(spans):
+            sizes.extend(len(span.tokens) for span in spans)
+            return forward(spans)
+
+        monkeypatch.setattr(attention, "forward", counted)
+        result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
+    assert result.token_ids == output
+    assert [size for size in sizes if size > 30] == [len(prompt) + 1]
+
+
+def test_a_turn_goes_on_from_what_the_last_one_has_left_on_a_stateful_cache(hybrid, mostly, copied):
+    first, output = hybrid.expected[2]
+    text = [*first, *output, 7]
+    with load(hybrid, drafter="none") as fresh:
+        expected = fresh.generate(text, **GREEDY).token_ids
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        for length, least in ((0, len(text) - 2), (4, len(first) + 1)):
+            pipeline.generate(first, num_assistant_tokens=length, **GREEDY)
+            result = pipeline.generate(text, num_assistant_tokens=0, **GREEDY)
+            assert result.token_ids == expected
+            assert least <= result.stats.cached_tokens <= len(text) - 2
+        pipeline.generate(first, num_assistant_tokens=0, **GREEDY)
+        result = pipeline.generate(text, cache_salt="other", num_assistant_tokens=0, **GREEDY)
+        assert (result.token_ids, result.stats.cached_tokens) == (expected, 0)
+
+
+def test_sequences_take_turns_on_a_stateful_cache(hybrid, mostly, copied):
+    prompts, outputs = zip(*hybrid.expected, strict=True)
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        results = pipeline.generate_batch(prompts, num_assistant_tokens=3, **GREEDY)
+        assert [result.token_ids for result in results] == list(outputs)
+        with pytest.raises(SessionError, match="cannot be saved"):
+            pipeline.save_cache("x.safetensors")
+
+
+def test_what_takes_long_to_copy_is_decoded_plainly(hybrid, mostly):
+    prompt, output = hybrid.expected[2]
+    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
+        is_large = '"linear_attention"' in (hybrid.main / "config.json").read_text()
+        assert ("takes long: nothing is drafted" in pipeline.main.reason) is is_large
+        for length in (0, 4):
+            result = pipeline.generate(prompt, num_assistant_tokens=length, **GREEDY)
+            assert result.token_ids == output
+        assert (result.stats.drafted == 0) is is_large
+
+
+def test_what_openvino_pages_slowly_is_not_paged_unasked(hybrid):
+    with load(hybrid, drafter="suffix", kv="auto") as pipeline:
+        loaded = pipeline.main
+    is_slow = '"linear_attention"' in (hybrid.main / "config.json").read_text()
+    assert loaded.kv == ("stateful" if is_slow else "paged")
+    assert ("gated delta rule" in loaded.reason) is is_slow
+
+
+def test_sequences_share_passes(hybrid):
+    lengths = [{"num_assistant_tokens": length} for length in (0, 2, 4, 1, 3, "auto")]
+    many = [hybrid.expected[i % 3] for i in range(len(lengths))]
+    settings = {"max_prefill_tokens_per_step": 40}
+    with load(hybrid, hybrid.draft, drafter="both", **settings) as pipeline:
+        for keeps in (False, True):
+            prompts = [prompt for prompt, _ in many]
+            results = pipeline.generate_batch(prompts, lengths, cache_prompt=keeps, **GREEDY)
+            assert [r.token_ids for r in results] == [output for _, output in many]
+            assert max(r.num_sequences for result in results for r in result.stats.rounds) > 4
+
+
+@pytest.mark.parametrize("scarce", ["blocks", "states"])
+def test_whoever_is_preempted_goes_on_from_the_states_that_are_left(hybrid, scarce, monkeypatch):
+    preempted, preempt = [], Sequence.preempt
+    monkeypatch.setattr(Sequence, "preempt", lambda own: (preempted.append(own), preempt(own)))
+    many = [hybrid.expected[i % 3] for i in range(6)]
+    with load(hybrid, hybrid.draft) as pipeline:
+        for model in (pipeline.main, pipeline.draft):
+            model.runner.limit(*((9 * BLOCK, 400) if scarce == "blocks" else (2000, 18)))
+        prompts = [prompt for prompt, _ in many]
+        results = pipeline.generate_batch(prompts, num_assistant_tokens=3, **GREEDY)
+        assert [r.token_ids for r in results] == [output for _, output in many]
+        assert preempted
+
+
+def test_states_count_as_memory_and_bound_the_drafts(hybrid, mostly):
+    with load(hybrid, drafter=mostly) as pipeline:
+        runner = pipeline.main.runner
+        assert runner.max_draft_tokens >= 16
+        per_state = runner.bytes_per_state
+    prompt, output = hybrid.expected[1]
+    with load(hybrid, drafter=mostly, kv_cache_size=2 * 22 * per_state / 1e9) as small:
+        runner = small.main.runner
+        assert 0 < runner.capacity * runner.bytes_per_token <= 22 * per_state
+        result = small.generate(prompt, num_assistant_tokens=30, **GREEDY)
+        assert result.token_ids == output
+        # Of 20 states half are for who may come, and four are not for draft tokens.
+        assert max(r.num_drafted for r in result.stats.rounds) == 6
+    with pytest.raises(CacheFullError, match=r"recurrent states .* raise kv_cache_size"):
+        load(hybrid, drafter=mostly, kv_cache_size=2 * 5 * per_state / 1e9)
+
+
+def test_nobody_is_admitted_without_states(hybrid):
+    with load(hybrid, drafter="suffix") as pipeline:
+        runner = pipeline.main.runner
+        runner.limit(1000, 2 + 7)
+        assert runner.num_free == runner.capacity
+        runner.forward([Span(runner.open(), [1, 2], 1)])
+        assert (runner.num_free, runner.max_draft_tokens) == (0, 0)
+
+
+def test_there_is_memory_for_all_states(hybrid):
+    with load(hybrid, drafter="suffix") as pipeline:
+        runner = pipeline.main.runner
+        for num_states in (10, 700):
+            runner.limit(1000, num_states)
+            bound = runner._model._request.get_tensor("conv_state_table.0")
+            assert bound.shape[0] == num_states
+
+
+def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
+    with load(hybrid, drafter="suffix") as pipeline:
+        runner, sizes = pipeline.main.runner, []
+        forward = runner.forward
+
+        def counted(spans):
+            sizes.append(sum(len(span.tokens) for span in spans))
+            return forward(spans)
+
+        monkeypatch.setattr(runner, "forward", counted)
+        times = PassTimes(runner, object)
+        for size in (1, 4):
+            times.time(size)
+        assert sizes == [16, 1, 1, 1, 4, 4]
+
+
+def test_turns_go_on_from_the_last_full_block(hybrid):
+    first, output = hybrid.expected[2]
+    with load(hybrid, hybrid.draft) as pipeline, load(hybrid, drafter="none") as fresh:
+        text, num_cached = list(first), []
+        for turn in range(4):
+            result = pipeline.generate(text, num_assistant_tokens=3, **GREEDY)
+            plain = fresh.generate(text, cache_prompt=False, **GREEDY)
+            assert result.token_ids == plain.token_ids
+            num_cached.append(result.stats.cached_tokens)
+            held = len(text) + NUM_TOKENS - 1
+            text += [*result.token_ids, *range(turn + 1, turn + 20)]
+        assert num_cached == [0, *(n // BLOCK * BLOCK for n in (209, 288, 367))]
+        assert held > 400
+        again = pipeline.generate(first, num_assistant_tokens=3, **GREEDY)
+        assert (again.token_ids, again.stats.cached_tokens) == (output, 128)
+        salted = pipeline.generate(first, cache_salt="other", **GREEDY)
+        assert (salted.token_ids, salted.stats.cached_tokens) == (output, 0)
+
+
+def test_where_prompts_part_a_state_is_kept(hybrid):
+    system = hybrid.expected[2][0][:100]
+    with load(hybrid, drafter="suffix") as pipeline, load(hybrid, drafter="none") as fresh:
+        found = []
+        for start in (1, 2, 3):
+            prompt = [*system, *range(start, start + 60)]
+            result = pipeline.generate(prompt, **GREEDY)
+            plain = fresh.generate(prompt, cache_prompt=False, **GREEDY)
+            assert result.token_ids == plain.token_ids
+            found.append(result.stats.cached_tokens)
+        assert found == [0, 0, 96]
+
+
+@pytest.mark.parametrize("num_new", [5, 11])
+def test_a_saved_cache_goes_on_in_another_process(hybrid, tmp_path, num_new):
+    prompt, output = hybrid.expected[2]
+    file = tmp_path / "prompt.safetensors"
+    with load(hybrid, hybrid.draft) as pipeline:
+        pipeline.generate(prompt, max_new_tokens=num_new, ignore_eos=True)
+        pipeline.save_cache(file)
+    text = [*prompt, *output[: num_new + 1]]
+    with load(hybrid, hybrid.draft) as pipeline:
+        pipeline.load_cache(file)
+        result = pipeline.generate(text, max_new_tokens=20, ignore_eos=True)
+        assert result.token_ids == output[num_new + 1 :][:20]
+        assert result.stats.cached_tokens == (len(prompt) + num_new) // BLOCK * BLOCK
+
+
+def test_a_cache_of_another_model_is_refused(hybrid, tmp_path):
+    file = tmp_path / "prompt.safetensors"
+    with load(hybrid, drafter="none") as pipeline:
+        pipeline.generate(hybrid.expected[1][0], **GREEDY)
+        pipeline.save_cache(file)
+    with (
+        SpeculativePipeline(hybrid.draft, drafter="none", precision="exact") as other,
+        pytest.raises(OptionError, match="another model"),
+    ):
+        other.load_cache(file)
+
+
+def test_static_shapes_change_nothing(tmp_path):
+    hybrid = open_hybrid("lfm2", tmp_path / "pair")
+    prompt, output = hybrid.expected[1]
+    with load(hybrid, hybrid.draft, static_shapes=[2, 5]) as pipeline:
+        pipeline.prepare(seconds=0.2)
+        assert {2, 5} <= pipeline.main.runner.static_shapes
+        for length in (0, 4):
+            result = pipeline.generate(prompt, num_assistant_tokens=length, **GREEDY)
+            assert result.token_ids == output
+
+
+def test_a_gated_delta_rule_has_no_static_shapes(tmp_path):
+    hybrid = open_hybrid("qwen3_next", tmp_path / "pair")
+    with load(hybrid, drafter="suffix") as pipeline:
+        assert pipeline.main.compiler is None
+    with (
+        load(hybrid, drafter="suffix", static_shapes=[4]) as pipeline,
+        pytest.warns(RuntimeWarning, match="no static shape for passes over 4 tokens"),
+    ):
+        pipeline.prepare(seconds=0.2)
+
+
+def test_a_seed_draws_the_same_text_whatever_is_drafted(hybrid):
+    prompt, _ = hybrid.expected[1]
+    seeded = {"temperature": 0.9, "seed": 3, **GREEDY}
+    with load(hybrid, hybrid.draft) as pipeline:
+        texts = [pipeline.generate(prompt, num_assistant_tokens=k, **seeded) for k in (0, 3, 5)]
+        assert texts[0].token_ids == texts[1].token_ids == texts[2].token_ids
+        assert texts[1].stats.accepted > 0
+
+
+def test_prompts_are_scored(hybrid):
+    prompt, output = hybrid.expected[1]
+    with load(hybrid, drafter="suffix") as pipeline:
+        result = pipeline.generate(prompt, prompt_logprobs=0, logprobs=0, **GREEDY)
+        assert result.token_ids == output
+        again = pipeline.generate([*prompt, *output], prompt_logprobs=0, max_new_tokens=1)
+    scored = [entry.logprob for entry in again.prompt_logprobs[len(prompt) :]]
+    assert scored == pytest.approx([entry.logprob for entry in result.logprobs], abs=1e-3)
+
+
+def test_the_invariance_check_runs(hybrid):
+    with SpeculativePipeline(hybrid.main, drafter="suffix", kv="paged") as pipeline:
+        status = pipeline.check_batch_invariant()
+        assert status.is_checked
+        prompt = hybrid.expected[2][0]
+        if status.is_proven:
+            texts = [
+                pipeline.generate(prompt, num_assistant_tokens=k, cache_prompt=False, **GREEDY)
+                for k in (0, 2, 7)
+            ]
+            assert len({tuple(result.token_ids) for result in texts}) == 1
+        else:
+            assert "gave different logits" in status.reason
+
+
+def test_a_hybrid_drafts_for_a_model_of_another_kind(hybrid, tiny_pair):
+    prompt = hybrid.expected[1][0]
+    settings = {"precision": "exact", "pairing": "auto"}
+    with SpeculativePipeline(tiny_pair[0], hybrid.draft, **settings) as pipeline:
+        plain = pipeline.generate(prompt, num_assistant_tokens=0, **GREEDY)
+        drafted = pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY)
+        assert drafted.token_ids == plain.token_ids
+        assert drafted.stats.drafted > 50
+
+
+def test_a_failed_pass_leaves_the_states_as_they_were(hybrid, monkeypatch):
+    prompt, output = hybrid.expected[1]
+    with load(hybrid, hybrid.draft) as pipeline:
+        runner = pipeline.main.runner
+        forward, fails_in = runner._model.forward, [10]
+
+        def flaky(*args):
+            logits = forward(*args)
+            fails_in[0] -= 1
+            if fails_in[0] == 0:
+                raise RuntimeError("the device is gone")
+            return logits
+
+        monkeypatch.setattr(runner._model, "forward", flaky)
+        with pytest.raises(RuntimeError, match="the device is gone"):
+            pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY)
+        result = pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY)
+        assert result.token_ids == output
+
+
+@pytest.mark.parametrize("family", sorted(NEVER_DRAFT))
+@pytest.mark.parametrize("kv", ["auto", "paged", "stateful"])
+def test_families_that_never_draft_are_refused(family, kv, tmp_path):
+    hybrid = open_hybrid("lfm2", tmp_path / "pair")
+    rename_family(hybrid.main, family)
+    with pytest.raises(ModelError, match=rf"layers of '{family}'.* use openvino\.genai"):
+        load(hybrid, drafter="suffix", kv=kv)
+
+
+def test_such_a_family_without_recurrent_layers_drafts(tiny_pair, tmp_path):
+    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
+    rename_family(main, "granitemoehybrid")
+    with SpeculativePipeline(main, drafter="suffix") as pipeline:
+        result = pipeline.generate("def def def", num_assistant_tokens=3, **GREEDY)
+    assert result.stats.drafted > 0
+
+
+def rename_family(main, family):
+    config = json.loads((main / "config.json").read_text())
+    (main / "config.json").write_text(json.dumps({**config, "model_type": family}))
+
+
+def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):
+    gpu = Device("GPU", "Fake GPU", ("FP32", "FP16"))
+    monkeypatch.setattr(prepare_module, "find_device", lambda core, name: gpu)
+    with pytest.raises(DeviceError, match=r"recurrent states .* not been run on GPU: use device"):
+        load(hybrid, drafter="suffix")
+
+
+def test_positions_that_nobody_reads_are_connected(tmp_path):
+    folder = open_hybrid("qwen3_5_text", tmp_path / "pair").main
+    model = ov.Core().read_model(folder / IR)
+    assert not takes_positions(model)
+    assert not hides_by_mask(model), "positions are counted from the length of the cache"
+    with pytest.raises(ModelError, match="does not carry over how it counts positions"):
+        to_paged(model)
+    model = ov.Core().read_model(folder / IR)
+    assert reconnect_positions(model)
+    assert takes_positions(model)
+    assert not reconnect_positions(model)
+    assert takes_positions(open_source(folder).model)
+
+
+def count_from_zero(model: ov.Model) -> None:
+    """Have positions be `Range(0, n) + past`, as transformers 5.4 writes them."""
+    ranges = [node for node in model.get_ops() if node.get_type_name() == "Range"]
+    [node] = [n for n in ranges if n.input_value(0).get_node().get_type_name() != "Constant"]
+    start, end, step = (node.input_value(place) for place in range(3))
+    zero = ops.constant(0, start.get_element_type())
+    added = ops.add(ops.range(zero, ops.subtract(end, start), step, ov.Type.i64), start)
+    node.output(0).replace(added.output(0))
+    model.validate_nodes_and_infer_types()
+
+
+def test_positions_that_are_counted_from_zero_go_on_from_the_past(tmp_path):
+    hybrid = open_hybrid("lfm2", tmp_path / "pair")
+    model = ov.Core().read_model(hybrid.main / IR)
+    count_from_zero(model)
+    ov.save_model(model, hybrid.draft / IR, compress_to_fp16=False)
+    settings = {"drafter": "suffix", "precision": "exact"}
+    with SpeculativePipeline(hybrid.draft, kv="paged", **settings) as pipeline:
+        for prompt, output in hybrid.expected:
+            result = pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY)
+            assert result.token_ids == output
+    with pytest.raises(ModelError, match="draft tokens could not be verified"):
+        SpeculativePipeline(hybrid.draft, kv="stateful", **settings)
+
+
+def test_positions_of_other_models_are_left_as_they_are(tiny_pair, tmp_path):
+    shutil.copytree(tiny_pair[0], tmp_path / "main")
+    model = ov.Core().read_model(tmp_path / "main" / IR)
+    num_nodes = len(model.get_ops())
+    assert not reconnect_positions(model)
+    assert len(model.get_ops()) == num_nodes

@@ -1,0 +1,233 @@
+"""Work between sequences, in a thread of its own, and the check of batch invariance by itself."""
+
+import subprocess
+import sys
+from math import inf
+from pathlib import Path
+from threading import Event, Semaphore, Thread
+from threading import enumerate as enumerate_threads
+from time import monotonic, sleep
+
+import pytest
+
+from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.engine import loop
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.invariance import look_up
+from ov_specdec.results.chunks import collect
+from ov_specdec.runner.base import Span
+from tests.support.fakes import ScriptedModel, mixing
+from tests.support.scripted import generator
+
+PATIENCE = 60.0
+"""Seconds after which a thread counts as stuck."""
+
+
+@pytest.fixture
+def no_pause(monkeypatch):
+    monkeypatch.setattr(loop, "IDLE", 0.0)
+
+
+class Work:
+    """Idle work of three passes of the main model, each of which waits for a permit."""
+
+    def __init__(self):
+        self.main = ScriptedModel(mixing(1))
+        self.left, self.num_begun = 3, 0
+        self.entered, self.permits = Event(), Semaphore(0)
+        self.text = generator(self.main)
+        self.text.loop = EngineLoop(self.text.loop.engine, self)
+
+    def __call__(self):
+        self.num_begun += 1
+        slot = self.main.open(object())
+        try:
+            while self.left:
+                self.entered.set()
+                assert self.permits.acquire(timeout=PATIENCE)
+                self.main.forward([Span(slot, [1, 2, 3, 4, 5], 1)])
+                self.left -= 1
+                yield
+        finally:
+            self.main.free(slot)
+
+    def enter(self):
+        """Give an answer, after which the work begins."""
+        assert generate(self.text) == alone()
+        assert self.entered.wait(PATIENCE)
+
+    def permit(self, is_due=lambda: True):
+        """Let it run, once this is due."""
+        wait_until(is_due)
+        self.permits.release(100)
+
+    def finish(self):
+        """Wait for its end, which leaves nothing behind."""
+        wait_until(lambda: not self.left and self.text.loop._worker is None)
+        assert self.main.pool.num_used == 0
+
+
+def generate(text, prompt="ABC"):
+    return collect(text.stream(prompt, GenerationOptions(max_new_tokens=12))).token_ids
+
+
+def alone(prompt="ABC"):
+    return generate(generator(ScriptedModel(mixing(1))), prompt)
+
+
+def wait_until(is_due):
+    end = monotonic() + PATIENCE
+    while not is_due():
+        assert monotonic() < end, "nothing happens any more"
+        sleep(0.002)
+
+
+def in_thread(function):
+    """The results of a function in another thread, once it has ended."""
+    results = []
+    thread = Thread(target=lambda: results.append(function()))
+    thread.start()
+    return thread, results
+
+
+def test_it_begins_after_an_answer_and_runs_once(no_pause):
+    work = Work()
+    assert work.num_begun == 0
+    work.enter()
+    work.permit()
+    work.finish()
+    assert generate(work.text, "QRS") == alone("QRS")
+    assert (work.num_begun, work.left) == (1, 0)
+
+
+def test_a_request_waits_for_one_pass_and_finds_all_memory_free(no_pause):
+    work = Work()
+    work.enter()
+    thread, answers = in_thread(lambda: generate(work.text, "QRS"))
+    seen, forward = [], work.main.forward
+    work.main.forward = lambda spans: seen.append(work.left) or forward(spans)
+    work.permit(lambda: work.text.loop._added)
+    thread.join(PATIENCE)
+    assert answers == [alone("QRS")]
+    assert seen[:2] == [3, 2]  # the pass that ran, and the first of the request
+    work.finish()
+    assert work.num_begun == 2  # it went on afterwards
+
+
+def test_who_needs_the_models_alone_waits_for_one_pass(no_pause):
+    work = Work()
+    work.enter()
+
+    def use():
+        with work.text.loop.alone():
+            return work.left, work.main.pool.num_used
+
+    thread, results = in_thread(use)
+    work.permit(lambda: work.text.loop._num_asking)
+    thread.join(PATIENCE)
+    assert results == [(2, 0)]
+    work.finish()
+
+
+def test_closing_ends_it(no_pause):
+    work = Work()
+    work.enter()
+    work.text.loop.close()
+    work.permit()
+    wait_until(lambda: work.text.loop._worker is None)
+    assert work.left == 2
+    assert work.main.pool.num_used == 0
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_an_error_ends_it_and_harms_no_request(no_pause):
+    work = Work()
+    work.main.fails_in = 10**9
+    work.enter()
+    work.main.fails_in = 0
+    work.permit()
+    wait_until(lambda: all(thread.name != "ov-specdec idle" for thread in enumerate_threads()))
+    assert generate(work.text, "QRS") == alone("QRS")
+    assert (work.num_begun, work.main.pool.num_used) == (1, 0)
+
+
+ENDLESS = """
+from threading import Thread
+from time import sleep
+from ov_specdec.engine import loop
+from ov_specdec.engine.loop import EngineLoop
+from tests.models.test_idle import ScriptedModel, generate, generator, mixing
+
+def work():
+    while True:
+        print("works", flush=True)
+        sleep(0.05)
+        print("worked", flush=True)
+        yield
+
+loop.IDLE = {pause}
+text = generator(ScriptedModel(mixing(1)))
+text.loop = EngineLoop(text.loop.engine, work)
+thread = Thread(target=generate, args=(text,), daemon=True)
+thread.start()
+thread.join()
+sleep({rest})
+"""
+
+
+@pytest.mark.parametrize(("pause", "rest", "works"), [(0.0, 0.5, True), (1000.0, 0.0, False)])
+def test_a_process_ends_without_it(pause, rest, works):
+    script = ENDLESS.format(pause=pause, rest=rest)
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        cwd=Path(__file__).parents[2],
+        timeout=PATIENCE,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("works" in done.stdout) is works
+    assert done.stdout.count("works") == done.stdout.count("worked")  # it ends with its pass
+
+
+@pytest.fixture
+def new_user(monkeypatch, tmp_path):
+    """A user without kept files."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+
+
+def test_a_pipeline_checks_itself_after_its_first_answer(no_pause, new_user, tiny_pair):
+    with SpeculativePipeline(*tiny_pair, profile="none") as pipeline:
+        assert not pipeline.batch_invariant.is_checked
+        first = pipeline.generate("def f(", max_new_tokens=8)
+        assert not first.stats.batch_invariant.is_checked
+        wait_until(lambda: pipeline.batch_invariant.is_checked)
+        checked, config = pipeline.batch_invariant, pipeline.main.config
+        again = pipeline.generate("def f(", max_new_tokens=8)
+        assert again.stats.batch_invariant == checked
+        if checked.is_on:
+            assert again.token_ids == first.token_ids
+    assert look_up(ModelFolder.read(tiny_pair[0]), config) == checked
+
+
+def test_before_the_check_long_prompts_are_computed_as_after_it(new_user, monkeypatch):
+    """On AVX2, passes over 90 or more tokens differ from smaller ones, in every precision."""
+    monkeypatch.setattr(loop, "IDLE", inf)
+    prompt = [place * place % 3000 + 300 for place in range(200)]
+
+    def score(pipeline, cached):
+        """Log-probabilities after a prompt of which these tokens were cached."""
+        options = {"logprobs": 3, "max_new_tokens": 2, "ignore_eos": True}
+        salt = {"cache_salt": str(cached)}
+        if cached:
+            pipeline.generate(prompt[:cached], max_new_tokens=1, **salt)
+        return pipeline.generate(prompt, **options, **salt).logprobs
+
+    with SpeculativePipeline(drafter="none", profile="none", precision="exact") as pipeline:
+        assert not pipeline.batch_invariant.is_checked
+        before = [score(pipeline, cached) for cached in (0, 100, 64, 20)]
+        assert pipeline.check_batch_invariant().is_proven
+        after = [score(pipeline, cached) for cached in (0, 100, 64, 20)]
+    assert all(each == before[0] for each in (*before, *after))

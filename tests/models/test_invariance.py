@@ -1,0 +1,458 @@
+"""Batch invariance: the check on scripted models, and passes of real ones bit by bit."""
+
+import re
+from contextlib import closing
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.checks.invariance import (
+    CHECKED,
+    LARGE_PASS,
+    NOT_CHECKED,
+    SMALL_PASS,
+    Invariance,
+    InvarianceCheck,
+    InvarianceVerdict,
+    read_verdict,
+    write_verdict,
+)
+from ov_specdec.errors import DeviceError
+from ov_specdec.models import invariance as loading
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
+from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
+from ov_specdec.runner.packed import Feed, Form
+from ov_specdec.runner.paged import SpanPart, divide
+from tests.support.fakes import ScriptedModel, mixing
+
+
+class Uneven:
+    """A scripted model that computes otherwise in some passes. Implements `InvariantRunner`.
+
+    differs: says so of the tokens of a pass's spans. What such a pass gives is a little off, and so
+    is what later reads the keys that it has left.
+    """
+
+    is_invariant = True
+    is_proven = False
+
+    def __init__(self, differs, **settings):
+        self._differs = differs
+        self._model = ScriptedModel(mixing(3), block_size=32, **{"max_length": 2000, **settings})
+        self._off = {}  # by slot: the first place whose keys are
+        self.max_pass_tokens = None
+        self.passes = []
+
+    def __getattr__(self, name):
+        return getattr(self._model, name)
+
+    def forward(self, spans):
+        slots = [span.slot for span in spans]
+        for slot in slots:
+            if slot.length <= self._off.get(slot, 0):
+                self._off.pop(slot, None)  # it was rolled back
+        whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+        for parts in divide(whole, self.max_pass_tokens):
+            self.passes.append([len(part.span.tokens) for part in parts])
+            if self._differs(self.passes[-1]):
+                for part in parts:
+                    self._off.setdefault(part.span.slot, part.span.slot.length)
+        logits = [rows.copy() for rows in self._model.forward(spans)]
+        for slot, rows in zip(slots, logits, strict=True):
+            rows += 1e-6 * (slot in self._off)
+        return logits
+
+
+class Trace(Uneven):
+    """One in which rejected tokens leave a trace."""
+
+    def __init__(self):
+        super().__init__(lambda sizes: False)
+
+    def forward(self, spans):
+        logits = super().forward(spans)
+        if self.rollbacks and len(self.passes) > 1 and self.passes[-2] == [20]:
+            logits[0] += 1e-6
+        return logits
+
+
+def check(model, fractions=None):
+    """The verdict on a model. fractions: gets the fraction done after each pass."""
+
+    def run():
+        done.append((yield from InvarianceCheck(model).passes()))
+
+    done = []
+    seen = list(run())
+    if fractions is not None:
+        fractions += seen
+    return done[0]
+
+
+FAULTS = {
+    "a pass over 1 tokens": lambda sizes: sizes == [1],
+    "a pass over 3 tokens": lambda sizes: sizes == [3],
+    "a pass over 9 tokens": lambda sizes: sizes == [9],
+    "a pass over 33 tokens": lambda sizes: sum(sizes) == 33,
+    "a pass over 1 tokens beside 3 sequences of 1": lambda sizes: sizes == [1] * 4,
+    "a pass over 2 tokens beside 3 sequences of 5": lambda sizes: sizes == [2, 5, 5, 5],
+    "a prompt in passes over 48 tokens": lambda sizes: sizes == [48],
+}
+
+
+@pytest.mark.parametrize("difference", FAULTS)
+def test_a_way_in_which_logits_differ_is_found_and_named(difference):
+    model = Uneven(FAULTS[difference])
+    assert check(model) == InvarianceVerdict(difference)
+
+
+def test_traces_of_rejected_tokens_are_found():
+    assert check(Trace()) == InvarianceVerdict("a pass after 20 rejected tokens")
+
+
+def test_passes_that_agree_while_they_are_small_are_kept_small():
+    model = Uneven(lambda sizes: sum(sizes) > 80)
+    assert check(model) == InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+    assert SMALL_PASS < max(map(sum, model.passes)) < LARGE_PASS  # the long ones are spared
+    larger = Uneven(lambda sizes: sum(sizes) > 200)
+    assert check(larger) == InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+    assert max(map(sum, larger.passes)) == LARGE_PASS
+
+
+def test_passes_that_always_agree_are_told_so_in_46_of_them():
+    model, fractions = Uneven(lambda sizes: False), []
+    assert check(model, fractions) == InvarianceVerdict()
+    assert len(model.passes) <= 46
+    assert fractions == sorted(fractions)
+    assert model.pool.num_used == 0
+
+
+@pytest.mark.parametrize("max_length", [16, 32, 50, 90, 128, 300])
+def test_models_of_short_contexts_are_checked_too(max_length):
+    differs = FAULTS["a pass over 3 tokens"]
+    assert check(Uneven(lambda sizes: False, max_length=max_length)) == InvarianceVerdict()
+    assert check(Uneven(differs, max_length=max_length)).difference
+    large = check(Uneven(lambda sizes: sum(sizes) > 80, max_length=max_length))
+    assert large.max_pass_tokens == (SMALL_PASS if max_length > 82 else None)
+
+
+def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
+    path = tmp_path / "folder" / "verdict.json"
+    known = Invariance(Uneven(FAULTS["a pass over 9 tokens"]), path)
+    assert known.status == BatchInvariance(True, NOT_CHECKED)
+    assert not known.check().is_on
+    again = Uneven(lambda sizes: False)
+    status = Invariance(again, path).status
+    assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
+    assert "a pass over 9 tokens gave different logits" in status.reason
+    write_verdict(path, InvarianceVerdict(max_pass_tokens=SMALL_PASS))
+    small = Uneven(lambda sizes: False)
+    assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
+    assert small.max_pass_tokens == SMALL_PASS
+    assert small.passes == []
+    assert small.is_proven
+
+
+def test_a_kept_number_of_tokens_that_no_check_ends_with_is_not_used(tmp_path):
+    write_verdict(tmp_path / "verdict.json", InvarianceVerdict(max_pass_tokens=-3))
+    model = Uneven(lambda sizes: False)
+    assert Invariance(model, tmp_path / "verdict.json").is_pending
+    assert model.max_pass_tokens == SMALL_PASS
+
+
+@pytest.mark.parametrize("most", [None, SMALL_PASS])
+def test_until_a_verdict_passes_have_the_form_that_every_verdict_allows(most):
+    model = Uneven(lambda sizes: most is not None and sum(sizes) > most)
+    known = Invariance(model, None)
+    assert model.max_pass_tokens == SMALL_PASS
+    passes = known.passes()
+    while max(map(sum, model.passes), default=0) <= SMALL_PASS:
+        next(passes)
+    passes.close()  # after the first larger one
+    assert model.max_pass_tokens == SMALL_PASS
+    assert known.check().is_proven
+    assert model.max_pass_tokens == most
+
+
+def test_an_interrupted_check_frees_its_memory_and_goes_on_where_it_was():
+    model = Uneven(lambda sizes: False)
+    known, num_passes = Invariance(model, None), len(whole_check().passes)
+    for _ in range(num_passes):
+        with closing(known.passes()) as passes:
+            next(passes)
+        assert model.pool.num_used == 0
+    assert known.is_pending  # nothing was done yet
+    model.passes.clear()
+    for num_done in range(num_passes):
+        with closing(known.passes()) as passes:
+            for _ in zip(range(num_passes // 2 + num_done), passes, strict=False):
+                pass
+        if not known.is_pending:
+            break
+    assert known.status.is_proven
+    assert len(model.passes) < 2.5 * num_passes
+
+
+def whole_check():
+    model = Uneven(lambda sizes: False)
+    check(model)
+    return model
+
+
+@pytest.mark.parametrize("settings", [{"num_blocks": 4}, {"max_length": 5}])
+def test_memory_or_context_that_has_no_room_for_the_check_is_no_verdict(settings):
+    model = Uneven(lambda sizes: False, **settings)
+    known = Invariance(model, None)
+    status = known.check()
+    assert (status.is_on, status.is_checked) == (True, False)
+    assert re.match("not checked: .*(blocks of the KV cache|no room)", status.reason)
+    assert not known.is_pending  # and is not tried again and again
+    assert (model.max_pass_tokens, model.pool.num_used) == (SMALL_PASS, 0)
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"version": 0}', '{"version": 1}', "no JSON"])
+def test_a_file_that_holds_no_verdict_is_none(tmp_path, content):
+    (tmp_path / "verdict.json").write_text(content)
+    assert read_verdict(tmp_path / "verdict.json") is None
+
+
+def arrays(layout, **form):
+    feed = Feed(layout, Form(**form))
+    names = (LOGITS_INDICES, ATTENTION_INDICES, KEPT_INDICES, "subsequence_begins")
+    return [feed.tensors[name].data.tolist() for name in names], np.arange(9)[feed.wanted].tolist()
+
+
+def test_a_single_token_alone_is_two_rows():
+    assert arrays(((1, 1),), is_invariant=True) == ([[0, 0], [0, 1], [0, 1], [0, 2]], [0])
+    assert arrays(((1, 1),)) == ([[0], [0], [0], [0, 1]], [0])
+
+
+def test_a_single_token_beside_others_is_two_rows_of_attention():
+    inputs, taken = arrays(((1, 1), (3, 2), (1, 1)), is_invariant=True)
+    assert inputs == [[0, 2, 3, 4], [0, 0, 1, 2, 3, 4, 4], [0, 2, 3, 4, 5], [0, 2, 5, 7]]
+    assert taken == [0, 1, 2, 3]
+
+
+def test_without_rows_to_repeat_single_tokens_are_two_tokens():
+    inputs, taken = arrays(((1, 1), (3, 2)), is_invariant=True, repeats_tokens=True)
+    assert inputs == [[0, 3, 4], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [0, 2, 5]]
+    assert taken == [0, 1, 2]
+
+
+def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
+    inputs, taken = arrays(((2, 1), (1, 1), (2, 0)), all_rows=True, is_invariant=True)
+    assert inputs == [[0, 1, 2, 3, 4], [0, 1, 2, 2, 3, 4], [0, 1, 2, 4, 5], [0, 2, 4, 6]]
+    assert taken == [1, 2]
+
+
+def test_large_passes_are_divided_in_their_order():
+    spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
+    whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+    assert list(divide(whole, None)) == [whole]
+    parts = [
+        [(part.of, part.begin, part.span.tokens, part.span.num_rows) for part in parts]
+        for parts in divide(whole, 4)
+    ]
+    assert parts == [
+        [(0, 0, [0, 1, 2], 1), (1, 0, [0], 0)],
+        [(1, 1, [1, 2, 3, 4], 3)],
+        [(1, 5, [5], 1), (2, 0, [0], 1)],
+    ]
+
+
+@pytest.fixture(scope="module", params=[1, 16])
+def model(request, tiny_pair):
+    """A tiny main model, in the fastest precision that this machine has for it."""
+    with SpeculativePipeline(
+        tiny_pair[0],
+        drafter="none",
+        batch_invariant=True,
+        static_shapes=[2, 5],
+        max_batch_size=request.param,
+        kv_cache_size=0.001,
+    ) as pipeline:
+        assert pipeline.batch_invariant.is_proven
+        pipeline.prepare()
+        yield pipeline.main.runner
+
+
+def tokens(n, seed=0):
+    return np.random.default_rng(seed).integers(0, 290, n).tolist()
+
+
+TEXT = tokens(180)
+PLACE = 62
+
+
+@pytest.fixture
+def held(model):
+    """A sequence that holds the first tokens of the text."""
+    slot = model.open(object())
+    model.forward([Span(slot, TEXT[:PLACE], 1)])
+    yield slot
+    model.free(slot)
+
+
+def following(model, slot, num_tokens, beside=()):
+    """Logits of the next tokens of the text, [num_tokens, vocab]; they are rolled back."""
+    begin = slot.length
+    span = Span(slot, TEXT[begin : begin + num_tokens], num_tokens)
+    logits = model.forward([span, *beside])[0].copy()
+    model.rollback(slot, begin)
+    return logits
+
+
+def test_a_token_s_logits_do_not_depend_on_the_size_of_the_pass(model, held):
+    logits = following(model, held, 64)
+    for size in (1, 2, 3, 5, 8, 17, 33):
+        np.testing.assert_array_equal(following(model, held, size), logits[:size])
+
+
+def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
+    logits = following(model, held, 3)
+    other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
+    np.testing.assert_array_equal(model.forward([other])[0][:2], logits[:2])
+    model.rollback(held, PLACE + 2)
+    np.testing.assert_array_equal(following(model, held, 1), logits[2:])
+
+
+def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
+    logits = following(model, held, 2)
+    for chunks in ([1] * PLACE, [PLACE - 1, 1], [5] * 13, [48, 20], [31, 1, 40]):
+        slot = model.open(object())
+        for size in chunks:
+            end = min(slot.length + size, PLACE)
+            if end > slot.length:
+                model.forward([Span(slot, TEXT[slot.length : end], 1)])
+        np.testing.assert_array_equal(following(model, slot, 2), logits)
+        model.free(slot)
+
+
+@pytest.mark.parametrize("size", [1, 2, 5])
+@pytest.mark.parametrize("others", [[1], [1, 1, 1], [2, 1, 7], [5] * 7, [40, 1]])
+def test_nor_on_the_sequences_beside_it(model, held, size, others):
+    logits = following(model, held, size)
+    slots = [model.open(object()) for _ in others]
+    model.forward([Span(slot, tokens(9 + 20 * i, i), 1) for i, slot in enumerate(slots)])
+    beside = [Span(s, tokens(n, n), 1) for s, n in zip(slots, others, strict=True)]
+    np.testing.assert_array_equal(following(model, held, size, beside), logits)
+    for slot in slots:
+        model.free(slot)
+
+
+def test_nor_on_passes_that_are_divided(model, held):
+    logits = following(model, held, 40)
+    before, model.max_pass_tokens = model.max_pass_tokens, 7
+    np.testing.assert_array_equal(following(model, held, 40), logits)
+    model.max_pass_tokens = before
+
+
+def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(tiny_pair, model):
+    """Nor is the spare row's place in the cache that of a block of another sequence."""
+    slot, full = model.open(object()), tokens(model.max_length)
+    model.forward([Span(slot, full[:-1], 1)])
+    other = model.open(object())
+    model.forward([Span(other, TEXT[:PLACE], 1)])
+    logits = following(model, other, 3)
+    model.forward([Span(slot, full[-1:], 1)])
+    np.testing.assert_array_equal(following(model, other, 3), logits)
+    model.free(slot)
+    model.free(other)
+
+
+def load(main, **options):
+    return SpeculativePipeline(main, drafter="none", **options)
+
+
+def test_it_is_off_where_it_cannot_be_and_says_why(tiny_pair):
+    by_channel = {"KEY_CACHE_QUANT_MODE": "BY_CHANNEL"}
+    settings = {
+        "a stateful KV cache": {"kv": "stateful"},
+        "KEY_CACHE_QUANT_MODE=BY_CHANNEL": {"properties": by_channel},
+        "batch_invariant=False": {"batch_invariant": False},
+    }
+    for reason, options in settings.items():
+        with load(tiny_pair[0], **options) as pipeline:
+            assert pipeline.batch_invariant == BatchInvariance(False, reason)
+            assert pipeline.check_batch_invariant() == pipeline.batch_invariant
+            stats = pipeline.generate("def", max_new_tokens=2).stats
+            assert stats.as_dict()["batch_invariant"]["reason"] == reason
+        if "batch_invariant" not in options:
+            with pytest.raises(OptionError, match="batch_invariant=True is not possible with"):
+                load(tiny_pair[0], batch_invariant=True, **options)
+
+
+def test_encoder_decoder_models_say_so_too(encoder_decoder):
+    folder = ModelFolder.read(encoder_decoder("t5").main)
+    assert loading.look_up(folder, RuntimeConfig()) == NOT_INVARIANT
+
+
+@pytest.mark.parametrize("given", ["yes", 1, None, "True"])
+def test_other_values_are_refused(given):
+    with pytest.raises(OptionError, match="batch_invariant="):
+        SpeculativePipeline(batch_invariant=given)
+
+
+def verdicts(monkeypatch, **differences):
+    """Have configurations differ, or not, by their precision."""
+    monkeypatch.setattr(loading, "read_verdict", lambda path: None)
+    checked = []
+
+    def check(folder, config):
+        checked.append(config.precision)
+        return differences.get(config.precision, "")
+
+    monkeypatch.setattr(loading, "check", check)
+    return checked
+
+
+def choose(folder, others=loading.SLOWER, **settings):
+    return loading.configure(True, folder, RuntimeConfig(**settings), others)
+
+
+def test_true_takes_the_first_precision_that_passes(tiny_pair, monkeypatch):
+    folder = ModelFolder.read(tiny_pair[0])
+    checked = verdicts(monkeypatch, default="a pass over 9 tokens")
+    config, off = choose(folder)
+    assert (config.precision, config.batch_invariant, off) == ("f32", True, None)
+    assert checked == ["default", "f32"]
+
+
+def test_where_none_passes_it_says_what_differs(tiny_pair, monkeypatch):
+    folder = ModelFolder.read(tiny_pair[0])
+    verdicts(monkeypatch, default="a pass", f32="a prompt", exact="a chunk")
+    with pytest.raises(DeviceError, match=r"default: a pass; f32: a prompt; exact: a chunk"):
+        choose(folder)
+    with pytest.raises(DeviceError, match=r"\(f32: a prompt\)"):
+        choose(folder, others=(), precision="f32")
+
+
+def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
+    failed = InvarianceVerdict("a pass over 9 tokens")
+    monkeypatch.setattr(loading, "read_verdict", lambda path: failed)
+    known = loading.look_up(ModelFolder.read(tiny_pair[0]), RuntimeConfig())
+    assert (known.is_on, known.is_checked) == (False, True)
+    with load(tiny_pair[0]) as pipeline:
+        assert not pipeline.main.runner.is_invariant
+        assert "a pass over 9 tokens gave different logits" in pipeline.batch_invariant.reason
+
+
+def test_an_emulated_processor_has_a_verdict_of_its_own(tiny_pair, monkeypatch):
+    folder, config = ModelFolder.read(tiny_pair[0]), RuntimeConfig(batch_invariant=True)
+    before = loading.verdict_file(folder, config)
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
+    assert loading.verdict_file(folder, config) != before
+
+
+def test_it_is_part_of_what_caches_and_curves_depend_on(tiny_pair):
+    folder, config = ModelFolder.read(tiny_pair[0]), RuntimeConfig()
+    on = replace(config, batch_invariant=True)
+    files = {loading.verdict_file(folder, c) for c in (config, on, replace(on, static_shapes=(4,)))}
+    assert len(files) == 2  # static shapes are compared when they are taken up
+    alone = replace(on, shares_passes=False)
+    prints = {loading.fingerprint(folder, c, "paged") for c in (config, on, alone)}
+    assert len(prints) == 3

@@ -1,0 +1,325 @@
+"""Choice of the KV backend, states that cannot be trimmed, and devices this machine lacks."""
+
+import json
+import shutil
+
+import httpx
+import numpy as np
+import openvino as ov
+import pytest
+from huggingface_hub.utils import filter_repo_objects
+from openvino import opset13 as ops
+
+from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
+from ov_specdec.generation.arguments import check_devices
+from ov_specdec.graph.paging import sequence_axes
+from ov_specdec.models import prepare
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import (
+    Device,
+    find_device,
+    has_readable_states,
+    precision_properties,
+)
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.locate import HUB_FILES, locate
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source, read_ir
+from tests.support.tiny import save_stateless_ir
+
+
+def model_with_state(name: str, shape: list[int]) -> ov.Model:
+    """A model over token ids that keeps one state of the given shape (-1: any size)."""
+    ids = ops.parameter([-1, -1], np.int64, name="input_ids")
+    ids.output(0).tensor.set_names({"input_ids"})
+    initial = ops.constant(np.zeros([max(axis, 0) for axis in shape], np.float32))
+    read = ops.read_value(initial, name, np.float32, ov.PartialShape(shape))
+    total = ops.add(ops.convert(ids, "f32"), ops.reduce_sum(read, np.array([0, 1, 2]), False))
+    total.output(0).tensor.set_names({"logits"})
+    assign = ops.assign(read, name)
+    return ov.Model([ops.result(total)], [assign], [ids], "made by hand")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../typo", "./typo", "models/-x", "a/b--c", "a/b.git", "~nosuch/x", "nowhere", "a/b/c"],
+)
+def test_what_is_no_folder_and_no_name_on_the_hub_is_refused(name):
+    what = "is not a folder here.* owner/model" if "/" not in name else "does not exist"
+    with pytest.raises(ModelError, match=f"'{name}' {what}"):
+        locate(name)
+
+
+def test_a_file_is_no_folder():
+    with pytest.raises(ModelError, match=r"test_loading.py' is not a folder: give the folder"):
+        locate(__file__)
+
+
+def test_a_folder_without_a_model_is_not_to_be_exported(tmp_path):
+    with pytest.raises(ModelError, match=r"holds no model: give the folder that holds openvino"):
+        locate(tmp_path)
+    file = tmp_path / "a.Q8_0.gguf"
+    file.touch()
+    for place, what in (
+        (tmp_path, "holds GGUF files"),
+        (file, "is a GGUF"),
+        ("x.gguf", "is a GGUF"),
+    ):
+        with pytest.raises(ModelError, match=f"'{place}' {what}.*export the original model from"):
+            locate(place)
+
+
+def test_a_hub_that_cannot_be_reached_is_named(monkeypatch):
+    def fail(name, **_):
+        raise httpx.ProxyError("403 Forbidden")
+
+    monkeypatch.setattr("huggingface_hub.snapshot_download", fail)
+    with pytest.raises(ModelError, match=r"'owner/x' .*ProxyError: 403 Forbidden.*: check the net"):
+        locate("owner/x")
+
+
+def test_weights_of_other_frameworks_are_not_downloaded():
+    needed = [
+        *("openvino_model.xml", "openvino_decoder_model.bin", "openvino_tokenizer.xml"),
+        *("config.json", "tokenizer.json", "chat_template.jinja"),
+        "additional_chat_templates/tool_use.jinja",
+    ]
+    others = ["pytorch_model.bin", "pytorch_model-00001-of-00002.bin", "model.safetensors"]
+    assert list(filter_repo_objects([*needed, *others], allow_patterns=HUB_FILES)) == needed
+
+
+def test_a_state_with_several_axes_that_tokens_could_have_is_refused_by_name():
+    model = model_with_state("key.3", [-1, -1, -1])
+    with pytest.raises(ModelError, match=r"state 'key.3' .* cannot be trimmed"):
+        sequence_axes(model)
+
+
+def test_a_recurrent_state_has_no_token_axis():
+    assert sequence_axes(model_with_state("conv_states.3", [-1, 64, 4])) == {}
+
+
+def test_the_token_axis_of_a_kv_state_is_its_dynamic_one():
+    assert sequence_axes(model_with_state("key.0", [-1, 4, -1])) == {"key.0": 2}
+
+
+def test_an_ir_without_states_is_refused(tmp_path):
+    save_stateless_ir(tmp_path)
+    folder = ModelFolder(tmp_path, 256, None, frozenset())
+    with pytest.raises(ModelError, match="not a stateful decoder: export it with"):
+        read_ir(folder)
+
+
+def test_auto_takes_the_paged_cache_where_it_can(tiny_pair):
+    loaded = load_model(open_source(tiny_pair[0]), RuntimeConfig(), vocab_size=290)
+    assert (loaded.kv, loaded.reason) == ("paged", "drops rejected draft tokens at no cost")
+
+
+@pytest.fixture
+def no_paged(monkeypatch):
+    def fail(model):
+        raise ModelError("this model cannot take a paged KV cache (no attention found)")
+
+    monkeypatch.setattr(prepare, "to_paged", fail)
+
+
+def test_auto_falls_back_to_the_stateful_cache_and_says_why(tiny_pair, no_paged):
+    pipeline = SpeculativePipeline(*tiny_pair, kv="auto")
+    assert pipeline.main.kv == "stateful"
+    assert "no attention found" in pipeline.main.reason
+    assert pipeline.generate("def", max_new_tokens=8).token_ids
+
+
+@pytest.fixture
+def no_paged_compilation(monkeypatch):
+    """A machine on which paged models do not compile."""
+    compile_model = ov.Core.compile_model
+
+    def refuse(core, model, *arguments):
+        if "past_lens" in {port.any_name for port in model.inputs}:
+            raise RuntimeError("Exception from src:\nPagedAttention is not implemented")
+        return compile_model(core, model, *arguments)
+
+    monkeypatch.setattr(ov.Core, "compile_model", refuse)
+
+
+def test_auto_falls_back_where_the_paged_model_does_not_compile(tiny_pair, no_paged_compilation):
+    pipeline = SpeculativePipeline(*tiny_pair, kv="auto", precision="exact")
+    for model in (pipeline.main, pipeline.draft):
+        assert model.kv == "stateful"
+        assert "PagedAttention is not implemented" in model.reason
+    stateful = SpeculativePipeline(*tiny_pair, kv="stateful", precision="exact")
+    options = {"max_new_tokens": 20, "ignore_eos": True}
+    expected = stateful.generate("def", **options).token_ids
+    assert pipeline.generate("def", **options).token_ids == expected
+
+
+def test_paged_as_asked_for_does_not_fall_back(tiny_pair, no_paged_compilation):
+    with pytest.raises(DeviceError, match="PagedAttention is not implemented"):
+        SpeculativePipeline(*tiny_pair, kv="paged")
+
+
+def test_what_no_backend_compiles_is_an_error(tiny_pair):
+    with pytest.raises(DeviceError, match="Unsupported property"):
+        SpeculativePipeline(*tiny_pair, kv="auto", properties={"NO_SUCH": "1"})
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "complaint"),
+    [
+        ("config.json", {"max_position_embeddings": "many"}, "max_position_embeddings as 'many'"),
+        ("config.json", {"n_ctx": -1}, "n_ctx as -1"),
+        ("config.json", {"text_config": ["a"]}, r"text_config as \['a'\] \(input"),
+        ("config.json", {"n_ctx": 2.5}, "n_ctx as 2.5"),
+        ("config.json", {"sliding_window": [4]}, r"sliding_window as \[4\]"),
+        ("config.json", {"eos_token_id": "</s>"}, "eos_token_id as '</s>'"),
+        ("generation_config.json", {"eos_token_id": [1, "x"]}, r"eos_token_id as \[1, 'x'\]"),
+    ],
+)
+def test_a_configuration_with_no_number_is_refused_by_name(tmp_path, file, content, complaint):
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / file).write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=complaint):
+        ModelFolder.read(tmp_path)
+
+
+def test_a_speech_model_that_does_not_say_how_it_hears_is_refused(whisper, tmp_path):
+    for name in ("config.json", "openvino_decoder_model.xml"):
+        shutil.copy(whisper.main / name, tmp_path)
+    settings = tmp_path / "preprocessor_config.json"
+    with pytest.raises(ModelError, match=r"preprocessor_config\.json is missing: export"):
+        ModelFolder.read(tmp_path)
+    content = json.loads((whisper.main / settings.name).read_text())
+    del content["n_fft"]
+    settings.write_text(json.dumps(content))
+    with pytest.raises(ModelError, match=r"config\.json gives n_fft as None \(field req"):
+        ModelFolder.read(tmp_path)
+
+
+def test_a_paged_cache_that_was_asked_for_is_not_replaced(tiny_pair, no_paged):
+    with pytest.raises(ModelError, match="cannot take a paged KV cache"):
+        SpeculativePipeline(*tiny_pair, kv="paged")
+
+
+class FakeCore:
+    """A machine with two GPUs and an NPU, which no test machine has."""
+
+    available_devices: tuple[str, ...] = ("CPU", "GPU.0", "GPU.1", "NPU")
+
+    def get_property(self, device, name):
+        return {"FULL_DEVICE_NAME": f"Fake {device}", "OPTIMIZATION_CAPABILITIES": ["FP16"]}[name]
+
+
+GPU = Device("GPU", "Fake GPU", ("FP32", "FP16"))
+
+
+@pytest.fixture
+def with_gpus(monkeypatch):
+    """The package on that machine; nothing can be compiled there."""
+    for module in ("generation.arguments", "models.prepare"):
+        monkeypatch.setattr(f"ov_specdec.{module}.openvino_core", FakeCore)
+
+
+def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair):
+    npu = find_device(FakeCore(), "NPU")
+    source = open_source(tiny_pair[0])
+    kv, why, _ = prepare.choose_backend(source, npu, "auto", 100)
+    assert (kv, why) == ("stateful", "a paged KV cache has not been run on NPU")
+    assert find_device(FakeCore(), "GPU.1").takes_paged
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        *(("CPU", "CPU"), ("GPU", "GPU.0"), ("GPU.1", "GPU.1"), ("NPU", "NPU")),
+        *(("AUTO", "GPU.0"), ("AUTO:CPU,GPU", "CPU"), ("AUTO:GPU.7,GPU.1", "GPU.1")),
+        *(("cpu", "CPU"), ("gpu", "GPU.0")),
+    ],
+)
+def test_devices_are_found_by_their_names(name, found):
+    assert find_device(FakeCore(), name).name == found
+
+
+@pytest.mark.parametrize("name", ["TPU", "GPU.2", "", "AUTO:TPU"])
+def test_a_device_that_is_not_there_is_refused(name):
+    with pytest.raises(DeviceError, match=rf"device '{name}' .* CPU, GPU.0, GPU.1"):
+        find_device(FakeCore(), name)
+
+
+@pytest.mark.parametrize("name", ["HETERO:GPU,CPU", "MULTI:GPU.0,GPU.1", "BATCH:GPU"])
+def test_a_model_is_not_spread_over_devices(name):
+    with pytest.raises(DeviceError, match=f"'{name}' spreads a model .* name one of them"):
+        find_device(FakeCore(), name)
+
+
+def test_a_precision_that_the_device_lacks_is_refused():
+    assert precision_properties(GPU, "f16") == {"INFERENCE_PRECISION_HINT": "f16"}
+    with pytest.raises(DeviceError, match=r"'bf16' is not offered by GPU .* FP32, FP16"):
+        precision_properties(GPU, "bf16")
+
+
+@pytest.mark.parametrize(
+    ("options", "computes", "keeps"),
+    [
+        *(({}, "f16", "f16"), ({"precision": "f32"}, "f32", "f32")),
+        ({"precision": "exact"}, "f32", "f32"),
+        ({"properties": {"INFERENCE_PRECISION_HINT": "f32"}}, "f32", "f32"),
+        ({"properties": {"EXECUTION_MODE_HINT": "ACCURACY"}}, "f32", "f32"),
+        ({"properties": {"KV_CACHE_PRECISION": "u8"}}, "f16", "u8"),
+    ],
+)
+def test_a_gpu_is_told_the_precision_of_its_caches(options, computes, keeps):
+    properties = RuntimeConfig("GPU", num_threads=2, **options).properties_for(GPU)
+    assert properties["INFERENCE_PRECISION_HINT"] == computes
+    assert properties["KV_CACHE_PRECISION"] == keeps
+    assert not {"KEY_CACHE_QUANT_MODE", "INFERENCE_NUM_THREADS"} & properties.keys()
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"static_shapes": [4]}, r"static_shapes=\[4\] cannot be used on GPU"),
+        ({"encoder_device": "TPU"}, "device 'TPU' is not available"),
+        ({"properties": {"INFERENCE_PRECISION_HINT": "bf16"}}, "PRECISION_HINT=bf16 does not run"),
+        ({"device": "CPU", "draft_device": "NPU", "kv": "paged"}, "has not been run on NPU"),
+        ({"num_threads": 2}, "num_threads=2 has no effect on GPU"),
+        ({"properties": {"KV_CACHE_PRECISION": "f32"}}, "KV_CACHE_PRECISION=f32 does not run on"),
+        (
+            {"precision": "f32", "properties": {"KV_CACHE_PRECISION": "u8"}},
+            "KV_CACHE_PRECISION=u8 does not run on GPU.0 .*: use f32$",
+        ),
+        ({"precision": "bf16"}, "'bf16' is not offered by GPU"),
+        ({"device": "NPU", "kv": "paged"}, "a paged KV cache has not been run on NPU"),
+        ({"device": "CPU", "draft_device": "TPU"}, "device 'TPU' is not available"),
+    ],
+)
+def test_what_a_device_does_not_run_is_refused_before_models_are_read(
+    with_gpus, monkeypatch, options, complaint
+):
+    monkeypatch.setattr("ov_specdec.generation.models.open_source", None)
+    with pytest.raises((OptionError, DeviceError), match=complaint):
+        SpeculativePipeline(**{"device": "GPU", **options})
+
+
+def test_threads_may_be_given_for_a_draft_on_cpu(with_gpus):
+    config = RuntimeConfig("GPU", num_threads=2)
+    check_devices([config, config.for_draft("CPU", None)])
+    with pytest.raises(OptionError, match="num_threads=2 has no effect on GPU"):
+        check_devices([config])
+
+
+@pytest.mark.parametrize("kind", ["u8", "i8"])
+def test_states_that_a_gpu_compresses_cannot_be_read(kind):
+    assert not has_readable_states(GPU, {"KV_CACHE_PRECISION": kind})
+    assert has_readable_states(GPU, {"KV_CACHE_PRECISION": "f16"})
+    assert has_readable_states(Device("CPU", "CPU", ()), {"KV_CACHE_PRECISION": kind})
+
+
+def test_an_input_that_no_decoder_of_its_family_has_is_named(tmp_path):
+    model = model_with_state("cache_params.past.ssm.0", [-1, 4, 4])
+    place = ops.parameter([-1], np.int64, name="cache_position")
+    place.output(0).tensor.set_names({"cache_position"})
+    model.add_parameters([place])
+    ov.save_model(model, tmp_path / "openvino_model.xml")
+    folder = ModelFolder(tmp_path, 256, None, frozenset())
+    with pytest.raises(ModelError, match=r"has an input 'cache_position', which text"):
+        read_ir(folder)

@@ -1,0 +1,345 @@
+"""What a runner promises, on both KV backends with a real IR."""
+
+import shutil
+
+import numpy as np
+import openvino as ov
+import psutil
+import pytest
+
+from ov_specdec import SessionError
+from ov_specdec.errors import CacheFullError
+from ov_specdec.graph.paging import select_rows, to_paged
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import PRECISION_PROPERTIES
+from ov_specdec.models.locate import embedded_folder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
+from ov_specdec.runner.base import Runner, Slot, Span
+from ov_specdec.runner.block_memory import VisibleMemory, lazy_zeros
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
+from ov_specdec.runner.paged import INITIAL_TOKENS, PagedModel
+from tests.cli.test_input import change
+
+VOCAB_SIZE = 290
+CLOSE = {"rtol": 0, "atol": 1e-4}
+
+
+@pytest.fixture(scope="module", params=["paged", "stateful", "stateful, trimmed at once"])
+def model(request, tiny_pair):
+    kv = request.param.partition(",")[0]
+    config = RuntimeConfig(
+        kv=kv, precision="exact", max_hidden_tokens=0 if "," in request.param else None
+    )
+    return load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
+
+
+@pytest.fixture
+def slot(model):
+    slot = model.open()
+    yield slot
+    model.free(slot)
+
+
+def tokens(n, seed=0):
+    return np.random.default_rng(seed).integers(0, VOCAB_SIZE, n).tolist()
+
+
+def forward(model: Runner, slot: Slot, text, num_rows=None) -> np.ndarray:
+    """Append a text; the logits of its last tokens, or of all."""
+    rows = len(text) if num_rows is None else num_rows
+    return model.forward([Span(slot, text, rows)])[0]
+
+
+def fresh(model: Runner, slot: Slot, text) -> np.ndarray:
+    """Logits of every token of a text, on an empty cache."""
+    model.free(slot)
+    return forward(model, slot, text).copy()
+
+
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
+def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
+    tiny_pair, kv, monkeypatch
+):
+    monkeypatch.setattr("ov_specdec.models.prepare.select_rows", lambda *_, **__: False)
+    config = RuntimeConfig(kv=kv, precision="exact")
+    model = load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
+    slot, text = model.open(), tokens(7)
+    last = forward(model, slot, text, 1).copy()
+    np.testing.assert_allclose(last, fresh(model, slot, text)[-1:], **CLOSE)
+
+
+def test_logits_have_a_row_per_token_and_a_column_per_token_of_the_vocabulary(model, slot):
+    assert forward(model, slot, tokens(5)).shape == (5, VOCAB_SIZE)
+    assert slot.length == 5
+
+
+def test_one_at_a_time_is_all_at_once(model, slot):
+    text = tokens(70)
+    at_once = fresh(model, slot, text)
+    model.free(slot)
+    singly = np.concatenate([forward(model, slot, [token]).copy() for token in text])
+    np.testing.assert_allclose(singly, at_once, **CLOSE)
+
+
+# The prompt has 40 tokens, and a block of the paged cache 32.
+@pytest.mark.parametrize("back_to", [1, 31, 32, 33, 40, 41, 63, 64, 65, 79, 80])
+def test_after_rollback_it_is_as_if_never_appended(model, slot, back_to):
+    prompt, dropped, later = tokens(40, 1), tokens(40, 2), tokens(30, 3)
+    expected = fresh(model, slot, [*(prompt + dropped)[:back_to], *later])[back_to:]
+    model.free(slot)
+    forward(model, slot, prompt)
+    forward(model, slot, dropped)
+    model.rollback(slot, back_to)
+    assert slot.length == back_to
+    np.testing.assert_allclose(forward(model, slot, later), expected, **CLOSE)
+
+
+def test_rollback_to_the_same_length_changes_nothing(model, slot):
+    text = tokens(20)
+    expected = fresh(model, slot, text)
+    model.free(slot)
+    forward(model, slot, text[:10])
+    model.rollback(slot, 10)
+    np.testing.assert_allclose(forward(model, slot, text[10:]), expected[10:], **CLOSE)
+
+
+def test_rollback_to_nothing_is_a_reset(model, slot):
+    text = tokens(10)
+    expected = fresh(model, slot, text)
+    model.rollback(slot, 0)
+    assert slot.length == 0
+    np.testing.assert_allclose(forward(model, slot, text), expected, **CLOSE)
+
+
+def test_two_hundred_random_rounds_leave_no_trace(model, slot):
+    generator = np.random.default_rng(7)
+    text = tokens(10)
+    forward(model, slot, text)
+    for _ in range(200):
+        new = generator.integers(0, VOCAB_SIZE, generator.integers(1, 9)).tolist()
+        if len(text) + len(new) > 200:
+            text = text[: int(generator.integers(1, 60))]
+            model.rollback(slot, len(text))
+        forward(model, slot, new)
+        text = (text + new)[: len(text) + int(generator.integers(0, len(new) + 1))]
+        model.rollback(slot, len(text))
+    probe = tokens(8, 9)
+    actual = forward(model, slot, probe).copy()
+    np.testing.assert_allclose(actual, fresh(model, slot, text + probe)[-8:], **CLOSE)
+
+
+@pytest.mark.parametrize("length", [-1, 11])
+def test_rollback_outside_the_cache_is_refused(model, slot, length):
+    forward(model, slot, tokens(10))
+    with pytest.raises(SessionError, match=f"cannot roll back to {length}.* 10 tokens"):
+        model.rollback(slot, length)
+    assert slot.length == 10
+
+
+def test_a_pass_beyond_the_context_is_refused_and_changes_nothing(model, slot):
+    forward(model, slot, tokens(250))
+    with pytest.raises(SessionError, match="holds 250 of 256 tokens: no room for 7"):
+        forward(model, slot, tokens(7))
+    assert forward(model, slot, tokens(6)).shape == (6, VOCAB_SIZE)
+
+
+def test_a_pass_over_nothing_is_refused(model, slot):
+    with pytest.raises(SessionError, match="at least one token"):
+        forward(model, slot, [])
+
+
+@pytest.mark.parametrize("num_rows", [1, 3, 40])
+def test_rows_are_those_of_the_last_tokens(model, slot, num_rows):
+    text = tokens(40)
+    expected = fresh(model, slot, text)
+    model.free(slot)
+    rows = forward(model, slot, text, num_rows)
+    assert rows.shape == (num_rows, VOCAB_SIZE)
+    np.testing.assert_allclose(rows, expected[-num_rows:], **CLOSE)
+
+
+@pytest.mark.parametrize("num_rows", [0, 6])
+def test_a_pass_cannot_give_other_rows(model, slot, num_rows):
+    with pytest.raises(SessionError, match=f"over 5 tokens cannot give {num_rows} rows"):
+        forward(model, slot, tokens(5), num_rows)
+
+
+@pytest.fixture(scope="module")
+def embedded_draft(tmp_path_factory):
+    """The folder of a real model, told that it has room for more tokens than a chunk."""
+    folder = shutil.copytree(embedded_folder("draft"), tmp_path_factory.mktemp("long") / "draft")
+    change(folder / "config.json", max_position_embeddings=2048)
+    return folder
+
+
+def test_long_prompts_are_read_in_chunks(embedded_draft):
+    text = tokens(2 * PREFILL_CHUNK + 40)
+    rows = {}
+    for kv in ("paged", "stateful"):
+        source = open_source(embedded_draft)
+        config = RuntimeConfig(kv=kv, precision="exact")
+        model = load_model(source, config, vocab_size=VOCAB_SIZE)
+        cache = CachedSequence(model.runner)
+        long = alone(cache.advance(text[: PREFILL_CHUNK + 7], tokens(PREFILL_CHUNK, 1), 1))
+        assert long.num_tokens == 2 * PREFILL_CHUNK + 7
+        rows[kv] = alone(cache.advance(text[:-9], text[-9:])).logits.copy()
+        assert cache.length == len(text)
+    np.testing.assert_allclose(rows["paged"], rows["stateful"], rtol=0, atol=1e-3)
+
+
+class EagerMemory(VisibleMemory):
+    """Memory that takes what it is asked for, as that of a GPU, up to so many blocks."""
+
+    def __init__(self, most):
+        super().__init__(self._allocate_some)
+        self.most = most
+
+    def _allocate_some(self, element_type, shape):
+        if shape[0] > self.most:
+            raise RuntimeError("CL_MEM_OBJECT_ALLOCATION_FAILURE")
+        return lazy_zeros(element_type, shape)
+
+
+def paged_model(folder, max_sequences=1, memory=None):
+    """A compiled paged model, and room for so many sequences of the tiny models' context."""
+    source = open_source(folder)
+    to_paged(source.model)
+    select_rows(source.model, axis=0)
+    properties = dict(PRECISION_PROPERTIES["exact"])
+    compiled = ov.Core().compile_model(source.model, "CPU", properties)
+    model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE, memory=memory)
+    model.limit(256 * max_sequences)
+    return model
+
+
+def by_a_model_of_its_own(folder, text):
+    """Logits of every token of a text, by a model that has nothing else."""
+    model = paged_model(folder)
+    return fresh(model, model.open(), text)
+
+
+def test_sequences_share_the_blocks_of_one_model(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=3)
+    texts = [tokens(256, seed) for seed in range(3)]
+    expected = [by_a_model_of_its_own(tiny_pair[0], text) for text in texts]
+    slots = [model.open() for _ in texts]
+    for start in range(0, 256, 64):  # in turns
+        for slot, text, rows in zip(slots, texts, expected, strict=True):
+            actual = forward(model, slot, text[start : start + 64])
+            np.testing.assert_allclose(actual, rows[start : start + 64], **CLOSE)
+
+
+def test_memory_that_a_device_takes_at_once_is_had_as_it_is_needed(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=8, memory=EagerMemory(10**6))
+    assert model.pool.size * model.block_size == INITIAL_TOKENS
+    texts = [tokens(256, seed) for seed in range(4)]
+    expected = [by_a_model_of_its_own(tiny_pair[0], text) for text in texts]
+    slots = [model.open() for _ in texts]
+    for start in range(0, 256, 64):
+        for slot, text, rows in zip(slots, texts, expected, strict=True):
+            actual = forward(model, slot, text[start : start + 64])
+            np.testing.assert_allclose(actual, rows[start : start + 64], **CLOSE)
+    assert model.pool.size * model.block_size == 1024
+
+
+def test_a_device_that_gives_no_more_memory_fails_nothing_but_what_has_no_room(tiny_pair):
+    blocks = INITIAL_TOKENS // 32
+    model = paged_model(tiny_pair[0], max_sequences=8, memory=EagerMemory(blocks + 1))
+    texts = [tokens(256, seed) for seed in range(4)]
+    slots = [model.open() for _ in texts]
+    for slot, text in zip(slots, texts, strict=True):
+        forward(model, slot, text[:128])
+    full = pytest.raises(CacheFullError, match=f"all {blocks} blocks")
+    with pytest.warns(RuntimeWarning, match="stays at 512"), full:
+        forward(model, slots[3], texts[3][128:])
+    assert slots[3].length == 128
+    assert model.num_free == 0
+    model.free(slots[0], texts[0][:128])  # whose blocks are given up now
+    for slot, text in list(zip(slots, texts, strict=True))[1:3]:
+        expected = by_a_model_of_its_own(tiny_pair[0], text)[128:192]
+        np.testing.assert_allclose(forward(model, slot, text[128:192]), expected, **CLOSE)
+
+
+def test_caches_of_any_size_take_memory_only_as_they_are_written_to(tiny_pair):
+    model = paged_model(tiny_pair[0])
+    resident = psutil.Process().memory_info().rss
+    model.limit(2 * 10**9 // model.bytes_per_token)
+    forward(model, model.open(), tokens(256))
+    assert psutil.Process().memory_info().rss - resident < 10**8
+
+
+def test_a_limit_that_no_memory_is_enough_for_is_refused(tiny_pair):
+    model = paged_model(tiny_pair[0])
+    with pytest.raises(CacheFullError, match=r"no memory for .* lower kv_cache_size"):
+        model.limit(10**18 // model.bytes_per_token)
+
+
+def test_more_sequences_than_there_may_be_blocks_for_are_refused_and_do_no_harm(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=1)
+    first, second = model.open(), model.open()
+    text = tokens(256)
+    expected = fresh(model, first, text)
+    model.rollback(first, 200)
+    with pytest.raises(SessionError, match="blocks of the KV cache are in use"):
+        forward(model, second, text[:40])
+    np.testing.assert_allclose(forward(model, first, text[200:]), expected[200:], **CLOSE)
+    model.free(first)
+    np.testing.assert_allclose(forward(model, second, text), expected, **CLOSE)
+
+
+def test_one_pass_gives_several_sequences_their_own_logits(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=3)
+    texts = [tokens(size, seed) for seed, size in enumerate((50, 7, 90))]
+    expected = [by_a_model_of_its_own(tiny_pair[0], text) for text in texts]
+    slots = [model.open() for _ in texts]
+    held = [0, 0, 0]
+    for sizes, num_rows in (
+        ((40, 3, 60), (1, 2, 1)),  # two prompts, and a part of one
+        ((1, 1, 29), (1, 1, 1)),
+        ((8, 3, 1), (8, 3, 1)),
+        ((1, 0, 0), (1, 0, 0)),
+    ):
+        spans = [
+            Span(slot, text[start : start + size], rows)
+            for slot, text, start, size, rows in zip(
+                slots, texts, held, sizes, num_rows, strict=True
+            )
+            if size
+        ]
+        logits = iter(model.forward(spans))
+        for index, (size, rows) in enumerate(zip(sizes, num_rows, strict=True)):
+            held[index] += size
+            if size:
+                wanted = expected[index][held[index] - rows : held[index]]
+                np.testing.assert_allclose(next(logits), wanted, **CLOSE)
+    assert held == [len(text) for text in texts]
+
+
+def test_a_pass_that_cannot_be_run_leaves_all_of_its_sequences_as_they_were(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=1)
+    first, second = model.open(), model.open()
+    forward(model, first, tokens(100))
+    with pytest.raises(CacheFullError, match="blocks of the KV cache are in use"):
+        model.forward([Span(first, tokens(20), 1), Span(second, tokens(200), 1)])
+    assert (first.length, second.length) == (100, 0)
+    other = paged_model(tiny_pair[0], 1).open()
+    with pytest.raises(SessionError, match="another model"):
+        model.forward([Span(first, [1], 1), Span(other, [1], 1)])
+    assert first.length == 100
+
+
+def test_what_a_sequence_has_left_is_read_by_the_next_one(tiny_pair):
+    model = paged_model(tiny_pair[0], max_sequences=2)
+    text, other = tokens(100), [*tokens(80), *tokens(20, 5)]
+    expected = fresh(model, model.open(), other)
+    first, second = model.open(), model.open()
+    forward(model, first, text)
+    model.free(first, text)
+    assert model.match_prefix(second, other) == 80
+    np.testing.assert_allclose(forward(model, second, other[80:]), expected[80:], **CLOSE)
+    third = model.open()
+    # What the second one wrote it has written to a copy.
+    assert model.match_prefix(third, text) == 100
+    actual = forward(model, third, [3]).copy()
+    np.testing.assert_allclose(actual, fresh(model, model.open(), [*text, 3])[-1:], **CLOSE)

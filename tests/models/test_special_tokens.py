@@ -1,0 +1,348 @@
+"""Special tokens: those that a tokenizer adds to a prompt, in stop strings, and in offsets."""
+
+import json
+import shutil
+from itertools import pairwise
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+from tokenizers import Tokenizer as Backend
+from tokenizers import processors
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.openai import Answer, CompletionBody, read_ask
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.text.generated_tokens import GeneratedTokens
+from ov_specdec.text.prompt import encode_prompt
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support.chats import ANSWER, PLAIN, TEMPLATES, USER, make_tokenizer
+from tests.support.command_line import run
+from tests.support.server import serving
+from tests.support.tiny import EOS
+
+TURNS = [USER, ANSWER, {"role": "user", "content": "  And\n\n a 5 by 6 one? "}]
+TEXT = "  What  is\n the <b>area</b>?"
+PLAINLY = {"apply_chat_template": False}
+KINDS = {
+    "llama 3": ("byte level", ["<|begin_of_text|>"], PLAIN),
+    "gemma": ("byte fallback", ["<bos>"], PLAIN),
+    "mistral": ("byte fallback", ["<s>"], TEMPLATES["strips"].removeprefix("{{ bos_token }}")),
+    "glm": ("byte level", ["[gMASK]", "<sop>"], PLAIN),
+}
+
+
+def add_before(folder, names):
+    """Have a saved tokenizer add special tokens before each text, as Llama 3's file says it."""
+    file = folder / "tokenizer.json"
+    backend = Backend.from_file(str(file))
+    backend.add_special_tokens(names)
+    added = [(name, backend.token_to_id(name)) for name in names]
+    template = processors.TemplateProcessing(" ".join([*names, "$A"]), special_tokens=added)
+    backend.post_processor = processors.Sequence([processors.ByteLevel(), template])
+    backend.save(str(file))
+
+
+def make(folder, name, template="{names}{template}"):
+    kind, names, own = KINDS[name]
+    text = template.format(names="".join(names), template=own)
+    tokenizer = make_tokenizer(folder / "model", kind=kind, template=text)
+    add_before(tokenizer.path, names)
+    tokenizer = load_tokenizer(tokenizer.path)
+    return tokenizer, [tokenizer.vocab[each] for each in names]
+
+
+def ids(tokenizer, prompt, **options):
+    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, GeneratedTokens(), 1000)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_rendered_text_has_the_ids_of_its_messages(name, tmp_path):
+    tokenizer, added = make(tmp_path, name)
+    for messages in ([USER], TURNS):
+        expected = ids(tokenizer, messages)
+        assert expected[: len(added) + 1] != [*added, added[0]]
+        text = tokenizer.render_chat(messages, GenerationOptions())
+        assert tokenizer.encode(text) == expected
+        for adds in (None, True, False):
+            assert ids(tokenizer, text, add_special_tokens=adds, **PLAINLY) == expected
+            assert ids(tokenizer, messages, add_special_tokens=adds) == expected
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_plain_text_gets_them_unless_they_are_not_wanted(name, tmp_path):
+    tokenizer, added = make(tmp_path, name, "{template}")
+    without = ids(tokenizer, TEXT, add_special_tokens=False, **PLAINLY)
+    assert not set(added) & set(without)
+    assert ids(tokenizer, TEXT, **PLAINLY) == [*added, *without]
+    rendered = ids(tokenizer, [USER])
+    assert rendered[0] not in added
+    assert ids(tokenizer, [USER], add_special_tokens=True) == [*added, *rendered]
+    # One of several, or one later in the text, is not all of them before the text.
+    for own in ("".join(KINDS[name][1][1:]) + TEXT, f"x{''.join(KINDS[name][1])}"):
+        later = ids(tokenizer, own, add_special_tokens=False, **PLAINLY)
+        assert ids(tokenizer, own, **PLAINLY) == [*added, *later]
+    assert tokenizer.encode("") == added
+
+
+def test_a_tokenizer_that_adds_none_is_as_before(tmp_path):
+    tokenizer = make_tokenizer(tmp_path / "model")
+    text = tokenizer.render_chat([USER], GenerationOptions())
+    for adds in (None, True, False):
+        assert ids(tokenizer, [USER], add_special_tokens=adds) == ids(tokenizer, [USER])
+        assert ids(tokenizer, text, add_special_tokens=adds, **PLAINLY) == ids(tokenizer, [USER])
+
+
+@pytest.fixture(scope="module")
+def pair(chat_pair, tmp_path_factory):
+    """A tiny pair whose tokenizers add `EOS` before a text, as the template does."""
+    target = tmp_path_factory.mktemp("adds")
+    folders = [shutil.copytree(folder, target / folder.name) for folder in chat_pair]
+    for folder in folders:
+        add_before(folder, [EOS])
+    return folders
+
+
+@pytest.fixture(scope="module")
+def pipeline(pair):
+    with SpeculativePipeline(*pair, precision="exact", num_threads=1) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(pipeline):
+    with serving(pipeline) as running:
+        yield running
+
+
+def test_a_rendered_text_is_answered_as_its_messages(pipeline, server, pair):
+    text = pipeline.tokenizer.render_chat([USER], GenerationOptions())
+    assert text.startswith(EOS)
+    options = {"max_new_tokens": 12, "ignore_eos": True}
+    expected = pipeline.generate([USER], **options)
+    own = pipeline.generate(text, **PLAINLY, **options)
+    assert own.token_ids == expected.token_ids
+    tokens = server.post("/tokenize", messages=[USER]).json()["tokens"]
+    assert server.post("/tokenize", prompt=text).json()["tokens"] == tokens
+    answer = server.complete(text, max_tokens=12, ignore_eos=True)
+    assert answer["usage"]["prompt_tokens"] == expected.stats.prompt_tokens == len(tokens)
+    assert answer["choices"][0]["text"] == expected.text
+    command = ("generate", text, "--main", pair[0], "--drafter", "none", "--json")
+    length = ("--max-new-tokens", 1)
+    for more in ((), ("--no-add-special-tokens",)):
+        done = run(*command, "--no-chat-template", *length, *more)
+        assert json.loads(done.stdout)["prompt_tokens"] == len(tokens), done.stderr
+
+
+def test_requests_say_whether_they_are_added(server):
+    for adds, more in ((None, 1), (True, 1), (False, 0)):
+        fields = {"max_tokens": 1, "add_special_tokens": adds}
+        prompt_tokens = server.complete("a", **fields)["usage"]["prompt_tokens"]
+        assert prompt_tokens == 1 + more
+        told = server.post("/tokenize", prompt="a", add_special_tokens=adds).json()
+        assert told["count"] == 1 + more
+        chat = {"messages": [USER], **fields}
+        assert server.post("/v1/chat/completions", **chat).status_code == 200
+    answer = server.post("/tokenize", prompt="a", add_generation_prompt=True)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "add_generation_prompt")
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("is_text", [True, False])
+@pytest.mark.parametrize("adds", [True, False])
+def test_offsets_of_a_prompt_are_those_of_its_text(name, is_text, adds, tmp_path):
+    tokenizer, added = make(tmp_path, name)
+    rendered = tokenizer.render_chat(TURNS, GenerationOptions())
+    for text in (TEXT, rendered, f"Größe 日本 😀\n\n \n{KINDS[name][1][0]}  what", " "):
+        tokens = tokenizer.encode(text, add_special_tokens=adds)
+        body = {"prompt": text if is_text else tokens, "echo": True, "add_special_tokens": adds}
+        answer = Answer.begin(read_ask(CompletionBody, body), "m", tokenizer)
+        shown, offsets = answer.prompt_text(0), answer.prompt_offsets(0)
+        assert len(offsets) == len(tokens)
+        slices = [shown[start:end] for start, end in pairwise([*offsets, len(shown)])]
+        assert "".join(slices) == shown
+        for place, (token, piece) in enumerate(zip(tokens, slices, strict=True)):
+            own = tokenizer.piece(token).decode(errors="ignore")
+            # Some tokenizers write a space before a word that has none.
+            assert (
+                piece in (own, own.removeprefix(" "))
+                or not (own and own.isascii())
+                or (place < len(added) and piece == "")
+            )
+
+
+LETTERS = dict(enumerate(["a", "b", " ", "ab", "<x", ">"]))
+HIDDEN = {6: "<x>", 7: "<ab>"}
+ALL = {**LETTERS, **HIDDEN}
+LONGEST = 4
+
+
+def piece_after(_before, token):
+    return LETTERS[token].encode()
+
+
+def expected_text(tokens, stops, min_tokens, includes_stop):
+    """Tokens up to the stop string, their offsets, text, and the stop string, by definition."""
+    searched, is_shown, offsets = "", [], []
+    for count, token in enumerate(tokens, start=1):
+        offsets.append(sum(is_shown))
+        before = len(searched)
+        searched += ALL[token]
+        is_shown += [token in LETTERS] * len(ALL[token])
+        ends = [
+            (end - len(stop), len(stop), stop)
+            for stop in stops
+            for end in range(max(before + 1, len(stop)), len(searched) + 1)
+            if searched.endswith(stop, 0, end)
+        ]
+        if ends and count > min_tokens:
+            start, length, stop = min(ends)
+            cut = start + length * includes_stop
+            shown = zip(searched[:cut], is_shown, strict=False)
+            return offsets, "".join(sign for sign, shows in shown if shows), stop
+    return offsets, "".join(LETTERS[token] for token in tokens if token in LETTERS), None
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.sampled_from([*ALL]), max_size=20),
+    st.lists(st.text("ab <x>", min_size=1, max_size=LONGEST), max_size=3),
+    st.integers(0, 12),
+    st.booleans(),
+    st.integers(1, 5),
+)
+@example([0, 6, 1], ["<x>"], 0, False, 1)
+@example([0, 6, 1], ["a<x>b"], 0, True, 3)
+@example([0, 4, 5, 1], ["<x>"], 0, False, 1)
+@example([0, 1, 0, 1], ["b"], 2, False, 4)
+def test_stop_strings_see_special_tokens_which_are_not_shown(
+    tokens, stops, min_tokens, includes_stop, size
+):
+    text = IncrementalDetokenizer(piece_after, [6, 0], stops, includes_stop, HIDDEN, min_tokens)
+    offsets, pieces = [], []
+    for start in range(0, len(tokens), size):
+        offsets += text.push(tokens[start : start + size])
+        pieces.append(text.take())
+        if text.stopped:
+            break
+    pieces.append(text.finish())
+    found = offsets, "".join(pieces), text.stop_string
+    assert found == expected_text(tokens, stops, min_tokens, includes_stop)
+
+
+OFTEN = {"frequency_penalty": 2.0, "ignore_eos": True}
+"""A special token and parts of characters come among others."""
+
+
+@pytest.mark.parametrize("num_assistant_tokens", [0, 4])
+@pytest.mark.parametrize("skips", [True, False])
+def test_a_stop_string_may_be_a_special_token(pipeline, num_assistant_tokens, skips):
+    options = {**OFTEN, **PLAINLY, "max_new_tokens": 40, "skip_special_tokens": skips}
+    full = pipeline.generate(TEXT, **options)
+    end = full.token_ids.index(pipeline.tokenizer.eos_token_id)
+    options["num_assistant_tokens"] = num_assistant_tokens
+    before = pipeline.tokenizer.decode(full.token_ids[:end])
+    assert 0 < end < 39
+    for stop, text in ((EOS, before), (before[-1] + EOS, before[:-1])):
+        result = pipeline.generate(TEXT, stop_strings=[stop], **options)
+        assert (result.text, result.stats.stop_string) == (text, stop)
+        assert result.token_ids == full.token_ids[: end + 1]
+        shown = pipeline.generate(
+            TEXT, stop_strings=stop, include_stop_str_in_output=True, **options
+        )
+        assert shown.text == before + EOS * (not skips)
+    # Also of the token that ends the text.
+    ended = pipeline.generate(TEXT, **{**options, "ignore_eos": False}, stop_strings=stop)
+    assert ended.text == before[:-1]
+
+
+@pytest.mark.parametrize("num_assistant_tokens", [0, 4])
+def test_no_stop_ends_a_request_before_min_tokens(pipeline, server, num_assistant_tokens):
+    full = pipeline.generate(TEXT, max_new_tokens=30, ignore_eos=True, logprobs=0, **PLAINLY)
+    stop = next(sign for sign in full.text if full.text.count(sign) > 2)
+    counts = [
+        place
+        for place, (token, after) in enumerate(pairwise([*full.logprobs, None]), start=1)
+        if stop in full.text[token.offset : after and after.offset]
+    ]
+    own = {"num_assistant_tokens": num_assistant_tokens}
+    for min_tokens in (0, counts[0] - 1, counts[0], counts[1] - 1, counts[1], 29, 30):
+        expected = next((count for count in counts if count > min_tokens), 30)
+        options = {"max_new_tokens": 30, "stop_strings": stop, "ignore_eos": True, **own, **PLAINLY}
+        result = pipeline.generate(TEXT, min_tokens=min_tokens, **options)
+        assert len(result.token_ids) == expected
+        as_in_transformers = pipeline.generate(TEXT, min_new_tokens=min_tokens, **options)
+        assert len(as_in_transformers.token_ids) == counts[0]
+        fields = {"stop": stop, "min_tokens": min_tokens, "max_tokens": 30, "ignore_eos": True}
+        answer = server.complete(TEXT, **fields, **own)
+        assert answer["usage"]["completion_tokens"] == expected
+        assert answer["choices"][0]["text"] == result.text
+    eos = pipeline.tokenizer.eos_token_id
+    ends = {"max_new_tokens": 30, "logit_bias": {eos: 1000.0}, **own}
+    assert len(pipeline.generate(TEXT, min_tokens=9, **ends).token_ids) == 10
+
+
+def scores_of(server, *, stream, **fields):
+    """The text and log-probabilities of each choice of a completion."""
+    if not stream:
+        choices = server.complete(**fields)["choices"]
+        return [(choice["text"], choice["logprobs"]) for choice in choices]
+    sent = server.post("/v1/completions", stream=True, **{"temperature": 0, **fields}).text
+    found = {}
+    for line in sent.split("\n\n"):
+        if line.startswith("data: {"):
+            [piece] = json.loads(line.removeprefix("data: "))["choices"]
+            text, scores = found.setdefault(piece["index"], ([], {}))
+            text.append(piece["text"])
+            for name, values in (piece["logprobs"] or {}).items():
+                scores.setdefault(name, []).extend(values)
+    return [("".join(text), scores) for _, (text, scores) in sorted(found.items())]
+
+
+PROMPTS = [
+    TEXT,
+    f"{EOS}user\n  Größe 日本 😀{EOS}{EOS}\n\n x ",
+    [0, 200, 201, 5, 0, 60, 160, 7],
+    " ",
+]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        OFTEN,
+        {**OFTEN, "skip_special_tokens": False},
+        {**OFTEN, "stop": ["e", f"n{EOS}", "("]},
+        {"logit_bias": {"0": 100}},
+        {"logit_bias": {"0": 100}, "ignore_eos": True},
+        {"add_special_tokens": False, "temperature": 1.0, "seed": 3, "n": 2},
+    ],
+)
+@pytest.mark.parametrize("echo", [True, False])
+def test_offsets_are_those_of_the_text_that_is_shown(server, options, echo):
+    fields = {"max_tokens": 30, "logprobs": 4, "num_assistant_tokens": 4, **options}
+    fields |= {"prompt": PROMPTS, "echo": echo}
+    whole = scores_of(server, stream=False, **fields)
+    assert scores_of(server, stream=True, **fields) == whole
+    assert len(whole) == len(PROMPTS) * options.get("n", 1)
+    for index, (text, scores) in enumerate(whole):
+        prompt = PROMPTS[index // options.get("n", 1)]
+        alone = scores_of(server, stream=False, **{**fields, "prompt": prompt})
+        assert alone[index % len(alone)] == whole[index]
+        names, offsets = scores["tokens"], scores["text_offset"]
+        assert offsets == sorted(offsets)
+        shown = [text[start:end] for start, end in pairwise([*offsets, len(text)])]
+        assert "".join(shown) == text
+        for place, (name, piece) in enumerate(zip(names, shown, strict=True)):
+            is_cut = "stop" in options and place >= len(names) - 3
+            if not name.startswith("bytes:") and name != EOS and not is_cut:
+                assert piece == name or "\ufffd" in piece
+            if name == EOS:
+                assert piece in ("", EOS)
+        for name, value, top in zip(
+            names, scores["token_logprobs"], scores["top_logprobs"], strict=True
+        ):
+            assert (top is None) == (value is None)
+            assert top is None or (top[name] == value and len(top) in (4, 5))

@@ -1,0 +1,294 @@
+"""Static shapes: a model compiled once more for passes over so many tokens."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.checks.static_trial import try_out
+from ov_specdec.engine import static_shapes as shapes_module
+from ov_specdec.engine.static_shapes import MOST, StaticShapes
+from ov_specdec.errors import CacheFullError, DeviceError, ModelError
+from ov_specdec.graph.paging import static_shape
+from ov_specdec.models import prepare as prepare_module
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import compile_for
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
+from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, FixedCurve, PassCurve
+from ov_specdec.results.chunks import collect
+from ov_specdec.runner.base import Span
+from tests.support.fakes import ScriptedModel, counting
+from tests.support.flaky import make_flaky
+
+PROMPT = "def area(w, h):"
+
+
+def load(folder, sizes):
+    """A tiny model in exact precision, with static shapes of these sizes."""
+    config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes="auto")
+    loaded = load_model(open_source(folder), config, vocab_size=290)
+    for size in sizes:
+        loaded.runner.add_static(size, loaded.compiler(size)())
+    return loaded.runner
+
+
+def test_a_static_shape_gives_every_sequence_the_rows_of_the_model_itself(tiny_pair):
+    copied, plain = load(tiny_pair[0], (2, 4, 8)), load(tiny_pair[0], ())
+    assert (copied.static_shapes, plain.static_shapes) == (frozenset({2, 4, 8}), frozenset())
+    rng = np.random.default_rng(0)
+    slots = [(copied.open(), plain.open()) for _ in range(3)]
+    for passes in (
+        [(5, 1), (3, 1), (0, 0)],  # of eight tokens, two of whose rows are wanted
+        [(1, 1), (2, 2), (1, 1)],
+        [(0, 0), (0, 0), (8, 8)],
+        [(1, 1), (0, 0), (1, 1)],
+        [(3, 3), (1, 1), (1, 1)],  # of five: no static shape is for so many
+        [(2, 1), (0, 0), (0, 0)],
+    ):
+        spans = []
+        for (num_tokens, num_rows), both in zip(passes, slots, strict=True):
+            if num_tokens:
+                tokens = rng.integers(0, 290, num_tokens).tolist()
+                spans.append([Span(slot, tokens, num_rows) for slot in both])
+        mine = copied.forward([span for span, _ in spans])
+        for ours, theirs in zip(mine, plain.forward([span for _, span in spans]), strict=True):
+            np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+
+def test_static_shapes_share_the_cache_after_it_has_grown_and_after_a_failed_pass(tiny_pair):
+    copied, plain = load(tiny_pair[0], (4,)), load(tiny_pair[0], ())
+    for model in (copied, plain):
+        model.limit(4096)
+    flaky = make_flaky(copied)
+    rng = np.random.default_rng(0)
+
+    def feed(slots, num_tokens):
+        tokens = rng.integers(0, 290, num_tokens).tolist()
+        [ours], [theirs] = (
+            model.forward([Span(slot, tokens, 1)])
+            for model, slot in zip((copied, plain), slots, strict=True)
+        )
+        np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-4)
+
+    pairs = [(copied.open(), plain.open()) for _ in range(3)]
+    for slots in pairs:
+        for num_tokens in (4, 150, 4):
+            feed(slots, num_tokens)
+    flaky.fails_in = 0
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        copied.forward([Span(pairs[0][0], [1, 2, 3, 4], 1)])
+    for slots in pairs:
+        feed(slots, 4)
+
+
+def test_output_stays_the_main_model_s_own(tiny_pair, monkeypatch):
+    # Passes of the draft model take 0.4 ms.
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.WORTH", 0.0)
+    main, draft = tiny_pair
+    settings = {"precision": "exact", "num_threads": 1}
+    with SpeculativePipeline(main, drafter="none", **settings) as plain:
+        expected = plain.generate(PROMPT, max_new_tokens=40).token_ids
+    with SpeculativePipeline(main, draft, **settings) as pipeline:
+        pipeline.prepare()
+        assert 1 <= len(pipeline.main.runner.static_shapes - {1}) <= 2 * MOST
+        assert pipeline.draft.runner.static_shapes
+        for options in ({"num_assistant_tokens": 3}, {"num_assistant_tokens": 7}, {}):
+            assert pipeline.generate(PROMPT, max_new_tokens=40, **options).token_ids == expected
+        results = pipeline.generate_batch([PROMPT] * 4, max_new_tokens=40)
+        assert [result.token_ids for result in results] == [expected] * 4
+
+
+def test_they_come_while_texts_are_decoded(tiny_pair, monkeypatch):
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.SECONDS", 0.05)
+    # In idle time it would never end where other tests have all cores.
+    monkeypatch.setattr(shapes_module, "set_policy", lambda *_: None)
+    settings = {"precision": "exact", "num_threads": 1, "batch_invariant": True}
+    options = {"max_new_tokens": 300, "ignore_eos": True}
+    with SpeculativePipeline(*tiny_pair, static_shapes="none", **settings) as pipeline:
+        expected = pipeline.generate(PROMPT, **options).token_ids
+        assert pipeline.main.compiler is None
+    with SpeculativePipeline(*tiny_pair, **settings) as pipeline:
+        seen = []
+        while len(seen) < 20 and not pipeline.main.runner.static_shapes:
+            sizes = [pipeline.main.runner.static_shapes for _ in pipeline.stream(PROMPT, **options)]
+            seen.append(sizes)
+            assert pipeline.generate(PROMPT, **options).token_ids == expected
+        assert seen[0][0] == set()  # nothing was compiled before the first text
+        assert pipeline.main.runner.static_shapes
+
+
+@pytest.mark.parametrize(
+    "length", [3, *(pytest.param(n, marks=pytest.mark.deep) for n in (0, "auto"))]
+)
+def test_taken_up_in_the_middle_of_a_text_they_leave_its_bits_as_they_are(tiny_pair, length):
+    options = {"max_new_tokens": 40, "ignore_eos": True, "cache_prompt": False}
+    options |= {"num_assistant_tokens": length, "logprobs": 2}
+    with SpeculativePipeline(*tiny_pair, batch_invariant=True) as pipeline:
+        assert pipeline.batch_invariant.is_proven
+        expected = pipeline.generate(PROMPT, **options)
+        models = pipeline.main, pipeline.draft
+        shapes = [(m.runner, size, m.compiler(size)()) for m in models for size in (1, 2, 4)]
+        chunks = []
+        for chunk in pipeline.stream(PROMPT, **options):
+            chunks.append(chunk)
+            if len(chunks) == 5:
+                for runner, *shape in shapes:
+                    runner.add_static(*shape)
+        result = collect(chunks)
+        assert len(chunks) > 10
+        assert (result.token_ids, result.logprobs) == (expected.token_ids, expected.logprobs)
+
+
+def test_short_processes_compile_nothing_more(tiny_pair, monkeypatch):
+    started = []
+    monkeypatch.setattr(StaticShapes, "_start", lambda own, size: started.append(size))
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        pipeline.generate(PROMPT, max_new_tokens=8)
+        assert started == []
+        assert pipeline.main.runner.static_shapes == set()
+
+
+def test_the_cost_curve_knows_them(tiny_pair, monkeypatch):
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.WORTH", 0.0)
+    off = {"batch_invariant": False}
+    with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3], **off) as pipeline:
+        curve = pipeline.prepare(seconds=0.2)
+    assert curve.main.static == {1, 3}
+    assert curve.draft is not None
+    assert curve.draft.static
+    with SpeculativePipeline(*tiny_pair, static_shapes="none", **off) as pipeline:
+        assert pipeline.prepare().main.static == set()
+
+
+def test_a_single_token_with_a_spare_runs_in_the_shape_of_two(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3]) as pipeline:
+        model = pipeline.main.runner
+        assert model.is_invariant
+        pipeline.prepare()
+        assert model.static_shapes == {1, 2, 3}
+        model.is_invariant = False
+        assert model.static_shapes == {2, 3}
+
+
+def test_large_models_have_none_of_their_own_accord(tiny_pair, monkeypatch):
+    monkeypatch.setattr(shapes_module, "MOST_WEIGHTS", 10)
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        assert pipeline.prepare().main.static == set()
+    with SpeculativePipeline(*tiny_pair, static_shapes=[2]) as pipeline:
+        assert pipeline.prepare().main.static == {1, 2}
+    monkeypatch.undo()
+    monkeypatch.setattr(shapes_module, "SHARE_OF_FREE", 1e-9)
+    with SpeculativePipeline(*tiny_pair) as pipeline:
+        assert pipeline.prepare().main.static == set()
+
+
+@pytest.mark.parametrize("given", ["", "all", [], [0], [1.5], ["8"], [True], [10_000], 8, None])
+def test_other_sizes_are_refused(given):
+    with pytest.raises(OptionError, match="static_shapes="):
+        SpeculativePipeline(static_shapes=given)
+
+
+def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monkeypatch):
+    def fails_at_three(model, size):
+        if size == 3:
+            raise ModelError("it has no form")
+        return static_shape(model, size)
+
+    def fails_at_four(device, model, properties, path):
+        if str(model.input("input_ids").partial_shape) == "[4]":
+            return DeviceError("it does not compile")
+        return compile_for(device, model, properties, path)
+
+    monkeypatch.setattr(prepare_module, "static_shape", fails_at_three)
+    monkeypatch.setattr("ov_specdec.models.prepare.compile_for", fails_at_four)
+    with SpeculativePipeline(*tiny_pair, static_shapes=[2, 3, 4]) as pipeline:
+        with pytest.warns(RuntimeWarning) as warned:
+            pipeline.prepare()
+        assert [str(each.message) for each in warned] == [
+            "no static shape for 3 tokens is used: it has no form",
+            "no static shape for 4 tokens is used: it does not compile",
+        ]
+        assert pipeline.main.runner.static_shapes == {1, 2}
+        assert len(pipeline.generate(PROMPT, max_new_tokens=9, num_assistant_tokens=3).token_ids)
+
+
+@pytest.mark.parametrize("is_invariant", [True, False])
+def test_a_static_shape_that_gives_other_logits_is_not_used(tiny_pair, is_invariant, monkeypatch):
+    """Another model's. Where bits need not be equal, what differs by rounding is taken."""
+    wrong = load_model(open_source(tiny_pair[1]), RuntimeConfig(static_shapes=(2,)), vocab_size=290)
+    monkeypatch.setattr(prepare_module.Prepared, "compiler", lambda own: wrong.compiler)
+    wanted = {"static_shapes": [2], "batch_invariant": "auto" if is_invariant else False}
+    with SpeculativePipeline(tiny_pair[0], drafter="none", **wanted) as pipeline:
+        with pytest.warns(RuntimeWarning, match="no static shape for 2 .*its logits differ"):
+            pipeline.prepare()
+        assert pipeline.main.runner.static_shapes == set()
+
+
+def test_a_stateful_model_has_no_static_shapes(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, kv="stateful", static_shapes="auto") as pipeline:
+        assert pipeline.main.runner.static_shapes == set()
+
+
+@pytest.mark.parametrize(("kv", "max_model_len"), [("paged", 16), ("stateful", 12)])
+def test_a_tiny_context_goes_without_a_word(tiny_pair, max_model_len, kv, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):  # the second one finds what the first one has kept
+        with SpeculativePipeline(*tiny_pair, kv=kv, max_model_len=max_model_len) as pipeline:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                pipeline.prepare()
+            assert pipeline.main.runner.static_shapes == set()
+            assert len(pipeline.generate([3], max_new_tokens=1, ignore_eos=True).token_ids) == 1
+
+
+def test_a_model_none_of_whose_static_shapes_is_right_has_none(monkeypatch):
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_out", lambda *_: None)
+    flat = FixedCurve(CostCurve(PassCurve({1: 1.0})))  # any size would save as much
+    shapes = StaticShapes(
+        *("main", ScriptedModel(counting), lambda size: lambda: size, 0, flat),
+        usual={2: 3.0},
+        wanted=None,
+        can_swap=lambda: True,
+    )
+    with pytest.warns(RuntimeWarning, match="its logits differ") as warned:
+        shapes.complete()
+    assert len(warned) >= len(SIZES)
+    shapes.complete()  # and looks for no others
+
+
+def test_a_shape_for_whose_trial_there_is_no_memory_is_tried_again(tiny_pair, monkeypatch):
+    tried = []
+
+    def full_at_first(*given):
+        tried.append(given)
+        if len(tried) == 1:
+            raise CacheFullError("no block is free")
+        return try_out(*given)
+
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_out", full_at_first)
+    with SpeculativePipeline(tiny_pair[0], drafter="none", static_shapes=[2]) as pipeline:
+        pipeline.prepare()
+        assert pipeline.main.runner.static_shapes == set()
+        pipeline.prepare()
+        assert 2 in pipeline.main.runner.static_shapes
+    assert tried[0][2] is tried[1][2]  # it was compiled once
+
+
+def make_shapes(compile_):
+    return StaticShapes(
+        *("main", ScriptedModel(counting), compile_, 0, FixedCurve(NOMINAL)),
+        usual={2: 3.0},
+        wanted=(2,),
+        can_swap=lambda: True,
+    )
+
+
+def test_a_compilation_that_is_waited_for_before_it_begins_has_the_usual_priority(monkeypatch):
+    policies = []
+    monkeypatch.setattr(shapes_module, "set_policy", lambda _, policy: policies.append(policy))
+    with pytest.warns(RuntimeWarning, match="it does not compile"):
+        shapes = make_shapes(lambda size: lambda: DeviceError("it does not compile"))
+        shapes.complete()
+    assert policies[-1] == "SCHED_OTHER"

@@ -1,0 +1,183 @@
+"""Models with windows, chunks and borders: what they attend to, on both KV caches, past all of it.
+
+`tiny_windows.py` says where the models come from, and what they are compared with.
+"""
+
+import shutil
+
+import pytest
+
+from ov_specdec import ModelError, SpeculativePipeline
+from ov_specdec.graph.attention import chunks, count_windowed, require_windows, windows
+from ov_specdec.graph.paging import to_paged
+from ov_specdec.models.agreement import compare_caches
+from ov_specdec.models.export import NEEDED_FILES, export_model
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.source import open_source
+from tests.cli.test_input import change
+from tests.support.command_line import run
+from tests.support.tiny_windows import NUM_TOKENS, VERSIONS, WINDOW, open_kept
+
+DEEP = pytest.mark.deep
+OPTIONS = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
+SEVERAL = {"num_assistant_tokens": 4, **OPTIONS}
+
+
+@pytest.fixture(
+    scope="module",
+    # One with windows, and one with chunks.
+    params=[
+        pytest.param(n, marks=[] if n in ("gemma3_text", "llama4_text") else DEEP) for n in VERSIONS
+    ],
+)
+def models(request, tmp_path_factory):
+    """A tiny model of each family."""
+    return open_kept(request.param, tmp_path_factory.mktemp("windows") / request.param)
+
+
+@pytest.fixture
+def family(tmp_path):
+    """Gives a tiny model by the name of its family."""
+    return lambda name: open_kept(name, tmp_path / name)
+
+
+@pytest.fixture(scope="module", params=["auto", "stateful"])
+def pipeline(models, request):
+    with SpeculativePipeline(
+        models.main, models.draft, precision="exact", kv=request.param
+    ) as pipeline:
+        yield pipeline
+
+
+@pytest.mark.parametrize(
+    "length", [4, *(pytest.param(n, marks=pytest.mark.deep) for n in (0, 1, "auto"))]
+)
+def test_texts_past_windows_are_those_of_transformers(models, pipeline, length):
+    accepted = drafted = 0
+    for reuse in (False, True):  # then on a kept KV cache
+        for prompt, output in models.expected:
+            result = pipeline.generate(
+                prompt, num_assistant_tokens=length, cache_prompt=reuse, **OPTIONS
+            )
+            assert result.token_ids == output
+            accepted += result.stats.accepted
+            drafted += result.stats.drafted
+    assert accepted < drafted or length == 0, "nothing was rejected"
+
+
+def test_so_they_are_in_batches(models, pipeline):
+    prompts, outputs = zip(*models.expected, strict=True)
+    results = pipeline.generate_batch(prompts, **SEVERAL)
+    assert [result.token_ids for result in results] == list(outputs)
+
+
+def test_so_they_are_in_chunks_and_on_the_suffix_drafter(models):
+    with SpeculativePipeline(
+        models.main, drafter="suffix", precision="exact", max_prefill_tokens_per_step=16
+    ) as pipeline:
+        for prompt, output in models.expected:
+            assert pipeline.generate(prompt, **OPTIONS).token_ids == output
+
+
+def test_windows_and_chunks_are_read_off_graphs(models):
+    source = open_source(models.main)
+    found = {"windows": windows(source.model), "chunks": chunks(source.model)}
+    wanted = {
+        "gemma3_text": {"windows": {WINDOW}, "chunks": set()},
+        "gpt_neo": {"windows": {WINDOW}, "chunks": set()},
+        "gpt_oss": {"windows": {WINDOW}, "chunks": set()},
+        "phi3": {"windows": set(), "chunks": set()},
+        "llama4_text": {"windows": set(), "chunks": {WINDOW}},
+    }[models.main.parent.name]
+    assert found == wanted
+    assert count_windowed(source.model) == len(wanted["windows"])  # of two layers one
+
+
+@pytest.mark.parametrize("told_by", ["config", "graph"])
+def test_chunks_are_refused_on_a_paged_cache_that_a_text_may_cross(family, monkeypatch, told_by):
+    llama4 = family("llama4_text")
+    if told_by == "graph":
+        change(llama4.main / "config.json", attention_chunk_size=None)
+    else:
+        monkeypatch.setattr("ov_specdec.graph.attention.chunks", lambda _: set())
+    with pytest.raises(ModelError, match=r"chunks of 32 tokens.*or max_model_len=32"):
+        SpeculativePipeline(llama4.main, drafter="suffix", kv="paged")
+    with SpeculativePipeline(llama4.main, drafter="suffix", precision="exact") as pipeline:
+        assert pipeline.main.kv == "stateful"
+        assert "chunks of 32" in pipeline.main.reason
+        prompt, output = llama4.expected[0]
+        for _ in range(2):  # hidden entries would shift the chunk
+            assert pipeline.generate(prompt, **SEVERAL).token_ids == output
+
+
+def test_chunks_that_no_text_crosses_are_no_obstacle(family):
+    llama4 = family("llama4_text")
+    prompt, output = llama4.expected[0]
+    with SpeculativePipeline(
+        llama4.main, drafter="suffix", precision="exact", kv="paged", max_model_len=WINDOW
+    ) as pipeline:
+        result = pipeline.generate(prompt, max_new_tokens=None, ignore_eos=True)
+        assert result.token_ids == output[: WINDOW - len(prompt)]
+
+
+def test_a_window_that_is_only_in_the_graph_is_kept_to(family):
+    gemma3 = family("gemma3_text")
+    change(gemma3.main / "config.json", sliding_window=None)
+    prompt, output = gemma3.expected[1]
+    with SpeculativePipeline(
+        gemma3.main, drafter="suffix", precision="exact", kv="stateful"
+    ) as pipeline:
+        for _ in range(2):
+            assert pipeline.generate(prompt, **SEVERAL).token_ids == output
+
+
+def test_a_window_that_is_lost_on_the_way_to_a_paged_cache_is_noticed(family):
+    source = open_source(family("gemma3_text").main)
+    to_paged(source.model)
+    require_windows(source.model, 1)
+    with pytest.raises(ModelError, match="of 2 layers with a window, OpenVINO carries over 1"):
+        require_windows(source.model, 2)
+
+
+def test_check_compares_both_caches_past_windows(models, monkeypatch):
+    found = compare_caches(ModelFolder.read(models.main))
+    assert not found.is_broken
+    if models.main.parent.name == "llama4_text":
+        assert "chunks of 32 tokens" in str(found)
+        monkeypatch.setattr("ov_specdec.models.prepare.require_whole", lambda *_: None)
+        found = compare_caches(ModelFolder.read(models.main))
+        assert found.is_broken
+        assert "paged and stateful DIFFER" in str(found)
+        done = run("check", models.main)
+        assert done.returncode == 1
+        assert "KV caches: paged and stateful DIFFER" in done.stdout
+    elif models.main.parent.name == "gpt_neo":
+        assert "of 1 layers with a window, OpenVINO carries over 0" in str(found)
+    else:
+        assert WINDOW in found.distances
+
+
+CAPPED = r"scores are not capped at 50 .* those of transformers with attn_implementation=\"sdpa\""
+
+
+def test_a_cap_that_the_export_has_dropped_is_told_at_load(family):
+    gemma = family("gemma3_text")
+    change(gemma.main / "config.json", attn_logit_softcapping=50.0)
+    with pytest.warns(RuntimeWarning, match=CAPPED):
+        SpeculativePipeline(gemma.main, drafter="none").close()
+
+
+def test_and_at_export(family, monkeypatch, tmp_path):
+    gemma = family("gemma3_text")
+    change(gemma.main / "config.json", attn_logit_softcapping=50.0)
+
+    checkpoint = tmp_path / "checkpoint"
+    shutil.copytree(gemma.main, checkpoint, ignore=shutil.ignore_patterns("openvino_model.*"))
+
+    def export(_name, _family, target, *_):
+        shutil.copytree(gemma.main, target)
+
+    monkeypatch.setattr("ov_specdec.models.export.run_optimum", export)
+    with pytest.warns(RuntimeWarning, match=CAPPED):
+        exported = export_model(str(checkpoint), tmp_path, "fp16")
+    assert all((exported.folder / name).is_file() for name in NEEDED_FILES)

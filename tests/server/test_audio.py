@@ -1,0 +1,353 @@
+"""Recordings over a socket, as OpenAI's own client sends them."""
+
+import asyncio
+import io
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from threading import Event
+
+import httpx
+import openai
+import pytest
+
+from ov_specdec import AudioError
+from ov_specdec.engine.sequence import Cancelled
+from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.server.service import Service
+from ov_specdec.server.settings import Settings
+from ov_specdec.server.stream import Stream
+from ov_specdec.server.transcriptions import Job, Transcriptions
+from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk
+from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.support.recordings import write_recording
+from tests.support.scripted import PATIENCE
+from tests.support.server import NAME, official_client, serving, wait_until
+from tests.support.tiny_whisper import RATE, recording
+
+FIXED = {"language": "en", "temperature": 0.2, "extra_body": {"seed": 3}}
+SAME = {"language": "en", "temperature": 0.2, "seed": 3}
+PATH = "/v1/audio/transcriptions"
+
+
+@pytest.fixture(scope="module")
+def pipeline(whisper):
+    with SpeechPipeline(whisper.main, whisper.draft, precision="exact", num_threads=1) as made:
+        made.prepare(seconds=0.1)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(pipeline):
+    with serving(pipeline) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return official_client(server, openai.OpenAI).audio
+
+
+def wav(seconds=4.1, form="wav"):
+    file = io.BytesIO()
+    write_recording(file, recording(seconds), RATE, form)
+    return f"speech.{form}", file.getvalue()
+
+
+def post(server, path=PATH, file=None, headers=None, **fields):
+    files = {"file": file or wav(1.0)}
+    return server.http.post(path, data=fields, files=files, headers=headers)
+
+
+@pytest.mark.parametrize("form", ["wav", "flac", "ogg", "webm", "mp4"])
+def test_an_answer_is_what_the_pipeline_gives(client, pipeline, form):
+    name, content = wav(form=form)
+    answer = client.transcriptions.create(model=NAME, file=(name, content), **FIXED)
+    assert answer.text == pipeline.transcribe(io.BytesIO(content), **SAME).text
+
+
+def test_a_stream_has_the_text_in_pieces(client, pipeline):
+    whole = pipeline.transcribe(io.BytesIO(wav()[1]), **SAME).text
+    events = list(client.transcriptions.create(model=NAME, file=wav(), stream=True, **FIXED))
+    assert [event.type for event in events][-1] == "transcript.text.done"
+    assert "".join(event.delta for event in events[:-1]) == events[-1].text == whole
+
+
+def test_segments_and_subtitles_and_translations(client, server, pipeline):
+    timed = client.transcriptions.create(
+        model=NAME,
+        file=wav(),
+        response_format="verbose_json",
+        timestamp_granularities=["segment"],
+        **FIXED,
+    )
+    assert timed.duration == pytest.approx(4.1)
+    assert [segment.id for segment in timed.segments] == list(range(len(timed.segments)))
+    answer = post(server, file=wav(), response_format="srt")
+    assert answer.headers["content-type"].startswith("application/x-subrip")
+    drawn = {"temperature": 0.2, "extra_body": {"seed": 3}}
+    translated = client.translations.create(model=NAME, file=wav(), **drawn)
+    english = {"task": "translate", "temperature": 0.2, "seed": 3}
+    assert translated.text == pipeline.transcribe(io.BytesIO(wav()[1]), **english).text
+
+
+@pytest.mark.parametrize("granularities", [["word"], ["word", "segment"]])
+def test_words_have_times(client, pipeline, granularities):
+    answer = client.transcriptions.create(
+        model=NAME,
+        file=wav(),
+        response_format="verbose_json",
+        timestamp_granularities=granularities,
+        **FIXED,
+    )
+    expected = pipeline.transcribe(io.BytesIO(wav()[1]), word_timestamps=True, **SAME).segments
+    words = [(word.word, word.start, word.end) for word in answer.words]
+    assert words == [(w.text.strip(), w.start, w.end) for each in expected for w in each.words]
+    assert words
+    shown = None if answer.segments is None else [each.text for each in answer.segments]
+    assert shown == ([each.text for each in expected] if "segment" in granularities else None)
+
+
+def test_what_cannot_be_honoured_is_a_400_that_names_the_field(server):
+    for file, fields, param in (
+        (("a.wav", b"no audio"), {}, "file"),
+        (None, {"language": "xx"}, "language"),
+    ):
+        answer = post(server, file=file, **fields)
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, param)
+    assert (
+        server.http.post(PATH, data={}, files={"other": b"x"}).json()["error"]["param"] == "other"
+    )
+    missing = server.http.post(PATH, files={"model": (None, NAME)}).json()["error"]
+    assert missing["param"] == "file"
+    assert post(server, model="another").status_code == 404
+    assert post(server, prompt="print " * 200).status_code == 200
+    assert server.http.post(PATH, json={}).status_code == 400
+
+
+def test_a_form_of_another_site_is_refused(server):
+    assert post(server, headers={"origin": "https://evil.example"}).status_code == 403
+    assert post(server, headers={"origin": server.url}).status_code == 200
+
+
+def test_a_recording_may_be_too_large(whisper, pipeline):
+    with serving(pipeline, max_body=1000) as running:
+        assert post(running).status_code == 413
+
+
+def test_transcriptions_are_counted(server):
+    before = server.metric("generation_tokens_total")
+    assert post(server, **{"language": "en"}).status_code == 200
+    assert server.metric("generation_tokens_total") > before
+
+
+class Recordings:
+    """In place of a pipeline: transcriptions that wait to be cancelled, or to be let go."""
+
+    def __init__(self):
+        self.begun, self.opened, self.streams = Event(), [], []
+        self.options = {}
+
+    step_seconds = 0.0
+
+    def read(self, recording, max_seconds, on_block):
+        on_block()
+        if recording is None:
+            raise AudioError("the file is no recording")
+        return recording
+
+    def stream(self, recording, **options):
+        self.options = options
+        self.opened.append(recording)
+        self.streams.append(Waiting(self.begun))
+        return self.streams[-1]
+
+
+def test_a_recording_may_be_too_long(pipeline):
+    with serving(pipeline, max_audio_seconds=1.0) as server:
+        assert post(server, file=wav(1.0)).status_code == 200
+        answer = post(server, file=wav(1.5, "flac"))
+    assert (answer.status_code, answer.json()["error"]["code"]) == (400, "invalid_audio")
+    assert "longer than 1 seconds" in answer.json()["error"]["message"]
+
+
+def test_a_queue_of_none_lets_no_recording_wait():
+    recordings = Recordings()
+    with serving(max_queue=0) as server, ThreadPoolExecutor() as threads:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        first = threads.submit(post, server)
+        assert recordings.begun.wait(PATIENCE)
+        assert post(server).json()["error"]["code"] == "queue_full"
+        recordings.streams[0].cancel()
+        first.result()
+
+
+def test_a_client_that_leaves_ends_the_decoding_of_its_recording():
+    recordings, ended, given_up = Recordings(), Event(), Event()
+
+    def read(recording, max_seconds, on_block):
+        try:
+            while not given_up.wait(0.001):  # a file without an end
+                on_block()
+        finally:
+            ended.set()
+
+    recordings.read = read
+    with serving() as server:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        with pytest.raises(httpx.ReadTimeout):
+            server.http.post(PATH, files={"file": wav(1.0)}, timeout=0.3)
+        has_ended = ended.wait(PATIENCE)
+        given_up.set()
+    assert has_ended
+
+
+def test_a_small_file_that_announces_a_large_index_is_refused(server):
+    file = io.BytesIO()
+    options = {"movflags": "frag_keyframe+empty_moov+default_base_moof"}
+    write_recording(file, recording(1.0), RATE, "mp4", options=options)
+    content = bytearray(file.getvalue())
+    head = content.index(b"trun") + 4
+    # No flags: no sample has a size of its own, so that any number fits.
+    content[head : head + 8] = bytes(4) + (5_000_000).to_bytes(4, "big")
+    answer = post(server, file=("bomb.mp4", bytes(content)))
+    assert answer.status_code == 400
+    assert "Cannot allocate memory" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("what", ["decoding", "a step"])
+def test_what_hangs_is_seen(what):
+    recordings, goes_on = Recordings(), Event()
+
+    def read(recording, max_seconds, on_block):
+        on_block()
+        if what == "decoding":
+            goes_on.wait(PATIENCE)
+        else:
+            recordings.step_seconds = 1.0
+        return recording
+
+    recordings.read = read
+    with serving(step_timeout=0.1) as server, ThreadPoolExecutor() as threads:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        assert server.http.get("/health").status_code == 200
+        answer = threads.submit(post, server)
+        wait_until(lambda: server.http.get("/health").status_code == 503)
+        assert server.http.get("/health").json()["error"]["code"] == "engine_stalled"
+        recordings.step_seconds = 0.0
+        goes_on.set()
+        assert recordings.begun.wait(PATIENCE)
+        assert server.http.get("/health").status_code == 200
+        recordings.streams[0].cancel()
+        answer.result()
+
+
+class Waiting:
+    def __init__(self, begun):
+        self.begun, self.ended = begun, Event()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def __iter__(self):
+        self.begun.set()
+        assert self.ended.wait(PATIENCE)
+        yield TranscriptionChunk("", 0.0, finish_reason="cancelled", stats=SpeechStats(1.0))
+
+    def cancel(self):
+        self.ended.set()
+
+
+def test_a_client_that_leaves_ends_its_transcription():
+    recordings = Recordings()
+    with serving() as server:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        with pytest.raises(httpx.ReadTimeout):
+            server.http.post(PATH, files={"file": wav(1.0)}, timeout=0.3)
+        assert recordings.begun.wait(PATIENCE)
+        assert recordings.streams[0].ended.wait(PATIENCE)  # nothing else ends it
+
+
+def test_a_transcription_ends_when_the_time_to_shut_down_is_up():
+    recordings, settings = Recordings(), Settings(model_name=NAME, shutdown_timeout=0.0)
+
+    async def serve():
+        service, speech = Service(settings), Transcriptions(recordings, settings)
+        service.take(speech)
+        job = Job(AudioAsk("transcribe", None, {}), "first", None, Stream(1, None))
+        with speech.running(job):
+            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+            service.stop()
+            with pytest.raises(Cancelled):
+                await asyncio.wait_for(job.stream.next(), PATIENCE)
+
+    asyncio.run(serve())
+
+
+@pytest.mark.parametrize(
+    ("tenant", "given", "salt"),
+    [("one", {"cache_salt": "x"}, "one/x"), ("one", {}, "one"), (None, {"cache_salt": "x"}, "x")],
+)
+def test_a_salt_parts_what_one_key_has_cached_and_opens_nothing_of_another(tenant, given, salt):
+    recordings = Recordings()
+    speech = Transcriptions(recordings, Settings(model_name=NAME))
+
+    async def serve():
+        job = Job(AudioAsk("transcribe", None, given), "first", tenant, Stream(1, None))
+        with speech.running(job):
+            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+
+    asyncio.run(serve())
+    assert recordings.options["cache_salt"] == salt
+
+
+def test_tenants_have_their_recordings_transcribed_in_turns():
+    recordings, ask = Recordings(), AudioAsk("transcribe", None, {})
+    speech = Transcriptions(recordings, Settings(model_name=NAME))
+
+    async def serve():
+        names = ("a1", "a2", "a3", "b1")
+        with ExitStack() as running:
+            for name in names:
+                job = Job(ask, name, name[0], Stream(1, None))
+                running.enter_context(speech.running(job))
+            for number in range(len(names)):
+                await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+                recordings.begun.clear()
+                recordings.streams[number].cancel()
+
+    asyncio.run(serve())
+    assert recordings.opened == ["a1", "a2", "b1", "a3"]
+
+
+def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
+    recordings, ask = Recordings(), AudioAsk("transcribe", None, {})
+    speech = Transcriptions(recordings, Settings(model_name=NAME))
+
+    def metric(name, **labels):
+        labels = {"model_name": NAME, **labels}
+        return speech.metrics.registry.get_sample_value(f"ov_specdec:{name}", labels)
+
+    async def serve():
+        jobs = [Job(ask, name, None, Stream(1, None)) for name in ("first", "second", None)]
+        began = [job.stream.admitted for job in jobs]
+        with ExitStack() as running:
+            for job in jobs:
+                running.enter_context(speech.running(job))
+            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+            assert recordings.opened == ["first"]
+            assert metric("num_requests_running") == 1
+            assert metric("num_requests_waiting") == 2
+            assert [each.is_set() for each in began] == [True, False, False]
+            jobs[1].cancel()
+            jobs[0].cancel()
+            for job, error in zip(jobs, (Cancelled, Cancelled, AudioError), strict=True):
+                with pytest.raises(error):
+                    await job.stream.next()
+        assert metric("num_requests_running") == 0
+
+    asyncio.run(serve())
+    assert recordings.opened == ["first"]
+    assert metric("request_success_total", finished_reason="cancelled") is None

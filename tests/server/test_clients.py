@@ -1,0 +1,191 @@
+"""Clients that others have written, on the server as it is."""
+
+import asyncio
+from pathlib import Path
+
+import openai
+import pytest
+
+from tests.support.server import NAME, official_client, serving_exactly
+
+MESSAGES = [{"role": "user", "content": "return width"}]
+
+
+@pytest.fixture(scope="module")
+def server(chat_pair):
+    with serving_exactly(chat_pair) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return official_client(server, openai.OpenAI)
+
+
+def test_the_official_client_chats(client):
+    answer = client.chat.completions.create(
+        model=NAME, messages=MESSAGES, temperature=0, max_tokens=8, logprobs=True, top_logprobs=2
+    )
+    choice = answer.choices[0]
+    assert (choice.finish_reason, answer.usage.completion_tokens) == ("length", 8)
+    assert len(choice.logprobs.content) == 8
+    assert len(choice.logprobs.content[0].top_logprobs) == 2
+    stream = client.chat.completions.create(
+        model=NAME,
+        messages=MESSAGES,
+        temperature=0,
+        max_tokens=8,
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    chunks = list(stream)
+    assert chunks[0].choices[0].delta.role == "assistant"
+    text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+    assert text == choice.message.content
+    assert chunks[-1].usage.total_tokens == answer.usage.total_tokens
+
+
+def test_the_official_client_passes_every_field(client):
+    answer = client.chat.completions.create(
+        model=NAME,
+        messages=MESSAGES,
+        max_completion_tokens=4,
+        temperature=0.5,
+        top_p=0.9,
+        n=2,
+        stop=["zzz"],
+        seed=1,
+        presence_penalty=0.1,
+        frequency_penalty=0.1,
+        logit_bias={"5": -1},
+        user="somebody",
+        tools=[],
+        store=False,
+        extra_body={
+            "top_k": 20,
+            "min_p": 0.01,
+            "repetition_penalty": 1.1,
+            "ignore_eos": True,
+            "min_tokens": 2,
+            "num_assistant_tokens": 3,
+            "assistant_confidence_threshold": 0.1,
+            "cache_salt": "x",
+        },
+    )
+    assert [choice.index for choice in answer.choices] == [0, 1]
+    assert answer.usage.completion_tokens == 8
+
+
+def test_the_official_client_completes_and_lists(client):
+    answer = client.completions.create(
+        model=NAME, prompt=["a = ", "b = "], max_tokens=3, temperature=0, logprobs=1
+    )
+    assert [len(choice.logprobs.tokens) for choice in answer.choices] == [3, 3]
+    assert [model.id for model in client.models.list()] == [NAME]
+    assert client.models.retrieve(NAME).owned_by == "ov-specdec"
+
+
+def test_the_official_client_completes_where_its_types_are_narrower_than_the_reference(server):
+    # There the first token of a prompt has no log-probability, and pieces no finish_reason yet.
+    client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
+    fields = {"model": NAME, "prompt": "a = ", "max_tokens": 3, "temperature": 0, "echo": True}
+    answer = client.completions.create(**fields, logprobs=1).choices[0]
+    assert (answer.logprobs.token_logprobs[0], answer.logprobs.top_logprobs[0]) == (None, None)
+    assert all(answer.logprobs.token_logprobs[1:])
+    told = {"include_usage": True, "continuous_usage_stats": True}
+    *events, last = client.completions.create(**fields, stream=True, stream_options=told)
+    assert "".join(event.choices[0].text for event in events) == answer.text
+    assert last.usage.completion_tokens == events[-1].usage.completion_tokens == 3
+
+
+def test_the_official_client_gets_responses(client):
+    answer = client.responses.create(
+        model=NAME, input="return width", temperature=0, max_output_tokens=6, metadata={"a": "b"}
+    )
+    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert answer.metadata == {"a": "b"}
+    chat = client.chat.completions.create(
+        model=NAME, messages=MESSAGES, temperature=0, max_tokens=6
+    )
+    assert answer.output_text == chat.choices[0].message.content
+    events = list(
+        client.responses.create(
+            model=NAME, input="return width", temperature=0, max_output_tokens=6, stream=True
+        )
+    )
+    assert events[-1].type == "response.incomplete"
+    assert events[-1].response.output_text == answer.output_text
+    text = "".join(each.delta for each in events if each.type == "response.output_text.delta")
+    assert text == answer.output_text
+
+
+def test_the_example_of_the_documentation_runs(server, capsys):
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
+    code = page.partition("```python\n")[2].partition("```")[0]
+    here = code.replace("http://127.0.0.1:8000", server.url).replace("ov-specdec", NAME)
+    assert here != code
+    shown = ""
+    for _ in range(5):  # it samples without a seed, and a tiny model may write a line break only
+        exec(here, {})  # noqa: S102
+        shown += capsys.readouterr().out
+        if shown.strip():
+            break
+    assert shown.strip()
+
+
+def test_the_official_client_at_once(server):
+    async def run():
+        async with official_client(server, openai.AsyncOpenAI) as client:
+
+            async def ask(stream):
+                answer = await client.chat.completions.create(
+                    model=NAME, messages=MESSAGES, temperature=0, max_tokens=8, stream=stream
+                )
+                if not stream:
+                    return answer.choices[0].message.content
+                return "".join([c.choices[0].delta.content or "" async for c in answer])
+
+            return await asyncio.gather(*(ask(number % 2 == 0) for number in range(12)))
+
+    assert len(set(asyncio.run(run()))) == 1
+
+
+def test_langchain_chats(server):
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(
+        model=NAME, base_url=f"{server.url}/v1", api_key="none", temperature=0, max_tokens=6
+    )
+    answer = model.invoke("return width")
+    assert answer.content == "".join(part.content for part in model.stream("return width"))
+    assert answer.usage_metadata["output_tokens"] == 6
+
+
+def test_langchain_knows_an_overflow(server):
+    from langchain_core.exceptions import ContextOverflowError
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(model=NAME, base_url=f"{server.url}/v1", api_key="none", max_retries=0)
+    for ask in (model.invoke, lambda text: list(model.stream(text))):
+        with pytest.raises(ContextOverflowError, match="This model's maximum context length is 2"):
+            ask("return " * 300)
+
+
+def test_llm_chats(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    from llm.default_plugins.openai_models import Chat
+
+    model = Chat("tiny", model_name=NAME, api_base=f"{server.url}/v1")
+    answer = model.prompt("return width", temperature=0, max_tokens=6, stream=True, key="none")
+    body = {"messages": MESSAGES, "temperature": 0, "max_tokens": 6}
+    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    assert answer.text() == expected["content"]
+
+
+def test_errors_of_the_official_client_name_the_field(client):
+    with pytest.raises(openai.BadRequestError) as error:
+        client.chat.completions.create(model=NAME, messages=MESSAGES, tools=[{"type": "function"}])
+    assert error.value.param == "tools"
+    with pytest.raises(openai.NotFoundError) as error:
+        client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
+    assert error.value.code == "model_not_found"

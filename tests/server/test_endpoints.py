@@ -1,0 +1,568 @@
+"""The server's answers, as clients over a socket get them."""
+
+import asyncio
+import concurrent.futures
+import gzip
+import json
+import logging
+
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.testclient import TestClient
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, is_loopback
+from ov_specdec.errors import OptionError
+from ov_specdec.models.generation_config import SamplingDefaults
+from ov_specdec.openai import ApiError
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.server.access import Record
+from ov_specdec.server.app import make_app
+from ov_specdec.server.logs import JsonLines
+from ov_specdec.server.service import Service
+from ov_specdec.server.settings import Settings
+from tests.support.server import NAME, scope_of_completion, serving, wait_until
+
+KEYS = ("key-of-a", "key-of-b")
+PROMPTS = ["def area(w, h):", "x = [1, 2, 3]\n", "import os\n", "class A:", "y" * 40, "for i in"]
+MESSAGES = [{"role": "user", "content": "return width"}]
+
+
+@pytest.fixture(scope="module")
+def pipeline(chat_pair):
+    main, draft = chat_pair
+    with SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made:
+        made.prepare(seconds=0.2)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(pipeline):
+    with serving(pipeline) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def guarded(chat_pair):
+    main, draft = chat_pair
+    settings = {"api_keys": KEYS, "cors_origins": ("https://a.example",)}
+    with (
+        SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made,
+        serving(made, **settings) as running,
+    ):
+        yield running
+
+
+def text_of(answer):
+    return answer["choices"][0]["text"]
+
+
+def test_state_is_told(server):
+    get = server.http.get
+    assert get("/health").json() == {"status": "ok"}
+    assert get("/version").json().keys() == {"version"}
+    model = get("/v1/models").json()["data"][0]
+    assert model == get(f"/v1/models/{NAME}").json()
+    assert (model["id"], model["max_model_len"], model["chat_template"]) == (NAME, 256, True)
+    assert "ov_specdec:num_requests_running" in get("/metrics").text
+    seen = model["batch_invariant"]
+    proven = float(seen["is_on"] and seen["is_checked"])
+    gauge = f'ov_specdec:batch_invariant{{model_name="{NAME}"}} {proven}'
+    assert gauge in get("/metrics").text
+    assert "/v1/completions" in get("/").json()["endpoints"]
+    assert get("/docs").status_code == get("/openapi.json").status_code == 200
+
+
+def test_head_is_answered_wherever_get_is(server):
+    paths = server.http.get("/openapi.json").json()["paths"]
+    read = [path.format(model=NAME) for path, methods in paths.items() if "get" in methods]
+    assert len(read) > 4
+    for path in (*read, "/", "/docs", "/v1/models/nothing"):
+        answer, head = server.http.get(path), server.http.head(path)
+        assert (head.status_code, head.content) == (answer.status_code, b"")
+        assert head.headers["content-type"] == answer.headers["content-type"]
+    assert server.http.head("/v1/completions").status_code == 405
+
+
+def test_an_answer_is_what_the_pipeline_gives(server, pipeline):
+    for prompt in PROMPTS:
+        options = {"temperature": 0, "apply_chat_template": False}
+        alone = pipeline.generate(prompt, max_new_tokens=24, **options)
+        answer = server.complete(prompt, max_tokens=24)
+        assert text_of(answer) == alone.text
+        assert answer["usage"]["completion_tokens"] == len(alone.token_ids)
+
+
+@pytest.mark.parametrize(
+    ("recommended", "given", "temperature"),
+    [
+        ({}, {}, 1.0),
+        ({"do_sample": True, "temperature": 0.6}, {}, 0.6),
+        ({"do_sample": True, "temperature": 0.6}, {"top_p": 0.5}, 0.6),
+        ({"do_sample": True, "temperature": 0.6}, {"temperature": 0.0}, 0.0),
+        ({"do_sample": False}, {}, 1.0),
+    ],
+)
+def test_requests_without_a_temperature_have_the_recommended_one_or_1(
+    server, pipeline, monkeypatch, recommended, given, temperature
+):
+    monkeypatch.setattr(pipeline, "_defaults", SamplingDefaults(recommended))
+    options = GenerationOptions(**given)
+    assert server.service.engine.complete(options, None).temperature == temperature
+
+
+def test_many_answers_at_once_are_those_that_each_gets_alone(server):
+    alone = {prompt: text_of(server.complete(prompt, max_tokens=30)) for prompt in PROMPTS}
+
+    def ask(number):
+        prompt = PROMPTS[number % len(PROMPTS)]
+        if number % 2:
+            return prompt, text_of(server.complete(prompt, max_tokens=30))
+        body = {"prompt": prompt, "max_tokens": 30, "temperature": 0, "stream": True}
+        with server.http.stream("POST", "/v1/completions", json=body) as stream:
+            events = [line[6:] for line in stream.iter_lines() if line]
+        assert events[-1] == "[DONE]"
+        return prompt, "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1])
+
+    with concurrent.futures.ThreadPoolExecutor(24) as threads:
+        for prompt, text in threads.map(ask, range(48)):
+            assert text == alone[prompt]
+
+
+def test_log_probabilities_are_right_inside_accepted_runs(server):
+    fields = {"max_tokens": 40, "logprobs": 3, "ignore_eos": True}
+    drafted = server.complete("def area(", num_assistant_tokens=5, **fields)
+    plain = server.complete("def area(", num_assistant_tokens=0, **fields)
+    assert drafted["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] > 0
+    a, b = drafted["choices"][0]["logprobs"], plain["choices"][0]["logprobs"]
+    assert a["tokens"] == b["tokens"]
+    assert a["token_logprobs"] == pytest.approx(b["token_logprobs"], abs=1e-3)
+    # Greedy tokens are the most likely ones.
+    assert all(
+        max(top.values()) == own
+        for top, own in zip(a["top_logprobs"], a["token_logprobs"], strict=True)
+    )
+
+
+def test_log_probabilities_are_those_before_processors(server):
+    fields = {"max_tokens": 1, "logprobs": 1}
+    free = server.complete("def area(", **fields)["choices"][0]["logprobs"]
+    token = server.post("/tokenize", prompt=free["tokens"][0]).json()["tokens"][0]
+    bias = {"logit_bias": {str(token): -100}}
+    banned = server.complete("def area(", **bias, **fields)["choices"][0]["logprobs"]
+    assert banned["tokens"] != free["tokens"]
+    assert max(banned["top_logprobs"][0].values()) == max(free["top_logprobs"][0].values())
+
+
+def test_the_prompts_log_probabilities_do_not_depend_on_what_is_cached(server):
+    fields = {"max_tokens": 2, "logprobs": 0, "echo": True}
+    first, second = (server.complete("def area(w, h): return", **fields) for _ in range(2))
+    assert first["choices"] == second["choices"]
+    assert second["usage"]["prompt_tokens_details"]["cached_tokens"] == 0
+    scores = first["choices"][0]["logprobs"]["token_logprobs"]
+    assert len(scores) == first["usage"]["total_tokens"]
+    assert scores[0] is None
+    # What it says of its own output is what it said when that was generated.
+    ids = server.post("/tokenize", prompt="def area(w, h): return").json()["tokens"]
+    own = server.complete(ids, max_tokens=8, logprobs=0)["choices"][0]
+    whole = server.complete(ids, max_tokens=8, logprobs=0, echo=True)["choices"][0]
+    assert whole["logprobs"]["token_logprobs"][-8:] == pytest.approx(
+        own["logprobs"]["token_logprobs"], abs=1e-3
+    )
+
+
+def test_the_choices_of_a_seed_differ_and_are_no_other_seeds(server):
+    fields = {"max_tokens": 12, "temperature": 1.5}
+    together = server.complete("x = ", n=3, seed=5, **fields)["choices"]
+    alone = [server.complete("x = ", seed=5 + i, **fields)["choices"][0] for i in range(3)]
+    assert together[0]["text"] == alone[0]["text"]
+    assert len({choice["text"] for choice in together + alone}) == 5
+
+
+def test_cached_tokens_are_counted(server):
+    prompt = "def perimeter(width, height): return 2 * (width + height)\n" * 2
+    first, second = (server.complete(prompt, max_tokens=1)["usage"] for _ in range(2))
+    assert first["prompt_tokens_details"]["cached_tokens"] < first["prompt_tokens"] // 2
+    assert second["prompt_tokens_details"]["cached_tokens"] == second["prompt_tokens"] - 1
+    salted = server.complete(prompt, max_tokens=1, cache_salt="x")["usage"]
+    assert salted["prompt_tokens_details"]["cached_tokens"] == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "param", "words"),
+    [
+        ({"prompt": "x" * 5000}, "context_length_exceeded", None, "context length is 256"),
+        ({"prompt": ""}, None, None, "the prompt is empty"),
+        ({"prompt": [99999]}, None, None, "token id 99999"),
+        ({"prompt": ["a"] * 200}, None, "prompt", "200 prompts exceed the 144"),
+        ({"prompt": "a", "logit_bias": {"99999": 1}}, None, "logit_bias", "token id 99999"),
+        ({"prompt": "a", "src_lang": "de"}, None, "src_lang", "needs an encoder-decoder model"),
+    ],
+)
+def test_what_the_model_cannot_do_is_a_400(server, body, code, param, words):
+    answer = server.post("/v1/completions", **body)
+    assert answer.status_code == 400
+    error = answer.json()["error"]
+    assert (error["code"], error["param"]) == (code, param)
+    assert words in error["message"]
+
+
+def test_an_error_names_the_fields_of_its_endpoint(server, monkeypatch):
+    monkeypatch.setattr(type(server.service.engine.generator.main), "capacity", 8)
+    for path, field, prompt in (
+        ("/v1/responses", "max_output_tokens", {"input": "x"}),
+        ("/v1/chat/completions", "max_tokens", {"messages": MESSAGES}),
+    ):
+        error = server.post(path, **prompt, **{field: 30}).json()["error"]
+        assert error["code"] == "kv_cache_full"
+        assert error["message"].endswith(f"or lower {field}")
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status"),
+    [
+        (b"{", "application/json", 400),
+        (b"\xff", "application/json", 400),
+        (b"[" * 100_000, "application/json", 400),
+        (b'{"prompt": "a", "temperature": NaN}', "application/json", 400),
+        (b'{"prompt": "a"}', "text/plain", 400),
+        (b'{"prompt": "a", "\\ud800": 1}', "application/json", 400),
+        (b'{"prompt": "a", "\xed\xa0\x80": 1}', "application/json", 400),
+        ('{"prompt": "a", "\\ud800": 1}'.encode("utf-16"), "application/json", 400),
+        (b" " * 4_000_001, "application/json", 413),
+    ],
+)
+def test_bodies_that_cannot_be_read_are_refused(server, content, kind, status):
+    answer = server.http.post("/v1/completions", content=content, headers={"content-type": kind})
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/completions", "application/json"),
+        ("/tokenize", "application/json"),
+        ("/v1/audio/transcriptions", "multipart/form-data; boundary=x"),
+    ],
+)
+@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "gzip, identity"])
+def test_a_compressed_body_is_named_as_such(server, path, kind, encoding):
+    headers = {"content-type": kind, "content-encoding": encoding}
+    answer = server.http.post(path, content=gzip.compress(b"{}"), headers=headers)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (415, "invalid_request_error")
+    assert f"the content encoding '{encoding}'" in error["message"]
+
+
+def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(server, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    messages = [
+        {"type": "http.request", "body": b"{", "more_body": True},
+        {"type": "http.disconnect"},
+    ]
+
+    async def receive():
+        return messages.pop(0)
+
+    async def send(message):
+        pass
+
+    asyncio.run(make_app(server.service)(scope_of_completion(), receive, send))
+    line = caplog.records[-1].record.as_dict()
+    assert (line["status"], line["client_left"]) == (499, True)
+
+
+def test_a_body_without_a_length_is_limited_too(server):
+    parts = (b" " * 1_000_000 for _ in range(5))
+    kind = {"content-type": "application/json"}
+    assert server.http.post("/v1/completions", content=parts, headers=kind).status_code == 413
+
+
+def test_paths_and_methods_that_are_not_there(server):
+    for answer in (server.http.get("/nothing"), server.http.get("/v1/completions")):
+        assert answer.status_code in (404, 405)
+        assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+        assert answer.headers["x-request-id"]
+
+
+def test_tokens_there_and_back(server):
+    told = server.post("/tokenize", prompt="def area(", return_token_strs=True).json()
+    assert told["count"] == len(told["tokens"]) == len(told["token_strs"])
+    assert "".join(told["token_strs"]) == "def area("
+    assert server.post("/detokenize", tokens=told["tokens"]).json() == {"prompt": "def area("}
+    chat = server.post("/tokenize", messages=MESSAGES).json()
+    parts = [{"type": "text", "text": text} for text in ("return", "width")]
+    lines = server.post("/tokenize", messages=[{"role": "user", "content": "return\nwidth"}]).json()
+    assert server.post("/tokenize", messages=[{"role": "user", "content": parts}]).json() == lines
+    assert chat["count"] > 0
+    assert server.post("/detokenize", tokens=[-1]).status_code == 400
+
+
+def test_a_key_is_needed_where_one_is_set(guarded):
+    assert guarded.http.get("/health").status_code == 200
+    for key in (None, "wrong", KEYS[0][:-1], KEYS[0] + "x"):
+        answer = guarded.post("/v1/completions", key, prompt="a")
+        assert answer.status_code == 401
+        assert answer.json()["error"]["code"] == "invalid_api_key"
+    assert guarded.http.get("/v1/models").status_code == 401
+    for key in KEYS:
+        assert guarded.post("/v1/completions", key, prompt="a").status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"api_keys": "secret"}, "api_keys must be a list of texts"),
+        ({"api_keys": [1]}, "api_keys must be a list"),
+        ({"api_keys": ["a", ""]}, "API key 2 is empty"),
+        ({"api_keys": ["schl\u00fcssel"]}, "API key 1 cannot be sent in a header"),
+        ({"api_keys": [" a"]}, "API key 1 cannot be sent in a header"),
+        ({"cors_origins": "*"}, "cors_origins='*' must be a list"),
+        ({"model_name": None}, "model_name=None must be a text"),
+        ({"max_queue": "128"}, "max_queue='128' must be a whole number"),
+        ({"max_body": 0}, "max_body=0 must be a whole number"),
+        ({"request_timeout": 0}, "request_timeout=0 must be a number above 0"),
+        ({"step_timeout": None}, "step_timeout=None must be a number above 0"),
+        ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number of at least 0"),
+    ],
+)
+def test_settings_that_cannot_be_used_are_refused(settings, words):
+    with pytest.raises(OptionError) as error:
+        Settings(**settings)
+    assert str(error.value).startswith(words)
+    assert "secret" not in str(error.value)
+    assert Settings(api_keys=["a b"], cors_origins=["*"]).api_keys == ["a b"]
+
+
+@pytest.mark.parametrize(
+    ("host", "bare", "is_own"),
+    [
+        ("[::1]", "::1", True),
+        ("127.0.0.1", "127.0.0.1", True),
+        ("localhost", "localhost", True),
+        ("0.0.0.0", "0.0.0.0", False),  # noqa: S104
+        ("a.example", "a.example", False),
+    ],
+)
+def test_hosts_that_only_this_machine_reaches(host, bare, is_own):
+    assert (bare_host(host), is_loopback(host)) == (bare, is_own)
+
+
+def test_what_one_key_has_cached_is_not_told_to_another(guarded):
+    def cached(key, **fields):
+        body = {"prompt": "def secret(): return 42\n", "max_tokens": 1, **fields}
+        usage = guarded.post("/v1/completions", key, **body).json()["usage"]
+        return usage["prompt_tokens_details"]["cached_tokens"]
+
+    assert cached(KEYS[0]) == 0
+    assert cached(KEYS[0]) > 0
+    assert cached(KEYS[1]) == 0
+    assert cached(KEYS[0], cache_salt="shared") == 0
+    assert cached(KEYS[0], cache_salt="shared") > 0
+    assert cached(KEYS[1], cache_salt="shared") == 0
+
+
+def test_only_the_given_web_sites_may_call(guarded):
+    def allowed(origin):
+        headers = {"origin": origin, "access-control-request-method": "POST"}
+        answer = guarded.http.options("/v1/completions", headers=headers)
+        return answer.headers.get("access-control-allow-origin")
+
+    assert allowed("https://a.example") == "https://a.example"
+    assert allowed("https://b.example") is None
+
+
+def test_keys_are_never_logged(guarded, caplog):
+    with caplog.at_level("DEBUG", "ov_specdec.server"):
+        guarded.post("/v1/completions", KEYS[0], prompt="a", user="me")
+        wait_until(lambda: any(hasattr(record, "record") for record in caplog.records))
+    records = [record.record.as_dict() for record in caplog.records if hasattr(record, "record")]
+    assert records[-1]["status"] == 200
+    assert records[-1]["user"] == "me"
+    assert KEYS[0] not in json.dumps(records) + caplog.text
+
+
+def test_what_callers_call_themselves_and_the_model_is_logged_in_part(server, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    server.post("/v1/completions", prompt="a", max_tokens=1, user="u" * 10_000)
+    server.post("/v1/completions", prompt="a", max_tokens=1, model="m" * 10_000)
+    server.post("/" + "p" * 10_000)
+    template = {"chat_template_kwargs": {"k" * 10_000: 1}}
+    answer = server.post("/v1/chat/completions", messages=MESSAGES, **template)
+    assert "'kkk" in answer.json()["error"]["message"]
+    assert len(answer.text) < 1000
+    wait_until(lambda: sum(hasattr(record, "record") for record in caplog.records) == 4)
+    lines = [json.dumps(record.record.as_dict()) for record in caplog.records]
+    assert "u" * 128 in lines[0]
+    assert max(map(len, lines)) < 2500
+
+
+def test_no_text_of_a_request_ends_a_line_of_the_log_or_controls_a_terminal():
+    record = Record("GET", "/\r\n\x1b[2J\x9b2J\x85\u2028\ud800", user="\u2029")
+    entry = logging.LogRecord("x", logging.INFO, "x", 1, "request", (), None)
+    entry.record = record
+    line = JsonLines().format(entry)
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["path"] == record.path
+    record.fail(ApiError(400, "e" * 10_000))
+    assert len(JsonLines().format(entry)) < 2000
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        ("localhost:8000", 200),
+        ("127.0.0.1", 200),
+        ("[::1]:8000", 200),
+        ("evil.example", 400),
+        ("127.0.0.1.evil.example", 400),
+        ("", 400),
+    ],
+)
+def test_a_page_of_a_name_that_leads_here_cannot_call_it(host, status):
+    with serving(allowed_hosts=LOOPBACK_NAMES) as server:
+        answer = server.http.get("/version", headers={"host": host})
+    assert answer.status_code == status
+    if status == 400:
+        assert answer.json()["error"]["code"] == "unknown_host"
+        assert (
+            "send requests to localhost or 127.0.0.1 or [::1]" in answer.json()["error"]["message"]
+        )
+
+
+def test_until_models_are_loaded_requests_are_put_off():
+    with serving() as server:
+        for answer in (server.http.get("/health"), server.post("/v1/completions", prompt="a")):
+            assert answer.status_code == 503
+            assert answer.json()["error"]["code"] == "loading"
+            assert answer.headers["retry-after"]
+        metrics = server.http.get("/metrics").text
+    assert 'ov_specdec:num_requests_running{model_name="org/tiny"} 0.0' in metrics
+
+
+def test_a_prediction_is_honoured_beside_the_draft_model(server):
+    body = {"messages": MESSAGES, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
+    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    body["prediction"] = {"type": "content", "content": expected["content"]}
+    answer = server.post("/v1/chat/completions", num_assistant_tokens=8, **body).json()
+    assert answer["choices"][0]["message"] == expected
+    details = answer["usage"]["completion_tokens_details"]
+    assert details["accepted_prediction_tokens"] > 10
+
+
+def test_metrics_count_what_was_answered(server):
+    names = ("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_drafts_total")
+    before = [server.metric(name) for name in names]
+    usage = server.complete("def area(", max_tokens=9, num_assistant_tokens=3)["usage"]
+    prompt, generated, drafts = (
+        server.metric(name) - b for name, b in zip(names, before, strict=True)
+    )
+    assert (prompt, generated) == (usage["prompt_tokens"], usage["completion_tokens"])
+    assert drafts > 0
+    text = httpx.get(f"{server.url}/metrics").text
+    assert 'request_success_total{finished_reason="length",model_name="org/tiny"}' in text
+
+
+def test_unknown_fields_are_ignored_unless_they_are_to_be_refused(pipeline):
+    body = {"prompt": "x", "max_tokens": 1, "zzz": 1}
+    with serving(pipeline) as server:
+        assert httpx.post(f"{server.url}/v1/completions", json=body).status_code == 200
+    with serving(pipeline, strict_fields=True) as server:
+        answer = httpx.post(f"{server.url}/v1/completions", json=body)
+        error = answer.json()["error"]
+        assert (answer.status_code, error["param"]) == (400, "zzz")
+        assert error["code"] == "unknown_parameter"
+
+
+def score(server, **fields):
+    """The choices of a completion that only scores its prompts."""
+    return server.complete(**{"prompt": PROMPTS[0], "max_tokens": 0, "echo": True, **fields})
+
+
+@pytest.mark.parametrize("prompt", [PROMPTS[0], [5, 6, 7], PROMPTS[:2]])
+@pytest.mark.parametrize("n", [1, 2])
+def test_no_tokens_at_all_score_a_prompt(server, prompt, n):
+    fields = {"prompt": prompt, "echo": True, "logprobs": 2, "n": n}
+    scored, longer = score(server, **fields), server.complete(**fields, max_tokens=1)
+    assert scored["usage"]["completion_tokens"] == 0
+    assert scored["usage"]["prompt_tokens"] == longer["usage"]["prompt_tokens"]
+    for choice, other in zip(scored["choices"], longer["choices"], strict=True):
+        assert other["text"].startswith(choice["text"])
+        assert choice["finish_reason"] == "length"
+        for name, values in choice["logprobs"].items():
+            assert values == other["logprobs"][name][:-1]
+
+
+@pytest.mark.parametrize("logprobs", [None, 0, 1])
+def test_a_prompt_is_scored_in_a_stream_too(server, logprobs):
+    whole = score(server, logprobs=logprobs)["choices"][0]
+    fields = {"prompt": PROMPTS[0], "max_tokens": 0, "echo": True, "logprobs": logprobs}
+    lines = server.post("/v1/completions", **fields, stream=True).text.split("\n\n")
+    [event] = [json.loads(line[6:])["choices"][0] for line in lines if line.startswith("data: {")]
+    assert {name: event[name] for name in whole} == whole
+    assert whole["text"] == PROMPTS[0]
+    assert (whole["logprobs"] is None) == (logprobs is None)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("path", "field", "fields"),
+    [
+        ("/v1/completions", "max_tokens", {"prompt": "a"}),
+        ("/v1/completions", "max_tokens", {"prompt": "a", "logprobs": 1}),
+        ("/v1/completions", "max_tokens", {"prompt": "a", "echo": False}),
+        ("/v1/chat/completions", "max_tokens", {"messages": MESSAGES, "logprobs": True}),
+        ("/v1/chat/completions", "max_completion_tokens", {"messages": MESSAGES}),
+        ("/v1/responses", "max_output_tokens", {"input": "a"}),
+    ],
+)
+def test_no_tokens_at_all_are_an_error_elsewhere(server, path, field, fields, stream):
+    answer = server.post(path, **fields, **{field: 0}, stream=stream)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
+
+
+LONG_PROMPTS = [
+    ("/v1/completions", {"prompt": [5] * 256}),
+    ("/v1/completions", {"prompt": "x " * 300}),
+    ("/v1/completions", {"prompt": ["x", "x " * 3000]}),
+    ("/v1/chat/completions", {"messages": [{**MESSAGES[0], "content": "x " * 300}]}),
+    ("/v1/chat/completions", {"messages": MESSAGES * 300}),
+    ("/v1/responses", {"input": "x " * 3000}),
+]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(("path", "fields"), LONG_PROMPTS)
+def test_an_overflow_has_the_words_that_clients_look_for(server, path, fields, stream):
+    answer = server.post(path, **fields, stream=stream)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
+    # LiteLLM and LangChain fall back to another model where these words are: the first in its
+    # `is_error_str_context_window_exceeded`, the others in `_handle_openai_bad_request`.
+    for words in ("This model's maximum context length is 256 tokens", "prompt is too long"):
+        assert words in error["message"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/llm"])
+def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    outer = FastAPI()
+    outer.mount(prefix, make_app(Service(Settings(api_keys=KEYS))))
+    client = TestClient(outer)
+    for path in ("/v1/models", "/v1/models/x"):
+        assert client.get(prefix + path).status_code == 401
+    for path in ("/v1/completions", "/tokenize", "/detokenize"):
+        assert client.post(prefix + path, json={}).status_code == 401
+    key = {"authorization": f"Bearer {KEYS[0]}"}
+    assert client.get(f"{prefix}/v1/models", headers=key).status_code == 503
+    caplog.clear()
+    assert client.get(f"{prefix}/metrics").status_code == 200
+    assert not caplog.records
+
+
+def test_keys_are_in_no_repr(guarded):
+    kept = (guarded.service.settings, make_app(guarded.service).user_middleware)
+    assert not [key for key in KEYS for each in kept if key in repr(each)]

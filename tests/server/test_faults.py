@@ -1,0 +1,386 @@
+"""What goes wrong stays with the request that it goes wrong for; and the server goes on."""
+
+import asyncio
+import json
+import random
+import socket
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import partial
+
+import httpx
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.results.stats import GenerationStats
+from ov_specdec.server.app import make_app
+from ov_specdec.server.metrics import Metrics
+from ov_specdec.server.stream import Stream
+from tests.support.rounds import a_round
+from tests.support.server import has_client_left, paused, scope_of_completion, serving, wait_until
+
+LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def pipeline(chat_pair):
+    main, draft = chat_pair
+    settings = {"precision": "exact", "num_threads": 1, "max_batch_size": 4}
+    # A pass that is to fail must not run on a static shape instead.
+    with SpeculativePipeline(main, draft, static_shapes="none", **settings) as made:
+        made.prepare(seconds=0.2)
+        yield made
+
+
+@pytest.fixture(scope="module")
+def server(pipeline):
+    with serving(pipeline, max_batch_size=4, max_queue=8) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def still_answers(server):
+    """After every test the server is idle, holds no memory, and answers what it should."""
+    yield
+    wait_until(lambda: server.metric("num_requests_running") == 0)
+    wait_until(lambda: server.service.slots.taken.total() == 0)
+    assert server.metric("kv_cache_usage_perc") == 0
+    assert server.http.get("/health").status_code == 200
+    answer = server.complete("def area(", max_tokens=4)
+    assert answer["usage"]["completion_tokens"] == 4
+
+
+@contextmanager
+def in_background(function, count=1):
+    """Results of calls in threads, once the block has ended."""
+    results = []
+    threads = [threading.Thread(target=lambda: results.append(function())) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    yield results
+    for thread in threads:
+        thread.join(60)
+
+
+def stream(server, **fields):
+    return server.http.stream("POST", "/v1/completions", json={**LONG, "stream": True, **fields})
+
+
+def test_a_client_that_leaves_a_stream_frees_its_memory(server, pipeline, monkeypatch, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    steps = count_steps(server)
+    with paused(pipeline, monkeypatch, after=2) as goes_on:
+        # Of a constant length, before which no costs are measured.
+        with stream(server, num_assistant_tokens=2) as response:
+            lines = response.iter_lines()  # kept: without it, the connection would be closed
+            next(lines)
+            assert server.metric("num_requests_running") == 1
+        wait_until(lambda: has_client_left(caplog))
+        goes_on.set()
+    wait_until(lambda: server.metric("num_requests_running") == 0)
+    assert steps() < 100  # of the 200 tokens, most were not generated
+
+
+def test_what_a_request_had_run_is_counted_although_it_was_cut_short(server, monkeypatch):
+    def fails(tokens, row):
+        if len(tokens) > 60:
+            raise ValueError("enough")
+        return row
+
+    complete = server.service.engine.complete
+    monkeypatch.setattr(
+        server.service.engine,
+        "complete",
+        lambda options, tenant: complete(options.copy_with(logits_processor=[fails]), tenant),
+    )
+    counted = ("prompt_tokens", "prefix_cache_queries", "spec_decode_num_drafts")
+    before = [server.metric(f"{name}_total") for name in counted]
+    ended = server.metric("e2e_request_latency_seconds_count")
+    answer = server.post("/v1/completions", **LONG, num_assistant_tokens=4)
+    assert answer.status_code == 500
+    added = [server.metric(f"{name}_total") for name in counted]
+    assert all(now > then for now, then in zip(added, before, strict=True))
+    assert server.metric("e2e_request_latency_seconds_count") == ended
+
+
+def test_a_prompt_that_was_never_read_is_not_counted():
+    metrics = Metrics("m")
+    metrics.ended(GenerationStats(5), None)
+    assert (
+        metrics.registry.get_sample_value("ov_specdec:prompt_tokens_total", {"model_name": "m"})
+        == 0
+    )
+
+
+def test_draft_models_that_were_left_out_are_counted():
+    metrics, failed = Metrics("m"), a_round(2, draft_failed=True)
+    for rounds in ([a_round(2)], [failed, a_round()]):
+        metrics.ended(GenerationStats(5, rounds), "stop")
+    name = "ov_specdec:spec_decode_num_draft_failures_total"
+    assert metrics.registry.get_sample_value(name, {"model_name": "m"}) == 1
+
+
+def count_steps(server):
+    before = server.metric("generation_tokens_total")
+    return lambda: server.metric("generation_tokens_total") - before
+
+
+def test_a_client_that_does_not_wait_for_its_answer_frees_its_memory(
+    server, pipeline, monkeypatch, caplog
+):
+    caplog.set_level("INFO", "ov_specdec.server")
+    with paused(pipeline, monkeypatch) as goes_on:
+        with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=server.url) as client:
+            client.post("/v1/completions", json=LONG, timeout=0.3)
+        wait_until(lambda: has_client_left(caplog))
+        goes_on.set()
+    wait_until(lambda: server.metric("num_requests_running") == 0)
+
+
+def test_a_full_queue_is_told(server, pipeline, monkeypatch):
+    with paused(pipeline, monkeypatch) as goes_on:
+        ask = {**LONG, "max_tokens": 2}
+        with in_background(lambda: server.post("/v1/completions", **ask), 12) as answers:
+            wait_until(lambda: server.service.slots.taken.total() == 12)
+            refused = server.post("/v1/completions", **ask)
+            goes_on.set()
+    assert refused.status_code == 429
+    assert refused.json()["error"]["code"] == "queue_full"
+    assert int(refused.headers["retry-after"]) >= 1
+    assert [answer.status_code for answer in answers] == [200] * 12
+    assert server.post("/v1/completions", **ask, n=13).json()["error"]["param"] == "n"
+
+
+def test_an_answer_that_takes_too_long_is_ended(pipeline, monkeypatch):
+    with serving(pipeline, request_timeout=0.2) as server:
+        with paused(pipeline, monkeypatch):
+            answer = server.post("/v1/completions", **LONG)
+        assert answer.status_code == 504
+        assert answer.json()["error"]["code"] == "timeout"
+
+
+def test_a_stream_that_takes_too_long_ends_with_an_error(pipeline, monkeypatch):
+    with serving(pipeline, request_timeout=1.0) as server, stream(server) as response:
+        lines = response.iter_lines()
+        first = next(lines)
+        with paused(pipeline, monkeypatch):
+            events = [line for line in lines if line]
+    assert "choices" in first
+    assert json.loads(events[-1][6:])["error"]["code"] == "timeout"
+
+
+def test_what_comes_when_the_event_loop_is_closed_harms_no_thread():
+    async def begin():
+        return Stream(1, None)
+
+    stream = asyncio.run(begin())
+    stream.receiver(0)(["too late"])  # as the thread that runs steps does
+    stream.end(None)
+    assert not stream._unread
+
+
+def test_a_processor_that_raises_fails_its_request_alone(server, monkeypatch, caplog):
+    def broken(tokens, row):
+        raise ValueError("a secret of the processor")
+
+    complete = server.service.engine.complete
+
+    def completing(options, tenant):
+        if options.seed == 666:
+            options = options.copy_with(logits_processor=[broken])
+        return complete(options, tenant)
+
+    monkeypatch.setattr(server.service.engine, "complete", completing)
+    with in_background(lambda: server.complete("x = ", max_tokens=30, ignore_eos=True), 3) as good:
+        answer = server.post("/v1/completions", prompt="x = ", seed=666)
+    assert answer.status_code == 500
+    assert "secret" not in answer.text
+    assert answer.headers["x-request-id"] in answer.json()["error"]["message"]
+    assert "a secret of the processor" in caplog.text
+    assert answer.headers["x-request-id"] in caplog.text
+    assert len({each["choices"][0]["text"] for each in good}) == 1
+    assert len(good) == 3
+
+
+def test_a_template_that_raises_fails_its_request_alone(server):
+    answer = server.post("/v1/chat/completions", messages=[{"role": 5, "content": "x"}])
+    assert answer.status_code == 400
+    assert "role" in answer.json()["error"]["message"]
+
+
+def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
+    runner = pipeline.main.runner
+    request, fails = runner._model._request, threading.Event()
+
+    class Broken:
+        def __getattr__(self, name):
+            return getattr(request, name)
+
+        def infer(self, **settings):
+            fails.set()
+            raise RuntimeError("the device is gone")
+
+    monkeypatch.setattr(runner._model, "_request", Broken())
+    answer = server.post("/v1/completions", **LONG)
+    assert fails.is_set()
+    assert answer.status_code == 500
+    assert "device" not in answer.text
+    assert runner._model._request is not request  # a new one took its place
+    monkeypatch.undo()
+    runner._model._renew_request()
+
+
+def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
+    scheduler = server.service.engine.generator.loop.engine.scheduler
+
+    def failing():
+        monkeypatch.undo()
+        raise RuntimeError("the scheduler is broken")
+
+    monkeypatch.setattr(scheduler, "schedule", failing)
+    answer = server.post("/v1/completions", **LONG)
+    assert answer.status_code == 500
+
+
+def test_a_reader_that_is_too_slow_does_not_stop_others(server, pipeline):
+    with serving(pipeline, max_unread=10) as other:
+        app = make_app(other.service)
+        sent = []
+
+        async def send(message):
+            sent.append(message)
+            if message["type"] == "http.response.body":
+                await asyncio.Event().wait()  # its socket takes no more
+
+        body = json.dumps({**LONG, "stream": True}).encode()
+        messages = [{"type": "http.request", "body": body, "more_body": False}]
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            return await asyncio.Event().wait()
+
+        scope = scope_of_completion(app=app)
+
+        async def run():
+            await asyncio.wait_for(app(scope, receive, send), 30)
+
+        asyncio.run(run())
+    assert [message["type"] for message in sent] == ["http.response.start", "http.response.body"]
+
+
+def test_a_step_that_hangs_is_seen(pipeline, monkeypatch):
+    with serving(pipeline, step_timeout=0.2) as server:
+        with paused(pipeline, monkeypatch) as goes_on:
+            ask = {**LONG, "max_tokens": 2}
+            with in_background(lambda: server.post("/v1/completions", **ask)) as answers:
+                wait_until(lambda: server.http.get("/health").status_code == 503)
+                health = server.http.get("/health").json()
+                goes_on.set()
+        assert health["error"]["code"] == "engine_stalled"
+        assert answers[0].status_code == 200
+        assert server.http.get("/health").status_code == 200
+
+
+NEW = ("/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/audio/transcriptions")
+
+
+def test_a_server_that_is_told_to_stop_finishes_what_runs_and_takes_nothing_new(
+    pipeline, monkeypatch
+):
+    ask = {**LONG, "max_tokens": 8}
+    with (
+        serving(pipeline) as server,
+        paused(pipeline, monkeypatch) as goes_on,
+        in_background(lambda: server.post("/v1/completions", **ask)) as answers,
+    ):
+        wait_until(lambda: server.service.slots.taken.total() == 1)
+        server.stop()
+        wait_until(lambda: server.service.is_draining)
+        time.sleep(0.3)  # the time in which it would have closed its socket
+        # Each on a new connection.
+        refused = [httpx.post(server.url + path, json={"prompt": "a"}) for path in NEW]
+        refused.append(httpx.get(f"{server.url}/health"))
+        listed = httpx.get(f"{server.url}/v1/models")
+        goes_on.set()
+    told = [(answer.status_code, answer.json()["error"]["code"]) for answer in refused]
+    assert told == [(503, "draining")] * len(refused)
+    assert listed.status_code == 200
+    assert answers[0].json()["usage"]["completion_tokens"] == 8
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{server.url}/health")
+
+
+def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypatch):
+    with (
+        serving(pipeline, shutdown_timeout=0.3) as server,
+        paused(pipeline, monkeypatch),
+        in_background(lambda: server.post("/v1/completions", **LONG)) as answers,
+    ):
+        wait_until(lambda: server.service.slots.taken.total() == 1)
+        server.stop()
+        wait_until(lambda: bool(answers))
+    assert answers[0].status_code == 503
+    assert answers[0].json()["error"]["code"] == "draining"
+
+
+def test_clients_that_send_slowly_do_not_stop_others(server):
+    host, port = server.url.removeprefix("http://").split(":")
+    with ExitStack() as opened:
+        for _ in range(50):
+            slow = opened.enter_context(socket.create_connection((host, int(port))))
+            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n")
+        assert server.complete("x = ", max_tokens=2)["choices"]
+
+
+def test_a_body_that_does_not_arrive_is_given_up(pipeline):
+    with serving(pipeline, body_timeout=0.2) as server:
+        host, port = server.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port))) as slow:
+            slow.sendall(
+                b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
+                b"Content-Type: application/json\r\n\r\n{"
+            )
+            answer = b""
+            while not answer.endswith(b"}"):
+                answer += slow.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"has not arrived within 0.2 s" in answer
+
+
+def test_two_hundred_malformed_bodies(server):
+    good = json.dumps({**LONG, "max_tokens": 1, "stop": ["a"], "logit_bias": {"5": 1}}).encode()
+    chosen = random.Random(1)  # noqa: S311
+    for _ in range(200):
+        body = bytearray(good)
+        for _ in range(chosen.randint(1, 4)):
+            place = chosen.randrange(len(body))
+            if chosen.random() < 0.5:
+                body[place] = chosen.randrange(256)
+            else:
+                del body[place : place + chosen.randint(1, 20)]
+            body = body or bytearray(b"{")
+        answer = server.http.post(
+            "/v1/completions", content=bytes(body), headers={"content-type": "application/json"}
+        )
+        assert answer.status_code in (200, 400), (bytes(body), answer.text)
+        if answer.status_code == 400:
+            assert answer.json()["error"]["message"]
+
+
+def test_a_pool_at_its_limit_preempts_and_every_answer_is_whole(chat_pair):
+    main, draft = chat_pair
+    prompts = [f"def area{i}(w, h):" for i in range(6)]
+    fields = {"max_tokens": 80, "ignore_eos": True}
+    small = {"kv_cache_size": 0.0005}
+    with SpeculativePipeline(main, draft, precision="exact", num_threads=1, **small) as pipeline:
+        assert pipeline.main.runner.max_length < 6 * 100
+        with serving(pipeline) as server:
+            alone = [server.complete(prompt, **fields)["choices"] for prompt in prompts]
+            with ThreadPoolExecutor(6) as threads:
+                ask = partial(server.complete, **fields)
+                together = [answer["choices"] for answer in threads.map(ask, prompts)]
+            assert server.metric("kv_cache_usage_perc") == 0
+    assert together == alone

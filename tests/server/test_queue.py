@@ -1,0 +1,281 @@
+"""Who is served when, who waits for how long, and what a request is read for."""
+
+import asyncio
+import json
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.openai import ApiError
+from ov_specdec.server import reply
+from ov_specdec.server.access import digest_of
+from ov_specdec.server.app import make_app
+from ov_specdec.server.bodies import read_form
+from ov_specdec.server.engine import LocalEngine
+from ov_specdec.server.limits import Slots
+from tests.support.server import paused, scope_of_completion, serving, wait_until
+
+ASK = {"prompt": "def area(", "max_tokens": 2, "temperature": 0, "ignore_eos": True}
+SOON = 0.05
+PATIENCE = 30
+FORM = "multipart/form-data; boundary=end"
+
+
+@pytest.fixture(scope="module")
+def pipeline(chat_pair):
+    main, draft = chat_pair
+    with SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made:
+        made.prepare(seconds=0.2)
+        made.check_batch_invariant()  # not in idle time, when passes are paused
+        yield made
+
+
+@pytest.fixture(scope="module")
+def one_by_one(chat_pair):
+    """A pipeline that runs one sequence at a time."""
+    main, draft = chat_pair
+    with SpeculativePipeline(
+        main, draft, precision="exact", num_threads=1, max_batch_size=1
+    ) as made:
+        made.prepare(seconds=0.2)
+        yield made
+
+
+def test_there_is_room_for_so_many_and_no_more():
+    slots = Slots(3)
+    with ExitStack() as taken:
+        first, _, _ = (taken.enter_context(slots.entered(None)) for _ in range(3))
+        with pytest.raises(ApiError, match="3 requests are running or waiting"):
+            taken.enter_context(slots.entered(None))
+        with pytest.raises(ApiError, match="3 requests are running"):
+            first(2)
+        with pytest.raises(ApiError, match="4 choices exceed the 3 slots"):
+            first(4, 4)
+    assert slots.taken.total() == 0
+
+
+def test_a_full_queue_takes_one_request_of_each_other_key():
+    slots = Slots(3)
+    with ExitStack() as taken:
+        for _ in range(3):
+            taken.enter_context(slots.entered("a"))
+        taken.enter_context(slots.entered("b"))(3)
+        for key in ("a", "b"):
+            with pytest.raises(ApiError, match="6 requests are running"):
+                taken.enter_context(slots.entered(key))
+    assert slots.taken.total() == 0
+
+
+def test_a_place_is_kept_while_a_thread_works_for_a_client_that_has_left(pipeline, monkeypatch):
+    working, goes_on, check = threading.Event(), threading.Event(), LocalEngine._check
+
+    def waiting(*given):
+        working.set()
+        assert goes_on.wait(PATIENCE)
+        return check(*given)
+
+    async def run(app, slots):
+        messages = [{"type": "http.request", "body": json.dumps(ASK).encode()}]
+        left = asyncio.Event()
+
+        async def receive():
+            if messages:
+                return messages.pop()
+            await asyncio.to_thread(working.wait, PATIENCE)
+            left.set()
+            return {"type": "http.disconnect"}
+
+        async def send(message):
+            raise AssertionError("nobody reads it")
+
+        answering = asyncio.ensure_future(app(scope_of_completion(), receive, send))
+        await left.wait()
+        await asyncio.wait([answering], timeout=SOON)
+        num_taken = slots.taken.total()
+        goes_on.set()
+        await answering
+        return num_taken, slots.taken.total()
+
+    monkeypatch.setattr(LocalEngine, "_check", waiting)
+    with serving(pipeline) as server:
+        app = make_app(server.service)
+        assert asyncio.run(run(app, server.service.slots)) == (1, 0)
+
+
+def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeypatch):
+    settings = {"max_batch_size": 1, "max_queue": 4, "queue_timeout": 1.0}
+    with serving(one_by_one, **settings) as server, paused(one_by_one, monkeypatch) as goes_on:
+        first = threading.Thread(target=lambda: server.post("/v1/completions", **ASK))
+        first.start()
+        wait_until(lambda: server.metric("num_requests_running") == 1)
+        for stream in (False, True):
+            answer = server.post("/v1/completions", **ASK, stream=stream)
+            assert (answer.status_code, answer.json()["error"]["code"]) == (503, "queue_timeout")
+            assert int(answer.headers["retry-after"]) >= 1
+        goes_on.set()
+        first.join()
+        wait_until(lambda: server.service.slots.taken.total() == 0)
+
+
+def test_requests_of_a_server_have_their_turns_key_by_key(one_by_one, monkeypatch, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    settings = {"max_batch_size": 1, "api_keys": ("key-of-a", "key-of-b")}
+    keys = [settings["api_keys"][letter == "b"] for letter in "aaab"]
+    with serving(one_by_one, **settings) as server, ThreadPoolExecutor() as threads:
+        with paused(one_by_one, monkeypatch) as goes_on:
+            answers = []
+            for number, key in enumerate(keys):
+                answers.append(threads.submit(server.post, "/v1/completions", key, **ASK))
+                wait_until(lambda n=number: server.service.slots.taken.total() > n)
+                wait_until(lambda n=number: server.metric("num_requests_waiting") == n)
+            goes_on.set()
+        assert all(answer.result().is_success for answer in answers)
+        wait_until(lambda: len(caplog.records) == len(keys))
+    tenants = [record.record.tenant for record in caplog.records]
+    assert tenants == [digest_of(keys[number]).hex()[:16] for number in (0, 1, 3, 2)]
+
+
+def test_a_stream_begins_with_its_turn_and_is_kept_alive(pipeline, monkeypatch):
+    monkeypatch.setattr(reply, "PING_SECONDS", SOON)
+    with serving(pipeline) as server, paused(pipeline, monkeypatch) as goes_on:
+        body = {**ASK, "stream": True}
+        with server.http.stream("POST", "/v1/completions", json=body) as response:
+            assert response.status_code == 200
+            lines = (line for line in response.iter_lines() if line)
+            assert [next(lines), next(lines)] == [": ping"] * 2
+            goes_on.set()
+            assert [line for line in lines if line != ": ping"][-1] == "data: [DONE]"
+
+
+def unread(app, **scope):
+    """What an application answers to a request whose body it has not asked for."""
+    sent = []
+
+    async def receive():
+        raise AssertionError("the body was read")
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(app(scope_of_completion(**scope), receive, send))
+    return sent[0]["status"], json.loads(sent[1]["body"])["error"]["code"]
+
+
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [
+        ("/v1/completions", "application/json"),
+        ("/v1/audio/transcriptions", FORM),
+        ("/tokenize", "application/json"),
+        ("/detokenize", "application/json"),
+    ],
+)
+def test_what_there_is_no_room_for_is_not_read(pipeline, path, kind):
+    with serving(pipeline, max_batch_size=1, max_queue=1) as server:
+        slots, app = server.service.slots, make_app(server.service)
+        headers = [(b"content-type", kind.encode())]
+        with slots.entered(None), slots.entered(None):
+            assert unread(app, path=path, headers=headers) == (429, "queue_full")
+
+
+def request(content, kind):
+    """A request with a body."""
+    messages = [{"type": "http.request", "body": content, "more_body": False}]
+
+    async def receive():
+        return messages.pop()
+
+    scope = scope_of_completion(headers=[(b"content-type", kind.encode())])
+    return Request(scope, receive)
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", ASK),
+        ("/v1/responses", {"input": "area", "max_output_tokens": 2}),
+        ("/tokenize", {"prompt": "area"}),
+    ],
+)
+def test_answers_are_encoded_in_another_thread(pipeline, monkeypatch, path, body):
+    encode, in_loop = JSONResponse.render, []
+
+    def noted(response, content):
+        in_loop.append(asyncio._get_running_loop() is not None)
+        return encode(response, content)
+
+    monkeypatch.setattr(JSONResponse, "render", noted)
+    with serving(pipeline) as server:
+        assert server.post(path, **body).status_code == 200
+    assert in_loop == [False]
+
+
+def test_uploads_are_kept_on_the_disk():
+    head = b'--end\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+    ask = request(head + bytes(2**21) + b"\r\n--end--\r\n", FORM)
+    _, file = asyncio.run(read_form(ask, 2**22, 1.0, ()))
+    with file:
+        assert file._rolled
+        assert file.seek(0, 2) == 2**21
+
+
+def test_failures_are_counted_by_what_ended_them(pipeline, monkeypatch):
+    with serving(pipeline, request_timeout=SOON) as server:
+
+        def count(**labels):
+            lines = server.http.get("/metrics").text.splitlines()
+            wanted = [f'{name}="{value}"' for name, value in labels.items()]
+            counts = [
+                float(line.split()[-1])
+                for line in lines
+                if line.startswith("ov_specdec:request_failure_total{")
+                and all(each in line for each in wanted)
+            ]
+            return sum(counts)
+
+        assert count() == 0
+        server.post("/v1/completions", prompt=5)
+        server.post("/v1/completions", prompt="x", suffix="y")
+        with paused(pipeline, monkeypatch):
+            server.post("/v1/completions", **ASK)
+            server.post("/v1/completions", **ASK, stream=True)
+        server.http.get("/nothing")
+        assert count(finished_reason="error", error="", status="400") == 1
+        assert count(finished_reason="error", error="unsupported_value", status="400") == 1
+        assert count(finished_reason="timeout", error="timeout", status="504") == 2
+        assert count() == 4
+
+
+def test_the_times_of_a_request_are_observed_from_its_arrival(one_by_one, monkeypatch):
+    names = (
+        *("request_queue_time_seconds", "request_prefill_time_seconds"),
+        *("request_decode_time_seconds", "time_to_first_token_seconds"),
+        *("e2e_request_latency_seconds", "request_prompt_tokens", "request_generation_tokens"),
+    )
+    with serving(one_by_one, max_batch_size=1) as server:
+        with paused(one_by_one, monkeypatch) as goes_on, ThreadPoolExecutor() as threads:
+            first = threads.submit(server.post, "/v1/completions", **ASK)
+            wait_until(lambda: server.metric("num_requests_running") == 1)
+            second = threads.submit(server.post, "/v1/completions", **ASK)
+            wait_until(lambda: server.metric("num_requests_waiting") == 1)
+            threading.Event().wait(SOON)
+            goes_on.set()
+            assert first.result().is_success
+            assert second.result().is_success
+        assert [server.metric(f"{name}_count") for name in names] == [2] * len(names)
+        queue, prefill, _, to_first, whole = (server.metric(f"{name}_sum") for name in names[:5])
+        assert queue > SOON
+        assert queue + prefill < to_first < whole
+        assert server.metric("request_generation_tokens_sum") == 4
+        exported = server.http.get("/metrics").text
+        size = f'kv_cache_size_tokens="{one_by_one.main.runner.capacity}"'
+        (cache,) = re.findall("ov_specdec:cache_config_info{.*}", exported)
+        assert size in cache
+        # A counter that begins with its first request hides it from `rate`.
+        assert 'request_success_total{finished_reason="stop",model_name="org/tiny"} 0' in exported

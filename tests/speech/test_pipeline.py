@@ -1,0 +1,319 @@
+"""Recordings through real models: plain, speculative decoding and transformers agree."""
+
+import gc
+import json
+import shutil
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from threading import Event, Thread
+
+import numpy as np
+import pytest
+
+from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
+from ov_specdec.graph.alignment import give_weights
+from ov_specdec.models.source import open_source
+from ov_specdec.speech.words import timed_words
+from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.support.recordings import write_recording
+from tests.support.scripted import PATIENCE
+from tests.support.server import wait_until
+from tests.support.tiny_whisper import CASES, EOS, MAX_LENGTH, RATE, recording, reference_segments
+
+PLAIN = {"temperature": 0.0, "logprob_threshold": None, "compression_ratio_threshold": None}
+"""Without fallback, as transformers decodes unless it is asked for one."""
+
+
+@pytest.fixture(scope="module")
+def pipeline(whisper):
+    with SpeechPipeline(whisper.main, whisper.draft, precision="exact") as made:
+        made.prepare(seconds=0.1)
+        yield made
+
+
+def decoded(pipeline, case, **options):
+    """Tokens of the segments of a case, and the result."""
+    seconds, given = CASES[case]
+    given = {"language": "en", "condition_on_prev_tokens": False, **given, **PLAIN, **options}
+    if "prompt" in given:
+        given["initial_prompt"] = given.pop("prompt")
+    chunks = list(pipeline.stream((recording(seconds), RATE), **given))
+    tokens = [t for chunk in chunks for piece in chunk.pieces for t in piece.token_ids]
+    return tokens, chunks[-1]
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_speculative_is_plain_is_transformers(whisper, pipeline, case):
+    expected = [token for segment in whisper.expected[case] for token in segment]
+    plain, _ = decoded(pipeline, case, num_assistant_tokens=0)
+    assert plain == expected
+    for length in (4, "auto"):
+        tokens, _ = decoded(pipeline, case, num_assistant_tokens=length)
+        assert tokens == expected
+
+
+def test_some_draft_tokens_are_rejected(pipeline):
+    stats = [decoded(pipeline, case, num_assistant_tokens=8)[1].stats for case in CASES]
+    total = sum(each.generation.drafted for each in stats)
+    assert 0 < sum(each.generation.accepted for each in stats) < total
+
+
+def times(segments):
+    """Start and end of each word."""
+    return [[(word.start, word.end) for word in segment.words] for segment in segments]
+
+
+def segments_of(pipeline, case, **options):
+    seconds, given = CASES[case]
+    given = {"language": "en", "condition_on_prev_tokens": False, **given, **PLAIN, **options}
+    return pipeline.transcribe((recording(seconds), RATE), **given).segments
+
+
+@pytest.mark.parametrize("case", ["told", pytest.param("long", marks=pytest.mark.deep)])
+def test_words_are_timed_as_transformers_times_them(whisper, pipeline, case):
+    options = {**CASES[case][1], "return_token_timestamps": True}
+    expected = reference_segments(whisper.checkpoint, CASES[case][0], options)
+    found = segments_of(pipeline, case, word_timestamps=True)
+    # Of the last window transformers looks at what fills it up, too.
+    found = [segment for segment in found if segment.seek < found[-1].seek]
+    assert len(found) > 3
+    for segment, whole in zip(found, expected, strict=False):
+        assert list(segment.tokens) == whole["tokens"].tolist()
+        ends = [round(float(time), 2) for time in whole["token_timestamps"]]
+        text = [place for place, token in enumerate(segment.tokens) if token < EOS]
+        spoken = timed_words(
+            [(segment.tokens[i], ends[i - 1], ends[i]) for i in text],
+            pipeline.tokenizer.decode,
+            "en",
+        )
+        assert segment.words == tuple(spoken)
+        assert "".join(word.text for word in segment.words) == segment.text
+
+
+@pytest.mark.deep
+def test_words_change_nothing_else_and_drafts_nothing_of_them(pipeline):
+    plain = segments_of(pipeline, "told", word_timestamps=True, num_assistant_tokens=0)
+    assert len({start for segment in times(plain) for start, _ in segment}) > 3
+    for length in (1, 4, "auto"):
+        options = {"num_assistant_tokens": length}
+        assert segments_of(pipeline, "told", word_timestamps=True, **options) == plain
+    without = segments_of(pipeline, "told", num_assistant_tokens=0)
+    assert without == tuple(replace(segment, words=()) for segment in plain)
+
+
+@pytest.mark.deep
+def test_words_are_timed_beside_other_transcriptions(pipeline):
+    cases = ["told", "long", "told"]
+    expected = {case: times(segments_of(pipeline, case, word_timestamps=True)) for case in cases}
+    with ThreadPoolExecutor() as threads:
+        for case, found in zip(
+            cases,
+            threads.map(lambda case: segments_of(pipeline, case, word_timestamps=True), cases),
+            strict=True,
+        ):
+            assert times(found) == expected[case]
+
+
+@pytest.mark.parametrize(
+    ("heads", "message"),
+    [
+        ([[2, 0]], "names head 0 of layer 2 among alignment_heads, the decoder has 2 layers of 4"),
+        ([[1, 4]], "names head 4 of layer 1 among alignment_heads"),
+        ([3], r"gives alignment_heads as \[3\], which is invalid"),
+    ],
+)
+def test_heads_that_are_not_there_are_refused(whisper, tmp_path, heads, message):
+    model = shutil.copytree(whisper.main, tmp_path / "model")
+    path = model / "generation_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "alignment_heads": heads}))
+    with pytest.raises(ModelError, match=message), SpeechPipeline(model) as made:
+        assert made.transcribe((recording(0.5), RATE), return_timestamps=True)
+        made.stream((recording(0.5), RATE), word_timestamps=True)
+
+
+def test_the_heads_that_a_model_names_are_listened_to(whisper, pipeline, tmp_path):
+    model = shutil.copytree(whisper.main, tmp_path / "model")
+    path = model / "generation_config.json"
+    heads = {"alignment_heads": [[0, 1], [1, 2]]}
+    path.write_text(json.dumps({**json.loads(path.read_text()), **heads}))
+    with SpeechPipeline(model, precision="exact") as made:
+        found = segments_of(made, "told", word_timestamps=True)
+    expected = segments_of(pipeline, "told", word_timestamps=True)
+    assert [segment.tokens for segment in found] == [segment.tokens for segment in expected]
+    assert times(found) != times(expected)
+
+
+def test_a_graph_without_attention_to_a_source_is_refused(tiny_pair):
+    with pytest.raises(ModelError, match="no readable cross-attention: export it again"):
+        give_weights(open_source(tiny_pair[0]).model, None)
+
+
+def test_main_and_draft_share_the_encoder(pipeline):
+    assert pipeline.shares_encoder
+    assert "feature extractor: same" in list(pipeline.guard_report.lines())
+    _, last = decoded(pipeline, "long", num_assistant_tokens=4)
+    assert 0 < last.stats.encoder_share < 1
+
+
+def test_nothing_passes_the_last_position(pipeline):
+    tokens, _ = decoded(pipeline, "short", num_assistant_tokens=8)
+    assert len(tokens) + 4 == MAX_LENGTH
+    limited, _ = decoded(pipeline, "short", max_new_tokens=5)
+    assert limited == tokens[:5]
+    beyond, _ = decoded(pipeline, "short", max_new_tokens=MAX_LENGTH, num_assistant_tokens=8)
+    assert beyond == tokens
+
+
+def test_two_recordings_with_equal_start_tokens_are_told_apart(pipeline):
+    first, second = (recording(1.5), RATE), (recording(1.5)[::-1].copy(), RATE)
+    options = {"language": "en", **PLAIN}
+    texts = [pipeline.transcribe(audio, **options).text for audio in (first, second, first)]
+    assert texts[0] == texts[2] != texts[1]
+
+
+def test_fallback_draws_at_higher_temperatures_and_repeats_with_a_seed(pipeline):
+    options = {"language": "en", "logprob_threshold": -0.01, "no_speech_threshold": None}
+    results = [pipeline.transcribe((recording(1.5), RATE), seed=5, **options) for _ in range(2)]
+    assert results[0].text == results[1].text
+    assert results[0].stats.num_retries == 5
+    timed = pipeline.transcribe((recording(1.5), RATE), return_timestamps=True, **options)
+    assert timed.segments
+    assert all(segment.avg_logprob < -0.01 for segment in timed.segments)
+    assert all(0 <= segment.no_speech_prob <= 1 for segment in timed.segments)
+
+
+def test_silence_is_an_empty_text(pipeline):
+    result = pipeline.transcribe((np.zeros(10 * RATE, np.float32), RATE))
+    assert (result.text, result.language, result.stats.num_windows) == ("", None, 0)
+
+
+def test_a_stream_is_the_same_text_in_pieces(pipeline, tmp_path):
+    path = tmp_path / "speech.flac"
+    write_recording(path, recording(5.3), RATE, "flac")
+    options = {"language": "en", **PLAIN}
+    with pipeline.stream(path, **options) as stream:
+        assert stream.audio_seconds == pytest.approx(5.3)
+        chunks = list(stream)
+    assert "".join(chunk.text for chunk in chunks) == pipeline.transcribe(path, **options).text
+    assert [chunk.end for chunk in chunks] == sorted(chunk.end for chunk in chunks)
+    assert chunks[-1].finish_reason == "stop"
+
+
+def test_a_stream_may_be_cancelled_and_closed(pipeline):
+    with pipeline.stream((recording(5.3), RATE), language="en", **PLAIN) as stream:
+        next(stream)
+        stream.cancel()
+        *_, last = stream
+        assert last.finish_reason == "cancelled"
+    assert list(stream) == []
+    assert pipeline.transcribe((recording(1.5), RATE), **PLAIN).text
+
+
+@pytest.mark.parametrize("drafter", ["suffix", "prompt-lookup", "none"])
+def test_drafters_without_a_model_decode_the_same(whisper, drafter):
+    expected = [token for segment in whisper.expected["told"] for token in segment]
+    with SpeechPipeline(whisper.main, drafter=drafter, precision="exact") as made:
+        length = {} if drafter == "none" else {"num_assistant_tokens": 3}
+        assert decoded(made, "told", **length)[0] == expected
+
+
+def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_path):
+    with pytest.raises(ModelError, match="does not transcribe: give a Whisper"):
+        SpeechPipeline(tiny_pair[0])
+    with pytest.raises(ModelError, match="not texts: use a model for text"):
+        SpeculativePipeline(whisper.main, drafter="none")
+    with pytest.raises(ModelError, match="give two of one kind"):
+        SpeechPipeline(whisper.main, tiny_pair[1])
+    deaf = shutil.copytree(whisper.draft, tmp_path / "draft")
+    settings = deaf / "preprocessor_config.json"
+    settings.write_text(settings.read_text().replace('"feature_size": 80', '"feature_size": 128'))
+    with pytest.raises(ModelError, match="feature_size: main 80, draft 128"):
+        SpeechPipeline(whisper.main, deaf)
+    settings.write_text(settings.read_text().replace("128", '"many"'))
+    with pytest.raises(ModelError, match="gives feature_size as 'many'"):
+        SpeechPipeline(whisper.main, deaf)
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"language": "xx"}, OptionError, "language='xx' is not known"),
+        ({"task": "sing"}, OptionError, "task='sing'"),
+        ({"initial_prompt": "<|de|>"}, OptionError, "contains the special token <|de|>"),
+        ({"suppress_tokens": [10**6]}, OptionError, "suppress_tokens holds token id 1000000"),
+        ({"logit_bias": {10**6: 1.0}}, OptionError, "logit_bias holds token id 1000000"),
+        ({"bad_words_ids": [[10**6]]}, OptionError, "bad_words_ids holds token id 1000000"),
+        ({"audio": "missing.wav"}, AudioError, "'missing.wav' is not a file"),
+    ],
+)
+def test_what_cannot_be_honoured_is_refused_at_once(pipeline, options, error, message):
+    audio = options.pop("audio", (recording(0.5), RATE))
+    with pytest.raises(error, match=message):
+        pipeline.stream(audio, **options)
+
+
+def test_a_stream_that_waits_for_another_thread_is_cancelled_within_a_pass(pipeline):
+    begun, may_go_on, has_ended = Event(), Event(), Event()
+    calls, chunks = [], []
+
+    def hold(_tokens, logits):
+        calls.append(None)
+        if len(calls) == 1:
+            begun.set()
+            assert may_go_on.wait(PATIENCE)
+        elif len(calls) == 3:  # the other is let go after a pass, not after this window
+            assert has_ended.wait(PATIENCE)
+        return logits
+
+    def read():
+        chunks.extend(second)
+        has_ended.set()
+
+    given = {"language": "en", "num_assistant_tokens": 0, **PLAIN}
+    first = pipeline.stream((recording(1.5), RATE), logits_processor=[hold], **given)
+    second = pipeline.stream((recording(1.5), RATE), **given)
+    threads = [Thread(target=list, args=[first]), Thread(target=read)]
+    threads[0].start()
+    assert begun.wait(PATIENCE)
+    threads[1].start()
+    wait_until(lambda: second._cancel.__self__._decoding is not None)
+    second.cancel()
+    may_go_on.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert has_ended.is_set()
+    assert [chunk.finish_reason for chunk in chunks] == ["cancelled"]
+    assert len(calls) > 3
+
+
+def test_a_stream_is_closed_by_its_own_processor(pipeline):
+    def close(_tokens, logits):
+        stream.close()
+        return logits
+
+    options = {"language": "en", **PLAIN, "logits_processor": [close]}
+    stream = pipeline.stream((recording(1.5), RATE), **options)
+    assert [chunk.finish_reason for chunk in stream] == ["cancelled"]
+
+
+def test_closing_frees_the_models(whisper):
+    pipeline = SpeechPipeline(whisper.main, whisper.draft)
+    assert pipeline.transcribe((recording(0.5), RATE), language="en", max_new_tokens=2).stats
+    runners = [weakref.ref(model.runner) for model in (pipeline.main, pipeline.draft)]
+    pipeline.close()
+    gc.collect()
+    assert [runner() for runner in runners] == [None, None]
+    pipeline.close()
+    with pytest.raises(SessionError, match="closed"):
+        pipeline.prepare()
+
+
+def test_a_closed_pipeline_says_so(whisper):
+    pipeline = SpeechPipeline(whisper.main)
+    stream = pipeline.stream((recording(1.5), RATE), language="en")
+    pipeline.close()
+    with pytest.raises(SessionError, match="closed"):
+        pipeline.transcribe((recording(0.5), RATE))
+    with pytest.raises(SessionError, match="closed"):
+        list(stream)

@@ -1,0 +1,696 @@
+"""Requests that run together: each gets what it gets alone, in any order, with any memory."""
+
+from threading import Thread
+from time import monotonic
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.output import Output
+from ov_specdec.engine.scheduler import SHARED_CHUNK, SHARED_SECONDS, Limits
+from ov_specdec.engine.sequence import Cancelled, Sequence
+from ov_specdec.errors import CacheFullError, SessionError
+from ov_specdec.planning.acceptance import Counts
+from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
+from ov_specdec.results import stats
+from ov_specdec.results.stats import GenerationStats
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
+from ov_specdec.sampling.samplers import GreedySampler
+from tests.support.fakes import ScriptedModel, mixing, wrong_at
+from tests.support.scripted import PATIENCE
+
+SCRIPT = mixing(1)
+
+
+class Failing:
+    """A logits processor that raises after some calls."""
+
+    def __init__(self, calls):
+        self._calls = calls
+
+    def __call__(self, tokens, logits):
+        self._calls -= 1
+        if self._calls < 0:
+            raise ValueError("this processor is broken")
+        return logits
+
+
+class Tokens(Output):
+    """Publishes token ids."""
+
+    def __init__(self):
+        self.stats = GenerationStats(0)
+
+    def add(self, round_, finish_reason):
+        return round_.tokens
+
+
+class Service:
+    """A scheduler over scripted models.
+
+    wrong: places at which the draft model is wrong. borders: of the main and the draft model.
+    """
+
+    def __init__(
+        self,
+        *,
+        num_blocks=None,
+        max_length=1000,
+        max_batch_size=16,
+        chunk=8,
+        wrong=(),
+        costs=FixedCurve(NOMINAL),
+        borders=(None, None),
+    ):
+        sizes = {"num_blocks": num_blocks, "max_length": max_length}
+        self.main = ScriptedModel(SCRIPT, **sizes, border=borders[0])
+        drafted = wrong_at(SCRIPT, set(wrong))
+        self.draft = ScriptedModel(drafted, **sizes, border=borders[1])
+        limits = Limits(max_batch_size, chunk)
+        self.costs = costs
+        self.engine = Engine(self.main, self.draft, limits, costs)
+        self.loop = EngineLoop(self.engine)
+
+    def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
+        drafters = {
+            "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
+            "lookup": PromptLookup,
+            "none": lambda: None,
+        }
+        policy = ConstantLength(length)
+        if length is None:
+            policy = AdaptiveLength(Counts(), FixedCurve(NOMINAL))
+        return Sequence(
+            list(prompt),
+            len(prompt) + num_new,
+            CachedSequence(self.main),
+            GreedySampler(processors),
+            drafters[drafter](),
+            policy,
+            output=Tokens(),
+            **more,
+        )
+
+    def submit(self, *requests):
+        for request in requests:
+            self.engine.add_request(request)
+
+    def run(self, requests):
+        """What each request publishes, read one after the other."""
+        for request in requests:
+            self.loop.add(request)
+        return [list(self.loop.read(request)) for request in requests]
+
+    def finish(self, *, at_most=2000):
+        """Step until nothing is left to do."""
+        for _ in range(at_most):
+            if not [*self.engine.scheduler.running, *self.engine.scheduler.waiting]:
+                return
+            self.engine.step()
+        pytest.fail("requests starve")
+
+    def check_nothing_is_held(self):
+        assert not self.engine.scheduler.running
+        assert self.main.pool.num_used == self.draft.pool.num_used == 0
+
+
+def alone(prompt, num_new=5):
+    text = list(prompt)
+    for _ in range(num_new):
+        text.append(SCRIPT(text))
+    return text[len(prompt) :]
+
+
+PROMPTS = st.lists(st.integers(0, 3), min_size=1, max_size=40)
+JOBS = st.tuples(
+    PROMPTS,
+    st.integers(1, 12),
+    st.integers(0, 5),
+    st.sampled_from(["model", "lookup", "none"]),
+)
+POOLS = st.integers(15, 60)
+"""Blocks of four tokens: 14 hold the longest of these requests."""
+BORDERS = st.none() | st.integers(1, 50)
+"""Lengths beyond which a sequence is computed anew; most models have none."""
+
+
+@given(
+    st.lists(JOBS, min_size=1, max_size=8),
+    st.integers(1, 5),
+    POOLS,
+    st.integers(1, 20),
+    st.sets(st.integers(0, 60)),
+    st.tuples(BORDERS, BORDERS),
+)
+@settings(max_examples=60)
+def test_every_request_gets_what_it_gets_alone(jobs, batch, num_blocks, chunk, wrong, borders):
+    service = Service(
+        num_blocks=num_blocks, max_batch_size=batch, chunk=chunk, wrong=wrong, borders=borders
+    )
+    requests = [
+        service.request(prompt, num_new, length, drafter=drafter, tenant=prompt[0] % 3)
+        for prompt, num_new, length, drafter in jobs
+    ]
+    assert service.run(requests) == [alone(prompt, num_new) for prompt, num_new, *_ in jobs]
+    service.check_nothing_is_held()
+
+
+EVENTS = st.one_of(
+    st.tuples(st.just("submit"), JOBS),
+    st.tuples(st.just("broken"), st.tuples(JOBS, st.integers(0, 5))),
+    st.tuples(st.just("step"), st.integers(1, 5)),
+    st.tuples(st.just("cancel"), st.integers(0, 10)),
+    st.tuples(st.just("read"), st.integers(0, 10)),
+    st.tuples(st.just("fail"), st.integers(0, 3)),
+)
+
+
+@given(st.lists(EVENTS, max_size=40), st.integers(1, 4), POOLS, st.integers(1, 20))
+@settings(max_examples=60)
+def test_arrivals_cancellations_and_errors_change_nothing_for_others(
+    events, batch, num_blocks, chunk
+):
+    service = Service(num_blocks=num_blocks, max_batch_size=batch, chunk=chunk, wrong={3, 9, 20})
+    jobs, got = [], []
+    for event, value in events:
+        if event in ("submit", "broken"):
+            (prompt, num_new, length, drafter), calls = (
+                value if event == "broken" else (value, 1000)
+            )
+            request = service.request(
+                prompt,
+                num_new,
+                length,
+                drafter=drafter,
+                processors=[Failing(calls)],
+                tenant=prompt[0] % 3,
+            )
+            service.submit(request)
+            jobs.append((request, alone(prompt, num_new)))
+            got.append([])
+        elif event == "step":
+            for _ in range(value):
+                service.engine.step()
+        elif event == "fail":
+            service.main.fails_in = value
+        elif value < len(jobs):
+            request = jobs[value][0]
+            if event == "cancel":
+                request.cancel()
+            while event == "read" and request.unread:
+                got[value].append(request.unread.popleft())
+    service.main.fails_in = None
+    for _ in range(2000):
+        for (request, _), tokens in zip(jobs, got, strict=True):
+            while request.unread:
+                tokens.append(request.unread.popleft())
+        if all(request.has_ended for request, _ in jobs):
+            break
+        service.engine.step()
+    for (request, expected), tokens in zip(jobs, got, strict=True):
+        assert request.has_ended
+        assert tokens == expected[: len(tokens)]
+        assert tokens == expected or isinstance(
+            request.error, Cancelled | ValueError | RuntimeError
+        )
+    service.engine.scheduler.sweep()
+    service.check_nothing_is_held()
+
+
+def test_one_pass_holds_all_that_decode_and_a_chunk_of_those_that_read():
+    service = Service(chunk=6)
+    short = [service.request([i], 30, drafter="none") for i in range(3)]
+    service.submit(*short)
+    service.engine.step()
+    service.submit(service.request(list(range(40)), drafter="none"))
+    service.main.sizes.clear()
+    service.engine.step()
+    service.engine.step()
+    # Of at most six tokens five, so that the pass has one of the usual sizes.
+    assert service.main.sizes == [[1, 1, 1, 5], [1, 1, 1, 5]]
+
+
+def test_a_draft_pass_holds_all_sequences_that_still_draft():
+    service = Service()
+    requests = [service.request([i, 7], 30, length) for i, length in enumerate((1, 3, 2))]
+    service.submit(*requests)
+    service.engine.step()  # reads the prompts
+    service.draft.sizes.clear()
+    service.main.sizes.clear()
+    service.engine.step()
+    # The first passes read what the draft model has not seen, the later ones one draft token each.
+    assert service.draft.sizes == [[3, 3, 3], [1, 1], [1]]
+    assert service.main.sizes == [[2, 4, 3]]
+
+
+def test_a_prompt_that_is_alone_is_read_at_once():
+    service = Service(chunk=6)
+    service.submit(service.request([1] * 100, drafter="none"))
+    service.engine.step()
+    assert service.main.sizes == [[100]]
+
+
+@pytest.mark.parametrize("chunk", [8, PREFILL_CHUNK])
+def test_a_prompt_that_the_draft_model_reads_keeps_others_waiting_for_a_chunk_at_most(chunk):
+    service = Service(max_length=4000, chunk=chunk)
+    long = service.request([1] * 3000)
+    other = service.request([2, 3], 300, drafter="none")
+    service.submit(long)
+    while not service.draft.passes:
+        service.engine.step()
+    service.submit(other)
+    while len(long.unread) == 1:  # what the main model's prefill gave
+        num_prefill, num_answered = sum(service.draft.passes), len(other.unread)
+        service.engine.step()
+        assert sum(service.draft.passes) - num_prefill <= PREFILL_CHUNK
+        assert len(other.unread) == num_answered + 1
+    assert max(service.draft.passes) == PREFILL_CHUNK  # the first, while it was alone
+    assert len(other.unread) > 3
+    service.finish()
+    assert list(long.unread) == alone([1] * 3000)
+
+
+def test_the_newest_request_gives_way_and_the_oldest_never_does():
+    service = Service(num_blocks=12)
+    requests = [service.request([i] * 12, 20, drafter="none") for i in range(3)]
+    service.submit(*requests)
+    ended = []
+    for _ in range(200):
+        service.engine.step()
+        ended += [r for r in requests if r.has_ended and r not in ended]
+    assert ended == requests
+    assert [list(r.unread) for r in requests] == [alone([i] * 12, 20) for i in range(3)]
+
+
+def test_how_often_a_request_gives_way_is_counted():
+    service = Service()
+    requests = [service.request([i], 20, drafter="none") for i in range(2)]
+    service.submit(*requests)
+    service.engine.step()
+    service.engine.scheduler.preempt(CacheFullError("full"))
+    assert service.engine.scheduler.num_preemptions == 1
+    service.finish()
+    assert [list(r.unread) for r in requests] == [alone([i], 20) for i in range(2)]
+
+
+def test_nobody_overtakes_a_request_that_waits_for_room():
+    service = Service(num_blocks=40)
+    first = service.request([1] * 60, 20, drafter="none")
+    large = service.request([2] * 100, 20, drafter="none")
+    small = service.request([3], 1, drafter="none")
+    service.submit(first, large, small)
+    for _ in range(3):
+        service.engine.step()
+    assert not small.has_ended
+    service.finish()
+    assert small.has_ended
+    assert large.has_ended
+
+
+def tenants(service):
+    """Whose requests run, and whose wait."""
+    queues = service.engine.scheduler
+    return ["".join(s.tenant for s in queue) for queue in (queues.running, queues.waiting)]
+
+
+def test_the_next_request_is_of_the_tenant_with_the_fewest_running():
+    service = Service(max_batch_size=3)
+    requests = [service.request([1], 9, drafter="none", tenant=name) for name in "aaaabbc"]
+    service.submit(*requests)
+    service.engine.step()
+    assert tenants(service) == ["abc", "aaab"]
+    requests[0].cancel()
+    service.engine.step()
+    assert tenants(service) == ["bca", "baa"]
+    requests[4].cancel()
+    requests[6].cancel()
+    service.engine.step()
+    assert tenants(service) == ["aba", "a"]
+
+
+def test_tenants_with_as_many_running_are_served_in_turns():
+    service, served = Service(max_batch_size=1), []
+    for name in "aaabbc":
+        request = service.request([1], 1, drafter="none", tenant=name)
+        request.on_admit = lambda name=name: served.append(name)
+        service.submit(request)
+    service.finish()
+    assert "".join(served) == "abcaba"
+
+
+@pytest.mark.parametrize("memory", [None, 30], ids=["places", "memory"])
+def test_a_request_of_many_choices_makes_room_for_another_tenant(memory):
+    service = Service(max_batch_size=4 if memory is None else 16, num_blocks=memory)
+    many = [service.request([i] * 12, 12, drafter="none", tenant="a") for i in range(12)]
+    service.submit(*many)
+    for _ in range(3):
+        service.engine.step()
+    small = service.request([1] * 8, 3, drafter="none", tenant="b")
+    service.submit(small)
+    for _ in range(3):
+        service.engine.step()
+    assert small.has_ended
+    assert not any(request.has_ended for request in many)
+    service.finish()
+    assert [list(r.unread) for r in many] == [alone([i] * 12, 12) for i in range(12)]
+
+
+def test_a_tenant_gives_way_until_others_have_as_much():
+    service = Service(max_batch_size=4)
+    service.submit(*(service.request([1], 99, drafter="none", tenant="a") for _ in range(9)))
+    service.engine.step()
+    for running in ("aaab", "aabb", "aabb"):
+        service.submit(service.request([1], 99, drafter="none", tenant="b"))
+        service.engine.step()
+        assert "".join(sorted(tenants(service)[0])) == running
+
+
+class Clock:
+    """A clock that passes of a model set: a second, and more for each of their tokens."""
+
+    def __init__(self, monkeypatch, service, per_token):
+        self.now, forward = 1.0, service.main.forward
+
+        def timed(spans):
+            self.now += 1.0 + per_token * sum(len(span.tokens) for span in spans)
+            return forward(spans)
+
+        monkeypatch.setattr(service.main, "forward", timed)
+        monkeypatch.setattr(stats, "perf_counter", lambda: self.now)
+
+
+@pytest.mark.parametrize(
+    ("per_token", "rests"), [(0.0, 2), (0.05, 2), (0.5, 21)], ids=["flat", "slow", "slower"]
+)
+def test_a_request_of_many_choices_makes_passes_of_others_twice_as_long_at_most(
+    monkeypatch, per_token, rests
+):
+    service = Service()
+    clock = Clock(monkeypatch, service, per_token)
+    many = [service.request([i], 80, drafter="none", tenant="a") for i in range(16)]
+    service.submit(*many)
+    for _ in range(3):
+        service.engine.step()
+    small = service.request([1], 24, drafter="none", tenant="b")
+    service.submit(small)
+    began, sizes = clock.now, service.main.sizes
+    sizes.clear()
+    while not small.has_ended:
+        service.engine.step()
+    assert clock.now - began <= 2 * 24 * (1 + per_token) + 1 + 16 * per_token
+    assert sizes.count([1]) == rests
+    assert {len(spans) for spans in sizes} == {1, 16}
+    service.finish()
+    assert [list(r.unread) for r in many] == [alone([i], 80) for i in range(16)]
+
+
+def meet(service):
+    """Run one tenant after another."""
+    for name in "ba":
+        service.submit(service.request([2], 1, drafter="none", tenant=name))
+        service.finish()
+    service.main.sizes.clear()
+
+
+@pytest.mark.parametrize("minutes", [0, 9, 11])
+def test_a_request_waits_for_a_short_pass_until_other_tenants_have_long_gone(monkeypatch, minutes):
+    service = Service(max_length=2000, chunk=48)
+    meet(service)
+    now = monotonic() + 60 * minutes
+    monkeypatch.setattr("ov_specdec.engine.scheduler.monotonic", lambda: now)
+    service.submit(*(service.request([i] * 900, 9, drafter="none", tenant="a") for i in range(3)))
+    service.finish()
+    most = PREFILL_CHUNK if minutes > SHARED_SECONDS / 60 else 64
+    assert max(map(sum, service.main.sizes)) == most
+    assert sum(map(sum, service.main.sizes)) < 2750  # padded, if more
+
+
+def test_prompts_of_two_tenants_share_a_pass_of_twice_the_size():
+    service = Service(max_length=2000)
+    meet(service)
+    service.submit(*(service.request([i] * 900, 9, drafter="none", tenant="ab"[i]) for i in (0, 1)))
+    service.engine.step()
+    assert [sum(spans) for spans in service.main.sizes] == [2 * SHARED_CHUNK]
+
+
+@pytest.mark.parametrize("num_prompts", [1, 5])
+def test_long_prompts_make_passes_of_others_twice_as_long_at_most(monkeypatch, num_prompts):
+    service = Service(max_length=2000)
+    meet(service)
+    clock = Clock(monkeypatch, service, 0.1)
+    long = [service.request([i] * 900, 2, drafter="none", tenant="a") for i in range(num_prompts)]
+    service.submit(*long)
+    service.engine.step()
+    assert service.main.sizes[-1] == [SHARED_CHUNK]
+    small = service.request([1] * 20, 24, drafter="none", tenant="b")
+    service.submit(small)
+    began = clock.now
+    while not small.has_ended:
+        service.engine.step()
+    assert clock.now - began <= 2 * (24 * (1 + 0.1) + 20 * 0.1)
+    service.finish()
+    assert [list(r.unread) for r in long] == [alone([i] * 900, 2) for i in range(num_prompts)]
+
+
+def test_a_prompt_is_read_before_those_of_the_busiest_tenant():
+    service = Service(max_length=2000)
+    service.submit(*(service.request([i] * 900, 2, drafter="none", tenant="a") for i in range(3)))
+    small = service.request([9] * 20, 24, drafter="none", tenant="b")
+    service.submit(small)
+    service.engine.step()  # without "a"
+    service.submit(later := service.request([8] * 20, 2, drafter="none", tenant="b"))
+    while later.cache.length < 20:
+        assert sum(map(sum, service.main.sizes)) < 900
+        service.engine.step()
+
+
+def test_tenants_with_similar_shares_rest_in_no_step(monkeypatch):
+    service = Service()
+    Clock(monkeypatch, service, 1.0)
+    service.submit(*(service.request([1], 9, drafter="none", tenant=name) for name in "aabbcd"))
+    service.engine.step()
+    service.main.sizes.clear()
+    for _ in range(5):
+        service.engine.step()
+    assert service.main.sizes == [[1] * 6] * 5
+
+
+def test_a_request_that_does_not_fit_alone_ends_with_the_error():
+    service = Service(num_blocks=8)
+    request = service.request([1] * 40)
+    with pytest.raises(CacheFullError):
+        service.run([request])
+    service.check_nothing_is_held()
+
+
+def test_cancelling_frees_memory_within_one_step():
+    service = Service()
+    request = service.request([1] * 20, 100)
+    service.submit(request)
+    service.engine.step()
+    assert service.main.pool.num_used > 0
+    request.cancel()
+    service.engine.step()
+    service.check_nothing_is_held()
+    assert isinstance(request.error, Cancelled)
+
+
+class Unasked:
+    """Costs that nobody may ask for, which would be measured. Implements `Costs`."""
+
+    @property
+    def curve(self):
+        pytest.fail("the costs of passes were asked for")
+
+    def learn(self, step):
+        pass
+
+
+def test_lengths_that_do_not_follow_what_passes_cost_do_not_have_it_measured():
+    service = Service(costs=Unasked())
+    requests = [service.request([1, 2], drafter="none"), service.request([3, 4])]
+    assert service.run(requests) == [alone([1, 2]), alone([3, 4])]
+
+
+@pytest.mark.parametrize("error", [RuntimeError("from OpenVINO"), SessionError("no room")])
+def test_a_measurement_that_fails_ends_no_request(error):
+    class Unmeasurable(FixedCurve):
+        def improve(self):
+            raise error
+
+    service = Service(costs=Unmeasurable(NOMINAL))
+    with pytest.warns(RuntimeWarning, match=f"could not be measured: {error}"):
+        assert service.run([service.request([1, 2], length=None)]) == [alone([1, 2])]
+
+
+def test_one_long_draft_is_nothing_to_other_requests():
+    service = Service(costs=LiveCurve(NOMINAL))
+    requests = [service.request([1, 2], 60, length=None), service.request([3, 4], 400, length=300)]
+    assert service.run(requests) == [alone([1, 2], 60), alone([3, 4], 400)]
+
+
+def test_a_prefix_that_requests_share_is_read_once():
+    service = Service()
+    system = list(range(40))
+    service.run([service.request([*system, 1], drafter="none")])
+    service.main.sizes.clear()
+    service.run([service.request([*system, 2], drafter="none")])
+    assert service.main.sizes[0] == [1]
+
+
+def test_after_an_error_in_a_pass_its_requests_end_and_later_ones_run():
+    service = Service()
+    requests = [service.request([i, 2], 20, drafter="none") for i in range(2)]
+    service.submit(*requests)
+    service.engine.step()
+    service.main.fails_in = 0
+    service.engine.step()
+    assert [str(request.error) for request in requests] == ["the device is gone"] * 2
+    assert service.run([service.request([1, 2])]) == [alone([1, 2])]
+    service.check_nothing_is_held()
+
+
+def test_threads_take_turns():
+    service = Service(chunk=4)
+    prompts = [[i, i + 1] * 5 for i in range(8)]
+    results = {}
+
+    def read(i):
+        results[i] = list(service.loop.read(service.request(prompts[i], 40)))
+
+    threads = [Thread(target=read, args=(i,)) for i in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert results == {i: alone(prompts[i], 40) for i in range(8)}
+    service.check_nothing_is_held()
+
+
+def test_a_reader_that_stops_ends_its_request():
+    service = Service()
+    other = service.request([2] * 8, 60, drafter="none")
+    reading = service.loop.read(service.request([1] * 8, 60))
+    others = service.loop.read(other)
+    next(reading), next(others)
+    reading.close()
+    assert service.main.pool.num_used == -(-other.caches[0].length // 4)
+    assert list(others) == alone([2] * 8, 60)[1:]
+
+
+def test_the_models_are_lent_only_while_nothing_runs():
+    service = Service()
+    reading = service.loop.read(service.request([1] * 8, 60))
+    next(reading)
+    with pytest.raises(SessionError, match="generation is running"), service.loop.alone():
+        pass
+    reading.close()
+    with service.loop.alone():
+        pass
+
+
+def test_closing_ends_what_runs_and_what_comes():
+    service = Service()
+    reading = service.loop.read(service.request([1] * 8, 60))
+    next(reading)
+    service.loop.close()
+    service.check_nothing_is_held()
+    with pytest.raises(Cancelled):
+        list(reading)
+    with pytest.raises(Cancelled):
+        service.run([service.request([1, 2])])
+
+
+def test_what_is_added_after_the_end_ends_though_nobody_steps_any_more():
+    service = Service()
+    service.loop.start(lambda error: None)
+    service.loop.close()
+    service.loop.join(PATIENCE)
+    assert not service.loop.is_alive
+    errors = []
+    request = service.request([1, 2], on_end=errors.append)
+    service.loop.add(request)
+    assert [type(error) for error in errors] == [Cancelled]
+    assert request.has_ended
+
+
+def test_closing_during_a_step_ends_what_comes_with_it():
+    service = Service()
+
+    def closing(tokens, logits):
+        service.loop.close()
+        return logits
+
+    request = service.request([1] * 8, 60, processors=[closing])
+    late = service.request([2] * 8, 60)
+    with pytest.raises(Cancelled):
+        list(service.loop.read(request))
+    with pytest.raises(Cancelled):
+        list(service.loop.read(late))
+    service.check_nothing_is_held()
+
+
+def test_an_interrupt_ends_the_request_that_it_comes_in():
+    service = Service()
+
+    def interrupted(tokens, logits):
+        raise KeyboardInterrupt
+
+    request = service.request([1] * 8, 60, processors=[interrupted])
+    service.loop.add(request)
+    with pytest.raises(KeyboardInterrupt):
+        service.loop.step()
+    assert request.has_ended
+    with pytest.raises(KeyboardInterrupt):
+        list(service.loop.read(request))
+    assert service.run([service.request([1, 2])]) == [alone([1, 2])]
+
+
+def test_passes_of_the_draft_model_are_filled_up_to_static_shapes():
+    draft = PassCurve({1: 1.0, 101: 1.1}, change=1.0, static=frozenset({4, 8}))
+    costs = FixedCurve(CostCurve(PassCurve({1: 10.0}), draft))
+    service = Service(costs=costs)
+    service.draft.static_shapes = draft.static
+    requests = [service.request([i], 20) for i in range(3)]
+    assert service.run(requests) == [alone([i], 20) for i in range(3)]
+    # After the prompts, three sequences feed up to two tokens each.
+    assert set(service.draft.passes[1:]) == {4, 8}
+    service.check_nothing_is_held()
+
+
+def test_passes_with_prefill_beside_answers_are_filled_up_to_static_shapes():
+    curve = PassCurve({1: 1.0, 101: 2.0}, change=1.0, static=frozenset({32}))
+    service = Service(costs=LiveCurve(CostCurve(curve, PassCurve({1: 0.01}))))
+    service.main.static_shapes = curve.static
+    first, second = service.request([1], 40, None), service.request([2], 40, None)
+    service.submit(first, second)
+    service.engine.step()  # they read
+    before = len(service.main.sizes)
+    [third] = service.run([service.request([3] * 80, 5, None)])
+    assert third == alone([3] * 80, 5)
+    reading = [sum(sizes) for sizes in service.main.sizes[before:] if len(sizes) == 3]
+    assert len(reading) >= 3
+    assert 32 in reading
+    others = [list(service.loop.read(request)) for request in (first, second)]
+    assert others == [alone([1], 40), alone([2], 40)]
+    service.check_nothing_is_held()
+
+
+def test_passes_are_not_filled_up_with_memory_that_would_preempt_a_sequence(monkeypatch):
+    curve = PassCurve({1: 1.0, 101: 1.5}, change=3.0, static=frozenset({48}))
+    costs = FixedCurve(CostCurve(curve, PassCurve({1: 0.01})))
+    service = Service(num_blocks=40, max_length=170, wrong=range(0, 200, 2), costs=costs)
+
+    def preempt(error):
+        pytest.fail(f"a sequence was preempted: {error}")
+
+    monkeypatch.setattr(service.engine.scheduler, "preempt", preempt)
+    outputs = service.run([service.request([start], 36, None) for start in range(4)])
+    assert outputs == [alone([start], 36) for start in range(4)]
+    assert max(service.main.passes) > 4  # draft tokens, or tokens that fill up

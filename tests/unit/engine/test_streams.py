@@ -1,0 +1,509 @@
+"""Several generations at once, on scripted models: streams in turns and threads, batches."""
+
+import gc
+from functools import partial
+from threading import Barrier, Thread
+
+import numpy as np
+import pytest
+
+from ov_specdec.cache.block_pool import Root
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, SessionError
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.results.chunks import collect
+from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
+from tests.support.scripted import PATIENCE, Gate, generator
+
+PROMPTS = ["ABC", "ABD", "QRSTUVWXYZ", "B", "ABC"]
+
+
+def options(**settings):
+    return GenerationOptions(**{"max_new_tokens": 30, "num_assistant_tokens": 3, **settings})
+
+
+class Pair:
+    """Scripted models, whose draft is wrong in some places, and what they generate."""
+
+    def __init__(self, limits=None, **memory):
+        self.main = ScriptedModel(mixing(1), **memory)
+        self.draft = ScriptedModel(wrong_at(mixing(1), {9, 14, 15, 22}), **memory)
+        self.text = generator(self.main, self.draft, limits)
+
+    def stream(self, prompt, **settings):
+        return self.text.stream(prompt, options(**settings))
+
+    @property
+    def num_used(self):
+        return self.main.pool.num_used + self.draft.pool.num_used
+
+    @property
+    def num_shared(self):
+        """Passes of the main model over several sequences."""
+        return sum(len(sizes) > 1 for sizes in self.main.sizes)
+
+
+def alone(prompt, **settings):
+    """What a prompt gets that has the models to itself."""
+    return collect(Pair().stream(prompt, **settings))
+
+
+def rest(streams):
+    """What streams that were begun give: read in turns, a chunk of each."""
+    chunks = [[] for _ in streams]
+    while any(not own or own[-1].finish_reason is None for own in chunks):
+        for stream, own in zip(streams, chunks, strict=True):
+            own += [chunk for chunk in [next(stream, None)] if chunk is not None]
+    return [collect(own) for own in chunks]
+
+
+def test_streams_that_are_read_in_turns_share_passes_and_give_what_each_gets_alone():
+    pair = Pair()
+    results = rest([pair.stream(prompt) for prompt in PROMPTS])
+    expected = [alone(prompt) for prompt in PROMPTS]
+    assert [result.token_ids for result in results] == [result.token_ids for result in expected]
+    assert [result.text for result in results] == [result.text for result in expected]
+    assert {result.finish_reason for result in results} == {"length"}
+    assert pair.num_shared > 5
+    assert pair.num_used == 0
+
+
+def test_threads_that_read_streams_get_what_each_gets_alone():
+    pair = Pair()
+    together, results = Barrier(len(PROMPTS)), {}
+
+    def read(number):
+        together.wait(PATIENCE)
+        results[number] = collect(pair.stream(PROMPTS[number]))
+
+    threads = [Thread(target=read, args=[number]) for number in range(len(PROMPTS))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    for number, prompt in enumerate(PROMPTS):
+        assert results[number].token_ids == alone(prompt).token_ids
+    assert pair.num_used == 0
+
+
+def test_a_reader_joins_the_passes_that_another_thread_runs():
+    pair = Pair()
+    gate = Gate(pair.main)
+    text = generator(gate, pair.draft)
+    results = {}
+
+    def read(prompt):
+        results[prompt] = collect(text.stream(prompt, options()))
+
+    first, second = (Thread(target=read, args=[prompt]) for prompt in ("ABC", "QRS"))
+    first.start()
+    assert gate.entered.wait(PATIENCE)  # in the first pass of the first one
+    second.start()
+    while not text.loop._added:  # the second one has come
+        second.join(0.001)
+    gate.may_go_on.set()
+    for thread in (first, second):
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+    assert {prompt: result.token_ids for prompt, result in results.items()} == {
+        prompt: alone(prompt).token_ids for prompt in ("ABC", "QRS")
+    }
+    assert pair.num_shared > 5
+
+
+@pytest.mark.parametrize("end", ["close", "cancel", "drop"])
+def test_a_stream_that_ends_frees_its_blocks_and_the_others_go_on(end):
+    pair = Pair()
+    ended, other = pair.stream("ABC"), pair.stream("QRS")
+    chunks = [next(other)]
+    next(ended)
+    used = pair.num_used
+    if end == "drop":
+        del ended
+        gc.collect()
+    else:
+        getattr(ended, end)()
+    assert 0 < pair.num_used < used
+    chunks += other
+    assert collect(chunks).token_ids == alone("QRS").token_ids
+    assert pair.num_used == 0
+
+
+def test_a_stream_that_was_never_read_holds_nothing_and_is_in_nobodys_way():
+    pair = Pair(Limits(max_batch_size=1))
+    unread = pair.stream("ABC")
+    assert collect(pair.stream("QRS")).token_ids == alone("QRS").token_ids
+    assert pair.num_used == 0
+    assert collect(unread).token_ids == alone("ABC").token_ids
+
+
+def test_a_stream_that_nobody_reads_any_more_runs_to_its_end_and_loses_nothing():
+    pair = Pair(Limits(max_batch_size=2))
+    settings = {"max_new_tokens": 100, "num_assistant_tokens": 0}
+    left = pair.stream("ABC", **settings)
+    begun = [next(left)]
+    for prompt in ("QRS", "TUV"):  # others are read meanwhile
+        result = collect(pair.stream(prompt, **settings))
+        assert result.token_ids == alone(prompt, **settings).token_ids
+    assert pair.num_used == 0
+    assert collect([*begun, *left]).token_ids == alone("ABC", **settings).token_ids
+
+
+def test_a_stream_is_cancelled_while_another_thread_runs_its_passes():
+    pair = Pair()
+    gate = Gate(pair.main)
+    gate.may_go_on.set()
+    text = generator(gate, pair.draft)
+    cancelled = text.stream("ABC", options(max_new_tokens=900))
+    next(cancelled)
+    gate.entered.clear()
+    gate.may_go_on.clear()
+    result = []
+    reader = Thread(target=lambda: result.append(collect(text.stream("QRS", options()))))
+    reader.start()
+    assert gate.entered.wait(PATIENCE)
+    cancelled.cancel()  # returns, though a pass is running that it takes part in
+    num_passes = len(pair.main.sizes)
+    gate.may_go_on.set()
+    reader.join(PATIENCE)
+    assert not reader.is_alive()
+    # Its newest tokens come in the pass that was running, and no other holds any.
+    assert max(map(len, pair.main.sizes[num_passes + 1 :])) == 1
+    assert pair.num_used == 0
+    assert result[0].token_ids == alone("QRS").token_ids
+    assert list(cancelled)[-1].finish_reason == "cancelled"
+
+
+def test_a_stream_is_closed_by_its_own_processor():
+    pair = Pair()
+
+    def close(_tokens, logits):
+        stream.close()
+        return logits
+
+    stream = pair.stream("ABC", logits_processor=[close])
+    *_, last = stream
+    assert last.finish_reason == "cancelled"
+    assert pair.num_used == 0
+
+
+def in_time(function):
+    """What a function returns or raises, in a thread that is left behind should it hang."""
+    outcome = []
+
+    def run():
+        try:
+            outcome.append(function())
+        except Exception as error:
+            outcome.append(error)
+
+    thread = Thread(target=run, daemon=True)
+    thread.start()
+    thread.join(PATIENCE)
+    assert outcome, "it hangs"
+    return outcome[0]
+
+
+@pytest.mark.parametrize(
+    "generate",
+    [
+        pytest.param(lambda pair: collect(pair.stream("QRS")), id="stream"),
+        pytest.param(lambda pair: pair.text.batch([("QRS", options())] * 2), id="batch"),
+        pytest.param(lambda pair: pair.text.loop.step(), id="step"),
+    ],
+)
+@pytest.mark.parametrize("length", [3, 12])
+def test_a_processor_that_generates_on_its_own_pipeline_is_told_so(generate, length):
+    pair, raised = Pair(), []
+
+    def processor(tokens, logits):
+        if len(tokens) >= length:
+            with pytest.raises(SessionError, match="cannot generate with the same") as info:
+                generate(pair)
+            raised.append(info.value)
+            raise info.value
+        return logits
+
+    outcome = in_time(lambda: collect(pair.stream("ABC", logits_processor=[processor])))
+    assert outcome is raised[0]
+    assert len(raised) == 1
+    assert in_time(lambda: collect(pair.stream("ABD"))).token_ids == alone("ABD").token_ids
+    assert pair.num_used == 0
+
+
+class Broken:
+    """A logits processor that fails once a sequence has so many tokens."""
+
+    def __init__(self, length, error=ZeroDivisionError):
+        self._length = length
+        self._error = error
+
+    def __call__(self, tokens, logits):
+        if len(tokens) >= self._length:
+            raise self._error
+        return logits
+
+
+@pytest.mark.parametrize("length", [0, 12])
+def test_a_processor_that_fails_ends_its_own_generation_only(length):
+    pair = Pair()
+    good, bad = pair.stream("ABC"), pair.stream("QRS", logits_processor=[Broken(length)])
+    chunks = [next(good)]
+    with pytest.raises(ZeroDivisionError):
+        list(bad)
+    used = pair.num_used
+    chunks += good
+    assert collect(chunks).token_ids == alone("ABC").token_ids
+    assert pair.num_used == 0 < used
+
+
+def test_an_interrupt_within_one_generation_leaves_the_others_able_to_go_on():
+    pair = Pair()
+    bad = pair.stream("TUV", logits_processor=[Broken(24, KeyboardInterrupt)])
+    next(bad)
+    streams = [pair.stream("ABC"), pair.stream("QRS"), pair.stream("XYZ")]
+    chunks = [[next(stream)] for stream in streams]
+    with pytest.raises(KeyboardInterrupt):
+        list(bad)
+    for prompt, stream, own in zip(("ABC", "QRS", "XYZ"), streams, chunks, strict=True):
+        assert collect([*own, *stream]).token_ids == alone(prompt).token_ids
+    assert pair.num_used == 0
+
+
+def test_a_pass_that_fails_ends_those_that_take_part_and_nothing_else():
+    pair = Pair()
+    first, second = pair.stream("ABC"), pair.stream("QRS")
+    next(first)
+    next(second)
+    pair.main.fails_in = 0
+    for stream in (first, second):
+        with pytest.raises(RuntimeError, match="the device is gone"):
+            list(stream)
+    assert pair.num_used == 0
+    assert collect(pair.stream("ABC")).token_ids == alone("ABC").token_ids
+
+
+def test_generations_that_do_not_fit_together_wait_or_are_preempted_and_lose_nothing():
+    pair = Pair(num_blocks=12)  # 48 tokens; each needs 33 to 40
+    results = rest([pair.stream(prompt) for prompt in PROMPTS])
+    for prompt, result in zip(PROMPTS, results, strict=True):
+        assert result.token_ids == alone(prompt).token_ids
+    assert pair.num_used == 0
+
+
+def test_what_cannot_fit_alone_is_refused_at_once():
+    main = ScriptedModel(counting)
+    text = generator(main)
+    main.limit(40)
+    with pytest.raises(CacheFullError, match=r"need 41 tokens of KV cache, .* room for 40"):
+        text.stream([1] * 20, GenerationOptions(max_new_tokens=21))
+    assert main.passes == []
+
+
+@pytest.mark.parametrize(
+    ("max_new_tokens", "num_tokens", "limit"),
+    [(None, 40, "kv_cache_size"), (20, 40, "max_new_tokens"), (7, 27, "max_new_tokens")],
+)
+def test_a_text_runs_to_its_limit_and_says_which_that_was(max_new_tokens, num_tokens, limit):
+    main = ScriptedModel(counting)
+    text = generator(main)
+    main.limit(40)
+    options = GenerationOptions(max_new_tokens=max_new_tokens)
+    result = collect(text.stream([1] * 20, options))
+    assert result.token_ids == [token % 50 for token in range(2, num_tokens - 18)]
+    assert (result.finish_reason, result.stats.length_limit) == ("length", limit)
+    assert result.stats.as_dict()["length_limit"] == limit
+
+
+def test_nothing_may_use_the_models_alone_while_generations_run():
+    pair = Pair()
+    stream = pair.stream("ABC")
+    with pair.text.loop.alone():
+        pass  # a stream that nobody has read is no generation yet
+    next(stream)
+    with pytest.raises(SessionError, match="a generation is running"), pair.text.loop.alone():
+        pass
+    stream.close()
+    with pair.text.loop.alone():
+        pass
+
+
+def test_closing_ends_all_streams_those_that_were_not_read_too():
+    pair = Pair()
+    streams = [pair.stream(prompt) for prompt in PROMPTS]
+    next(streams[0])
+    pair.text.loop.close()
+    assert pair.num_used == 0
+    for stream in streams:
+        assert [chunk.finish_reason for chunk in stream][-1] == "cancelled"
+    assert len(pair.main.passes) == 1
+
+
+def cached(pair, prompt, **settings):
+    """Tokens of a prompt that were found in the KV cache."""
+    return collect(pair.stream(prompt, **settings)).stats.cached_tokens
+
+
+def test_prefixes_are_shared_among_those_with_the_same_salt_only():
+    pair, prompt = Pair(), "ABCDEFGHIJKL"
+    assert cached(pair, prompt) == 0
+    assert cached(pair, prompt) == len(prompt) - 1
+    assert cached(pair, prompt, cache_salt="one") == 0
+    assert cached(pair, prompt, cache_salt="two") == 0
+    assert cached(pair, prompt, cache_salt="one") == len(prompt) - 1
+
+
+def test_without_cache_prompt_nothing_is_found_and_nothing_left():
+    pair, prompt = Pair(), "ABCDEFGHIJKL"
+    assert cached(pair, prompt, cache_prompt=False) == 0
+    assert cached(pair, prompt) == 0
+    assert cached(pair, prompt, cache_prompt=False) == 0
+    streams = [pair.stream(prompt, cache_prompt=share) for share in (True, False, False)]
+    results = rest(streams)
+    assert [result.stats.cached_tokens for result in results] == [len(prompt) - 1, 0, 0]
+
+
+def test_a_running_generation_shares_its_prompt_with_others():
+    pair, prompt = Pair(), "ABCDEFGHIJKL"
+    first = pair.stream(prompt)
+    next(first)
+    assert cached(pair, [*range(12), 40, 41]) == 8  # whole blocks, of what was accepted
+    assert cached(Pair(), [*range(12), 40, 41]) == 0
+    first.close()
+
+
+def batch(pair, prompts, *own, **shared):
+    settings = own or [{}] * len(prompts)
+    return pair.text.batch(
+        [
+            (prompt, options(**shared, **each))
+            for prompt, each in zip(prompts, settings, strict=True)
+        ]
+    )
+
+
+def test_a_batch_gives_what_each_prompt_gets_alone_in_order():
+    pair = Pair()
+    settings = (
+        {},
+        {"temperature": 0.9, "seed": 3},
+        {"num_assistant_tokens": 0, "max_new_tokens": 5},
+        {"stop_strings": [alone("B").text[4:6]]},
+        {"num_assistant_tokens": 6, "repetition_penalty": 1.5},
+    )
+    results = batch(pair, PROMPTS, *settings)
+    for prompt, own, result in zip(PROMPTS, settings, results, strict=True):
+        expected = alone(prompt, **own)
+        assert (result.text, result.token_ids) == (expected.text, expected.token_ids)
+        assert result.finish_reason == expected.finish_reason
+    assert results[3].finish_reason == "stop"
+    assert pair.num_shared > 5
+    assert pair.num_used == 0
+
+
+def test_an_error_in_a_batch_ends_it():
+    pair = Pair()
+    settings = [{}, {"logits_processor": [Broken(14)]}, {}, {}, {}]
+    with pytest.raises(ZeroDivisionError):
+        batch(pair, PROMPTS, *settings)
+    assert pair.num_used == 0
+    assert collect(pair.stream("ABC")).token_ids == alone("ABC").token_ids
+
+
+def test_a_prompt_that_is_refused_runs_none_of_the_batch():
+    pair = Pair()
+    with pytest.raises(ContextLengthError, match="with 1000 tokens: shorten it"):
+        batch(pair, ["ABC", [1] * 1000])
+    assert pair.main.passes == []
+
+
+@pytest.mark.parametrize("error", [None, ValueError("this processor is broken")])
+def test_an_answer_that_cannot_be_remembered_ends_with_the_error_and_the_others_go_on(error):
+    pair, failure = Pair(), OSError("the disk is full")
+
+    def raises(*_, **__):
+        raise failure
+
+    def fails(tokens, row):
+        if error is not None and len(tokens) > 5:
+            raise error
+        return row
+
+    ends = {}
+
+    def begin(prompt, **more):
+        asked = options(**more, cache_salt="mine")
+        ids, end = pair.text.encode(prompt, asked), partial(ends.__setitem__, prompt)
+        sequence = pair.text.begin(ids, asked, lambda _: None, end)
+        pair.text.loop.add(sequence)
+
+    begin("ABC", max_new_tokens=8, logits_processor=[fails])
+    begin("QRS")
+    pair.text.generated_tokens.remember = raises
+    while "ABC" not in ends:
+        pair.text.loop.step()
+    del pair.text.generated_tokens.remember
+    while "QRS" not in ends:
+        pair.text.loop.step()
+    assert ends == {"ABC": error or failure, "QRS": None}
+    assert pair.num_used == 0
+
+
+def nan_after(script, begin, places):
+    """The same model, but for NaN among its logits after so many tokens of texts that begin so."""
+
+    def following(tokens):
+        row = (np.arange(50) == script(tokens)).astype(np.float32) * 9
+        if chr(tokens[0] + ord("A")) == begin and len(tokens) >= places:
+            row[7] = np.nan
+        return row
+
+    return following
+
+
+def broken_pair(begin="A", limits=None):
+    """A pair whose draft gives NaN from the seventh token of some texts on."""
+    pair = Pair(limits)
+    pair.draft = ScriptedModel(nan_after(wrong_at(mixing(1), {14, 22}), begin, 7))
+    pair.text = generator(pair.main, pair.draft, limits)
+    return pair
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_assistant_tokens": "auto"},
+        {"num_assistant_tokens_schedule": "heuristic"},
+        {"assistant_confidence_threshold": 0.1},
+        {"assistant_confidence_threshold": 0.1, "suppress_tokens": [7]},  # hides the NaN
+        {"do_sample": True, "top_k": 1},
+        {"temperature": 0.7, "seed": 1},
+    ],
+)
+def test_a_draft_model_that_gives_nan_is_left_out_for_the_rest_of_the_text(settings):
+    pair = broken_pair()
+    result = collect(pair.stream("ABC", **settings))
+    plain = {**settings, "num_assistant_tokens": 0, "assistant_confidence_threshold": 0.0}
+    plain.pop("num_assistant_tokens_schedule", None)
+    assert result.token_ids == alone("ABC", **plain).token_ids
+    assert result.stats.draft_failures == 1
+    failed = next(i for i, each in enumerate(result.stats.rounds) if each.draft_failed)
+    after = result.stats.rounds[failed + 1 :]
+    assert after
+    assert {(each.num_drafted, each.reason) for each in after} == {(0, "unmatched")}
+    assert pair.num_used == 0
+    assert len(pair.draft.sizes) < 12
+    # Nobody goes on from what it has computed.
+    assert pair.draft.pool.match(range(3), 4, Root()).blocks == []
+    assert pair.draft.pool.match(range(3), 4, Root()).partial is None
+
+
+def test_a_main_model_that_gives_nan_is_an_error():
+    pair = Pair()
+    main = ScriptedModel(nan_after(mixing(1), "A", 7))
+    text = generator(main, pair.draft)
+    with pytest.raises(LogitsError, match="nan give no distribution"):
+        collect(text.stream("ABC", options()))
+    assert collect(text.stream("BBC", options())).token_ids == alone("BBC").token_ids

@@ -1,0 +1,150 @@
+"""OpenAI's forms for recordings: read into options, and answered in its shapes."""
+
+import json
+
+import pytest
+
+from ov_specdec.openai.audio import TranscriptionForm, TranslationForm, read_form
+from ov_specdec.openai.body import Rules
+from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.transcriptions import StreamedTranscription, make_transcription
+from ov_specdec.results.stats import GenerationStats, RoundStats
+from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk, TranscriptionResult
+from tests.unit.speech.test_windows import result
+
+
+def read_transcription(texts):
+    return read_form(TranscriptionForm, texts, Rules(strict=True))
+
+
+def read_translation(texts):
+    return read_form(TranslationForm, texts, Rules(strict=True))
+
+
+def form(**fields):
+    return {name: value if isinstance(value, list) else [value] for name, value in fields.items()}
+
+
+def test_fields_become_options():
+    ask = read_transcription(
+        form(
+            model="whisper-1",
+            language="en",
+            prompt="Names: Ada.",
+            temperature="0.4",
+            response_format="verbose_json",
+            seed="7",
+            num_assistant_tokens="3",
+            user="me",
+            **{"timestamp_granularities[]": ["segment"]},
+        )
+    )
+    assert (ask.model, ask.form, ask.stream, ask.user) == ("whisper-1", "verbose_json", False, "me")
+    assert ask.options == {
+        "task": "transcribe",
+        "language": "en",
+        "initial_prompt": "Names: Ada.",
+        "temperature": 0.4,
+        "return_timestamps": True,
+        "word_timestamps": False,
+        "seed": 7,
+        "num_assistant_tokens": 3,
+    }
+
+
+def test_what_is_not_given_is_left_to_the_pipeline():
+    # As in OpenAI's reference, 0 leaves the temperature to the thresholds.
+    for ask in (read_transcription(form()), read_transcription(form(temperature="0", language=""))):
+        assert ask.options == {"task": "transcribe", "return_timestamps": False}
+        assert ask.form == "json"
+    assert read_transcription(form(stream="true")).stream
+    assert read_translation(form(response_format="srt")).options == {
+        "task": "translate",
+        "return_timestamps": True,
+    }
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"timestamp_granularities[]": ["word", "line"]}, "timestamp_granularities[1]"),
+        ({"timestamp_granularities[]": ["segment"]}, "timestamp_granularities"),
+        ({"response_format": "diarized_json"}, "response_format"),
+        ({"response_format": "srt", "stream": "true"}, "stream"),
+        ({"stream": "maybe"}, "stream"),
+        ({"temperature": "warm"}, "temperature"),
+        ({"temperature": "2"}, "temperature"),
+        ({"temperature": "nan"}, "temperature"),
+        ({"seed": "1.5"}, "seed"),
+        ({"include[]": ["logprobs"]}, "include"),
+        ({"chunking_strategy": "server_vad"}, "chunking_strategy"),
+        ({"languge": "en"}, "languge"),
+        ({"model": ["a", "b"]}, "model"),
+    ],
+)
+def test_what_cannot_be_honoured_is_named(fields, param):
+    with pytest.raises(ApiError) as error:
+        read_transcription(form(**fields))
+    assert (error.value.status, error.value.param) == (400, param)
+
+
+def test_numbers_in_forms_are_refused_in_the_words_of_those_in_bodies():
+    for fields, words in (({"seed": "a"}, "a whole number"), ({"temperature": "a"}, "a number")):
+        with pytest.raises(ApiError, match=f'="a" must be {words}$'):
+            read_transcription(form(**fields))
+
+
+@pytest.mark.parametrize("field", ["language", "stream", "timestamp_granularities[]"])
+def test_a_translation_takes_fewer_fields(field):
+    with pytest.raises(ApiError, match="not supported"):
+        read_translation({field: ["true"]})
+
+
+def answered():
+    rounds = [RoundStats(0, 0, 1, 0, 0, 0, 0.1), RoundStats(4, 3, 4, 0, 0, 0, 0.1)]
+    made = result()
+    made.stats.generations.append(GenerationStats(4, rounds))
+    return made
+
+
+def test_answers_have_openais_shapes():
+    def body(name):
+        made = make_transcription(read_transcription(form(response_format=name)), answered())
+        return made if isinstance(made, str) else made.model_dump()
+
+    plain = body("json")
+    assert plain["text"] == "First line. Second."
+    assert plain["usage"] == {"type": "duration", "seconds": 3662}
+    assert plain["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] == 3
+    assert body("text") == "First line. Second.\n"
+    assert body("srt").startswith("1\n00:00:00,000 --> ")
+    assert body("vtt").startswith("WEBVTT")
+    verbose = body("verbose_json")
+    assert (verbose["task"], verbose["language"], verbose["duration"]) == ("transcribe", "en", 3662)
+    assert [segment["id"] for segment in verbose["segments"]] == [0, 1]
+    assert verbose["segments"][0]["tokens"] == [1, 2]
+
+
+def test_the_language_of_silence_is_a_text_too():
+    asked = read_transcription(form(response_format="verbose_json"))
+    silence = TranscriptionResult("", (), None, SpeechStats(3.0))
+    assert make_transcription(asked, silence).model_dump()["language"] == "und"
+
+
+def test_a_stream_ends_with_the_whole_text():
+    made = answered()
+    chunks = [
+        TranscriptionChunk("First.", 1.0),
+        TranscriptionChunk("", 2.0),
+        TranscriptionChunk(" Second.", 3.0),
+        TranscriptionChunk("", 3.0, stats=made.stats, finish_reason="stop"),
+    ]
+    writer = StreamedTranscription(read_transcription(form(stream="true")))
+    sent = [b"".join(writer.add(0, chunk)) for chunk in chunks]
+    assert sent[1] == b""
+    lines = b"".join(sent).decode().splitlines()
+    data = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data")]
+    assert [event.get("delta") for event in data] == ["First.", " Second.", None]
+    assert data[-1]["type"] == "transcript.text.done"
+    assert data[-1]["text"] == "First. Second."
+    assert data[-1]["usage"]["total_tokens"] == 9

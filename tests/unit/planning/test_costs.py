@@ -1,0 +1,310 @@
+"""What passes cost: curves, their measurement, their files, and their correction in use."""
+
+import json
+import threading
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.errors import OptionError
+from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, LiveCurve, PassCurve
+from ov_specdec.planning.costs.measure import SWEEPS, WIDE, Measurement
+from ov_specdec.planning.costs.source import KeptCosts, read_curve, write_curve
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.records.record import VERSION
+from ov_specdec.results.stats import PassStats, StepStats
+from ov_specdec.runner.cached_sequence import CachedSequence, alone
+from ov_specdec.sampling.samplers import GreedySampler
+from tests.support import running
+from tests.support.fakes import ScriptedModel, counting, held_by
+from tests.support.rounds import a_round, step_of
+
+CURVE = CostCurve(
+    PassCurve({1: 1.0, 4: 2.5, 8: 2.0}, 0.5),
+    PassCurve({1: 0.1, 2: 0.15}, 0.05),
+    sweeps=SWEEPS,
+)
+
+
+def test_passes_are_interpolated_over_tokens():
+    assert CURVE.main.at(1) == 1.0
+    assert CURVE.main.at(2) == pytest.approx(1.5)
+    assert CURVE.main.at(6) == pytest.approx(2.25)  # larger ones may cost less
+
+
+def test_beyond_what_was_measured_passes_do_not_get_cheaper():
+    falling = PassCurve({1: 2.0, 8: 1.0})
+    assert falling.at(16) == 1.0
+    # On average a token more costs (2 - 1) / 7.
+    assert CURVE.main.at(16) == pytest.approx(2.0 + 8 / 7)
+    assert CURVE.main.at(5000) == CURVE.main.by_size(4999, 5001)[0]
+
+
+def test_drafting_costs_per_draft_token_and_after_a_full_draft():
+    assert CURVE.drafting == pytest.approx((0.1, 0.15))
+    assert CostCurve(CURVE.main).drafting == (0.0, 0.0)
+
+
+def measure(main, draft, seconds, sweeps=SWEEPS, progress=None):
+    measurement = Measurement(main, draft, sweeps)
+    measurement.run(seconds, progress)
+    return measurement.curve(NOMINAL)
+
+
+def model(max_length=2000):
+    return ScriptedModel(counting, max_length=max_length)
+
+
+def test_all_sizes_are_measured_where_there_is_time():
+    shares = []
+    curve = measure(model(), model(), 2.0, sweeps=2, progress=shares.append)
+    assert set(curve.main.seconds) == {*SIZES, *WIDE}
+    assert set(curve.draft.seconds) == {1, 2, 16}
+    assert shares == sorted(shares)
+
+
+def test_without_time_the_most_important_sizes_are_measured():
+    assert set(measure(model(), model(), 0.0).main.seconds) == {1, 8, 4}
+    assert set(measure(model(), None, 0.0).main.seconds) >= {1, 8, 4}
+
+
+def test_a_measurement_goes_on_where_it_was():
+    measurement, main = Measurement(model(), None, 2), model()
+    measurement.run(0.0)
+    few = measurement.curve(NOMINAL)
+    measurement.run(2.0)
+    assert few.main.seconds.keys() < measurement.curve(NOMINAL).main.seconds.keys()
+    assert (few.sweeps, measurement.curve(NOMINAL).sweeps) == (1, 2)
+    assert main.passes == []
+
+
+def test_a_short_context_is_not_exceeded():
+    short = measure(model(max_length=70), model(max_length=20), 1.0, sweeps=2)
+    assert set(short.main.seconds) == {*SIZES, *WIDE[:1]}
+    assert set(short.draft.seconds) == {1, 2, 16}
+
+
+def test_memory_for_one_sequence_is_enough_to_measure():
+    main = ScriptedModel(counting, max_length=100, num_blocks=25)
+    assert measure(main, None, 1.0, sweeps=2).main.per_sequence == 0.0
+    assert main.pool.num_used == 0
+
+
+def test_what_memory_has_no_room_for_is_not_measured():
+    main = ScriptedModel(counting, max_length=1000, num_blocks=8)
+    assert set(measure(main, None, 1.0, sweeps=2).main.seconds) == {*SIZES}
+    assert main.pool.num_used == 0
+
+
+def test_without_room_for_the_shortest_passes_the_curve_stays_an_nominal_one(tmp_path):
+    main = ScriptedModel(counting, max_length=1000, num_blocks=3)
+    alone(CachedSequence(main).advance([1] * 12))
+    costs = KeptCosts(main, model(), tmp_path / "curve.json", 0.1)
+    assert costs.prepare() == NOMINAL
+    assert main.pool.num_used == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_measuring_that_is_interrupted_gives_its_memory_back(monkeypatch):
+    main, draft = model(), model()
+    forward, left = main.forward, iter(range(5))
+
+    def interrupted(spans):
+        if next(left, None) is None:
+            raise KeyboardInterrupt
+        return forward(spans)
+
+    monkeypatch.setattr(main, "forward", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        measure(main, draft, 0.1)
+    assert (main.pool.num_used, draft.pool.num_used) == (0, 0)
+
+
+@pytest.mark.parametrize("seconds", [0, -1, "2"])
+def test_measuring_takes_time(seconds):
+    costs = KeptCosts(model(), None, None, 0.1)
+    with pytest.raises(OptionError, match=f"seconds={seconds!r} must be a number above 0"):
+        costs.prepare(seconds=seconds)
+
+
+def test_measuring_leaves_the_caches_as_they_were():
+    main, draft = model(), model()
+    running, left = CachedSequence(main), CachedSequence(main)
+    alone(running.advance([5, 6, 7]))
+    alone(left.advance([0] * 9))  # with such tokens, passes are timed
+    left.free()
+    used = main.pool.num_used
+    measure(main, draft, 0.1, sweeps=1)
+    assert held_by(running) == [5, 6, 7]
+    assert (main.pool.num_used, draft.pool.num_used) == (used, 0)
+    assert alone(CachedSequence(main).advance([0] * 40)).num_cached == 9
+    assert alone(CachedSequence(draft).advance([0] * 40)).num_cached == 0
+
+
+def test_a_curve_is_read_as_it_was_written(tmp_path):
+    write_curve(tmp_path / "new" / "curve.json", CURVE)
+    assert read_curve(tmp_path / "new" / "curve.json") == CURVE
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["curve.json"]
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda text: "",
+        lambda text: text[:40],
+        lambda text: text.replace(f'"version": {VERSION}', '"version": 3'),
+        lambda text: text.replace("2.5", "-2.5"),
+        lambda text: text.replace("2.5", "NaN"),
+        lambda text: text.replace("2.5", '"fast"'),
+        lambda text: json.dumps({**json.loads(text), "main": {}}),
+        lambda text: json.dumps([text]),
+        lambda text: text.replace(f'"sweeps": {SWEEPS}', '"sweeps": 1e999'),
+        lambda text: "[" * 100_000,
+    ],
+)
+def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
+    path = tmp_path / "curve.json"
+    write_curve(path, CURVE)
+    path.write_text(spoil(path.read_text()))
+    assert read_curve(path) is None
+    costs = KeptCosts(model(), model(), path, 0.0)
+    assert costs.prepare().main.at(1) > 0
+    assert read_curve(path) == costs.curve  # measured, and kept instead
+
+
+def test_a_kept_curve_is_not_measured_again(tmp_path):
+    path = tmp_path / "curve.json"
+    write_curve(path, CURVE)
+    main = model()
+    costs = KeptCosts(main, model(), path, 1.0)
+    assert costs.curve == costs.prepare() == CURVE
+    assert main.passes == []
+
+
+def test_a_curve_of_few_passes_is_measured_anew_by_a_later_process(tmp_path):
+    path = tmp_path / "curve.json"
+    slow = PassCurve(dict.fromkeys(SIZES, 9.0), 0.5)
+    write_curve(path, CostCurve(slow, CURVE.draft, sweeps=1))
+    later = KeptCosts(model(), model(), path, 5.0)
+    assert later.curve.main == slow  # until there is time to measure
+    assert later.prepare().main.at(1) < 1.0
+    assert later.curve.sweeps == SWEEPS
+    assert read_curve(path) == later.curve
+    main = model()
+    assert KeptCosts(main, model(), path, 5.0).prepare() == later.curve
+    assert main.passes == []
+
+
+def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    costs = KeptCosts(model(), None, blocked / "curve.json", 0.0)
+    with pytest.warns(RuntimeWarning, match="cannot be kept in .* XDG_CACHE_HOME"):
+        assert costs.prepare().main.at(1) > 0
+
+
+def test_until_passes_are_timed_the_curve_is_nominal_and_not_kept(tmp_path):
+    main, draft, path = model(), model(), tmp_path / "curve.json"
+    costs = KeptCosts(main, draft, path, 0.1)
+    assert costs.curve == NOMINAL
+    assert KeptCosts(main, None, path, 0.1).curve.draft is None
+    for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
+        costs.learn(step_of(stats))
+    assert costs.curve.main.at(4) > 1.5 * NOMINAL.main.at(4)
+    assert not path.exists()
+    assert main.passes == draft.passes == []
+    assert costs.prepare().sweeps > 0
+    assert read_curve(path) == costs.curve
+
+
+def test_whoever_reads_while_others_write_finds_a_whole_curve(tmp_path):
+    path, ended = tmp_path / "curve.json", threading.Event()
+    write_curve(path, CURVE)
+
+    def write():
+        for _ in range(50):
+            write_curve(path, CURVE)
+        ended.set()
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    while not ended.is_set():
+        assert read_curve(path) == CURVE
+    for writer in writers:
+        writer.join()
+
+
+def rounds(size, seconds, number=3, **more):
+    """Rounds of one size after another, the first of which changes to it."""
+    return [a_round(size - 1, 0, seconds, 0.0, **more) for _ in range(number)]
+
+
+def taught(rounds):
+    live = LiveCurve(CURVE)
+    for stats in rounds:
+        live.learn(step_of(stats))
+    return live
+
+
+def test_a_size_that_takes_longer_beside_others_is_corrected():
+    live = taught((rounds(1, 1.0) + rounds(4, 5.0)) * 80)
+    assert live.curve.main.at(4) / live.curve.main.at(1) == pytest.approx(5.0, rel=0.1)
+
+
+def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
+    generator, pace, disturbed = Random(0), 1.0, []
+    for _ in range(400):
+        size, seconds = generator.choice(((1, 1.0), (4, 2.5)))
+        for stats in rounds(size, seconds, 5):
+            pace = 2.0 / pace if generator.random() < 0.05 else pace
+            slower = pace * (10.0 if generator.random() < 0.05 else 1.0)
+            disturbed.append(replace(stats, verify_seconds=slower * stats.verify_seconds))
+    row = taught(disturbed).curve.main.seconds
+    assert min(row.values()) > 0
+    assert row[4] / row[1] == pytest.approx(2.5, rel=0.15)  # what both have gained is the pace
+
+
+class Noted:
+    """Notes the steps that it is told of. Implements `Costs`."""
+
+    curve = CURVE
+
+    def __init__(self):
+        self.steps = []
+
+    def learn(self, step):
+        self.steps.append(step)
+
+
+def test_steps_that_read_a_prompt_teach_nothing():
+    costs, greedy = Noted(), GreedySampler()
+    main, draft = model(), model()
+    drafter = ModelDrafter(CachedSequence(draft), greedy)
+    text = running.sequence(main, [1] * 100, 115, drafter, ConstantLength(3))
+    done = list(running.rounds(text, costs=costs))
+    assert main.passes[0] == 100
+    assert draft.passes[0] == 101
+    # The first round reads the prompt, and the second one the draft model's.
+    assert [step.main.num_tokens for step in costs.steps] == main.passes[2:] == [4, 4, 2]
+    assert [sum(done.num_tokens for done in step.drafts) for step in costs.steps] == [4, 4, 2]
+    assert len(done) == 5
+
+
+def test_the_draft_reading_the_prompt_is_no_drafting():
+    reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
+    assert taught(reading).curve == CURVE
+    drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
+    assert taught(drafting).curve.draft.at(1) > CURVE.draft.at(1)
+
+
+def test_what_drafting_takes_is_learnt_of_each_draft_token():
+    """The first pass after the main model's takes longer, which is no reason for longer drafts."""
+    costs = LiveCurve(CostCurve(PassCurve({1: 1.0, 8: 1.5}), PassCurve({1: 0.05})))
+    drafts = [PassStats(1, 1, 0, seconds) for seconds in (0.2, *[0.1] * 6)]
+    for size, seconds in ((1, 1.0), (1, 1.0), (8, 1.5), (8, 1.5)) * 100:
+        done = PassStats(size, 1, 0, seconds)
+        costs.learn(StepStats(done, tuple(drafts) if size == 8 else ()))
+    assert costs.curve.drafting[0] == pytest.approx(0.8 / 7, rel=0.05)

@@ -1,0 +1,373 @@
+"""Whatever is measured, kept in files and asked for: each plan is valid, and no request ends."""
+
+import hashlib
+import json
+import warnings
+from dataclasses import asdict, replace
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from ov_specdec.checks.invariance import InvarianceVerdict, read_verdict, write_verdict
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.static_shapes import most_saving
+from ov_specdec.errors import OptionError
+from ov_specdec.models.profile import Profile, read_profile
+from ov_specdec.planning.costs import (
+    GRID,
+    NOMINAL,
+    SIZES,
+    CostCurve,
+    FixedCurve,
+    PassCurve,
+)
+from ov_specdec.planning.costs.measure import Measurement
+from ov_specdec.planning.costs.source import read_curve, write_curve
+from ov_specdec.planning.draft_length import MOST, Estimate, Offer
+from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.records.record import read_section, write_section
+from ov_specdec.results.stats import PassStats, StepStats
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.samplers import GreedySampler
+from tests.support import running
+from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
+
+SECONDS = st.floats(1e-6, 1e3)
+SHAPES = st.frozensets(st.integers(1, 40), max_size=4)
+
+
+def curves():
+    """Curves of one model, with any sizes."""
+    extra = st.just(0.0) | SECONDS
+    row = st.dictionaries(st.sampled_from(GRID), SECONDS, min_size=1)
+    return st.builds(PassCurve, row, extra, extra, extra, SHAPES)
+
+
+COSTS = st.builds(CostCurve, curves(), st.none() | curves(), st.integers(0, 5))
+RATES = st.just(0.0) | st.just(1.0) | st.floats(0.0, 1.0)
+
+
+def chances(rate):
+    return tuple(rate**n for n in range(1, MOST + 1))
+
+
+OF_DRAFT = st.builds(
+    lambda rate, **more: Estimate(Offer("model"), chances(rate), **more),
+    RATES,
+    num_passes=st.sampled_from([1, 3, MOST]),
+    num_unread=st.integers(1, 3000),
+    is_hopeful=st.booleans(),
+    min_confidence=RATES,
+)
+OF_MATCH = st.builds(lambda rate: Estimate(Offer("suffix", 0.5, 1), chances(rate)), RATES)
+
+
+class Changing:
+    """Costs whose curve changes at any time. Implements `Costs`."""
+
+    def __init__(self, curve):
+        self.curve = curve
+
+    def learn(self, step):
+        self.curve = replace(self.curve, sweeps=self.curve.sweeps)
+
+
+@st.composite
+def steps(draw):
+    """The estimates of a step and its load, and new static shapes or a new curve before it."""
+    estimates = draw(st.lists(OF_DRAFT | OF_MATCH, max_size=5))
+    num_answered = len(estimates) + draw(st.integers(0 if estimates else 1, 20))
+    load = Load(
+        num_answered + draw(st.integers(0, 3)),
+        num_answered,
+        num_answered + draw(st.integers(0, 300)),
+        draw(st.just(0) | st.integers(0, 512)),
+    )
+    return estimates, load, draw(st.none() | SHAPES | COSTS)
+
+
+def is_valid(plan):
+    return type(plan.length) is int and 0 <= plan.length <= MOST
+
+
+MATCH = Estimate(Offer("suffix", 0.9, 1), chances(0.8))
+DRAFTED = Estimate(Offer("model"), chances(0.8), num_passes=MOST)
+ALONE = Load()
+
+
+@given(COSTS, st.lists(steps(), min_size=1, max_size=6))
+@example(NOMINAL, [([MATCH], ALONE, None), ([], ALONE, frozenset({5})), ([MATCH], ALONE, None)])
+@example(NOMINAL, [([DRAFTED], ALONE, None), ([MATCH], ALONE, frozenset({5}))] * 2)
+@settings(deadline=None, max_examples=200)
+def test_every_plan_is_valid_whatever_static_shapes_and_costs_change(curve, taken):
+    costs = Changing(curve)
+    planner = Planner(costs)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for estimates, load, change in taken:
+            if isinstance(change, CostCurve):
+                costs.curve = change
+            elif change is not None:
+                costs.curve = costs.curve.with_static("main", change, 0.1)
+            plans = planner.plan(estimates, load)
+            assert len(plans) == len(estimates)
+            assert all(map(is_valid, plans))
+            fed = load.num_tokens + sum(plan.length for plan in plans)
+            size = max(fed, planner.size)
+            # A probe comes last, and need not fit.
+            assert load.num_prefill or fed <= size + sum(plan.reason == "probe" for plan in plans)
+            assert planner.wished >= 0
+            done = PassStats(size, load.num_sequences, load.num_prefill, 0.1)
+            planner.learn(StepStats(done))
+
+
+@given(st.integers(1, 600), SHAPES)
+def test_a_pass_without_a_planned_size_is_padded_to_a_near_static_shape(num_tokens, static):
+    model = ScriptedModel(counting)
+    model.static_shapes = static
+    size = model.padded_size(num_tokens)
+    assert size == num_tokens or (num_tokens < size <= 2 * num_tokens and size in static)
+
+
+@given(
+    st.dictionaries(st.integers(0, 3000), st.floats(0.0, 1e6), max_size=6),
+    curves(),
+    st.lists(st.sampled_from(GRID), unique=True),
+)
+@example({2: 3.0}, NOMINAL.main, [])
+@example({1: 1.0}, PassCurve({1: 2.0, 2: 1.0}, 0.0, 0.0, 2.0, frozenset({1})), [2])
+@example({2: 0.0, 8: 0.0}, NOMINAL.main, SIZES)
+def test_the_chosen_static_shape_is_an_allowed_one_or_none(demand, curve, allowed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        size, share = most_saving(demand, curve, allowed)
+    assert (size in allowed and share > 0.0) or (size, share) == (0, 0.0)
+    assert size not in curve.static
+
+
+@pytest.mark.parametrize("main", [*range(2, 36), 400])
+@pytest.mark.parametrize("draft", [2, 9, 16, 17, 400])
+def test_any_context_is_measured_and_planned_for(main, draft):
+    models = [ScriptedModel(counting, max_length=length) for length in (main, draft)]
+    measurement = Measurement(*models, sweeps=2)
+    measurement.run(0.01)
+    curve = measurement.curve(NOMINAL)
+    assert {1} <= set(curve.main.seconds) & set(curve.draft.seconds)
+    assert [model.pool.num_used for model in models] == [0, 0]
+    planner = Planner(Changing(curve))
+    assert all(map(is_valid, planner.plan([DRAFTED], ALONE)))
+
+
+KEPT = CostCurve(PassCurve({1: 1.0, 8: 2.5}, 0.5), PassCurve({1: 0.1}), sweeps=5)
+
+
+def keep_distance(path):
+    write_section(path, "passes", {"distance": 0.01})
+
+
+def read_distance(path):
+    return read_section(path, "passes", lambda content: content["distance"])
+
+
+KINDS = {
+    "costs": (lambda path: write_curve(path, KEPT), read_curve),
+    "verdict": (
+        lambda path: write_verdict(path, InvarianceVerdict(max_pass_tokens=64)),
+        read_verdict,
+    ),
+    "distance": (keep_distance, read_distance),
+    "profile": (Profile("pair", {"A": "1"}, {}, {"ratio": 1.5}).write, read_profile),
+}
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
+    max_leaves=5,
+)
+
+
+def sealed(record):
+    """The checksum of a record with this content."""
+    content = {name: record[name] for name in ("name", "sections")}
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def places(content, path=()):
+    """The paths of all values of a JSON object."""
+    for key, value in content.items():
+        yield (*path, key)
+        if isinstance(value, dict):
+            yield from places(value, (*path, key))
+
+
+@st.composite
+def spoilt(draw, text):
+    """The text of a file with other bytes, or another value or name of a value."""
+    if draw(st.booleans()):
+        begin, end = sorted(draw(st.tuples(*[st.integers(0, len(text))] * 2)))
+        return text[:begin] + draw(st.text(max_size=8)) + text[end:]
+    content = json.loads(text)
+    *path, name = draw(st.sampled_from([*places(content)]))
+    inner = content
+    for key in path:
+        inner = inner[key]
+    if draw(st.booleans()):
+        inner[draw(st.text(max_size=3) | st.sampled_from(["-1", "1e400"]))] = inner.pop(name)
+    else:
+        inner[name] = draw(VALUES)
+    return json.dumps(content)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(data=st.data())
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_kept_file_with_another_content_is_as_none(kind, data, tmp_path):
+    path = tmp_path / "file.json"
+    write, read = KINDS[kind]
+    write(path)
+    text, kept = path.read_text(encoding="utf-8"), read(path)
+    path.write_text(data.draw(spoilt(text)), encoding="utf-8", errors="surrogatepass")
+    try:
+        found = read(path)
+    except OptionError as error:  # a profile that the user named
+        found = None
+        assert "run ov-specdec tune again" in str(error)
+    assert found is None or (found, path.stat().st_size > 0) == (kept, True)
+
+
+def is_plausible(found):
+    """Whether a value that was read can be used."""
+    if isinstance(found, CostCurve):
+        plans = Planner(Changing(found)).plan([MATCH, DRAFTED], Load(2, 2, 2))
+        return all(map(is_valid, plans))
+    kinds = [type(value) for value in asdict(found).values()] if found else [str, int]
+    return kinds in ([str, int], [str, type(None)])
+
+
+@pytest.mark.parametrize("kind", ["costs", "verdict"])
+@given(data=st.data())
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_what_a_sealed_record_says_is_plausible_or_is_replaced(kind, data, tmp_path):
+    path = tmp_path / "file.json"
+    write, read = KINDS[kind]
+    path.unlink(missing_ok=True)  # of the last example
+    write(path)
+    kept, record = read(path), json.loads(path.read_text(encoding="utf-8"))
+    *within, name = data.draw(st.sampled_from([*places(record)]))
+    inner = record
+    for key in within:
+        inner = inner[key]
+    inner[name] = data.draw(VALUES | st.sampled_from([64.0, 1e308, float("inf"), 10**400, True]))
+    record["checksum"] = sealed(record)
+    path.write_text(json.dumps(record), encoding="utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert is_plausible(read(path))
+    write(path)
+    assert read(path) == kept
+
+
+@pytest.mark.parametrize("kind", ["costs", "verdict", "distance"])
+def test_a_kept_file_of_another_model_is_none(kind, tmp_path):
+    write, read = KINDS[kind]
+    write(tmp_path / "one.json")
+    (tmp_path / "one.json").rename(tmp_path / "other.json")
+    assert read(tmp_path / "other.json") is None
+
+
+@pytest.mark.parametrize(
+    "curve",
+    [
+        replace(KEPT, sweeps=0),
+        replace(KEPT, main=PassCurve({})),
+        replace(KEPT, main=PassCurve({})),
+        replace(KEPT, main=PassCurve({5: 1.0})),
+        replace(KEPT, main=PassCurve({-1: {1: 1.0}})),
+        replace(KEPT, main=PassCurve({1: float("nan")})),
+        replace(KEPT, main=PassCurve({1: 1.0, 2: 0.0})),
+        replace(KEPT, draft=PassCurve({1: 1.0}, change=float("inf"))),
+        replace(KEPT, draft=PassCurve({1: 1.0}, saved=-1.0)),
+    ],
+)
+def test_times_that_no_measurement_gives_are_none(curve, tmp_path):
+    write_curve(tmp_path / "curve.json", curve)
+    assert read_curve(tmp_path / "curve.json") is None
+
+
+@pytest.mark.parametrize("most", [-3, 0, 1, 63, "64"])
+def test_a_verdict_that_no_check_gives_is_none(most, tmp_path):
+    write_verdict(tmp_path / "verdict.json", InvarianceVerdict(max_pass_tokens=most))
+    assert read_verdict(tmp_path / "verdict.json") is None
+
+
+PROMPT = [3, 1, 4]
+
+
+class Failing:
+    """Asks for plans, and fails where told. Implements `Policy`."""
+
+    is_planned = True
+
+    def __init__(self, fails_in):
+        self._fails_in = fails_in
+
+    def answer(self, ask):
+        if self._fails_in == "answer":
+            raise IndexError("list index out of range")
+        return Estimate(ask.offers[0], chances(0.9), num_passes=MOST)
+
+    def update(self, stats):
+        if self._fails_in == "update":
+            raise ZeroDivisionError("division by zero")
+
+
+def drafter_of(draft):
+    return ModelDrafter(CachedSequence(draft), GreedySampler())
+
+
+def broken(*_):
+    raise ValueError("operands could not be broadcast together")
+
+
+PLACES = {"plan": Planner, "learn": Planner, "improve": FixedCurve, "_count": Engine}
+
+
+@pytest.mark.parametrize("fails_in", [*PLACES, "no plans", "answer", "update"])
+def test_a_request_decodes_on_after_an_error_of_planning(fails_in, monkeypatch):
+    expected = running.plain(ScriptedModel(mixing(1)), PROMPT, 40).tokens
+    if fails_in == "no plans":
+        monkeypatch.setattr(Planner, "plan", lambda *_: [])
+    elif fails_in in PLACES:
+        monkeypatch.setattr(PLACES[fails_in], fails_in, broken)
+    main, draft = ScriptedModel(mixing(1)), ScriptedModel(wrong_at(mixing(1), {9, 20}))
+    texts = [
+        running.sequence(main, PROMPT, 40, drafter_of(draft), Failing(fails_in)) for _ in range(2)
+    ]
+    engine = Engine(main, draft)
+    with pytest.warns(
+        RuntimeWarning, match=r"planning has failed \(.*Error: .*report this"
+    ) as said:
+        for text in texts:
+            engine.add_request(text)
+        while not all(text.has_ended for text in texts):
+            engine.step()
+    assert len(said) == 1
+    assert [(text.tokens, text.error) for text in texts] == [(expected, None)] * 2
+
+
+def test_after_an_error_of_planning_the_next_step_drafts_again(monkeypatch):
+    plan, errors = Planner.plan, iter([ValueError("once")])
+
+    def fails_once(*given):
+        for error in errors:
+            raise error
+        return plan(*given)
+
+    monkeypatch.setattr(Planner, "plan", fails_once)
+    main, draft = ScriptedModel(mixing(1)), ScriptedModel(mixing(1))
+    text = running.sequence(main, PROMPT, 40, drafter_of(draft), Failing(""))
+    with pytest.warns(RuntimeWarning, match="once"):
+        drafted = [round_.stats.num_drafted for round_ in running.rounds(text)]
+    assert drafted[1] == 0  # after the prefill
+    assert sum(drafted) > 0

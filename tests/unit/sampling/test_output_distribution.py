@@ -1,0 +1,335 @@
+"""Whole outputs, enumerated through the engine, have the main model's own distribution."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from ov_specdec.drafters.factory import draft_with
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.drafters.suffix import SuffixDrafter
+from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling import verification
+from ov_specdec.sampling.distribution import residual
+from ov_specdec.sampling.processors import PresencePenalty, RepetitionPenalty
+from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.verification import VerificationResult, prefix_probability
+from ov_specdec.sampling.warpers import LogitsWarper
+from ov_specdec.text.pairing import TokenizerPair
+from tests.support.enumeration import enumerate_outcomes
+from tests.support.fakes import ScriptedModel
+from tests.support.running import plain, rounds, sequence
+from tests.support.toy import table_model
+
+OUTPUT_LENGTH = 3
+EXACT = 1e-9
+
+# Rows: the last token; columns: weights of the next one. Few tokens can follow each, so that all
+# ways that a generation can go can be enumerated; some only the draft believes in, some only the
+# main model.
+MAIN_4 = np.array([[0, 3, 2, 0], [5, 0, 0, 1], [1, 1, 0, 0], [0, 0, 1, 2]])
+DRAFT_4 = np.array([[0, 1, 2, 0], [1, 0, 0, 4], [0, 2, 1, 0], [1, 0, 3, 0]])
+MAIN_8 = np.zeros((8, 8))
+DRAFT_8 = np.zeros((8, 8))
+for token in range(8):
+    MAIN_8[token, [(token + 1) % 8, (token * 3) % 8]] += [3, 1]
+    DRAFT_8[token, [(token + 1) % 8, (token * 5 + 2) % 8]] += [1, 2]
+PAIRS = {"4 tokens": (MAIN_4, DRAFT_4), "8 tokens": (MAIN_8, DRAFT_8)}
+PROMPT = [1, 0, 1]
+
+WARPERS = {
+    "as it is": (LogitsWarper(), ()),
+    "warped, with a history": (
+        LogitsWarper(temperature=1.7, top_p=0.95),
+        (RepetitionPenalty(1.3), PresencePenalty(0.4, len(PROMPT))),
+    ),
+}
+
+
+class TableTokenizer:
+    """What `PieceTokenizer` is to pairings, with the tokens of a list; the longest that fit."""
+
+    eos_token_id = None
+    prefix = ()
+    fallbacks = frozenset()
+
+    def __init__(self, *tokens):
+        self.bytes_of = tokens
+        self.special = {}
+
+    def decode(self, ids):
+        return b"".join(self.bytes_of[token] for token in ids)
+
+    def encode(self, piece):
+        ids = []
+        while piece:
+            fitting = [token for token in self.bytes_of if piece.startswith(token)]
+            ids.append(self.bytes_of.index(max(fitting, key=len)))
+            piece = piece[len(self.bytes_of[ids[-1]]) :]
+        return ids
+
+
+# Two vocabularies: both have tokens that the other one lacks, and the same ones in another order.
+MAIN_TOKENS = (b"a", b"b", b"ab", b"c", b"d", b"aa", b"e", b"f")
+DRAFT_TOKENS = {
+    4: (b"b", b"a", b"c", b"ba"),
+    8: (b"a", b"b", b"c", b"ab", b"d", b"cc", b"e", b"f"),
+}
+
+
+def table_pair(size, pairing="auto"):
+    """The tokenizers of two models of so many tokens."""
+    main, draft = TableTokenizer(*MAIN_TOKENS[:size]), TableTokenizer(*DRAFT_TOKENS[size])
+    return TokenizerPair(main, draft, size, size, pairing)
+
+
+def scripted(model):
+    """A model to run, with the vocabulary of its table."""
+    return ScriptedModel(model, vocab_size=len(model([0])))
+
+
+def make_drafter(kind, draft, sampler):
+    if kind == "prompt lookup":
+        return PromptLookup()
+    if kind == "suffix":
+        earlier = SuffixIndex()
+        earlier.add([1, 0, 1, 0, 2, 2])
+        return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
+    if kind in ("intersection", "retokenize"):
+        return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
+    sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors, sampler.ends)
+    return ModelDrafter(CachedSequence(draft), sampler)
+
+
+def beside_another(text):
+    """The rounds of a sequence in whose passes another one takes part, with drafts of its own."""
+    main, caches = text.cache.runner, text.drafter.caches
+    greedy = GreedySampler()
+    drafter = make_drafter("greedy", caches[0].runner, greedy) if caches else PromptLookup()
+    for round_ in rounds(text, sequence(main, [0, 1], 100, drafter, ConstantLength(2))):
+        assert len(main.sizes[-1]) == 2
+        yield round_
+
+
+def speculative_output_probs(
+    main,
+    draft,
+    kind,
+    policy,
+    warper,
+    processors,
+    *,
+    rounds_of=rounds,
+    max_new_tokens=100,
+    eos=(),
+):
+    """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
+
+    def run(random):
+        sampler = RandomSampler(processors, warper, random, frozenset(eos))
+        length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
+        drafter = make_drafter(kind, scripted(draft), sampler)
+        text = sequence(scripted(main), PROMPT, length, drafter, policy, **ends)
+        for _ in rounds_of(text):
+            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+                break
+        return tuple(text.tokens[len(PROMPT) :][:OUTPUT_LENGTH])
+
+    return enumerate_outcomes(run)
+
+
+def model_output_probs(main, warper, processors, eos=()):
+    """The same, straight from the definition: products of conditional probabilities."""
+    sampler = RandomSampler(processors, warper, random=None)
+    result = {}
+    for output in itertools.product(range(len(main([0]))), repeat=OUTPUT_LENGTH):
+        probability, kept = 1.0, ()
+        for token in output:
+            history = [*PROMPT, *kept]
+            probability *= sampler.distribution(history, main(history)).prob(token)
+            kept += (token,)
+            if token in eos:
+                break
+        if probability > 0:
+            result[kept] = probability
+    return result
+
+
+def with_early_exit(main, draft, draft_tokens, random):
+    """Block verification that takes the first prefix that fails for the end: not exact."""
+    ratio = 1.0
+    for index, draft_token in enumerate(draft_tokens):
+        before, ratio = (
+            ratio,
+            ratio * main(index).prob(draft_token) / draft[index].prob(draft_token),
+        )
+        ratio, is_last = min(ratio, 1.0), index == len(draft_tokens) - 1
+        passes = ratio
+        if not is_last:
+            passes = prefix_probability(main(index + 1), draft[index + 1], ratio)
+        if not random.accept(passes):
+            rest = residual(main(index), draft[index], before)
+            return VerificationResult(index, random.draw(rest))
+    return VerificationResult(len(draft_tokens), random.draw(main(len(draft_tokens))))
+
+
+def greatest_difference(a, b):
+    return max(abs(a.get(outcome, 0.0) - b.get(outcome, 0.0)) for outcome in a.keys() | b.keys())
+
+
+@pytest.mark.parametrize("warper", WARPERS)
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "kind", ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize"]
+)
+@pytest.mark.parametrize(
+    ("rounds_of", "length"),
+    [
+        (rounds, 3),
+        (beside_another, 2),
+        *(pytest.param(rounds, length, marks=pytest.mark.deep) for length in (1, 2)),
+    ],
+)
+def test_speculative_sampling_has_the_main_models_distribution(
+    rounds_of, length, kind, pair, warper
+):
+    main, draft = map(table_model, PAIRS[pair])
+    actual = speculative_output_probs(
+        main, draft, kind, ConstantLength(length), *WARPERS[warper], rounds_of=rounds_of
+    )
+    expected = model_output_probs(main, *WARPERS[warper])
+    assert sum(actual.values()) == pytest.approx(1.0, abs=EXACT)
+    assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("warper", WARPERS)
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize(
+    "ends",
+    [{"max_new_tokens": OUTPUT_LENGTH}, {"eos": {0}}, {"eos": {3}, "max_new_tokens": 3}],
+    ids=["budget", "end of sequence", "both"],
+)
+@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
+def test_the_distribution_is_the_same_where_a_draft_is_cut_by_the_end(
+    rounds_of, ends, pair, warper
+):
+    main, draft = map(table_model, PAIRS[pair])
+    actual = speculative_output_probs(
+        main, draft, "sampled", ConstantLength(3), *WARPERS[warper], rounds_of=rounds_of, **ends
+    )
+    expected = model_output_probs(main, *WARPERS[warper], ends.get("eos", ()))
+    assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize(
+    "kind", ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize"]
+)
+def test_no_processor_is_asked_what_follows_the_end(kind):
+    def watching(tokens, row):
+        assert 0 not in tokens[len(PROMPT) :]
+        return row
+
+    main, draft = map(table_model, PAIRS["4 tokens"])
+    actual = speculative_output_probs(
+        main, draft, kind, ConstantLength(3), LogitsWarper(), (watching,), eos={0}
+    )
+    expected = model_output_probs(main, LogitsWarper(), (), {0})
+    assert greatest_difference(actual, expected) < EXACT
+
+
+def test_a_draft_ends_where_no_token_may_follow():
+    def no_way_on_from_3(tokens, row):
+        return np.full_like(row, -np.inf) if tokens[-1] == 3 else row
+
+    main_table = MAIN_4.copy()
+    main_table[:, 3] = 0  # the main model never goes there
+    main, draft = table_model(main_table), table_model(DRAFT_4)
+    actual = speculative_output_probs(
+        main, draft, "sampled", ConstantLength(3), LogitsWarper(), (no_way_on_from_3,)
+    )
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) < EXACT
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("min_confidence", [0.4, 0.75])
+def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(min_confidence, pair):
+    main, draft = map(table_model, PAIRS[pair])
+    policy = ConstantLength(3, min_confidence)
+    actual = speculative_output_probs(main, draft, "sampled", policy, LogitsWarper(), ())
+    expected = model_output_probs(main, LogitsWarper(), ())
+    assert greatest_difference(actual, expected) < EXACT
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+@pytest.mark.parametrize("kind", ["intersection", "retokenize"])
+def test_draft_tokens_of_a_pairing_are_accepted_and_rejected(kind, pair):
+    main, draft = map(table_model, PAIRS[pair])
+    accepted = set()
+
+    def run(random):
+        sampler = RandomSampler((), LogitsWarper(), random)
+        drafter, policy = make_drafter(kind, scripted(draft), sampler), ConstantLength(2)
+        text = sequence(scripted(main), PROMPT, 100, drafter, policy, sampler=sampler)
+        for round_ in rounds(text):
+            accepted.update((round_.num_from_draft > 0,) if round_.draft_tokens else ())
+            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
+                return
+
+    enumerate_outcomes(run)
+    assert accepted == {True, False}
+
+
+def test_plain_sampling_has_the_main_models_distribution():
+    main = table_model(MAIN_4)
+
+    def run(random):
+        sampler = RandomSampler((), LogitsWarper(), random)
+        length = len(PROMPT) + OUTPUT_LENGTH
+        text = plain(ScriptedModel(main), PROMPT, length, sampler=sampler)
+        return tuple(text.tokens[len(PROMPT) :])
+
+    assert (
+        greatest_difference(enumerate_outcomes(run), model_output_probs(main, LogitsWarper(), ()))
+        < EXACT
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "broken"),
+    [
+        ("prefix_probability", lambda main, draft, ratio: ratio),
+        ("prefix_probability", lambda main, draft, ratio: 0.0),
+        ("residual", lambda main, draft, ratio=1.0: residual(main, draft)),
+        ("verify_block", with_early_exit),
+    ],
+    ids=["prefix by its ratio", "all or nothing", "ratio forgotten", "early exit"],
+)
+@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
+def test_a_broken_block_is_noticed(monkeypatch, rule, broken, rounds_of):
+    monkeypatch.setattr(verification, rule, broken)
+    main, draft = map(table_model, PAIRS["8 tokens"])
+    actual = speculative_output_probs(
+        main, draft, "sampled", ConstantLength(2), LogitsWarper(), (), rounds_of=rounds_of
+    )
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        lambda main_prob, draft_prob: min(1.0, draft_prob / main_prob) if main_prob else 0.0,
+        lambda main_prob, draft_prob: 1.0 if main_prob > 0 else 0.0,
+    ],
+    ids=["ratio inverted", "any possible token"],
+)
+@pytest.mark.parametrize("rounds_of", [rounds, beside_another])
+def test_a_broken_acceptance_rule_is_noticed(monkeypatch, broken, rounds_of):
+    monkeypatch.setattr(verification, "acceptance_probability", broken)
+    main, draft = map(table_model, PAIRS["4 tokens"])
+    actual = speculative_output_probs(
+        main, draft, "greedy", ConstantLength(2), LogitsWarper(), (), rounds_of=rounds_of
+    )
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3

@@ -1,0 +1,281 @@
+"""With a seed, the text is the main model's own: whatever is drafted, and whatever runs beside."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.errors import DeadEndError, LogitsError
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.from_options import make_samplers
+from ov_specdec.sampling.noise import Noise, uniform
+from ov_specdec.sampling.samplers import GreedySampler, SeededSampler
+from ov_specdec.sampling.verification import Draft, VerificationResult, verify
+from ov_specdec.sampling.warpers import LogitsWarper
+from tests.support.fakes import ScriptedModel
+from tests.support.running import plain, propose, rounds, sequence
+from tests.support.scripted import generator
+from tests.support.toy import table_model
+from tests.unit.sampling.test_output_distribution import (
+    PROMPT,
+    beside_another,
+    make_drafter,
+    table_pair,
+)
+
+VOCAB = 8
+SIZE = 24
+KINDS = ("sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize", "wrong")
+OPTION_SETS = {
+    "temperature": {"temperature": 0.8},
+    "top_k": {"temperature": 1.3, "top_k": 3},
+    "top_p": {"top_p": 0.7},
+    "min_p": {"min_p": 0.2},
+    "typical_p": {"typical_p": 0.6},
+    "with a history": {"temperature": 1.2, "repetition_penalty": 1.5, "no_repeat_ngram_size": 3},
+}
+
+
+def by_history(seed, vocab=VOCAB, spread=1.5):
+    """Logits that differ with each history, by its last tokens and its length."""
+
+    def model(tokens):
+        rng = np.random.default_rng([seed, len(tokens), *tokens[-3:]])
+        return rng.normal(0, spread, vocab).astype(np.float32)
+
+    return model
+
+
+def alike(main, noise):
+    """A draft model: the main model's logits and some noise."""
+    other = by_history(99)
+    return lambda tokens: main(tokens) + np.float32(noise) * other(tokens)
+
+
+def scripted(script):
+    return ScriptedModel(script, vocab_size=VOCAB)
+
+
+def samplers_for(**options):
+    return make_samplers(
+        GenerationOptions(**options), prompt_length=len(PROMPT), eos_token_ids=frozenset()
+    )
+
+
+def by_definition(main, seed, choice=0, **options):
+    """The text that a seed means: each token has the greatest log-probability plus Gumbel noise."""
+    law = samplers_for(**{"do_sample": True, **options})[0]  # without a seed
+    tokens = list(PROMPT)
+    while len(tokens) < len(PROMPT) + SIZE:
+        distribution = law.distribution(tokens, main(tokens))
+        ids = np.arange(VOCAB) if distribution.ids is None else distribution.ids
+        numbers = uniform(Noise(seed, choice)._key(len(tokens)), ids)
+        with np.errstate(divide="ignore"):
+            sums = np.log(distribution.probs) - np.log(-np.log1p(-numbers))
+        tokens.append(int(ids[sums.argmax()]))
+    return tokens
+
+
+class Wrong:
+    """Drafts tokens at random. Implements `Drafter`."""
+
+    sources = ("wrong",)
+    caches = ()
+
+    def __init__(self, seed):
+        self._random = np.random.default_rng(seed)
+
+    def offers(self, tokens):
+        return [Offer("wrong")]
+
+    def propose(self, tokens, plan):
+        yield from ()
+        length = int(self._random.integers(5))
+        return Proposal(Draft(self._random.integers(0, VOCAB, length).tolist()))
+
+
+def speculative(main, draft, kind, length, rounds_of=rounds, **options):
+    """The text, and how many draft tokens were accepted and proposed."""
+    samplers = samplers_for(**options)
+    drafter = Wrong(length) if kind == "wrong" else make_drafter(kind, scripted(draft), samplers[1])
+    text = sequence(
+        scripted(main),
+        PROMPT,
+        len(PROMPT) + SIZE,
+        drafter,
+        ConstantLength(length),
+        sampler=samplers[0],
+    )
+    stats = [round_.stats for round_ in rounds_of(text)]
+    return text.tokens, sum(s.num_accepted for s in stats), sum(s.num_drafted for s in stats)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@given(
+    rounds_of=st.sampled_from([rounds, beside_another]),
+    name=st.sampled_from(list(OPTION_SETS)),
+    seed=st.integers(0, 2**64 - 1),
+    choice=st.integers(0, 3),
+    model=st.integers(0, 1000),
+    noise=st.sampled_from([0.0, 0.3, 2.0]),
+    length=st.integers(1, 6),
+)
+@settings(deadline=None, max_examples=12)
+def test_whatever_is_drafted_the_text_is_the_one_of_the_seed(
+    rounds_of, kind, name, seed, choice, model, noise, length
+):
+    main = by_history(model)
+    options = {**OPTION_SETS[name], "seed": seed, "choice": choice}
+    expected = by_definition(main, seed, choice, **OPTION_SETS[name])
+    if kind == "wrong":
+        rounds_of = rounds
+    draft = alike(main, noise)
+    assert speculative(main, draft, kind, length, rounds_of, **options)[0] == expected
+    sampler = samplers_for(**options)[0]
+    assert plain(scripted(main), PROMPT, len(PROMPT) + SIZE, sampler=sampler).tokens == expected
+
+
+@pytest.mark.parametrize("name", OPTION_SETS)
+def test_a_draft_model_drafts_with_the_same_noise(name):
+    main = by_history(5)
+    options = {**OPTION_SETS[name], "seed": 11, "choice": 2}
+    _, accepted, drafted = speculative(main, main, "sampled", 4, **options)
+    assert accepted == drafted > 0
+
+
+def test_with_a_greedy_draft_the_noise_is_the_main_models_alone():
+    samplers = samplers_for(temperature=1.0, seed=3, assistant_do_sample=False)
+    assert isinstance(samplers[0], SeededSampler)
+    assert samplers[1] == GreedySampler()
+    flat = table_model(np.full((VOCAB, VOCAB), 1.0) + np.eye(VOCAB, k=1))
+    options = {"temperature": 1.0, "seed": 3}
+    drawn = speculative(flat, flat, "sampled", 3, **options)
+    greedy = speculative(flat, flat, "greedy", 3, **options)
+    assert greedy[0] == drawn[0]
+    assert greedy[1] < drawn[1]
+
+
+def test_drafts_of_another_vocabulary_couple_by_the_main_models_ids():
+    # Both models know the tokens a, b and c, under other ids, and give them the same weights.
+    main_table, draft_table = np.zeros((4, 4)), np.zeros((4, 4))
+    for weight, (main_id, draft_id) in enumerate(table_pair(4).common.draft_of.items(), start=2):
+        main_table[:, main_id] = draft_table[:, draft_id] = weight
+    main, draft = (
+        ScriptedModel(table_model(table), vocab_size=4) for table in (main_table, draft_table)
+    )
+    for seed in range(20):
+        samplers = samplers_for(temperature=1.0, seed=seed)
+        drafter = make_drafter("intersection", draft, samplers[1])
+        length, sampler = len(PROMPT) + SIZE, samplers[0]
+        text = sequence(main, PROMPT, length, drafter, ConstantLength(3), sampler=sampler)
+        stats = [round_.stats for round_ in rounds(text)]
+        assert sum(s.num_drafted for s in stats) > 0
+        assert all(s.num_accepted == s.num_drafted for s in stats)
+
+
+def texts(*settings, draft=None):
+    """Texts of a generator over scripted models of 50 tokens, all in one batch."""
+    main = by_history(3, vocab=50)
+    draft = ScriptedModel(by_history(4, vocab=50) if draft is None else draft)
+    text = generator(ScriptedModel(main), draft)
+    each = [GenerationOptions(max_new_tokens=SIZE, **own) for own in settings]
+    return [result.text for result in text.batch([("ABC", options) for options in each])]
+
+
+def test_alone_or_in_a_batch_plain_or_speculative_the_text_is_the_same():
+    seeded = {"temperature": 0.9, "top_p": 0.9, "seed": 5}
+    [plainly] = texts({**seeded, "num_assistant_tokens": 0})
+    settings = (
+        {},
+        {"num_assistant_tokens": 0},
+        {"num_assistant_tokens": 7},
+        {"num_assistant_tokens_schedule": "heuristic"},
+        {"num_assistant_tokens": 3, "assistant_do_sample": False},
+        {"num_assistant_tokens": 4, "assistant_confidence_threshold": 0.5},
+    )
+    together = texts(*({**seeded, **own} for own in settings))
+    assert together == [plainly] * len(settings)
+    for own in settings:
+        assert texts({**seeded, **own}) == [plainly]
+        assert texts({**seeded, **own}, draft=by_history(3, vocab=50)) == [plainly]
+
+
+def test_the_choices_of_a_seed_are_texts_of_their_own_and_no_other_seeds():
+    seeded = {"temperature": 0.9}
+    both = [{"seed": seed, "choice": choice} for seed in (1, 2) for choice in (0, 1, 2)]
+    assert len(set(texts(*({**seeded, **own} for own in both)))) == len(both)
+    assert texts({**seeded, "seed": 1}) == texts({**seeded, "seed": 1, "choice": 0})
+
+
+@pytest.mark.parametrize(
+    ("options", "allowed"),
+    [
+        ({"top_k": 2}, {6, 7}),
+        ({"top_p": 0.7}, {6, 7}),
+        ({"min_p": 0.3}, {6, 7}),
+        ({"top_k": 1}, {7}),
+        ({"logit_bias": {7: -np.inf}, "top_k": 1}, {6}),
+        ({"temperature": 3.0, "suppress_tokens": [1, 2]}, {0, 3, 4, 5, 6, 7}),
+    ],
+)
+def test_what_truncation_leaves_out_is_never_chosen(options, allowed):
+    row = np.log(np.array([1, 2, 3, 5, 8, 13, 40, 60], np.float32))
+    chosen = {samplers_for(seed=s, **options)[0].sample([0], row).token for s in range(300)}
+    assert chosen == allowed
+
+
+def test_ties_at_the_border_of_top_p_are_decided_by_the_row():
+    even = np.zeros(VOCAB, np.float32)
+    chosen = {samplers_for(seed=s, top_p=0.5)[0].sample([0], even).token for s in range(300)}
+    assert chosen == {0, 1, 2, 3}
+
+
+def test_a_draft_token_is_accepted_where_it_is_the_seeds_own_token():
+    sampler = SeededSampler((), LogitsWarper(), Noise(4))
+    rows = np.random.default_rng(0).normal(0, 1, (3, VOCAB)).astype(np.float32)
+    first = sampler.sample([7], rows[0]).token
+    second = sampler.sample([7, first], rows[1]).token
+    third = sampler.sample([7, first, second], rows[2]).token
+    wrong = (second + 1) % VOCAB
+    assert verify(sampler, [7], rows, Draft([first, second])) == VerificationResult(2, third)
+    assert verify(sampler, [7], rows, Draft([first, wrong])) == VerificationResult(1, second)
+    assert verify(sampler, [7], rows[:1], Draft([])) == VerificationResult(0, first)
+
+
+def test_rows_that_give_no_distribution_are_refused():
+    sampler = SeededSampler((), LogitsWarper(), Noise(4))
+    with pytest.raises(DeadEndError, match="no token may follow"):
+        sampler.sample([0], np.full(VOCAB, -np.inf, np.float32))
+    for odd in (np.nan, np.inf):
+        row = np.zeros(VOCAB, np.float32)
+        row[3] = odd
+        with pytest.raises(LogitsError, match="give no distribution"):
+            sampler.sample([0], row)
+
+
+def test_a_seeded_draft_ends_where_no_token_may_follow():
+    def dead_after_two(tokens, row):
+        return row if len(tokens) < len(PROMPT) + 2 else np.full_like(row, -np.inf)
+
+    sampler = SeededSampler((dead_after_two,), LogitsWarper(), Noise(4))
+    drafter = ModelDrafter(CachedSequence(scripted(by_history(1))), sampler)
+    proposal = propose(drafter, PROMPT, lambda ask: Plan(5, "constant"))
+    assert len(proposal.draft.tokens) == 2
+    assert proposal.draft.probs is None
+
+
+def test_a_seeded_draft_is_as_sure_as_its_noise_leaves_it():
+    sampler = SeededSampler((), LogitsWarper(), Noise(4))
+    drafter = ModelDrafter(CachedSequence(scripted(by_history(1))), sampler)
+    plan = Plan(6, "constant", min_confidence=1e-9)
+    proposal = propose(drafter, PROMPT, lambda ask: plan)
+    history, expected = list(PROMPT), []
+    for token in proposal.draft.tokens:
+        expected.append(sampler.sample(history, by_history(1)(history)).confidence)
+        history.append(token)
+    assert list(proposal.confidences) == expected
+    assert len(set(expected)) == 6
