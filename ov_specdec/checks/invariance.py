@@ -108,7 +108,7 @@ class Invariance:
         """Set the form of passes by the result."""
         self._check, self.status = None, describe(verdict)
         check.runner.is_invariant = self.status.is_on
-        check.runner.is_proven = self.status.is_proven
+        check.runner.is_verified = self.status.is_verified
         check.runner.max_pass_tokens = verdict.max_pass_tokens
 
 

@@ -38,8 +38,8 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
 
     The next line says whether MAIN's passes are batch-invariant on this machine. If they are, its
     texts are bitwise the same with any drafter, at any concurrency. The result is cached. The last
-    line compares MAIN's logits on both KV caches, in f32, past its windows, chunks and LongRoPE
-    border; the exit code is 1 if they differ.
+    line compares MAIN's logits on both KV caches, in f32, past its windows, chunks and
+    original context length (LongRoPE); the exit code is 1 if they differ.
 
     For another --device than the CPU, it compares texts with those of the CPU instead. The exit
     code is 1 if a text differs that must not; please report that.
@@ -82,7 +82,7 @@ def check_passes(
             pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
         with pipeline:
             known = check_invariance(pipeline)
-        if not known.is_proven:
+        if not known.is_verified:
             break
     return known
 

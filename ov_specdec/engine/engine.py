@@ -227,7 +227,7 @@ class Engine:
         may_pad, planned = len(decoding) == len(batch), 0
         if model is self._main:
             is_planned = any(sequence.policy.is_planned for sequence in decoding)
-            may_pad, planned = is_planned or model.is_proven, self._planned_size
+            may_pad, planned = is_planned or model.is_verified, self._planned_size
         if not decoding or not may_pad:
             return None, 0
         num_tokens = sum(batch.values())

@@ -113,7 +113,7 @@ def load(
     limit_memory(loaded, kv_cache_size, max_batch_size)
     loaded = verifiable(loaded, to_load)
     invariance = open_invariance(loaded[0], off)
-    if batch_invariant is True and not invariance.check().is_proven:
+    if batch_invariant is True and not invariance.check().is_verified:
         raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
     return Models(sources[0], loaded, report, paired, file, invariance, begins)
 
@@ -204,7 +204,7 @@ def _make_static_shapes(
             costs,
             usual={1: 1.0} if drafter.name == "none" else USUAL_STEPS[role],
             wanted=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
-            can_swap=lambda: main.is_proven,
+            can_swap=lambda: main.is_verified,
         )
         for role, model in reversed(list(zip(roles, models, strict=False)))
         if model.compiler is not None and isinstance(model.runner, PagedModel)

@@ -158,7 +158,7 @@ class PipelineOptions(ModelOptions):
         "Type of KV cache; auto: paged if the model and device support it.",
         group="KV cache",
     )
-    max_hidden_tokens: int | None = option(
+    max_masked_tokens: int | None = option(
         None,
         "With --kv stateful: maximum rejected tokens that stay masked in the KV cache before a "
         "trim; 0: trim after every rejection.",
@@ -247,9 +247,9 @@ class PipelineOptions(ModelOptions):
 
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
-        if self.max_hidden_tokens is not None and self.kv == "paged":
+        if self.max_masked_tokens is not None and self.kv == "paged":
             raise OptionError(
-                Option("max_hidden_tokens", self.max_hidden_tokens),
+                Option("max_masked_tokens", self.max_masked_tokens),
                 " has no effect with ",
                 Option("kv", "paged"),
                 ": leave out one of the two",

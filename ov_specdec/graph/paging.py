@@ -114,7 +114,7 @@ def hides_by_mask(model: ov.Model) -> bool:
     """Whether KV entries that the attention mask hides have no effect.
 
     This holds if positions are an input, or are counted from the mask by a cumulative sum (OPT,
-    BLOOM). If they are counted otherwise, such as ALiBi by index in MPT, a hidden entry still
+    BLOOM). If they are counted otherwise, such as ALiBi by index in MPT, a masked entry still
     shifts later ones.
     """
     if takes_positions(model):
@@ -188,13 +188,13 @@ def select_rows(model: ov.Model, axis: int) -> bool:
     return True
 
 
-def choose_factors(model: ov.Model, border: int) -> bool:
+def choose_factors(model: ov.Model, original_length: int) -> bool:
     """Add an input `LONG` to a decoder, exported or paged, that selects long factors, in place.
 
-    As exported, a pass uses them if any of its tokens is beyond the border: `max(position_ids) + 1
-    > border`. Returns False, and changes nothing, if the graph has no such choice.
+    As exported, a pass uses them if any of its tokens is beyond it: `max(position_ids) + 1
+    > original_length`. Returns False, and changes nothing, if the graph has no such choice.
     """
-    choices = [node for node in model.get_ops() if _chooses_by(node, border)]
+    choices = [node for node in model.get_ops() if _chooses_by(node, original_length)]
     if not choices:
         return False
     is_long = ops.parameter([], ov.Type.boolean, name=LONG)
@@ -207,13 +207,13 @@ def choose_factors(model: ov.Model, border: int) -> bool:
     return True
 
 
-def _chooses_by(node: ov.Node, border: int) -> bool:
+def _chooses_by(node: ov.Node, original_length: int) -> bool:
     if node.get_type_name() != "Greater" or node.get_output_partial_shape(0) != ov.PartialShape([]):
         return False
     other = node.input_value(1).get_node()
     users = {user.get_node().get_type_name() for user in node.output(0).get_target_inputs()}
-    is_border = other.get_type_name() == "Constant" and int(other.get_data()) == border
-    return is_border and users == {"Select"}
+    is_original = other.get_type_name() == "Constant" and int(other.get_data()) == original_length
+    return is_original and users == {"Select"}
 
 
 def has_delta_rule(model: ov.Model) -> bool:

@@ -187,11 +187,11 @@ class Tuner:
     def _prefer_invariant(self, fastest: Trial) -> tuple[Trial, str]:
         """The fastest settings, or batch-invariant ones that are as fast within noise; and why."""
         status = self._check(fastest.properties)
-        if status.is_proven:
+        if status.is_verified:
             return fastest, "yes"
         for precision in SLOWER if status.is_checked else ():
             settings = PRECISION_PROPERTIES[precision]
-            if not self._check(settings).is_proven:
+            if not self._check(settings).is_verified:
                 continue
             turns = repeat(partial(self._measure, "main"), [fastest.properties, settings])
             share = min(score("main", own) / score("main", other) for own, other in turns)

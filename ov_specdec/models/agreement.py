@@ -128,7 +128,7 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
     source = open_source(folder.path)
     own, model = source.folder, source.model
     # The ends of windows, chunks and LongRoPE's short factors, and an early position.
-    sizes = {own.sliding_window, own.chunk, own.border, *windows(model), *chunks(model)}
+    sizes = {own.sliding_window, own.chunk, own.original_length, *windows(model), *chunks(model)}
     most = min(own.context_length, LONGEST) - AROUND
     positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
     rows = []

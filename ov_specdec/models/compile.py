@@ -64,8 +64,8 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> st
     form = ["fused qkv"] if kv == "paged" and device.is_cpu else []
     if config.batch_invariant:
         form.append(f"batch invariant {config.shares_passes}")
-    if folder.border is not None:
-        form.append(f"border {folder.border}")
+    if folder.original_length is not None:
+        form.append(f"original_length {folder.original_length}")
     # Processors of several generations may share a name, and a variable may limit instructions.
     acts_as = [os.environ.get(name, "") for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")]
     machine = [describe_machine(config.device), *device.capabilities, *acts_as]
@@ -125,7 +125,7 @@ def _open(
 def _runner(
     prepared: Prepared, model: ov.CompiledModel, vocab_size: int, encoder: Encoder | None
 ) -> Runner:
-    device, original = prepared.device, prepared.source.folder.border
+    device, original = prepared.device, prepared.source.folder.original_length
     sizes = {"max_length": prepared.max_length, "vocab_size": vocab_size}
     if encoder is not None:
         return EncoderDecoderModel(model, prepared.axes, encoder, **sizes)
@@ -138,7 +138,7 @@ def _runner(
             is_invariant=prepared.config.batch_invariant,
             original_context=original,
         )
-    sizes["max_hidden"] = prepared.max_hidden
+    sizes["max_masked"] = prepared.max_masked
     if prepared.is_recurrent:
         most = None if prepared.copies_little else 0
         return RewindingModel(model, prepared.axes, **sizes, max_draft_tokens=most)

@@ -34,8 +34,8 @@ class ModelFolder:
 
     context_length: maximum tokens of prompt and output; for an encoder-decoder model, of the
     output, and of a source text. sliding_window: tokens that a layer attends to, if fewer than the
-    context. chunk: tokens of the chunks within which a layer attends, likewise. border: length up
-    to which LongRoPE uses its short factors, likewise. attention_cap: cap of attention scores.
+    context. chunk: tokens of the chunks within which a layer attends, likewise. original_length: up
+    to which LongRoPE uses its short factors. attention_cap: cap of attention scores.
     eos_token_ids: end-of-sequence tokens. decoder_start_token_id, forced_bos_token_id: first tokens
     of the decoder and of the output of an encoder-decoder model. features: audio settings, by the
     names of preprocessor_config.json; empty for text. model_type: the family, if given.
@@ -45,7 +45,7 @@ class ModelFolder:
     context_length: int
     sliding_window: int | None
     eos_token_ids: frozenset[int]
-    border: int | None = None
+    original_length: int | None = None
     chunk: int | None = None
     attention_cap: float | None = None
     decoder_start_token_id: int | None = None

@@ -111,4 +111,4 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
         status = open_invariance(loaded).check()
     except DeviceError as error:
         return str(error)
-    return "" if status.is_proven else status.reason
+    return "" if status.is_verified else status.reason

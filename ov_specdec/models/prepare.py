@@ -41,7 +41,7 @@ from ov_specdec.models.devices import (
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, read_ir
-from ov_specdec.runner.stateful import MAX_HIDDEN
+from ov_specdec.runner.stateful import MAX_MASKED
 
 MOST_COPIED = 0.01
 """Maximum size of recurrent states relative to weights for copies in each round. For an LFM2 of
@@ -66,7 +66,7 @@ CompileShape = Callable[[int], Callable[[], ov.CompiledModel | DeviceError]]
 class Prepared:
     """A model ready to compile, with the arguments of its runner.
 
-    axes, max_hidden: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
+    axes, max_masked: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
     states besides its KV cache. copies_little: they are small relative to its weights.
     """
 
@@ -78,7 +78,7 @@ class Prepared:
     model: ov.Model
     max_length: int
     axes: dict[str, int] = field(default_factory=dict)
-    max_hidden: int = 0
+    max_masked: int = 0
     is_recurrent: bool = False
     copies_little: bool = True
 
@@ -124,7 +124,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
     state = recurrent_state(source.model)
     if lost := lost_cap(source.model, source.folder.attention_cap):
         warnings.warn(f"{source.folder.path}: {lost}", RuntimeWarning, stacklevel=2)
-    max_hidden = _max_hidden(source, config, device)
+    max_masked = _max_masked(source, config, device)
     backend, reason, model = choose_backend(source, device, kv, max_length)
     if state is not None and not device.is_cpu:
         raise DeviceError(
@@ -139,9 +139,9 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
         if not copies_little:
             reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
         _check_stateful(config, device, reason)
-    elif config.max_hidden_tokens is not None:
+    elif config.max_masked_tokens is not None:
         raise OptionError(
-            Option("max_hidden_tokens", config.max_hidden_tokens),
+            Option("max_masked_tokens", config.max_masked_tokens),
             f" has no effect on {source.folder.path}, whose KV cache is paged: leave it out, or "
             "add ",
             Option("kv", "stateful"),
@@ -151,16 +151,16 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
     repeats_rows = config.batch_invariant and config.shares_passes and state is None
     if backend == "paged" and repeats_rows:
         repeat_attention_rows(model)
-    border = source.folder.border
-    if border is not None and not choose_factors(model, border):
+    original_length = source.folder.original_length
+    if original_length is not None and not choose_factors(model, original_length):
         raise ModelError(
-            f"{source.folder.path}/config.json has other factors for texts of more than {border} "
-            "tokens (LongRoPE), but its graph does not select them: export the model again with "
-            "ov-specdec export, or set max_position_embeddings in config.json to "
-            f"{border} to use it for shorter texts"
+            f"{source.folder.path}/config.json has other factors for texts of more than "
+            f"{original_length} tokens (LongRoPE), but its graph does not select them: export the "
+            "model again with ov-specdec export, or set max_position_embeddings in config.json to "
+            f"{original_length} to use it for shorter texts"
         )
     return Prepared(
-        *(source, config, device, backend, reason, model, max_length, axes, max_hidden),
+        *(source, config, device, backend, reason, model, max_length, axes, max_masked),
         is_recurrent=state is not None,
         copies_little=copies_little,
     )
@@ -211,15 +211,15 @@ def _max_length(folder: ModelFolder, wanted: int | None) -> int:
     return context if wanted is None else wanted
 
 
-def _max_hidden(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
+def _max_masked(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
     folder, model = source.folder, source.model
     # In a window or chunk, masked entries would displace others.
     is_within = folder.sliding_window or folder.chunk or is_local(model, folder.context_length)
     if is_within or not hides_by_mask(model):
         return 0
-    if config.max_hidden_tokens is not None:
-        return config.max_hidden_tokens
-    return MAX_HIDDEN if device.is_cpu else 0  # a GPU once read masked entries
+    if config.max_masked_tokens is not None:
+        return config.max_masked_tokens
+    return MAX_MASKED if device.is_cpu else 0  # a GPU once read masked entries
 
 
 def _prepare_encoder_decoder(
@@ -231,9 +231,9 @@ def _prepare_encoder_decoder(
             Option("kv", "paged"),
             f" cannot be used with {source.folder.path}, an encoder-decoder model: leave it out",
         )
-    if config.max_hidden_tokens:
+    if config.max_masked_tokens:
         raise OptionError(
-            Option("max_hidden_tokens", config.max_hidden_tokens),
+            Option("max_masked_tokens", config.max_masked_tokens),
             f" cannot be used with {source.folder.path}, an encoder-decoder model, whose KV cache "
             "is always trimmed: leave it out",
         )

@@ -37,7 +37,7 @@ MAX_STATIC_SHAPE = 512
 class RuntimeConfig:
     """Settings for compiling a model: OpenVINO device, KV backend, precision, extra properties.
 
-    max_hidden_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of the
+    max_masked_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of the
     model; None: OpenVINO's default. cache_dir: folder that caches compiled models, with a folder
     for each device and set of properties; None: no cache. encoder_device: of the encoder of an
     encoder-decoder model; None: that of the decoder. static_shapes: see `WantedShapes`.
@@ -50,7 +50,7 @@ class RuntimeConfig:
     kv: KvBackend = "auto"
     precision: Precision = "default"
     properties: Mapping[str, str] | None = None
-    max_hidden_tokens: int | None = None
+    max_masked_tokens: int | None = None
     num_threads: int | None = None
     cache_dir: str | Path | None = None
     encoder_device: str | None = None

@@ -123,7 +123,7 @@ class PipelineKwargs(SpeechPipelineKwargs, total=False):
 
     pairing: Literal["intersection", "retokenize", "auto"] | None
     kv: Literal["auto", "paged", "stateful"]
-    max_hidden_tokens: int | None
+    max_masked_tokens: int | None
     kv_cache_size: float | None
     max_model_len: int | None
     profile: str | Path

@@ -59,7 +59,7 @@ def follows_itself(options: GenerationOptions, main: Runner) -> bool:
     With a seed, tokens depend on logits. If those depend on the pass, a repeatable text needs the
     same passes.
     """
-    return options.is_repeatable_draw and not main.is_proven
+    return options.is_repeatable_draw and not main.is_verified
 
 
 def follows_costs(options: GenerationOptions, main: Runner) -> bool:

@@ -97,7 +97,7 @@ class BatchInvariance:
     is_checked: bool = False
 
     @property
-    def is_proven(self) -> bool:
+    def is_verified(self) -> bool:
         """Whether the check has passed."""
         return self.is_on and self.is_checked
 

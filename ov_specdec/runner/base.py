@@ -96,7 +96,7 @@ class Runner(ABC):
     namespace `Beyond` (LongRoPE); None: no such length. has_cheap_rollback: whether a rollback
     takes next to no time, so that passes may be padded with tokens. hidden_size: of a token's
     hidden state; None: passes give none. is_invariant: whether passes have the batch-invariant
-    form. is_proven: whether a check on this machine found them batch-invariant. max_pass_tokens:
+    form. is_verified: whether a check on this machine found them batch-invariant. max_pass_tokens:
     maximum tokens of a pass; larger ones are split. None: any number.
     """
 
@@ -106,7 +106,7 @@ class Runner(ABC):
     has_cheap_rollback: bool = False
     hidden_size: int | None = None
     is_invariant: bool = False
-    is_proven: bool = False
+    is_verified: bool = False
     max_pass_tokens: int | None = None
 
     @property

@@ -38,7 +38,7 @@ class RewindingModel(Runner):
         *,
         max_length: int,
         vocab_size: int,
-        max_hidden: int,
+        max_masked: int,
         max_draft_tokens: int | None,
     ) -> None:
         self.max_length = max_length
@@ -49,7 +49,7 @@ class RewindingModel(Runner):
             axes,
             max_length=max_length,
             vocab_size=vocab_size,
-            max_hidden=max_hidden,
+            max_masked=max_masked,
             shares_states=False,
         )
         self._left: tuple[Hashable, list[int]] = (None, [])

@@ -21,7 +21,7 @@ class Row:
     """One sequence of a batch.
 
     source: the row of the last pass's states from which it continues; several rows may share one.
-    mask: [entries of the batch], 1 for the tokens of the sequence, in order, 0 for hidden entries.
+    mask: [entries of the batch], 1 for the tokens of the sequence, in order, 0 for masked entries.
     num_committed: length of its prefix `tokens` that other sequences of the namespace may reuse.
     is_held: whether a sequence uses it.
     """
@@ -74,7 +74,7 @@ class StateBatch:
         return [row for row in self.rows if row.is_held]
 
     @property
-    def num_hidden(self) -> int:
+    def num_masked(self) -> int:
         """Entries beyond those that the longest sequence needs."""
         return self.num_entries - max(row.length for row in self.held)
 
@@ -127,7 +127,7 @@ class StateBatch:
         return logits[:, -num_logits:]
 
     def compact(self) -> None:
-        """Drop hidden entries; rows are then padded on the left to the longest one."""
+        """Drop masked entries; rows are then padded on the left to the longest one."""
         self.take(self.held)
 
     def take(self, rows: Sequence[Row]) -> None:
@@ -159,7 +159,7 @@ class StateBatch:
         return {s.name: s for s in self.request.query_state() if s.name in self.axes}
 
     def read(self, row: Row) -> dict[str, NDArray[Any]]:
-        """Copies of the states of one sequence, [1, ..., tokens, ...], without hidden entries."""
+        """Copies of the states of one sequence, [1, ..., tokens, ...], without masked entries."""
         visible = np.flatnonzero(row.mask)
         return {
             name: state.state.data[[row.source]].take(visible, self.axes[name])

@@ -14,7 +14,7 @@ from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, requ
 from ov_specdec.runner.state_batch import Row, StateBatch
 from ov_specdec.sampling.logits import Logits
 
-MAX_HIDDEN = 128
+MAX_MASKED = 128
 """Maximum stale cache entries that stay masked before a trim."""
 
 MAX_PADDED = 2
@@ -30,7 +30,7 @@ class StatefulModel(Runner):
 
     Trimming the KV states through `query_state()` copies them whole, which can cost as much as a
     forward pass. So `rollback` only masks stale entries (positions count visible ones), and states
-    are trimmed once more than `max_hidden` entries are stale in all rows. `max_hidden=0` trims at
+    are trimmed once more than `max_masked` entries are stale in all rows. `max_masked=0` trims at
     every rollback, for models in which masked entries leave traces; they run one sequence at a
     time.
 
@@ -49,7 +49,7 @@ class StatefulModel(Runner):
         *,
         max_length: int,
         vocab_size: int,
-        max_hidden: int = MAX_HIDDEN,
+        max_masked: int = MAX_MASKED,
         shares_states: bool = True,
         original_context: int | None = None,
     ) -> None:
@@ -58,12 +58,12 @@ class StatefulModel(Runner):
         self._axes = axes
         self._compiled = compiled
         self._inputs = frozenset(name for port in compiled.inputs for name in port.names)
-        # Rows are padded with hidden entries, and reordered by `beam_idx`.
-        can_share = shares_states and max_hidden > 0 and "beam_idx" in self._inputs
+        # Rows are padded with masked entries, and reordered by `beam_idx`.
+        can_share = shares_states and max_masked > 0 and "beam_idx" in self._inputs
         self.max_sequences = None if can_share else 1
         self._vocab_size = vocab_size
-        self._max_hidden = max_hidden
-        self.has_cheap_rollback = max_hidden > 0
+        self._max_masked = max_masked
+        self.has_cheap_rollback = max_masked > 0
         self._batches: list[StateBatch] = []
 
     def open(self, namespace: Hashable = None) -> "StatefulSlot":
@@ -176,8 +176,8 @@ class StatefulModel(Runner):
         return batch
 
     def _trim(self, batch: StateBatch) -> None:
-        """Drop hidden entries of a batch if there are many."""
-        if batch.num_hidden > self._max_hidden:
+        """Drop masked entries of a batch if there are many."""
+        if batch.num_masked > self._max_masked:
             batch.compact()
 
     def _find(self, tokens: Sequence[int], namespace: Hashable) -> tuple[Row | None, int]:

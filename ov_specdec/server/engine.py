@@ -82,7 +82,7 @@ class LocalEngine:
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop, self.generator.main)
         self.metrics.describe_cache(self.generator.main.capacity or 0, self.max_length)
-        self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_proven)
+        self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_verified)
         self._settings = settings
 
     @property

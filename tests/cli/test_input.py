@@ -125,8 +125,8 @@ BAD_INPUT = {
         "--eos-token-id 3 has no effect with --ignore-eos",
     ),
     "needless hidden tokens": (
-        ["generate", "x", "--kv", "paged", "--max-hidden-tokens", "8"],
-        "--max-hidden-tokens 8 has no effect with --kv paged",
+        ["generate", "x", "--kv", "paged", "--max-masked-tokens", "8"],
+        "--max-masked-tokens 8 has no effect with --kv paged",
     ),
     "empty stop": (["generate", "x", "--stop", ""], "--stop '' must be a text that is not empty"),
     "no escape": (["generate", "x", "--stop", r"\d"], r"'\d' has an unknown escape"),

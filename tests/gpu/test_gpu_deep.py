@@ -124,7 +124,7 @@ def test_ordinary_memory_would_lose_what_lies_before(open_on_gpu, texts_of_cpu, 
 
 
 def test_entries_may_be_hidden_where_it_is_asked_for(open_on_gpu, texts_of_cpu):
-    with open_on_gpu(kv="stateful", max_hidden_tokens=16) as pipeline:
+    with open_on_gpu(kv="stateful", max_masked_tokens=16) as pipeline:
         results = alone(pipeline, 8)
     assert ids(results) == texts_of_cpu
     assert verifies(results)

@@ -47,7 +47,7 @@ def test_speculative_is_plain_is_the_checkpoints_own_on_both_caches(architecture
     [
         pytest.param({"kv": "auto"}, marks=pytest.mark.deep),
         pytest.param({"kv": "stateful"}, marks=pytest.mark.deep),
-        {"kv": "stateful", "max_hidden_tokens": 0},
+        {"kv": "stateful", "max_masked_tokens": 0},
     ],
     ids=str,
 )

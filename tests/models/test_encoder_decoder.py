@@ -216,7 +216,7 @@ def test_a_draft_without_an_encoder_shares_the_mains(encoder_decoder, tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [({"kv": "paged"}, "kv='paged' cannot"), ({"max_hidden_tokens": 8}, "max_hidden_tokens=8 can")],
+    [({"kv": "paged"}, "kv='paged' cannot"), ({"max_masked_tokens": 8}, "max_masked_tokens=8 can")],
 )
 def test_what_such_a_decoder_cannot_do_is_an_error(encoder_decoder, given, message):
     source = open_source(encoder_decoder("bart").main)

@@ -374,7 +374,7 @@ def test_the_invariance_check_runs(hybrid):
         status = pipeline.check_batch_invariant()
         assert status.is_checked
         prompt = hybrid.expected[2][0]
-        if status.is_proven:
+        if status.is_verified:
             texts = [
                 pipeline.generate(prompt, num_assistant_tokens=k, cache_prompt=False, **GREEDY)
                 for k in (0, 2, 7)

@@ -228,6 +228,6 @@ def test_before_the_check_long_prompts_are_computed_as_after_it(new_user, monkey
     with SpeculativePipeline(drafter="none", profile="none", precision="exact") as pipeline:
         assert not pipeline.batch_invariant.is_checked
         before = [score(pipeline, cached) for cached in (0, 100, 64, 20)]
-        assert pipeline.check_batch_invariant().is_proven
+        assert pipeline.check_batch_invariant().is_verified
         after = [score(pipeline, cached) for cached in (0, 100, 64, 20)]
     assert all(each == before[0] for each in (*before, *after))

@@ -38,7 +38,7 @@ class Uneven:
     """
 
     is_invariant = True
-    is_proven = False
+    is_verified = False
 
     def __init__(self, differs, **settings):
         self._differs = differs
@@ -154,7 +154,7 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
     assert small.max_pass_tokens == SMALL_PASS
     assert small.passes == []
-    assert small.is_proven
+    assert small.is_verified
 
 
 def test_a_kept_number_of_tokens_that_no_check_ends_with_is_not_used(tmp_path):
@@ -174,7 +174,7 @@ def test_until_a_verdict_passes_have_the_form_that_every_verdict_allows(most):
         next(passes)
     passes.close()  # after the first larger one
     assert model.max_pass_tokens == SMALL_PASS
-    assert known.check().is_proven
+    assert known.check().is_verified
     assert model.max_pass_tokens == most
 
 
@@ -193,7 +193,7 @@ def test_an_interrupted_check_frees_its_memory_and_goes_on_where_it_was():
                 pass
         if not known.is_pending:
             break
-    assert known.status.is_proven
+    assert known.status.is_verified
     assert len(model.passes) < 2.5 * num_passes
 
 
@@ -275,7 +275,7 @@ def model(request, tiny_pair):
         max_batch_size=request.param,
         kv_cache_size=0.001,
     ) as pipeline:
-        assert pipeline.batch_invariant.is_proven
+        assert pipeline.batch_invariant.is_verified
         pipeline.prepare()
         yield pipeline.main.runner
 

@@ -52,8 +52,8 @@ def expected(models):
 
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request):
-    kv, max_hidden_tokens = request.param
-    return {"kv": kv, "max_hidden_tokens": max_hidden_tokens, "precision": "exact"}
+    kv, max_masked_tokens = request.param
+    return {"kv": kv, "max_masked_tokens": max_masked_tokens, "precision": "exact"}
 
 
 @pytest.fixture(scope="module")
@@ -133,7 +133,7 @@ def test_a_saved_cache_is_that_of_its_side(
 
 
 def test_a_cache_of_another_border_is_refused(pipeline):
-    other = replace(pipeline.main, folder=replace(pipeline.main.folder, border=None))
+    other = replace(pipeline.main, folder=replace(pipeline.main.folder, original_length=None))
     assert other.fingerprint() != pipeline.main.fingerprint()
 
 
@@ -238,7 +238,7 @@ LONG = {"long_factor": [2.0], "original_max_position_embeddings": 50}
 )
 def test_the_border_is_read_from_the_configuration(main, settings, border):
     change(main / "config.json", **{"original_max_position_embeddings": None, **settings})
-    assert ModelFolder.read(main).border == border
+    assert ModelFolder.read(main).original_length == border
 
 
 def test_a_border_that_is_no_length_is_refused(main):

@@ -426,9 +426,9 @@ def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
         ),
         ({"kv": "ring"}, OptionError, "kv='ring'"),
         ({"precision": "f8"}, OptionError, "precision='f8'"),
-        ({"max_hidden_tokens": -1}, OptionError, "max_hidden_tokens=-1"),
-        ({"max_hidden_tokens": 4, "kv": "paged"}, OptionError, "max_hidden_tokens=4 has no effect"),
-        ({"max_hidden_tokens": 4}, OptionError, "max_hidden_tokens=4 has no effect on"),
+        ({"max_masked_tokens": -1}, OptionError, "max_masked_tokens=-1"),
+        ({"max_masked_tokens": 4, "kv": "paged"}, OptionError, "max_masked_tokens=4 has no effect"),
+        ({"max_masked_tokens": 4}, OptionError, "max_masked_tokens=4 has no effect on"),
         ({"max_batch_size": 0}, OptionError, "max_batch_size=0"),
         ({"kv_cache_size": -1}, OptionError, "kv_cache_size=-1"),
         (

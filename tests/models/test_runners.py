@@ -29,7 +29,7 @@ CLOSE = {"rtol": 0, "atol": 1e-4}
 def model(request, tiny_pair):
     kv = request.param.partition(",")[0]
     config = RuntimeConfig(
-        kv=kv, precision="exact", max_hidden_tokens=0 if "," in request.param else None
+        kv=kv, precision="exact", max_masked_tokens=0 if "," in request.param else None
     )
     return load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
 

@@ -15,7 +15,7 @@ from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
-from ov_specdec.runner.stateful import MAX_HIDDEN
+from ov_specdec.runner.stateful import MAX_MASKED
 from tests.support.flaky import make_flaky
 from tests.support.tiny import ARCHITECTURES
 
@@ -25,8 +25,8 @@ ONE_AT_A_TIME = ("mpt", "mistral")
 """Positions by index, and a sliding window: what is hidden would show."""
 
 
-def load(folder, max_hidden=None):
-    config = RuntimeConfig(kv="stateful", precision="exact", max_hidden_tokens=max_hidden)
+def load(folder, max_masked=None):
+    config = RuntimeConfig(kv="stateful", precision="exact", max_masked_tokens=max_masked)
     return load_model(open_source(folder), config, vocab_size=VOCAB_SIZE).runner
 
 
@@ -60,8 +60,8 @@ class Alone:
 class Crowd:
     """Sequences that come, grow, are rolled back and go at random; all logits are compared."""
 
-    def __init__(self, folder, seed, max_hidden=None):
-        self.model, self.expected = load(folder, max_hidden), Alone(folder)
+    def __init__(self, folder, seed, max_masked=None):
+        self.model, self.expected = load(folder, max_masked), Alone(folder)
         self.random = random.Random(seed)  # noqa: S311
         self.texts = {}
         self.num_matched = self.most = 0
@@ -128,12 +128,12 @@ def test_sequences_that_come_and_go_get_their_own_logits(architecture, pair):
     assert crowd.most > 3 if batches else crowd.most == 1
 
 
-@pytest.mark.parametrize(("seed", "max_hidden"), [(1, None), (2, 1), (3, 20), (4, 0)])
-def test_they_do_however_late_states_are_trimmed(llama, seed, max_hidden):
-    crowd = Crowd(llama, seed, max_hidden)
+@pytest.mark.parametrize(("seed", "max_masked"), [(1, None), (2, 1), (3, 20), (4, 0)])
+def test_they_do_however_late_states_are_trimmed(llama, seed, max_masked):
+    crowd = Crowd(llama, seed, max_masked)
     for _ in range(150):
         crowd.step()
-    assert crowd.most == 1 if max_hidden == 0 else crowd.most > 3
+    assert crowd.most == 1 if max_masked == 0 else crowd.most > 3
 
 
 def feed(model, texts, slots=None):
@@ -198,19 +198,19 @@ def test_padding_is_dropped_when_there_is_much(model):
     for _ in range(40):
         for slot in slots:  # the other one is padded
             model.forward([Span(slot, tokens(5), 1)])
-            assert slot.row.batch.num_hidden <= MAX_HIDDEN + 5
+            assert slot.row.batch.num_masked <= MAX_MASKED + 5
 
 
-@pytest.mark.parametrize("max_hidden", [0, 8, None])
-def test_hidden_entries_are_dropped_when_there_are_many(llama, max_hidden):
-    model = load(llama, max_hidden)
+@pytest.mark.parametrize("max_masked", [0, 8, None])
+def test_hidden_entries_are_dropped_when_there_are_many(llama, max_masked):
+    model = load(llama, max_masked)
     [slot], _ = feed(model, [tokens(20)])
     sizes = set()
     for _ in range(80):
         model.forward([Span(slot, tokens(5), 1)])
         model.rollback(slot, slot.length - 4)
         sizes.add(slot.row.batch.num_entries - slot.length)
-    assert max(sizes) == (MAX_HIDDEN if max_hidden is None else max_hidden)
+    assert max(sizes) == (MAX_MASKED if max_masked is None else max_masked)
 
 
 def test_sequences_go_on_from_what_others_have_read(model, llama):
@@ -270,7 +270,7 @@ def test_passes_that_cannot_be_run_are_refused_and_change_nothing(model, llama):
         with pytest.raises(SessionError, match=message):
             model.forward(spans)
         assert (first.length, second.length) == (20, 200)
-    single = load(llama, max_hidden=0)
+    single = load(llama, max_masked=0)
     with pytest.raises(SessionError, match="over 2 sequences: this model takes 1 at a time"):
         single.forward([Span(single.open(), [1], 1), Span(single.open(), [1], 1)])
 

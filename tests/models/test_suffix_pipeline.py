@@ -52,7 +52,7 @@ def test_without_cached_prompts_earlier_outputs_are_left_alone(pipeline):
 
 
 def test_elsewhere_a_text_that_is_drawn_with_a_seed_depends_on_nothing_else(pipeline, monkeypatch):
-    monkeypatch.setattr(pipeline.main.runner, "is_proven", False)
+    monkeypatch.setattr(pipeline.main.runner, "is_verified", False)
     options = {**OPTIONS, "temperature": 1.1, "seed": 3}
     first = pipeline.generate(PROMPT, **options)
     pipeline.generate(PROMPT, **OPTIONS)
@@ -65,7 +65,7 @@ def test_elsewhere_a_text_that_is_drawn_with_a_seed_depends_on_nothing_else(pipe
 
 
 def test_where_logits_are_the_same_in_any_pass_a_seeded_draft_looks_back_too(pipeline, monkeypatch):
-    monkeypatch.setattr(pipeline.main.runner, "is_proven", True)
+    monkeypatch.setattr(pipeline.main.runner, "is_verified", True)
     options = {**OPTIONS, "temperature": 1.1, "seed": 3}
     first, second = (pipeline.generate(PROMPT, **options) for _ in range(2))
     assert first.token_ids == second.token_ids

@@ -106,7 +106,7 @@ def test_chunks_are_refused_on_a_paged_cache_that_a_text_may_cross(family, monke
         assert pipeline.main.kv == "stateful"
         assert "chunks of 32" in pipeline.main.reason
         prompt, output = llama4.expected[0]
-        for _ in range(2):  # hidden entries would shift the chunk
+        for _ in range(2):  # masked entries would shift the chunk
             assert pipeline.generate(prompt, **SEVERAL).token_ids == output
 
 

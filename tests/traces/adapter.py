@@ -47,7 +47,7 @@ from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import RoundStats
 from ov_specdec.runner.encoder_decoder import Encoder, EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
-from ov_specdec.runner.stateful import MAX_HIDDEN, StatefulModel
+from ov_specdec.runner.stateful import MAX_MASKED, StatefulModel
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.prompt import TextToText
 from tests.traces.compiled import Compiled, CompiledEncoder, Device
@@ -197,10 +197,10 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
         encoder = Encoder(CompiledEncoder(device))
         return EncoderDecoderModel(compiled, {"keys": 2}, encoder, **known)
     if model.kv == "stateful":
-        max_hidden = MAX_HIDDEN if model.max_hidden is None else model.max_hidden
+        max_masked = MAX_MASKED if model.max_masked is None else model.max_masked
         axes = {"keys": 2, "places": 2}
         return StatefulModel(
-            compiled, axes, max_hidden=max_hidden, original_context=model.border, **known
+            compiled, axes, max_masked=max_masked, original_context=model.border, **known
         )
     paged = PagedModel(
         compiled,

@@ -14,7 +14,7 @@ class Model:
     one sequence may have, or what the device allows. static_shapes: numbers of tokens that it is
     compiled
     for once more. form: "spare" passes have no single rows, by giving tokens twice, "spare rows"
-    give rows of attention twice. max_hidden: stale entries of states that are kept. ticks: of the
+    give rows of attention twice. max_masked: stale entries of states that are kept. ticks: of the
     clock that a pass over one token takes, and that each token more adds. fails_at, blank_at: of
     its passes, counted from 0, those that fail, and whose logits are NaN.
     """
@@ -28,7 +28,7 @@ class Model:
     static_shapes: tuple[int, ...] = ()
     form: Literal["plain", "spare", "spare rows"] = "plain"
     max_pass_tokens: int | None = None
-    max_hidden: int | None = None
+    max_masked: int | None = None
     ticks: tuple[float, float] = (1.0, 0.1)
     fails_at: tuple[int, ...] = ()
     blank_at: tuple[int, ...] = ()

@@ -20,7 +20,7 @@ PROPORTIONS = (
 )
 STEP = 64
 """What the width of the MLP is a multiple of, as in real models: kernels work in blocks."""
-MAX_HIDDEN = 8192
+MAX_MASKED = 8192
 
 FAR, NEAR = 0.3, 0.1
 """How far from the wanted parameters a shape may be: in those proportions, and after adjustment."""
@@ -109,7 +109,7 @@ def _widths(live: LlamaShape) -> range:
     """
     step = live.head_dim * (live.heads // live.kv_heads)
     smallest = max(-(-live.hidden // step), live.kv_heads) * step
-    return range(smallest, MAX_HIDDEN + 1, step)
+    return range(smallest, MAX_MASKED + 1, step)
 
 
 def _wide(live: LlamaShape, hidden: int, layers: int, ratio: float) -> LlamaShape:

@@ -2,7 +2,7 @@
 
 from tests.traces.describe import FINISH, Model, Run, add
 
-STATEFUL, TRIMMED = Model("stateful"), Model("stateful", max_hidden=0)
+STATEFUL, TRIMMED = Model("stateful"), Model("stateful", max_masked=0)
 PROMPT = "onceuponatime"
 LONG = "itwasthebestoftimesitwastheworstoftimes" * 30
 
@@ -16,17 +16,17 @@ RUNS = (
         drafter="model",
     ),
     Run(
-        "three draft tokens, stateful, hidden entries trimmed late",
+        "three draft tokens, stateful, masked entries trimmed late",
         (add("a", PROMPT, max_new_tokens=30, num_assistant_tokens=3), FINISH),
-        main=Model("stateful", max_hidden=6),
-        draft=Model("stateful", drift=1.5, max_hidden=4),
+        main=Model("stateful", max_masked=6),
+        draft=Model("stateful", drift=1.5, max_masked=4),
         drafter="model",
     ),
     Run(
         "three draft tokens, stateful, trimmed at once",
         (add("a", PROMPT, max_new_tokens=20, num_assistant_tokens=3), FINISH),
         main=TRIMMED,
-        draft=Model("stateful", drift=1.5, max_hidden=0),
+        draft=Model("stateful", drift=1.5, max_masked=0),
         drafter="model",
     ),
     Run(

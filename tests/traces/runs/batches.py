@@ -71,7 +71,7 @@ RUNS = (
             add("d", TEXTS[2], max_new_tokens=5),
             FINISH,
         ),
-        main=Model("stateful", max_hidden=8),
+        main=Model("stateful", max_masked=8),
     ),
     Run(
         "three prompts with a draft, stateful",
@@ -89,7 +89,7 @@ RUNS = (
             *(add(text[0], text, max_new_tokens=5, num_assistant_tokens=2) for text in TEXTS[:3]),
             FINISH,
         ),
-        main=Model("stateful", max_hidden=0),
+        main=Model("stateful", max_masked=0),
         draft=Model(drift=1.5),
         drafter="model",
     ),

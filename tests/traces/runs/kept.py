@@ -30,8 +30,8 @@ RUNS = (
     Run(
         "a conversation, trimmed at once",
         conversation(),
-        main=Model("stateful", max_hidden=0),
-        draft=Model("stateful", drift=1.5, max_hidden=0),
+        main=Model("stateful", max_masked=0),
+        draft=Model("stateful", drift=1.5, max_masked=0),
         drafter="model",
     ),
     Run(

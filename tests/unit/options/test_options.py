@@ -218,10 +218,10 @@ def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
     assert GenerationOptions(**options).samples is samples
 
 
-@pytest.mark.parametrize("is_proven", [False, True])
-def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repeat(is_proven):
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repeat(is_verified):
     main = ScriptedModel(counting)
-    main.is_proven = is_proven
+    main.is_verified = is_verified
 
     def follows(**options):
         return follows_costs(GenerationOptions(**options), main)
@@ -229,14 +229,14 @@ def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repea
     assert follows()
     assert follows(seed=1)
     assert follows(temperature=0.5)
-    assert follows(temperature=0.5, seed=1) is is_proven
+    assert follows(temperature=0.5, seed=1) is is_verified
     assert not follows(num_assistant_tokens=4)
     assert not follows(num_assistant_tokens_schedule="heuristic")
 
 
 def test_seeded_drafts_teach_the_next_seeded_ones_where_logits_are_the_same_in_any_pass():
     main, learned = ScriptedModel(counting), LearnedStats()
-    main.is_proven = True
+    main.is_verified = True
     for options in ({}, {"temperature": 1.0}, {"temperature": 1.0, "seed": 1}):
         policy = make_policy(GenerationOptions(**options), learned, main)
         num_drafted = 1 + len(options)
