@@ -9,12 +9,11 @@ import click
 
 from ov_specdec.cache import common_prefix
 from ov_specdec.cli.declare import own_options
-from ov_specdec.cli.generate import as_dict
+from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
 from ov_specdec.cli.models import make_pipeline, prepare
 from ov_specdec.cli.options import MEASURED_TOKENS, shared_options
-from ov_specdec.cli.summary import warnings_of, why_plain
 from ov_specdec.cli.terminal import print_json, progress, with_errors
-from ov_specdec.measure.interleave import interleave
+from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN, GenerationOptions
 from ov_specdec.options.model import option
 from ov_specdec.results.chunks import GenerationResult

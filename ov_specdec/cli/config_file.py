@@ -10,7 +10,7 @@ EMPTY = ("", "~", "null")
 """How YAML writes no value."""
 
 
-def _read(context: click.Context, parameter: click.Parameter, file: Path | None) -> None:
+def _read(context: click.Context, _: click.Parameter, file: Path | None) -> None:
     """Take the values of a file as defaults of options."""
     import yaml
 
@@ -20,31 +20,25 @@ def _read(context: click.Context, parameter: click.Parameter, file: Path | None)
         # Values stay texts, as if typed: YAML would read 1:4 as 64, and 1.10 as 1.1.
         content = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise click.BadParameter(f"'{file}' cannot be read: {error}", context, parameter) from error
+        raise click.BadParameter(f"'{file}' cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise click.BadParameter(f"'{file}' must map options to values", context, parameter)
-    context.default_map = {}
-    for key, value in content.items():
-        if value in EMPTY:
-            raise click.BadParameter(f"'{key}' has no value: leave it out", context, parameter)
-        option = _find(str(key), context, parameter)
-        is_one = option.multiple and isinstance(value, str)
-        context.default_map[str(option.name)] = [value] if is_one else value
-
-
-def _find(key: str, context: click.Context, config: click.Parameter) -> click.Option:
-    """The option with a name such as max-queue or max_queue."""
+        raise click.BadParameter(f"'{file}' must map options to values")
     flags = {
         flag.removeprefix("--"): option
         for option in context.command.params
         if isinstance(option, click.Option) and option.expose_value
         for flag in option.opts
     }
-    option = key.replace("_", "-")
-    if option not in flags:
-        hint = suggest(option, flags, "leave it out")
-        raise click.BadParameter(f"'{key}' is not an option: {hint}", context, config)
-    return flags[option]
+    context.default_map = {}
+    for key, value in content.items():
+        typed = str(key).replace("_", "-")  # max-queue or max_queue
+        if value in EMPTY:
+            raise click.BadParameter(f"'{key}' has no value: leave it out")
+        if typed not in flags:
+            hint = suggest(typed, flags, "leave it out")
+            raise click.BadParameter(f"'{key}' is not an option: {hint}")
+        is_one = flags[typed].multiple and isinstance(value, str)
+        context.default_map[str(flags[typed].name)] = [value] if is_one else value
 
 
 CONFIG_OPTION = click.option(

@@ -6,7 +6,7 @@ from typing import Any
 import pandas as pd
 
 from ov_specdec.demo.comparison import Comparison, Run, options_of
-from ov_specdec.measure.interleave import interleave
+from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.stats import GenerationStats

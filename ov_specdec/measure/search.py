@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
 
 from ov_specdec.errors import DeviceError
-from ov_specdec.measure.interleave import interleave
+from ov_specdec.measure.methods import interleave
 from ov_specdec.planning.costs import PassCurve
 
 Properties = Mapping[str, str]
@@ -104,12 +105,9 @@ def repeat(
     measure: Callable[[Properties], PassCurve], settings: Sequence[Properties]
 ) -> list[list[PassCurve]]:
     """Measure settings again, interleaved: the costs of each repetition, in their order."""
-
-    def again(properties: Properties) -> Callable[[int], PassCurve]:
-        return lambda _: measure(properties)
-
-    methods = {describe_settings(properties): again(properties) for properties in settings}
-    return [list(turn.values()) for turn in interleave(methods, range(REPETITIONS))]
+    methods = {describe_settings(own): partial(measure, own) for own in settings}
+    again = {name: lambda _, run=run: run() for name, run in methods.items()}
+    return [list(turn.values()) for turn in interleave(again, range(REPETITIONS))]
 
 
 def is_faster(scores: Sequence[float], others: Sequence[float]) -> bool:

@@ -1,7 +1,6 @@
 """Measures and chooses the settings of a pair: one search for each model."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -53,23 +52,12 @@ verify four draft tokens."""
 EXACT: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
 """Options of the texts in `exact` precision."""
 
+CHANGED, INVARIANT = "other_token_than_exact", "batch_invariant"
+"""Entries of a profile's report: the fraction of tokens for which greedy decoding with the profile
+chooses another token than in `exact`; and whether the main model's passes are batch-invariant."""
+
 SHARES: Mapping[Role, float] = {"draft": 0.2, "main": 0.5}
 """Fractions of the time when the search of each model ends; the rest is for drafters."""
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """The measured and chosen settings.
-
-    found: of each model. changed: fraction of tokens for which greedy decoding with the profile
-    chooses another token than in `exact`. invariance: whether the main model's passes are
-    batch-invariant.
-    """
-
-    profile: Profile
-    found: Mapping[Role, Found]
-    changed: float
-    invariance: str
 
 
 class Tuner:
@@ -96,8 +84,11 @@ class Tuner:
         self.pair = pair_fingerprint(folder, ModelFolder.read(draft), device, RuntimeConfig.kv)
         """The models, device and versions that the profile applies to."""
 
-    def run(self) -> Tuning:
-        """Measure everything. `DeviceError` if the device refuses even its defaults."""
+    def run(self) -> tuple[Profile, Mapping[Role, Found]]:
+        """Measure everything: the settings, and what was found for each model.
+
+        Raises `DeviceError` if the device refuses even its defaults.
+        """
         try:
             texts = self._write_exactly()
             draft, main = self._search("draft"), self._search("main")
@@ -108,14 +99,13 @@ class Tuner:
         report = {
             "machine": describe_machine(self._device),
             "models": {role: str(path) for role, path in self._paths.items()},
-            "other_token_than_exact": changed,
-            "batch_invariant": invariance,
+            CHANGED: changed,
+            INVARIANT: invariance,
             "main_pass_seconds": best.passes.seconds,
             "draft_pass_seconds": draft.best.passes.seconds,
         }
         properties = dict(best.properties), dict(draft.best.properties)
-        profile = Profile(self.pair, *properties, report)
-        return Tuning(profile, {"main": main, "draft": draft}, changed, invariance)
+        return Profile(self.pair, *properties, report), {"main": main, "draft": draft}
 
     def _open(self, role: Role, **settings: Any) -> SpeculativePipeline:
         """One model alone, which stays open until another is needed.

@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.chat.conversation import LEAVING, Chat
-from ov_specdec.cli.chat.lines import piped_lines, typed_ahead, typed_lines
-from ov_specdec.cli.chat.screen import note, show_answer
+from ov_specdec.cli.chat.terminal import note, piped_lines, show_answer, typed_ahead, typed_lines
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
     MODELS,
@@ -18,13 +17,13 @@ from ov_specdec.cli.models import (
     make_pipeline,
     model_name,
     models_first,
+    typed,
 )
 from ov_specdec.cli.options import (
     GENERATION,
-    SYSTEM_OPTION,
+    Shared,
     check_generation,
     generation_options,
-    pop_generation,
 )
 from ov_specdec.cli.terminal import flag_of, show_error, with_errors
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
@@ -38,7 +37,7 @@ from ov_specdec.text.tokenizer import load_tokenizer
 @click.command()
 @with_errors
 @models_first(*MODELS)
-@SYSTEM_OPTION
+@options_of(Shared.model_fields, "system")
 @own_options
 @options_of(PIPELINE, *ONE_REQUEST)
 @generation_options("cache_prompt")
@@ -52,7 +51,7 @@ def chat(
 
     With --seed, answers draw different numbers, but the same chat gives the same answers again.
     """
-    pipeline, given = take(options, PIPELINE), pop_generation(options)
+    pipeline, given = take(options, PIPELINE), typed(take(options, GENERATION))
     check_generation(given, pipeline)
     require_chat_template(pipeline["main"])
     require_utf8("the system message", system or "")
