@@ -24,9 +24,8 @@ from ov_specdec.measure.candidates import (
     measure_gain,
 )
 from ov_specdec.measure.prompts import TUNING, read_prompts
-from ov_specdec.measure.search import Found, describe_settings
 from ov_specdec.measure.summary import make_table
-from ov_specdec.measure.tuner import CHANGED, INVARIANT, Tuner
+from ov_specdec.measure.tuner import CHANGED, INVARIANT, Found, Tuner, describe_settings
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.models.runtime_config import WantedShapes

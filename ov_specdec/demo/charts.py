@@ -1,6 +1,7 @@
 """The data of the charts, as tables."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -55,14 +56,11 @@ def sweep(
     most = min(form["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS)
     given = {**form, "max_new_tokens": most, "seed": None}
 
-    def run(**own: Any) -> Callable[[float], GenerationStats]:
-        def measure(temperature: float) -> GenerationStats:
-            options = {**options_of({**given, "temperature": temperature}), **own}
-            return pipeline.generate(prompt, **options, ignore_eos=True).stats
+    def run(own: Mapping[str, Any], temperature: float) -> GenerationStats:
+        options = {**options_of({**given, "temperature": temperature}), **own}
+        return pipeline.generate(prompt, **options, ignore_eos=True).stats
 
-        return measure
-
-    methods = {"plain": run(**PLAIN), "speculative": run()}
+    methods = {"plain": partial(run, PLAIN), "speculative": partial(run, {})}
     rows = []
     for step, turn in enumerate(interleave(methods, TEMPERATURES * REPEATS)):
         temperature = TEMPERATURES[step % len(TEMPERATURES)]

@@ -10,7 +10,6 @@ from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
 
-WARM_UP: dict[str, Any] = {"max_new_tokens": 24, "ignore_eos": True}
 WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
 
 
@@ -58,7 +57,10 @@ class LoadedModels:
                 self._choice = choice
                 if self._closed:  # during loading
                     self._release()
-                warm_up(pipeline)
+                pipeline.prepare()
+                pipeline.check_batch_invariant()
+                for own in (PLAIN, {}):  # each kind of run once, before the first visitor
+                    pipeline.generate(WARM_UP_PROMPT, max_new_tokens=24, ignore_eos=True, **own)
             yield self._pipeline
 
     def close(self) -> None:
@@ -84,14 +86,6 @@ class LoadedModels:
             draft_device=choice.draft_device if differs else None,
             **self._arguments,
         )
-
-
-def warm_up(pipeline: SpeculativePipeline) -> None:
-    """Measure the cost of passes, and run each kind once, before the first visitor."""
-    pipeline.prepare()
-    pipeline.check_batch_invariant()
-    pipeline.generate(WARM_UP_PROMPT, **{**WARM_UP, **PLAIN})
-    pipeline.generate(WARM_UP_PROMPT, **WARM_UP)
 
 
 def describe(pipeline: SpeculativePipeline) -> str:

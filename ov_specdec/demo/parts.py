@@ -134,7 +134,7 @@ def buttons(labels: Mapping[str, str], ready: str = READY) -> tuple[list[gr.Butt
 def problem(error: SpecdecError) -> str:
     """An error as a status line, and as a warning that goes away."""
     gr.Warning(escape(str(error)))  # it takes HTML, and the message may quote visitors' input
-    return view.problem(str(error))
+    return view.status(str(error), is_problem=True)
 
 
 def _contents(turns: Turns) -> tuple[Any, ...]:

@@ -23,9 +23,12 @@ def pane(runs: Sequence[tuple[str, Run]], title: str) -> str:
     """Title, figures and texts of runs, each below its message if it has one."""
     html = "".join(_text(run) if not message else _answer(message, run) for message, run in runs)
     last = runs[-1][1] if runs else Run()
+    outcome = last.output.result.ending.label if last.is_complete else ENDINGS["cancelled"].label
+    if last.outcome in ("not started", "running"):
+        outcome = last.outcome.removeprefix("not started")
     return (
         f'<section class="pane" data-outcome="{last.outcome}"><header><h3>{title}</h3>'
-        f'<span class="outcome">{_outcome(last)}</span></header>'
+        f'<span class="outcome">{outcome}</span></header>'
         f"{_figures(last)}"
         # The inner element keeps the box scrolled to its end while text arrives.
         f'<div class="text" tabindex="0"><div>{html}</div></div>'
@@ -70,14 +73,10 @@ def details(comparison: Comparison) -> str:
     return f'<p class="quiet">{speeds}{drafts}{escape(comparison.models)}</p>'
 
 
-def status(text: str) -> str:
-    """A status line."""
-    return f'<p class="status" role="status">{escape(text)}</p>'
-
-
-def problem(text: str) -> str:
-    """An error message with its remedy."""
-    return f'<p class="status problem" role="alert">{escape(text)}</p>'
+def status(text: str, *, is_problem: bool = False) -> str:
+    """A status line; that of a problem is announced at once."""
+    kind = 'class="status problem" role="alert"' if is_problem else 'class="status" role="status"'
+    return f"<p {kind}>{escape(text)}</p>"
 
 
 def legend() -> str:
@@ -90,12 +89,6 @@ def legend() -> str:
 def _answer(message: str, run: Run) -> str:
     html = f'<p class="message">{escape(message)}</p><div class="answer">{_text(run)}</div>'
     return html + ('<p class="quiet">stopped</p>' if run.outcome == "cancelled" else "")
-
-
-def _outcome(run: Run) -> str:
-    if run.outcome in ("not started", "running"):
-        return run.outcome.removeprefix("not started")
-    return run.output.result.ending.label if run.is_complete else ENDINGS["cancelled"].label
 
 
 def _text(run: Run) -> str:

@@ -11,8 +11,16 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import tune as tune_module
 from ov_specdec.errors import DeviceError
 from ov_specdec.measure import tuner
-from ov_specdec.measure.search import Found, Trial, search
-from ov_specdec.measure.tuner import CHANGED, INVARIANT, Tuner, offered, score
+from ov_specdec.measure.tuner import (
+    CHANGED,
+    INVARIANT,
+    Found,
+    Trial,
+    Tuner,
+    offered,
+    score,
+    search,
+)
 from ov_specdec.models.devices import PRECISION_PROPERTIES
 from ov_specdec.models.profile import Profile
 from ov_specdec.planning.costs import PassCurve

@@ -35,6 +35,7 @@ ACCEPTED = Style(color=GREEN)
 
 AGAIN = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 0))
 
+
 @contextmanager
 def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
     """The stream that `begin` returns; meanwhile Ctrl-C only cancels it."""
