@@ -55,15 +55,6 @@ def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
 
-def _sizes(text: str) -> str | tuple[int, ...]:
-    return _numbers(text) if all(map(str.isdecimal, text.split(","))) else text
-
-
-def _bias(text: str) -> tuple[int, float]:
-    token, _, bias = text.partition("=")
-    return int(token), float(bias)
-
-
 def _property(text: str) -> tuple[str, str]:
     key, value = text.split("=", 1)
     if not key:
@@ -80,10 +71,15 @@ def _range(text: str) -> tuple[int, int]:
 
 WAYS = {
     "auto|N": Way(lambda t: t if t == "auto" else int(t), "must be auto or a whole number"),
-    "auto|none|N,N,...": Way(_sizes, whole=True),
+    "auto|none|N,N,...": Way(
+        lambda t: _numbers(t) if all(map(str.isdecimal, t.split(","))) else t, whole=True
+    ),
     "ID,ID,...": Way(lambda t: _numbers(t) if t else (), "must be token ids: 5,6", whole=True),
     "N,N,...": Way(_numbers, "must be whole numbers: 1,2,4", whole=True),
-    "ID=BIAS": Way(_bias, "must have the form ID=BIAS"),
+    "ID=BIAS": Way(
+        lambda t: (int(t.partition("=")[0]), float(t.partition("=")[2])),
+        "must have the form ID=BIAS",
+    ),
     "JSON": Way(json.loads, "is not valid JSON: {error}", whole=True),
     "JSON-FILE": Way(
         lambda file: json.loads(Path(file).read_text(encoding="utf-8")),

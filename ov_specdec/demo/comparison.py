@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby
 from time import perf_counter
 from typing import Any, Literal
 
@@ -60,12 +59,6 @@ class Run:
             if not piece[0].from_draft:
                 rounds.append([])
         return [pieces for pieces in rounds if pieces]
-
-    @property
-    def draft_lengths(self) -> list[int]:
-        """The draft lengths in order; empty before the end."""
-        rounds = self.output.stats.rounds[1:] if self.output.stats else []
-        return [length for length, _ in groupby(round_.planned for round_ in rounds)]
 
     def follow(self, chunks: Chunks, decode: Callable[[list[int]], str]) -> Iterator[None]:
         """Read all chunks, and pause after each; ends the generation once it is stopped."""

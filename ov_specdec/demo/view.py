@@ -67,7 +67,9 @@ def verdict(comparison: Comparison) -> str:
 
 def details(comparison: Comparison) -> str:
     """Draft lengths, once known, and the description of the models."""
-    lengths = ", ".join(map(str, comparison.speculative.draft_lengths))
+    stats = comparison.speculative.output.stats
+    planned = [str(own.planned) for own in stats.rounds[1:]] if stats else []
+    lengths = ", ".join(length for length, _ in groupby(planned))
     drafts = f"Draft lengths, in order: {lengths}. " if lengths else ""
     speeds = "Speeds include the prefill. "
     return f'<p class="quiet">{speeds}{drafts}{escape(comparison.models)}</p>'

@@ -53,9 +53,6 @@ SIZES: Mapping[Role, tuple[int, ...]] = {"draft": (1,), "main": (1, 5)}
 """Tokens of the passes that settings are compared by. Those of the main model decode plainly, and
 verify four draft tokens."""
 
-EXACT: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
-"""Options of the texts in `exact` precision."""
-
 CHANGED, INVARIANT = "other_token_than_exact", "batch_invariant"
 """Entries of a profile's report: the fraction of tokens for which greedy decoding with the profile
 chooses another token than in `exact`; and whether the main model's passes are batch-invariant."""
@@ -120,10 +117,14 @@ class Tuner:
         Raises `DeviceError` if the device refuses even its defaults.
         """
         try:
-            texts = self._write_exactly()
+            self._note("agreement with exact precision")
+            exact = self._open("main", precision="exact")
+            prompts = [exact.tokenizer.encode(text) for text in TUNING]
+            options: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
+            outputs = [exact.generate(prompt, **options).token_ids for prompt in prompts]
             draft, main = self._search("draft"), self._search("main")
             best, invariance = self._prefer_invariant(main.best)
-            changed = self._count_changes(best.properties, texts)
+            changed = self._count_changes(best.properties, prompts, outputs)
         finally:
             self._close()
         report = {
@@ -184,25 +185,16 @@ class Tuner:
         measurement.run(PASS_SECONDS)
         return measurement.curve(NOMINAL).main
 
-    def _write_exactly(self) -> list[tuple[list[int], list[int]]]:
-        """Prompts with their greedy outputs in `exact` precision, as ids."""
-        self._note("agreement with exact precision")
-        exact = self._open("main", precision="exact")
-        prompts = [exact.tokenizer.encode(text) for text in TUNING]
-        return [(prompt, exact.generate(prompt, **EXACT).token_ids) for prompt in prompts]
-
     def _count_changes(
-        self, properties: Properties, texts: list[tuple[list[int], list[int]]]
+        self, properties: Properties, prompts: list[list[int]], outputs: list[list[int]]
     ) -> float:
         """The fraction of greedy choices of these settings that differ from those of `exact`."""
-        chosen, other, total = self._open("main", properties=properties), 0, 0
-        for prompt, output in texts:
-            text = [*prompt, *output]
-            result = chosen.generate(text, max_new_tokens=1, prompt_logprobs=1)
-            choices = [token.top[0][0] for token in result.prompt_logprobs[len(prompt) :]]
-            other += sum(a != b for a, b in zip(choices, output, strict=True))
-            total += len(output)
-        return other / total
+        chosen, changes = self._open("main", properties=properties), list[bool]()
+        for prompt, output in zip(prompts, outputs, strict=True):
+            result = chosen.generate([*prompt, *output], max_new_tokens=1, prompt_logprobs=1)
+            scored = result.prompt_logprobs[len(prompt) :]
+            changes += [one.top[0][0] != own for one, own in zip(scored, output, strict=True)]
+        return fmean(changes)
 
     def _prefer_invariant(self, fastest: Trial) -> tuple[Trial, str]:
         """The fastest settings, or batch-invariant ones that are as fast within noise; and why."""
@@ -278,7 +270,15 @@ def search(
         trials.append(trial)
         if score(trial.passes) < GAIN * score(kept[-1].passes):
             kept.append(trial)
-    best, gain = _confirm(kept, measure, score)
+    best, gain = kept[0], 1.0
+    if kept[1:]:
+        turns = repeat(measure, [trial.properties for trial in kept])
+        scores = [[score(passes) for passes in repeated] for repeated in zip(*turns, strict=True)]
+        fastest = 0
+        for index in range(1, len(kept)):
+            if is_faster(scores[index], scores[fastest]):
+                fastest = index
+        best, gain = kept[fastest], fmean(scores[0]) / fmean(scores[fastest])
     if best.properties:
         reason = f"{gain:.2f} times as fast as the defaults in {REPETITIONS} repetitions"
     elif not trials[1:]:
@@ -291,21 +291,6 @@ def search(
             f"but not faster beyond noise in {REPETITIONS} repetitions"
         )
     return Found(best, reason, trials, refused)
-
-
-def _confirm(
-    kept: Sequence[Trial], measure: Callable[[Properties], PassCurve], score: Score
-) -> tuple[Trial, float]:
-    """Repeat what the search kept: what is faster beyond noise than all before it, and how much."""
-    if len(kept) == 1:
-        return kept[0], 1.0
-    turns = repeat(measure, [trial.properties for trial in kept])
-    scores = [[score(passes) for passes in repeated] for repeated in zip(*turns, strict=True)]
-    best = 0
-    for index in range(1, len(kept)):
-        if is_faster(scores[index], scores[best]):
-            best = index
-    return kept[best], fmean(scores[0]) / fmean(scores[best])
 
 
 def repeat(
