@@ -1,7 +1,8 @@
 """`ov-specdec check`: compatibility of a pair, batch invariance, and agreement of devices."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -11,16 +12,58 @@ from ov_specdec.cli.models import COMPILATION, MODELS, PIPELINE, check_invarianc
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
-from ov_specdec.measure.device_check import compare_with_cpu
+from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.agreement import compare_caches
-from ov_specdec.models.devices import describe_machine, find_device, openvino_core
+from ov_specdec.models.devices import Precision, describe_machine, find_device, openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 
 FAILED = 1
+
+LENGTHS = (0, 1, 4, 8)
+"""Draft lengths; constant, because adaptive ones depend on times, which differ by device."""
+
+NUM_TOKENS = 48
+
+TOGETHER = 4
+"""Draft length of concurrent texts, and of those in the default precision."""
+
+BEGINNING = 8
+"""First tokens that half of the texts in the default precision share with those of the CPU."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The number of texts of one way of decoding that equal their reference.
+
+    way: precision, KV cache and draft length. reference: its name. num_needed: how many have to be
+    equal; not all in f16, where rounding decides between nearly tied tokens.
+    """
+
+    way: str
+    reference: str
+    num_equal: int
+    num_texts: int
+    num_needed: int
+    num_accepted: int
+    num_drafted: int
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether too many texts differ."""
+        return self.num_equal < self.num_needed
+
+    def __str__(self) -> str:
+        drafted = f", {self.num_accepted} of {self.num_drafted} draft tokens accepted"
+        verdict = "" if self.num_equal == self.num_texts else ": rounding differs"
+        return (
+            f"{self.way}: {self.num_equal} of {self.num_texts} texts equal {self.reference}"
+            f"{drafted if self.num_drafted else ''}{': WRONG' if self.is_broken else verdict}"
+        )
 
 
 @click.command()
@@ -70,6 +113,74 @@ def compare_texts(main: str | None, draft: str | None, device: str, **options: A
             is_right = is_right and not agreement.is_broken
             status.update(f"Decoding on both devices; last: {agreement.way}")
     return is_right
+
+
+def compare_with_cpu(
+    main: str | None,
+    draft: str | None,
+    device: str,
+    precision: Precision = "default",
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[Agreement]:
+    """Decode the same prompts on the CPU and on a device, in several ways.
+
+    First in `exact` precision, plain and speculative, alone and together, on each KV cache that the
+    model supports there; then in the given precision with the given properties. Raises the errors
+    of `SpeculativePipeline`.
+    """
+    common: dict[str, Any] = {"device": device, "draft": draft, "profile": "none"}
+    if main is not None and draft is None:
+        common = {"device": device, "drafter": "suffix"}
+    with SpeculativePipeline(main, drafter="none", precision="exact") as pipeline:
+        right = _texts(pipeline, 0)
+    num_texts, found = len(right), list[str]()
+    for kv in ("auto", "stateful"):
+        if kv in found:
+            break
+        with SpeculativePipeline(main, **common, precision="exact", kv=kv) as pipeline:
+            found.append(pipeline.main.kv)
+            way = f"exact, {found[-1]}"
+            for length in LENGTHS:
+                own = f"{way}, draft length {length}" if length else f"{way}, plain"
+                yield _compare(own, _texts(pipeline, length), right, "the CPU's", num_texts)
+            texts = pipeline.generate_batch(TUNING, **_options(TOGETHER))
+            yield _compare(f"{way}, together", texts, right, "the CPU's", num_texts)
+    settings = {**common, "precision": precision, "properties": properties}
+    with SpeculativePipeline(main, **settings) as pipeline:
+        plain, speculative = _texts(pipeline, 0), _texts(pipeline, TOGETHER)
+    way, name = f"{precision}, {found[0]}", f"the CPU's in {BEGINNING} tokens"
+    yield _compare(f"{way}, plain", plain, right, name, -(-num_texts // 2), BEGINNING)
+    way = f"{way}, draft length {TOGETHER}"
+    yield _compare(way, speculative, plain, "the plain ones there", 0)
+
+
+def _options(length: int) -> dict[str, Any]:
+    return {"max_new_tokens": NUM_TOKENS, "num_assistant_tokens": length, "ignore_eos": True}
+
+
+def _texts(pipeline: SpeculativePipeline, length: int) -> list[GenerationResult]:
+    return [pipeline.generate(prompt, **_options(length)) for prompt in TUNING]
+
+
+def _compare(
+    way: str,
+    texts: Sequence[GenerationResult],
+    others: Sequence[GenerationResult],
+    reference: str,
+    num_needed: int,
+    num_tokens: int = NUM_TOKENS,
+) -> Agreement:
+    """How the first tokens of texts agree with others."""
+    pairs = list(zip(texts, others, strict=True))
+    return Agreement(
+        way,
+        reference,
+        sum(own.token_ids[:num_tokens] == other.token_ids[:num_tokens] for own, other in pairs),
+        len(pairs),
+        num_needed,
+        sum(text.stats.accepted for text in texts),
+        sum(text.stats.drafted for text in texts),
+    )
 
 
 def check_passes(

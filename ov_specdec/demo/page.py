@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -97,16 +98,16 @@ def stop_serving(page: gr.Blocks) -> None:
     page.close(verbose=False)
 
 
+@dataclass
 class TextPage:
     """The components of the page that its runs read."""
 
-    def __init__(self, models: LoadedModels, devices: Sequence[str], example: Comparison) -> None:
-        self._models = models
-        self._devices = devices
-        self._example = example
-        self._fields: dict[str, gr.components.Component] = {}
-        self._system: gr.Textbox | None = None
-        self._text: gr.Textbox
+    _models: LoadedModels
+    _devices: Sequence[str]
+    _example: Comparison
+    _fields: dict[str, gr.components.Component] = field(default_factory=dict)
+    _system: gr.Textbox | None = None
+    _text: gr.Textbox = field(init=False)
 
     def lay_out(self, has_chat: bool) -> None:
         """Make the components: a prompt, or a conversation."""
@@ -167,7 +168,7 @@ class TextPage:
 
     def _read(self, values: Values) -> tuple[dict[str, Any], ModelChoice]:
         """The values of the controls, and the models that they choose."""
-        form = {name: values[field] for name, field in self._fields.items()}
+        form = {name: values[each] for name, each in self._fields.items()}
         return form, ModelChoice(form["drafter"], form["device"], form["draft_device"])
 
     def _prompt(self, values: Values, turns: Turns) -> Prompt:
