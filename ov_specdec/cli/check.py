@@ -70,7 +70,7 @@ class Agreement:
 @with_errors
 @models_first(*MODELS)
 @options_of(PIPELINE, *MODELS, "device", *COMPILATION)
-def check(main: str | None, draft: str | None, **options: Any) -> None:
+def check(main: str | None, draft: str | None, device: str, **options: Any) -> None:
     """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
 
     MAIN and DRAFT default to the embedded pair. The exit code is 1 if the tokenizers differ; the
@@ -89,30 +89,24 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
     if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
         sys.exit(FAILED)
     folder = ModelFolder.read(locate(str(pair[0])))
-    if not find_device(openvino_core(), options["device"]).is_cpu:
-        is_right = compare_texts(main, draft, **options)
+    if not find_device(openvino_core(), device).is_cpu:
+        click.echo(f"device: {describe_machine(device)}")
+        is_right = True
+        with console.status("Decoding on both devices") as status:
+            for agreement in compare_with_cpu(main, draft, device, **options):
+                click.echo(str(agreement))
+                is_right = is_right and not agreement.is_broken
+                status.update(f"Decoding on both devices; last: {agreement.way}")
     elif is_right := folder.is_encoder_decoder:  # with a single KV cache
         click.echo(f"batch invariant: {NOT_INVARIANT}")
     else:
-        click.echo(f"batch invariant: {check_passes(main, draft, options)}")
+        click.echo(f"batch invariant: {check_passes(main, draft, device=device, **options)}")
         with console.status("Comparing KV caches"):
             found = compare_caches(folder)
         click.echo(f"KV caches: {found}")
         is_right = not found.is_broken
     if not is_right:
         sys.exit(FAILED)
-
-
-def compare_texts(main: str | None, draft: str | None, device: str, **options: Any) -> bool:
-    """Print how texts on a device and on the CPU agree; whether all required ones do."""
-    click.echo(f"device: {describe_machine(device)}")
-    is_right = True
-    with console.status("Decoding on both devices") as status:
-        for agreement in compare_with_cpu(main, draft, device, **options):
-            click.echo(str(agreement))
-            is_right = is_right and not agreement.is_broken
-            status.update(f"Decoding on both devices; last: {agreement.way}")
-    return is_right
 
 
 def compare_with_cpu(
@@ -183,9 +177,7 @@ def _compare(
     )
 
 
-def check_passes(
-    main: str | None, draft: str | None, options: Mapping[str, Any]
-) -> BatchInvariance:
+def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:
     """Whether passes of the main model agree, with the settings of the pair."""
     is_pair = main is None or draft is not None
     drafter: dict[str, Any] = {"draft": draft} if is_pair else {"drafter": "none"}

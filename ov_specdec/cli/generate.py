@@ -148,6 +148,10 @@ def warnings_of(result: GenerationResult) -> Iterator[str]:
 def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[str]:
     """All other statistics, a line each."""
     stats = result.stats
+    rounds = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
+    lengths = [str(length) for length, _ in groupby(run["planned"] for run in rounds)] or ["0"]
+    if len(lengths) > MAX_SHOWN:
+        lengths = ["...", *lengths[-MAX_SHOWN:]]
     yield (
         f"prompt         {stats.prompt_tokens} tokens, {stats.cached_tokens} of them from the KV "
         f"cache; first token after {stats.time_to_first_token:.2f} s"
@@ -158,7 +162,7 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
     )
     yield (
         f"draft tokens   {stats.accepted} of {stats.drafted} accepted; "
-        f"at most {describe_lengths(stats)} in a pass"
+        f"at most {', '.join(lengths)} in a pass"
     )
     yield (
         f"time           drafting {stats.draft_seconds:.2f} s, verification "
@@ -170,11 +174,3 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
     yield f"loaded         in {models.load_seconds:.2f} s"
     if models.profile is not None:
         yield f"profile        {models.profile}"
-
-
-def describe_lengths(stats: GenerationStats) -> str:
-    """The draft lengths in order; of many, the last ones."""
-    rounds = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
-    changes = [length for length, _ in groupby(run["planned"] for run in rounds)] or [0]
-    dots = ["..."] if len(changes) > MAX_SHOWN else []
-    return ", ".join([*dots, *map(str, changes[-MAX_SHOWN:])])

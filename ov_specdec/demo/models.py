@@ -53,7 +53,18 @@ class LoadedModels:
         with self._lock:
             if self._pipeline is None or self._choice != choice:
                 self._release()  # memory may not suffice for two pairs
-                self._pipeline = pipeline = self._load(choice)
+                drafts = choice.drafter in WITH_DRAFT
+                # The draft runs on the main's device by default; naming it would disable profiles.
+                differs = drafts and choice.draft_device != choice.device
+                self._pipeline = pipeline = SpeculativePipeline(
+                    self._main,
+                    self._draft if drafts else None,
+                    drafter=choice.drafter,
+                    pairing=self._pairing if drafts else None,
+                    device=choice.device,
+                    draft_device=choice.draft_device if differs else None,
+                    **self._arguments,
+                )
                 self._choice = choice
                 if self._closed:  # during loading
                     self._release()
@@ -72,20 +83,6 @@ class LoadedModels:
         if self._pipeline is not None:
             self._pipeline.close()
             self._pipeline = None
-
-    def _load(self, choice: ModelChoice) -> SpeculativePipeline:
-        drafts = choice.drafter in WITH_DRAFT
-        # The draft runs on the main's device by default; naming it would disable profiles.
-        differs = drafts and choice.draft_device != choice.device
-        return SpeculativePipeline(
-            self._main,
-            self._draft if drafts else None,
-            drafter=choice.drafter,
-            pairing=self._pairing if drafts else None,
-            device=choice.device,
-            draft_device=choice.draft_device if differs else None,
-            **self._arguments,
-        )
 
 
 def describe(pipeline: SpeculativePipeline) -> str:

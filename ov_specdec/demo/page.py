@@ -11,7 +11,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from ov_specdec.demo import charts, view
+from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison, messages_of, options_of
 from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.demo.parts import (
@@ -70,7 +70,7 @@ def make_page(models: LoadedModels, devices: Sequence[str]) -> gr.Blocks:
         has_chat = pipeline.tokenizer.chat_template is not None
         example = Comparison(MESSAGES[0] if has_chat else "", models=describe(pipeline))
         prompt = messages_of([example]) if has_chat else EXAMPLES[0]
-        options = {"max_new_tokens": charts.MAX_TOKENS, "cache_prompt": False}
+        options = {"max_new_tokens": view.MAX_TOKENS, "cache_prompt": False}
         for _ in example.compare(
             partial(pipeline.stream, prompt), options, pipeline.tokenizer.decode
         ):
@@ -220,9 +220,9 @@ class TextPage:
                 if not self._models.holds(choice):
                     yield view.status(LOADING), *same
                 with self._models.lend(choice) as pipeline:
-                    for step, table in enumerate(charts.sweep(pipeline, prompt, form)):
-                        now = charts.TEMPERATURES[step % len(charts.TEMPERATURES)]
-                        line = f"{step + 1} of {charts.NUM_STEPS}: temperature {now}."
+                    for step, table in enumerate(view.sweep(pipeline, prompt, form)):
+                        now = view.TEMPERATURES[step % len(view.TEMPERATURES)]
+                        line = f"{step + 1} of {view.NUM_STEPS}: temperature {now}."
                         rates = table[table["method"] == "speculative"]
                         yield view.status(line), table, rates
                 yield view.status("Done."), *same

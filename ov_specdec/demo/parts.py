@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from ov_specdec.demo import charts, view
+from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.errors import SpecdecError
 from ov_specdec.planning.draft_length import MOST
@@ -146,8 +146,8 @@ def _contents(turns: Turns) -> tuple[Any, ...]:
         *view.panes(turns),
         view.details(last),
         view.rounds(last.speculative),
-        charts.draft_tokens_by_round(last.speculative) if ended else None,
-        charts.time_by_part(last) if ended else None,
+        view.draft_tokens_by_round(last.speculative) if ended else None,
+        view.time_by_part(last) if ended else None,
     )
 
 

@@ -4,7 +4,7 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from itertools import chain
 
@@ -23,7 +23,6 @@ from rich.style import Style
 from rich.text import Text
 
 from ov_specdec.cli.chat.conversation import COMMANDS, Begin
-from ov_specdec.cli.messages import interrupts_call
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
@@ -34,6 +33,16 @@ from ov_specdec.results.origins import GREEN
 ACCEPTED = Style(color=GREEN)
 
 AGAIN = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 0))
+
+
+@contextmanager
+def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
+    """Let Ctrl-C call a function, and do nothing else."""
+    before = signal.signal(signal.SIGINT, lambda *_: function())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
