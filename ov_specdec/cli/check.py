@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.declare import options_of
-from ov_specdec.cli.models import COMPILATION, MODELS, PIPELINE, check_invariance, models_first
+from ov_specdec.cli.models import AGREEMENT, COMPILATION, MODELS, PIPELINE, models_first, show_share
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
@@ -185,7 +185,7 @@ def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchIn
         with console.status("Loading models"):
             pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
         with pipeline:
-            known = check_invariance(pipeline)
+            known = show_share(AGREEMENT, pipeline.check_batch_invariant)
         if not known.is_verified:
             break
     return known

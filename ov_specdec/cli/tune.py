@@ -97,7 +97,10 @@ def tune(
         if is_pair:
             models = main_folder, drafts[0], device
             tuner = Tuner(*models, seconds, lambda what: status.update(f"Measuring {what}"))
-            path = _writable_path(tuner.pair, output)
+            path = record_file(tuner.pair) if output is None else Path(output)
+            if path is None:
+                raise OptionError("there is no home folder for the profile: give --output FILE")
+            require_writable(path)  # known before a search of minutes
             tuning = tuner.run()
 
         def measure(candidate: Candidate, share: float) -> Gain:
@@ -122,15 +125,6 @@ def tune(
         kept = (written or "none") if is_clear else "not written"
         click.echo("\n".join([*describe_profile(*tuning), f"profile       {kept}"]))
     click.echo(f"took          {took:.0f} s\nverdict       {describe(best, is_clear, output)}")
-
-
-def _writable_path(pair: str, output: str | None) -> Path:
-    """The path of the profile, which can be written: known before a search of minutes."""
-    path = record_file(pair) if output is None else Path(output)
-    if path is None:
-        raise OptionError("there is no home folder for the profile: give --output FILE")
-    require_writable(path)
-    return path
 
 
 def write_profile(profile: Profile, path: Path) -> Path | None:

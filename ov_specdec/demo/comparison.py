@@ -28,7 +28,6 @@ class Run:
     pieces: list[tuple[Chunk, str]] = field(default_factory=list)
     outcome: Literal["not started", "running"] | FinishReason = "not started"
     seconds: float = 0.0
-    first_token_seconds: float | None = None
 
     @property
     def accepted(self) -> int:
@@ -68,12 +67,10 @@ class Run:
                 start = perf_counter()
                 chunk = next(chunks)
                 self.seconds += perf_counter() - start
-                self.output.add(chunk)
+                self.output.add(chunk, self.seconds)
                 if chunk.token_ids:  # the last chunk of a cancelled generation has none
                     rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
                     self.pieces.append((chunk, rejected))
-                    if self.first_token_seconds is None:
-                        self.first_token_seconds = self.seconds
                 if chunk.finish_reason is not None and self.outcome == "running":
                     self.outcome = chunk.finish_reason
                 yield

@@ -118,7 +118,7 @@ def _text(run: Run) -> str:
 
 
 def _figures(run: Run) -> str:
-    first, num_tokens = run.first_token_seconds, len(run.output.token_ids)
+    first, num_tokens = run.output.first_token, len(run.output.token_ids)
     figures = {
         "tokens/s": f"{run.tokens_per_second:.0f}" if run.seconds else NOTHING,
         "first token": NOTHING if first is None else f"{1000 * first:.0f} ms",
