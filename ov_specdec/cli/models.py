@@ -142,7 +142,7 @@ def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     return pipeline
 
 
-def show_share(doing: str, run: Callable[[Callable[[float], object]], R]) -> R:
+def show_share(doing: str, run: Callable[[Callable[[float], None]], R]) -> R:
     """Run what calls its argument with the fraction that is done, and show that on stderr."""
     with console.status(doing) as status:
         return run(lambda share: status.update(f"{doing}: {share:.0%}"))
