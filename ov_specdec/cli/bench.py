@@ -39,9 +39,6 @@ METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
 """Defaults of other options with --quick."""
 
-PIPED_WIDTH = 160
-"""Width of the table if stdout is not a terminal: enough for all columns."""
-
 
 def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> None:
     if is_quick:
@@ -120,7 +117,8 @@ def bench(
         }
         if file is not None:
             file.write_text(json.dumps(report, default=str), encoding="utf-8")
-    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(make_table(rows))
+    # 160 columns have room for the table.
+    Console(width=None if sys.stdout.isatty() else 160).print(make_table(rows))
     partial = "" if error is None else "; partial, since it ended early"
     click.echo(f"medians (quartiles), {report['machine']}{partial}")
     if error is not None:

@@ -27,9 +27,6 @@ from ov_specdec.text.tokenizer import Tokenizer
 MAX_SHOWN = 8
 """Maximum changes of the draft length to show."""
 
-MOSTLY = 0.5
-"""Fraction of rounds without draft tokens, since they would be slower, that ends drafting."""
-
 REASONS = {
     "loses": "would be slower: a draft token costs more than it saves",
     "unmatched": "nothing in the text repeats",
@@ -128,7 +125,7 @@ def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
     if not stats.drafted:
         return f"{speed}, not speculated: {why_plain(stats)}"
     reasons = [done.reason for done in stats.rounds[1:]]
-    if reasons.count("loses") > MOSTLY * len(reasons):
+    if reasons.count("loses") > len(reasons) / 2:
         return f"{speed}, drafting was stopped, as it did not pay: {accepted}"
     speedup = estimate_speedup(stats, models.costs)
     gain = "" if speedup is None else f"about {speedup:.1f} times plain, "

@@ -38,9 +38,6 @@ from ov_specdec.speech.audio import require_libraries
 PREFIX = "OV_SPECDEC"
 """Of environment variables that have the values of options."""
 
-EMPTY = ("", "~", "null")
-"""How YAML writes no value."""
-
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
@@ -76,7 +73,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
     context.default_map = {}
     for key, value in content.items():
         typed = str(key).replace("_", "-")  # max-queue or max_queue
-        if value in EMPTY:
+        if value in ("", "~", "null"):  # how YAML writes it
             raise click.BadParameter(f"'{key}' has no value: leave it out")
         if typed not in flags:
             hint = suggest(typed, flags, "leave it out")

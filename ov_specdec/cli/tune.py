@@ -35,8 +35,6 @@ from ov_specdec.records.files import as_argument
 from ov_specdec.records.record import record_file
 from ov_specdec.text.pairing import PairingName
 
-TABLE_WIDTH = 160
-
 
 @click.command()
 @with_errors
@@ -120,7 +118,7 @@ def tune(
         report["verdict"] = {"is_clear": is_clear, **best.as_dict()}
         print_json(report)
         return
-    Console(width=TABLE_WIDTH).print(make_table([gains[0].plain, *(gain.row for gain in gains)]))
+    Console(width=160).print(make_table([gains[0].plain, *(gain.row for gain in gains)]))
     if tuning is not None:
         kept = (written or "none") if is_clear else "not written"
         click.echo("\n".join([*describe_profile(*tuning), f"profile       {kept}"]))

@@ -14,9 +14,6 @@ from ov_specdec.options.generation import MAX_DRAFT_LENGTH
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
 
-OF_PAIRS = ("draft", "draft_device", "draft_properties", "pairing")
-"""Arguments that only a pipeline with a draft model takes."""
-
 P = TypeVar("P")
 R = TypeVar("R")
 Pipelines = Mapping[DrafterName, SpeculativePipeline]
@@ -70,7 +67,8 @@ def open_pipelines(methods: Iterable[Method], arguments: Mapping[str, Any]) -> P
     given = dict(arguments)
     for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or [PLAIN.drafter]:
         if drafter not in WITH_DRAFT:
-            given = {name: value for name, value in given.items() if name not in OF_PAIRS}
+            for name in ("draft", "draft_device", "draft_properties", "pairing"):
+                given.pop(name, None)  # only a pipeline with a draft model takes it
             first = next(iter(pipelines.values()), None)
             if first is not None:
                 given["profile"] = "none"

@@ -19,12 +19,7 @@ from ov_specdec.cli.models import (
     models_first,
     typed,
 )
-from ov_specdec.cli.options import (
-    GENERATION,
-    Shared,
-    check_generation,
-    generation_options,
-)
+from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
 from ov_specdec.cli.terminal import flag_of, show_error, with_errors
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.models.locate import embedded_folder, locate
