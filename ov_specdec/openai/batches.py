@@ -9,7 +9,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ov_specdec.openai.ask import Ask
+from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.body import Rules, explain
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.openai.part import Part

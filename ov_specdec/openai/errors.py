@@ -13,7 +13,7 @@ from ov_specdec.errors import (
     OptionError,
     SpecdecError,
 )
-from ov_specdec.openai.part import Part, encode_event
+from ov_specdec.openai.part import Part
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint, request_fields
 from ov_specdec.speech.options import TranscriptionOptions
@@ -74,10 +74,6 @@ class ApiError(Exception):
         return ErrorBody(
             error=Error(message=self.message, type=kind, param=self.param, code=self.code)
         )
-
-    def event(self) -> bytes:
-        """The event that ends a stream."""
-        return encode_event(self.body())
 
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:

@@ -90,13 +90,13 @@ def chat_logprobs(answer: Answer, tokens: Sequence[TokenLogprobs]) -> ChatLogpro
 
 
 def _token(answer: Answer, token_id: int, logprob: float) -> TokenLogprob:
-    piece = answer.piece(token_id)
+    piece = answer.tokenizer.piece(token_id)
     return TokenLogprob(token=as_text(piece), logprob=finite(logprob), bytes=list(piece))
 
 
 def _name(answer: Answer, token_id: int) -> str:
     """The text of a token, which for a part of a character begins with "bytes:", as OpenAI's."""
-    piece = answer.piece(token_id)
+    piece = answer.tokenizer.piece(token_id)
     try:
         return piece.decode()
     except UnicodeDecodeError:

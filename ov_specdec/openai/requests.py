@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.ask import Ask
+from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.body import Body, Rules, Unsupported, read
 from ov_specdec.openai.errors import in_field_names, invalid
 from ov_specdec.openai.fields import Positive, said, with_options_of

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ov_specdec.openai.ask import Ask
+from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.part import Maybe, Part
 from ov_specdec.results.stats import GenerationStats
 

@@ -14,8 +14,10 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ov_specdec.errors import shorten
-from ov_specdec.openai import ApiError, from_exception
+from ov_specdec.openai.errors import ApiError, from_exception
+from ov_specdec.options.model import Endpoint
 from ov_specdec.results.chunks import ResultBuilder
+from ov_specdec.server.settings import Settings
 
 log = logging.getLogger("ov_specdec.server")
 
@@ -48,9 +50,13 @@ class Record:
     outputs: Sequence[ResultBuilder] = ()
     arrived: float = field(default_factory=monotonic)
 
-    def fail(self, failure: ApiError) -> None:
-        """Record an error."""
+    def fail(self, error: Exception, endpoint: Endpoint | None = None) -> ApiError:
+        """Record an exception, and give the answer for it; unexpected ones are logged too."""
+        failure = from_exception(error, self.id, endpoint)
+        if failure.status == 500 and failure is not error:
+            log.error("request %s has failed", self.id, exc_info=error)
         self.status, self.error, self.code = failure.status, failure.message, failure.code
+        return failure
 
     def as_dict(self) -> dict[str, Any]:
         """The known fields, for one line of JSON."""
@@ -74,23 +80,15 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. hosts: names in Host headers, such as a.com and *.a.com; none: any.
-
-    digests: of valid keys for the guarded paths; none: no key is needed. on_failure: called with
-    failed requests under those paths.
-    """
+    """ASGI middleware. on_failure: called with failed requests under the guarded paths."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        hosts: Sequence[str],
-        digests: Sequence[bytes],
-        on_failure: Callable[[Record], None],
+        self, app: ASGIApp, settings: Settings, on_failure: Callable[[Record], None]
     ) -> None:
         self._app = app
-        self._hosts = [host.lower() for host in hosts]
+        self._hosts = [host.lower() for host in settings.allowed_hosts]
+        self._digests = [digest_of(key) for key in settings.api_keys]
         self._on_failure = on_failure
-        self._digests = digests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; pass other events on."""
@@ -117,10 +115,7 @@ class Access:
             self._check_key(scope, route, record)
             await self._app(scope, receive, sending)
         except Exception as error:
-            failure = from_exception(error, record.id)
-            record.fail(failure)
-            if failure.status == 500:
-                log.error("request %s has failed", record.id, exc_info=error)
+            failure = record.fail(error)
             if not has_begun:
                 await error_response(failure)(scope, receive, sending)
         finally:
@@ -145,9 +140,8 @@ class Access:
             )
 
     def _check_key(self, scope: Scope, route: str, record: Record) -> None:
-        if not self._digests or not route.startswith(GUARDED):
-            return
-        if scope["method"] == "OPTIONS":  # CORS preflight requests have no key
+        is_guarded = self._digests and route.startswith(GUARDED)
+        if not is_guarded or scope["method"] == "OPTIONS":  # CORS preflight requests have no key
             return
         kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
         digest = digest_of(key.strip())

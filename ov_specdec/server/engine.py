@@ -9,7 +9,8 @@ from typing import Protocol
 from prometheus_client import Metric
 
 from ov_specdec.engine.sequence import Sequence as EngineSequence
-from ov_specdec.openai import ApiError, Ask
+from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
@@ -32,17 +33,14 @@ class EngineClient(Protocol):
     @property
     def tokenizer(self) -> Tokenizer:
         """The main model's tokenizer."""
-        ...
 
     @property
     def max_length(self) -> int:
         """Maximum tokens of prompt and output."""
-        ...
 
     @property
     def batch_invariant(self) -> BatchInvariance:
         """Whether the main model's logits are bitwise the same in any pass."""
-        ...
 
     def running(
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
@@ -53,19 +51,15 @@ class EngineClient(Protocol):
         admission of the first generation and the chunks of all, or the first error. Raises errors
         of the request on entering.
         """
-        ...
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless it makes progress."""
-        ...
 
     async def collect_metrics(self) -> list[Metric]:
         """Its metrics."""
-        ...
 
     def close(self) -> None:
         """Free its resources. May wait."""
-        ...
 
 
 class LocalEngine:
@@ -78,22 +72,13 @@ class LocalEngine:
         self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
     ) -> None:
         self.pipeline = pipeline
+        self.tokenizer = pipeline.tokenizer
+        self.max_length = pipeline.main.runner.max_length
         self.generator = pipeline.background(_report)
         self.metrics = Metrics(settings.model_name, replica)
-        self.metrics.watch(self.generator.loop, self.generator.main)
-        self.metrics.describe_cache(self.generator.main.capacity or 0, self.max_length)
+        self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_verified)
         self._settings = settings
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The main model's tokenizer."""
-        return self.pipeline.tokenizer
-
-    @property
-    def max_length(self) -> int:
-        """Maximum tokens of prompt and output."""
-        return self.pipeline.main.runner.max_length
 
     @property
     def batch_invariant(self) -> BatchInvariance:

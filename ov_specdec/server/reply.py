@@ -1,7 +1,6 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-import logging
 import math
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -14,17 +13,15 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai import ApiError, from_exception
+from ov_specdec.openai.audio import StreamedTranscription
+from ov_specdec.openai.completions import StreamedCompletion
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.responses import StreamedResponse
-from ov_specdec.openai.streaming import StreamedCompletion
-from ov_specdec.openai.transcriptions import StreamedTranscription
 from ov_specdec.options.model import Endpoint
 from ov_specdec.results.chunks import Chunk, ResultBuilder
-from ov_specdec.server.access import CLIENT_LEFT, Record, error_response
+from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
-
-log = logging.getLogger("ov_specdec.server")
 
 T = TypeVar("T")
 
@@ -98,7 +95,9 @@ class Reply(Response):
         self, task: Task, stream: Stream[Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
         service, record, sender = self.service, self.record, Sender(send)
-        record.outputs, deadline = task.outputs, service.deadline(record.arrived)
+        timeout = service.settings.request_timeout
+        deadline = None if timeout is None else record.arrived + timeout
+        record.outputs = task.outputs
         try:
             async with task.running(stream):
                 await service.turn(stream, deadline)
@@ -107,17 +106,26 @@ class Reply(Response):
                 while (piece := await sender.next(stream, deadline)) is not None:
                     await self._take(task, sender, *piece)
                 if task.is_streamed:
-                    await sender.end(task.writer.end())
+                    await sender.events(task.writer.end(), more=False)
                 else:
                     # Log-probabilities of a long prompt take time, so do not block the event loop.
                     whole = await run_in_thread(task.whole)
                     await whole(scope, receive, send)
         except Exception as error:
-            failure = explain(error, service, record, task.endpoint)
-            if sender.has_begun:
-                await sender.end([task.writer.fail(failure)])
-            else:
-                await error_response(failure)(scope, receive, send)
+            failure = self._explain(error, task.endpoint)
+            if not sender.has_begun:
+                raise failure from error
+            await sender.events([task.writer.fail(failure)], more=False)
+
+    def _explain(self, error: Exception, endpoint: Endpoint | None) -> ApiError:
+        """The answer for an error of a request, which is also logged."""
+        if isinstance(error, asyncio.TimeoutError):
+            seconds = self.service.settings.request_timeout
+            message = f"the answer was not finished within {seconds:g} s"
+            error = ApiError(504, message, code="timeout")
+        elif isinstance(error, Cancelled):
+            error = ApiError(503, "the request was cancelled by the server", code="cancelled")
+        return self.record.fail(error, endpoint)
 
     async def _take(self, task: Task, sender: "Sender", index: int, chunk: Any) -> None:
         """Count the next chunk of a generation, and send its events."""
@@ -163,23 +171,6 @@ async def run_for_client(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def explain(
-    error: Exception, service: Service, record: Record, endpoint: Endpoint | None = None
-) -> ApiError:
-    """The answer for an error of a request, which is also logged."""
-    if isinstance(error, asyncio.TimeoutError):
-        seconds = service.settings.request_timeout
-        failure = ApiError(504, f"the answer was not finished within {seconds:g} s", code="timeout")
-    elif isinstance(error, Cancelled):
-        failure = ApiError(503, "the request was cancelled by the server", code="cancelled")
-    else:
-        failure = from_exception(error, record.id, endpoint)
-        if failure.status == 500:
-            log.error("request %s has failed", record.id, exc_info=error)
-    record.fail(failure)
-    return failure
-
-
 class Sender:
     """Sends events after the head of the response."""
 
@@ -193,11 +184,11 @@ class Sender:
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await self.events(events)
 
-    async def events(self, events: Sequence[bytes]) -> None:
-        """Send events, if there are any."""
-        if events:
+    async def events(self, events: Sequence[bytes], *, more: bool = True) -> None:
+        """Send events, if there are any. more: whether others follow."""
+        if events or not more:
             body = b"".join(events)
-            await self._send({"type": "http.response.body", "body": body, "more_body": True})
+            await self._send({"type": "http.response.body", "body": body, "more_body": more})
 
     async def next(self, stream: Stream[T], deadline: float | None) -> tuple[int, T] | None:
         """The next piece of a stream: see `Stream.next`. Sends pings meanwhile, after the head."""
@@ -209,8 +200,3 @@ class Sender:
                 if deadline is not None and monotonic() >= deadline:
                     raise
                 await self.events([PING])
-
-    async def end(self, events: Sequence[bytes]) -> None:
-        """Send the last events, and the end."""
-        await self.events(events)
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})

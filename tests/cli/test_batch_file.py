@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.batch_file.results import Results
 from ov_specdec.batch_file.run import BatchRun
-from ov_specdec.openai import ApiError
 from ov_specdec.openai.batches import LineError, make_failure, read_request
 from ov_specdec.openai.body import Rules
+from ov_specdec.openai.errors import ApiError
 from tests.support.command_line import run
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"

@@ -1,17 +1,10 @@
-"""Streams of /v1/chat/completions and /v1/completions: turn chunks into server-sent events."""
+"""Answers of /v1/chat/completions and /v1/completions, whole and as server-sent events."""
 
 from typing import Any, Literal
 
 from pydantic import Field
 
 from ov_specdec.openai.answer import Answer
-from ov_specdec.openai.answers import (
-    AnswerBody,
-    ChatCompletion,
-    Completion,
-    FinishReason,
-    make_completion,
-)
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.logprobs import (
     ChatLogprobs,
@@ -30,6 +23,64 @@ from ov_specdec.openai.usage import (
 )
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import Origin
+
+FinishReason = Literal["stop", "length"]
+"""Of an answer; a cancelled one is an error."""
+
+
+class ChatMessage(Part):
+    """The message of the model."""
+
+    role: Literal["assistant"] = "assistant"
+    content: str
+    refusal: None = None
+
+
+class ChatChoice(Part):
+    """One of the answers to a conversation."""
+
+    index: int
+    message: ChatMessage
+    logprobs: ChatLogprobs | None
+    finish_reason: FinishReason
+
+
+class CompletionChoice(Part):
+    """One of the continuations."""
+
+    index: int
+    text: str
+    logprobs: CompletionLogprobs | None
+    finish_reason: FinishReason
+
+
+class AnswerBody(Part):
+    """Common fields of whole answers and of events."""
+
+    id: str
+    object: str
+    created: int
+    model: str
+    system_fingerprint: None = None
+    choices: list[Any]
+    usage: Usage | TokenCounts | None
+    metrics: Maybe[SpeculationMetrics] = None
+
+
+class ChatCompletion(AnswerBody):
+    """An answer of /v1/chat/completions."""
+
+    object: Literal["chat.completion"] = "chat.completion"
+    choices: list[ChatChoice]
+    usage: Usage
+
+
+class Completion(AnswerBody):
+    """An answer of /v1/completions."""
+
+    object: Literal["text_completion"] = "text_completion"
+    choices: list[CompletionChoice]
+    usage: Usage
 
 
 class Delta(Part):
@@ -132,10 +183,6 @@ class StreamedCompletion:
         counts = count(chunk.num_prompt_tokens, num_generated)
         return [self._event(piece, counts if self._answer.ask.usage_in_events else None)]
 
-    def whole(self) -> ChatCompletion | Completion:
-        """The body of an answer that is not streamed."""
-        return make_completion(self._answer)
-
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
         if not self._answer.ask.include_usage:
@@ -145,7 +192,31 @@ class StreamedCompletion:
 
     def fail(self, error: ApiError) -> bytes:
         """The event that ends a failed stream, without [DONE]."""
-        return error.event()
+        return encode_event(error.body())
+
+    def whole(self) -> ChatCompletion | Completion:
+        """The body of an answer that is not streamed."""
+        answer = self._answer
+        choices: list[Any] = []
+        for index, result in enumerate(choice.result for choice in answer.choices):
+            common: dict[str, Any] = {"index": index, "finish_reason": result.finish_reason}
+            if self._is_chat:
+                scored = chat_logprobs(answer, result.logprobs)
+                message = ChatMessage(content=result.text)
+                choices.append(ChatChoice(message=message, logprobs=scored, **common))
+            else:
+                scores = self._scores[index].add(result)
+                text = answer.prompt_text(index) + result.text
+                choices.append(CompletionChoice(text=text, logprobs=scores, **common))
+        usage, metrics = make_usage(answer.ask, answer.stats), make_metrics(answer.stats)
+        kind = ChatCompletion if self._is_chat else Completion
+        return kind(**self._head, choices=choices, usage=usage, metrics=metrics)
+
+    @property
+    def _head(self) -> dict[str, Any]:
+        """The common fields of every body."""
+        answer = self._answer
+        return {"id": answer.id, "created": answer.created, "model": answer.model}
 
     def _event(
         self,
@@ -155,5 +226,5 @@ class StreamedCompletion:
     ) -> bytes:
         kind = ChatChunk if self._is_chat else CompletionChunk
         choices: list[Any] = [] if piece is None else [piece]
-        event = kind(**self._answer.head, choices=choices, usage=usage, metrics=metrics)
+        event = kind(**self._head, choices=choices, usage=usage, metrics=metrics)
         return encode_event(event, without=() if self._answer.ask.include_usage else ("usage",))
