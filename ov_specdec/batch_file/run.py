@@ -93,4 +93,4 @@ class BatchRun:
         failure = from_exception(error, custom_id)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return batches.make_failure(custom_id, failure)
+        return batches.make_result(custom_id, failure.status, failure.body())

@@ -6,11 +6,16 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from ov_specdec.openai.body import Body, Rules, Unsupported, describe_unsupported, read
-from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.fields import with_options
-from ov_specdec.openai.part import Maybe, Part, encode_event
-from ov_specdec.openai.usage import SpeculationMetrics, make_metrics
+from ov_specdec.openai.answer import SpeculationMetrics, make_metrics
+from ov_specdec.openai.body import (
+    Body,
+    Rules,
+    Unsupported,
+    describe_unsupported,
+    read,
+    with_options,
+)
+from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event, invalid
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.formats import write
@@ -19,9 +24,6 @@ from ov_specdec.speech.segments import TranscriptionChunk, TranscriptionResult, 
 from ov_specdec.speech.settings import Task
 
 AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
-TIMED = ("srt", "verbose_json", "vtt")
-"""Formats with segments and their times."""
-
 MEDIA_TYPES = {
     "text": "text/plain; charset=utf-8",
     "srt": "application/x-subrip; charset=utf-8",
@@ -29,13 +31,7 @@ MEDIA_TYPES = {
 }
 """Media types of the formats other than JSON."""
 
-UNDETERMINED = "und"
-"""The code, in ISO 639, of the language of silence: clients expect a text."""
-
 FILE = "file"
-
-OPTIONS = ("seed", "num_assistant_tokens", "cache_salt")
-"""Generation options that are fields of forms."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +57,7 @@ def _describe(schema: dict[str, Any], form: type[Body]) -> None:
     schema["required"] = [FILE]
 
 
-@with_options(GenerationOptions, OPTIONS)
+@with_options(GenerationOptions, ("seed", "num_assistant_tokens", "cache_salt"))
 @with_options(TranscriptionOptions, ("initial_prompt",))
 class TranslationForm(Body):
     """Fields of /v1/audio/translations, except for the file."""
@@ -81,7 +77,7 @@ class TranslationForm(Body):
             "task": task,
             # As in OpenAI's interface, 0 means temperature fallback.
             "temperature": self.temperature or None,
-            "return_timestamps": form in TIMED,
+            "return_timestamps": form in ("srt", "verbose_json", "vtt"),
         }
         given = {name: value for name, value in options.items() if value is not None}
         return AudioAsk(task, self.model, given, form, user=self.user)
@@ -231,7 +227,7 @@ def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> VerboseTra
     ]
     return VerboseTranscription(
         task=ask.task,
-        language=result.language or UNDETERMINED,
+        language=result.language or "und",  # undetermined, in ISO 639: clients expect a text
         duration=seconds,
         text=result.text,
         segments=found if ask.segments else None,

@@ -1,9 +1,12 @@
-"""Middleware for every request: id, host, API key, unexpected errors, and a line in the log."""
+"""Middleware for every request: id, host, API key, unexpected errors; and the log, in JSON."""
 
 import hmac
+import json
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from hashlib import sha256
 from time import monotonic
 from typing import Any
@@ -23,9 +26,6 @@ log = logging.getLogger("ov_specdec.server")
 
 GUARDED = ("/v1/", "/tokenize", "/detokenize")
 """Prefixes of paths that need a key. Other paths reveal nothing of requests and answers."""
-
-QUIET = ("/health", "/metrics")
-"""Paths that monitors poll: their log lines have the level debug."""
 
 MAX_USER, MAX_LOGGED = 128, 1024
 """Maximum characters in the log of a user's name, and of paths and errors, which may repeat what a
@@ -121,7 +121,8 @@ class Access:
         finally:
             if record.status >= 400 and route.startswith(GUARDED):
                 self._on_failure(record)
-            level = logging.DEBUG if route in QUIET else logging.INFO
+            is_polled = route in ("/health", "/metrics")  # by monitors
+            level = logging.DEBUG if is_polled else logging.INFO
             log.log(level, "request", extra={"record": record})
 
     def _check_host(self, scope: Scope) -> None:
@@ -175,3 +176,38 @@ def _route(scope: Scope) -> str:
     rest = path.removeprefix(root)
     # As in Starlette: a prefix without a slash after it is part of a longer name.
     return rest if rest.startswith("/") else path
+
+
+class JsonLines(logging.Formatter):
+    """A log record as JSON: time, level, and a message or the fields of a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line of ASCII; a traceback is one of its values.
+
+        Escaped, no text of a request can end the line for a reader, or control a terminal.
+        """
+        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(
+            timespec="milliseconds"
+        )
+        line: dict[str, Any] = {"time": time, "level": record.levelname.lower()}
+        request = getattr(record, "record", None)
+        if isinstance(request, Record):
+            line.update(request.as_dict())
+        else:
+            line["message"] = record.getMessage()
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def set_up_log(level: str) -> None:
+    """Send the server's log to stderr. level: debug, info, warning or error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("ov_specdec", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper())
+    # uvicorn's messages at each start and stop.
+    logging.getLogger("uvicorn.error").setLevel("WARNING" if level == "info" else level.upper())

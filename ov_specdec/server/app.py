@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.audio import FILE, MEDIA_TYPES, StreamedTranscription, TranslationForm
 from ov_specdec.openai.audio import read_form as read_fields
 from ov_specdec.openai.body import Body, Rules, read
@@ -35,15 +36,15 @@ from ov_specdec.server.document import (
 from ov_specdec.server.limits import reject_oversized
 from ov_specdec.server.reply import Reply, Task
 from ov_specdec.server.service import Service
-from ov_specdec.server.stream import run_in_thread
-
-LIKE = 0.75
-"""How much alike two paths have to be, so that one is taken for the other."""
-
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+from ov_specdec.server.stream import Stream, run_in_thread
+from ov_specdec.server.transcriptions import Job
+from ov_specdec.speech.segments import TranscriptionChunk
 
 
-def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
+def make_app(
+    service: Service,
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
+) -> FastAPI:
     """The application. lifespan: loads the models at the start, if given."""
     app = FastAPI(
         title="ov-specdec",
@@ -106,7 +107,14 @@ async def _generation(
     service.check_model(ask.model)
     reject_oversized(ask, service.engine.max_length, settings.max_request_tokens)
     grow(ask.num_choices, ask.n)
-    answer = service.answer(ask)
+    tokenizer = service.engine.tokenizer
+    if ask.endpoint != "completions" and tokenizer.chat_template is None:
+        raise invalid(
+            "messages" if ask.endpoint == "chat" else "input",
+            "the model has no chat template: send a text to /v1/completions, or start the "
+            "server with --chat-template FILE",
+        )
+    answer = Answer(ask, settings.model_name, tokenizer)
     writer = (StreamedResponse if ask.endpoint == "responses" else StreamedCompletion)(answer)
     running = partial(service.running, ask, record.tenant)
     yield Task(writer, answer.choices, ask.stream, running, ask.endpoint)
@@ -126,8 +134,11 @@ async def _transcription(
         record.user = ask.user
         service.check_model(ask.model)
         writer = StreamedTranscription(ask)
-        running = partial(service.transcribing, ask, recording, record.tenant)
         media_type = MEDIA_TYPES.get(ask.form)
+
+        def running(stream: Stream[TranscriptionChunk]) -> AbstractAsyncContextManager[None]:
+            return service.speech.running(Job(ask, recording, record.tenant, stream))
+
         yield Task(writer, writer.choices, ask.stream, running, media_type=media_type)
 
 
@@ -143,10 +154,11 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """The model that is served."""
         return ModelList(data=list(map(service.describe_model, service.model_names)))
 
-    # 4XX: else FastAPI adds a 422 in a shape of its own.
-    refused = {**errors(401, 404, 503), "4XX": {"model": ErrorBody}}
-
-    @app.get("/v1/models/{model:path}", responses=refused)
+    @app.get(
+        "/v1/models/{model:path}",
+        # 4XX: else FastAPI adds a 422 in a shape of its own.
+        responses={**errors(401, 404, 503), "4XX": {"model": ErrorBody}},
+    )
     def model(model: str) -> Model:
         """The model, if it has this name."""
         service.check_model(model)
@@ -177,7 +189,7 @@ def _answer_http_error(request: Request, error: Any) -> JSONResponse:
     if error.status_code == 404:  # clients leave out /v1, or have it twice
         paths = _paths(request.app)
         others = f"there are {', '.join(paths)}"
-        message += f": {suggest(request.url.path, paths, others, most=1, cutoff=LIKE)}"
+        message += f": {suggest(request.url.path, paths, others, most=1, cutoff=0.75)}"
     elif "Allow" in headers:
         message += f": send {headers['Allow']}"
     response = error_response(ApiError(error.status_code, message))

@@ -21,16 +21,19 @@ from ov_specdec.openai.audio import (
 )
 from ov_specdec.openai.body import Body
 from ov_specdec.openai.completions import ChatChunk, ChatCompletion, Completion, CompletionChunk
-from ov_specdec.openai.errors import ErrorBody
-from ov_specdec.openai.part import Part
-from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
+from ov_specdec.openai.errors import ErrorBody, Part
+from ov_specdec.openai.requests import (
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    ResponsesBody,
+    Text,
+    TokenizeBody,
+    Tokens,
+)
 from ov_specdec.openai.responses import RESPONSE_EVENTS, Response
-from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
 
 REF = "#/components/schemas/{model}"
-
-DONE = {"const": "[DONE]"}
-"""Data of the last event of some streams."""
 
 DESCRIPTIONS = {
     400: "A field is invalid or not supported.",
@@ -111,8 +114,17 @@ class Operation:
     def arguments(self) -> dict[str, Any]:
         """The descriptive arguments of `FastAPI.add_api_route`."""
         content = {text.partition(";")[0]: {"schema": {"type": "string"}} for text in self.texts}
-        if self.events:
-            content["text/event-stream"] = {"itemSchema": self._event()}
+        if self.events:  # each as in OpenAPI 3.2: its data is JSON in a text
+            payload = {"anyOf": [_ref(event) for event in self.events]}
+            text = {"contentMediaType": "application/json", "contentSchema": payload}
+            data = {"anyOf": [text, {"const": "[DONE]"}]} if self.ends_with_done else text
+            event: Any = {
+                "type": "object",
+                "properties": {"data": {"type": "string", **data}, "event": {"type": "string"}},
+                "required": ["data"],
+                "additionalProperties": False,
+            }
+            content["text/event-stream"] = {"itemSchema": event}
         is_form = issubclass(self.body, TranslationForm)
         media_type = "multipart/form-data" if is_form else "application/json"
         body = {"required": True, "content": {media_type: {"schema": _ref(self.body)}}}
@@ -122,19 +134,6 @@ class Operation:
             "response_model": None,
             "responses": {200: {"model": self.answer, "content": content}, **errors()},
             "openapi_extra": {"requestBody": body},
-        }
-
-    def _event(self) -> dict[str, Any]:
-        """An event as in OpenAPI 3.2: its data is JSON in a text."""
-        payload = {"anyOf": [_ref(event) for event in self.events]}
-        text = {"contentMediaType": "application/json", "contentSchema": payload}
-        data = {"anyOf": [text, DONE]} if self.ends_with_done else text
-        fields = {"data": {"type": "string", **data}, "event": {"type": "string"}}
-        return {
-            "type": "object",
-            "properties": fields,
-            "required": ["data"],
-            "additionalProperties": False,
         }
 
 

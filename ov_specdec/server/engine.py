@@ -23,9 +23,6 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
 
-DEFAULT_TEMPERATURE = 1.0
-"""Default temperature, unless the model recommends one."""
-
 
 class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots."""
@@ -74,7 +71,11 @@ class LocalEngine:
         self.pipeline = pipeline
         self.tokenizer = pipeline.tokenizer
         self.max_length = pipeline.main.runner.max_length
-        self.generator = pipeline.background(_report)
+        self.generator = pipeline.background(
+            lambda error: log.error(
+                "a step failed, and with it all running requests", exc_info=error
+            )
+        )
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_verified)
@@ -106,8 +107,7 @@ class LocalEngine:
         complete = self.pipeline.complete_options(salted)
         if complete.temperature is None:
             # The model recommends none: sample nevertheless, as in vLLM.
-            drawn = salted.copy_with(temperature=DEFAULT_TEMPERATURE)
-            return self.pipeline.complete_options(drawn)
+            return self.pipeline.complete_options(salted.copy_with(temperature=1.0))
         return complete
 
     @property
@@ -185,7 +185,3 @@ def join_salt(tenant: str | None, salt: str | None) -> str | None:
 def stalled() -> ApiError:
     """The answer of `/health` while a step hangs."""
     return ApiError(503, "the engine makes no progress", code="engine_stalled")
-
-
-def _report(error: Exception) -> None:
-    log.error("a step failed, and with it all running requests", exc_info=error)

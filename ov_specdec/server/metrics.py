@@ -105,10 +105,9 @@ class Registry:
     def __getitem__(self, name: str) -> Any:
         return self._known[name]
 
-    def labelled(self, name: str, **labels: str) -> Counter:
+    def labelled(self, name: str, **labels: str) -> Any:
         """A counter by labels of its own."""
-        counter: Counter = self._known[name].labels(**self.labels, **labels)
-        return counter
+        return self._known[name].labels(**self.labels, **labels)
 
 
 class RequestMetrics(Registry):
@@ -149,9 +148,9 @@ class Metrics(Registry):
         self["num_requests_waiting_for_memory"].set_function(lambda: loop.num_waiting[1])
         self["kv_cache_usage_perc"].set_function(partial(_usage, main))
         self.registry.register(_Families(partial(_preemptions, scheduler, self.labels)))
-        config = {"kv_cache_size_tokens": str(main.capacity or 0), "max_model_len": str(context)}
         name, text = f"{PREFIX}cache_config_info", "Size of the main model's KV cache."
-        labels = {**self.labels, **config}
+        sizes = {"kv_cache_size_tokens": main.capacity or 0, "max_model_len": context}
+        labels = {**self.labels, **sizes}
         Gauge(name, text, tuple(labels), registry=self.registry).labels(**labels).set(1)
 
     def ended(self, stats: GenerationStats, finish_reason: str | None) -> None:

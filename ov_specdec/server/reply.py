@@ -1,15 +1,14 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.engine.sequence import Cancelled
@@ -23,8 +22,6 @@ from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
 
-T = TypeVar("T")
-
 Writer = StreamedCompletion | StreamedResponse | StreamedTranscription
 
 PING = b": ping\n\n"
@@ -32,11 +29,11 @@ PING_SECONDS = 15.0
 """A comment between events, and the silence in seconds before it is sent: less than the idle
 timeout of proxies."""
 
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would buffer events
-]
+HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",  # nginx would buffer events
+}
 
 
 @dataclass(frozen=True)
@@ -88,34 +85,65 @@ class Reply(Response):
             async with self.begin(grow) as task:
                 limit = service.settings.max_unread if task.is_streamed else None
                 stream = Stream[Any](len(task.outputs), limit)
-                run = self._run(task, stream, scope, receive, send)
-                await run_for_client(run, stream.overflow, receive, self.record)
+                await run_for_client(
+                    self._run(task, stream, scope, receive, send),
+                    stream.overflow,
+                    receive,
+                    self.record,
+                )
 
     async def _run(
         self, task: Task, stream: Stream[Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        service, record, sender = self.service, self.record, Sender(send)
-        timeout = service.settings.request_timeout
-        deadline = None if timeout is None else record.arrived + timeout
-        record.outputs = task.outputs
+        timeout = self.service.settings.request_timeout
+        deadline = None if timeout is None else self.record.arrived + timeout
+        self.record.outputs = task.outputs
         try:
             async with task.running(stream):
-                await service.turn(stream, deadline)
+                await self.service.turn(stream, deadline)
                 if task.is_streamed:  # the head comes at admission
-                    await sender.begin(task.writer.begin())
-                while (piece := await sender.next(stream, deadline)) is not None:
-                    await self._take(task, sender, *piece)
-                if task.is_streamed:
-                    await sender.events(task.writer.end(), more=False)
-                else:
-                    # Log-probabilities of a long prompt take time, so do not block the event loop.
-                    whole = await run_in_thread(task.whole)
-                    await whole(scope, receive, send)
+                    events = self._events(task, stream, deadline)
+                    await StreamingResponse(events, headers=HEADERS).stream_response(send)
+                    return
+                while (piece := await stream.next(deadline)) is not None:
+                    self._observe(task, *piece)
+                    task.writer.note(*piece)
+                # Log-probabilities of a long prompt take time, so do not block the event loop.
+                whole = await run_in_thread(task.whole)
+                await whole(scope, receive, send)
         except Exception as error:
-            failure = self._explain(error, task.endpoint)
-            if not sender.has_begun:
-                raise failure from error
-            await sender.events([task.writer.fail(failure)], more=False)
+            raise self._explain(error, task.endpoint) from error
+
+    async def _events(
+        self, task: Task, stream: Stream[Any], deadline: float | None
+    ) -> AsyncIterator[bytes]:
+        """The events of an answer, and pings between them; an error ends them."""
+        try:
+            yield b"".join(task.writer.begin())
+            while True:
+                ping = monotonic() + PING_SECONDS
+                try:
+                    piece = await stream.next(ping if deadline is None else min(ping, deadline))
+                except asyncio.TimeoutError:
+                    if deadline is not None and monotonic() >= deadline:
+                        raise
+                    yield PING
+                    continue
+                if piece is None:
+                    break
+                make = partial(task.writer.add, *piece)
+                is_long = any(chunk.prompt_logprobs for chunk in self._observe(task, *piece))
+                yield b"".join(await run_in_thread(make) if is_long else make())
+            yield b"".join(task.writer.end())
+        except Exception as error:
+            yield task.writer.fail(self._explain(error, task.endpoint))
+
+    def _observe(self, task: Task, index: int, piece: Any) -> Sequence[Chunk]:
+        """Count the next piece of a generation; its chunks."""
+        chunks: Sequence[Chunk] = [piece] if isinstance(piece, Chunk) else piece.chunks
+        for chunk in chunks:
+            self.service.metrics.observe(self.record, chunk, task.outputs[index])
+        return chunks
 
     def _explain(self, error: Exception, endpoint: Endpoint | None) -> ApiError:
         """The answer for an error of a request, which is also logged."""
@@ -127,18 +155,6 @@ class Reply(Response):
             error = ApiError(503, "the request was cancelled by the server", code="cancelled")
         return self.record.fail(error, endpoint)
 
-    async def _take(self, task: Task, sender: "Sender", index: int, chunk: Any) -> None:
-        """Count the next chunk of a generation, and send its events."""
-        parts: Sequence[Chunk] = [chunk] if isinstance(chunk, Chunk) else chunk.chunks
-        for part in parts:
-            self.service.metrics.observe(self.record, part, task.outputs[index])
-        if not task.is_streamed:
-            task.writer.note(index, chunk)
-        elif any(part.prompt_logprobs for part in parts):  # of a prompt that may be long
-            await sender.events(await run_in_thread(partial(task.writer.add, index, chunk)))
-        else:
-            await sender.events(task.writer.add(index, chunk))
-
 
 async def run_for_client(
     work: Coroutine[Any, Any, None], overflow: asyncio.Event, receive: Receive, record: Record
@@ -147,15 +163,13 @@ async def run_for_client(
 
     overflow: set when the client reads too slowly.
     """
-    working = asyncio.ensure_future(work)
 
     async def client_leaves() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    leaving = asyncio.ensure_future(client_leaves())
-    overflowing = asyncio.ensure_future(overflow.wait())
-    tasks = (working, leaving, overflowing)
+    watched = (work, client_leaves(), overflow.wait())
+    working, leaving, _ = tasks = [asyncio.ensure_future(each) for each in watched]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -169,34 +183,3 @@ async def run_for_client(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-class Sender:
-    """Sends events after the head of the response."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.has_begun = False
-
-    async def begin(self, events: Sequence[bytes]) -> None:
-        """Send the head, and the first events."""
-        self.has_begun = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self.events(events)
-
-    async def events(self, events: Sequence[bytes], *, more: bool = True) -> None:
-        """Send events, if there are any. more: whether others follow."""
-        if events or not more:
-            body = b"".join(events)
-            await self._send({"type": "http.response.body", "body": body, "more_body": more})
-
-    async def next(self, stream: Stream[T], deadline: float | None) -> tuple[int, T] | None:
-        """The next piece of a stream: see `Stream.next`. Sends pings meanwhile, after the head."""
-        while True:
-            until = monotonic() + PING_SECONDS if self.has_begun else math.inf
-            try:
-                return await stream.next(until if deadline is None else min(deadline, until))
-            except asyncio.TimeoutError:
-                if deadline is not None and monotonic() >= deadline:
-                    raise
-                await self.events([PING])

@@ -5,13 +5,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic, time
-from typing import Any, BinaryIO
+from typing import Any
 
 from ov_specdec.errors import ContextLengthError, shorten
-from ov_specdec.openai.answer import Answer, Ask
-from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
+from ov_specdec.openai.requests import DetokenizeBody, Text, TokenizeBody, Tokens
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import NOT_INVARIANT
 from ov_specdec.server.document import BatchInvariant, Model
@@ -20,8 +19,7 @@ from ov_specdec.server.limits import RETRY_AFTER, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.server.transcriptions import Job, Transcriptions
-from ov_specdec.speech.segments import TranscriptionChunk
+from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.text.detokenizer import as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
@@ -107,20 +105,6 @@ class Service:
                 "model_not_found",
             )
 
-    def answer(self, ask: Ask) -> Answer:
-        """The common data of all bodies of an answer to this request.
-
-        Raises `ApiError` for a conversation if the model has no chat template.
-        """
-        tokenizer = self.engine.tokenizer
-        if ask.endpoint != "completions" and tokenizer.chat_template is None:
-            raise invalid(
-                "messages" if ask.endpoint == "chat" else "input",
-                "the model has no chat template: send a text to /v1/completions, or start the "
-                "server with --chat-template FILE",
-            )
-        return Answer(ask, self.settings.model_name, tokenizer)
-
     @contextmanager
     def entered(self, tenant: str | None) -> Iterator[Callable[[int, int], None]]:
         """Take a slot for a request, before it is read: see `Slots.entered`."""
@@ -161,18 +145,6 @@ class Service:
                 yield
         finally:
             self._streams.discard(stream)
-
-    @asynccontextmanager
-    async def transcribing(
-        self,
-        ask: AudioAsk,
-        recording: BinaryIO,
-        tenant: str | None,
-        stream: Stream[TranscriptionChunk],
-    ) -> AsyncIterator[None]:
-        """Queue a transcription, which fills a stream."""
-        with self.speech.running(Job(ask, recording, tenant, stream)):
-            yield
 
     def convert(self, wanted: TokenizeBody | DetokenizeBody) -> Tokens | Text:
         """The ids of a prompt, or the text of ids."""
