@@ -80,11 +80,10 @@ class Reply(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
-        service = self.service
-        with service.entered(self.record.tenant) as grow:
+        most = self.service.settings.max_unread
+        with self.service.entered(self.record.tenant) as grow:
             async with self.begin(grow) as task:
-                limit = service.settings.max_unread if task.is_streamed else None
-                stream = Stream[Any](len(task.outputs), limit)
+                stream = Stream[Any](len(task.outputs), most if task.is_streamed else None)
                 await run_for_client(
                     self._run(task, stream, scope, receive, send),
                     stream.overflow,
@@ -133,7 +132,8 @@ class Reply(Response):
                     break
                 make = partial(task.writer.add, *piece)
                 is_long = any(chunk.prompt_logprobs for chunk in self._observe(task, *piece))
-                yield b"".join(await run_in_thread(make) if is_long else make())
+                if events := await run_in_thread(make) if is_long else make():
+                    yield b"".join(events)
             yield b"".join(task.writer.end())
         except Exception as error:
             yield task.writer.fail(self._explain(error, task.endpoint))

@@ -625,7 +625,8 @@ NAMES = ["a", "bytes:\\xc3", "bytes:\\xa9", "bytes: \\xe6\\x97", "a", "", "", "\
 
 def test_parts_of_characters_are_given_as_bytes():
     scored = [TokenLogprobs(token, -1.0) for token in PIECES]
-    own = replace(answer(completion(logprobs=0)), piece=PIECES.__getitem__)
+    own = answer(completion(logprobs=0))
+    own.tokenizer.piece = PIECES.__getitem__
     found = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]
     assert found["tokens"] == NAMES
     own = replace(own, ask=chat(logprobs=True))
@@ -640,7 +641,8 @@ def test_each_of_the_most_likely_tokens_has_a_key(token, is_among_them):
     others = [each for each in PIECES if is_among_them or each != token]
     top = tuple((each, -place / 2) for place, each in enumerate(others, 1))
     logprob = dict(top).get(token, -9.0)
-    own = replace(answer(completion(logprobs=8)), piece=PIECES.__getitem__)
+    own = answer(completion(logprobs=8))
+    own.tokenizer.piece = PIECES.__getitem__
     scored = [TokenLogprobs(token, logprob, top)]
     found = body_of(own, [result(logprobs=scored)])["choices"][0]["logprobs"]
     [named] = found["top_logprobs"]
