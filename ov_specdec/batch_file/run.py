@@ -6,8 +6,11 @@ from typing import Any
 
 from ov_specdec.batch_file.results import Results
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai import Answer, ApiError, batches, from_exception, make_body
+from ov_specdec.openai import batches
+from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.body import Rules
+from ov_specdec.openai.completions import StreamedCompletion
+from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.pipeline import SpeculativePipeline
 
 AHEAD = 2
@@ -64,7 +67,7 @@ class BatchRun:
             problem = f"this run serves the model '{name}', not '{ask.model}'"
             remedy = "change the request, or give --served-model-name"
             raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
-        self._answers[request.custom_id] = Answer.begin(ask, name, self.pipeline.tokenizer)
+        self._answers[request.custom_id] = Answer(ask, name, self.pipeline.tokenizer)
         for index, (prompt, options) in enumerate(ask.generations()):
             self._batch.add((request.custom_id, index), prompt, options)
 
@@ -80,7 +83,7 @@ class BatchRun:
                 answer.choices[index].add(piece)
                 if all(choice.ended for choice in answer.choices):
                     del self._answers[custom_id]
-                    yield batches.make_result(custom_id, 200, make_body(answer))
+                    yield batches.make_result(custom_id, 200, StreamedCompletion(answer).whole())
 
     def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
         """The result of a failed request; ends its other choices."""
@@ -90,4 +93,4 @@ class BatchRun:
         failure = from_exception(error, custom_id)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return batches.make_failure(custom_id, failure)
+        return batches.make_result(custom_id, failure.status, failure.body())

@@ -162,7 +162,7 @@ def serve(
         return
     packages = "fastapi, uvicorn, prometheus-client and python-multipart"
     with requiring(f"the server needs {packages}", "serve"):
-        from ov_specdec.server.logs import set_up_log
+        from ov_specdec.server.access import set_up_log
         from ov_specdec.server.run import serve as run_server
     set_up_log(log_level)
     run_server(load, settings, binding, announce)

@@ -25,8 +25,8 @@ from ov_specdec.cluster.router import SessionRouter
 from ov_specdec.errors import DeviceError, Option, OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_known
+from ov_specdec.server.access import set_up_log
 from ov_specdec.server.app import make_app
-from ov_specdec.server.logs import set_up_log
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 

@@ -13,7 +13,8 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from ov_specdec.cluster.cpus import claim, pin, read_nodes
-from ov_specdec.openai import ApiError, Ask, from_exception
+from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance

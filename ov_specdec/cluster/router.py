@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
-from ov_specdec.openai import Ask
+from ov_specdec.openai.answer import Ask
 
 BEGINNING = 256
 """Characters or ids of a prompt that is no conversation which tell its session."""

@@ -9,10 +9,9 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from ov_specdec.openai.ask import Ask
+from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.body import Rules, explain
-from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.part import Part
+from ov_specdec.openai.errors import Part, invalid
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
 
 BODIES: dict[str, type[GenerationBody]] = {
@@ -71,11 +70,6 @@ def make_result(custom_id: str, status_code: int, body: Part) -> dict[str, Any]:
     response = {"status_code": status_code, "request_id": request_id, "body": body.model_dump()}
     result_id = f"{RESULT_ID}{uuid4().hex}"
     return {"id": result_id, "custom_id": custom_id, "response": response, "error": None}
-
-
-def make_failure(custom_id: str, error: ApiError) -> dict[str, Any]:
-    """The result of a request that failed."""
-    return make_result(custom_id, error.status, error.body())
 
 
 def make_line_failure(number: int, error: LineError) -> dict[str, Any]:

@@ -1,15 +1,27 @@
-"""Bodies of requests as pydantic models, with validation errors in OpenAI's shape."""
+"""Bodies of requests as pydantic models, with options as fields, and errors in OpenAI's shape."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, TypeVar
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    WrapValidator,
+    create_model,
+)
+from pydantic_core import PydanticCustomError
 
 from ov_specdec.openai.errors import FIELDS, invalid, show
 from ov_specdec.options.checks import suggest
+from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
+from ov_specdec.options.model import Endpoint, Options, TokenId, request_fields
 
 log = logging.getLogger("ov_specdec.openai")
 
@@ -108,23 +120,20 @@ class Body(BaseModel):
         """Refuse unsupported fields, and have unknown ones logged or refused."""
         fields = type(self).model_fields
         known = {*self.unsupported, *(each.alias or name for name, each in fields.items())}
-        for name, value in (self.model_extra or {}).items():
-            if name in self.unsupported:
-                _require_neutral(name.removesuffix("[]"), value, self.unsupported[name], where)
-            elif value is not None:
+        given = {k: v for k, v in (self.model_extra or {}).items() if v is not None}
+        for name, value in given.items():
+            neutral = self.unsupported.get(name)
+            if neutral is None:
                 rules.check_unknown(where + name, value, known)
+            elif not any(value == each and type(value) is type(each) for each in neutral):
+                taken = " or ".join(map(show, neutral))
+                remedy = f"only {taken} is taken" if taken else "leave it out"
+                path = where + name.removesuffix("[]")
+                message = f"{path}={show(value)} is not supported: {remedy}"
+                raise invalid(path, message, "unsupported_value")
         for name in fields:
             if isinstance(own := getattr(self, name), Body):
                 own.check_others(rules, f"{where}{name}.")
-
-
-def _require_neutral(name: str, value: object, neutral: Sequence[Any], where: str) -> None:
-    if any(value == each and type(value) is type(each) for each in (None, *neutral)):
-        return
-    taken = " or ".join(map(show, neutral))
-    remedy = f"only {taken} is taken" if taken else "leave it out"
-    message = f"{where}{name}={show(value)} is not supported: {remedy}"
-    raise invalid(where + name, message, "unsupported_value")
 
 
 def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
@@ -155,9 +164,12 @@ def _check_size(content: object) -> None:
 
 
 def explain(error: ValidationError) -> tuple[str, str, str]:
-    """The first error: its path, a sentence, and pydantic's type."""
+    """The first error: its path, as `messages[0].content`, a sentence, and pydantic's type."""
     first = error.errors(include_url=False)[0]
-    path, kind = _json_path(first["loc"]), first["type"]
+    names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+    path = "".join(name.replace("[]", "") for name in names)[1:]  # lists in forms end with []
+    path = path.removesuffix(".[key]")  # how pydantic ends the path of a wrong key
+    kind = first["type"]
     if kind == "missing":
         return path, f"{path} is missing: give it", kind
     reason = REASONS.get(kind, "").format_map(first.get("ctx", {}))
@@ -165,8 +177,125 @@ def explain(error: ValidationError) -> tuple[str, str, str]:
     return path, f"{path}{'=' * bool(path)}{show(first['input'])} {reason}", kind
 
 
-def _json_path(steps: tuple[int | str, ...]) -> str:
-    """A path such as `messages[0].content`; lists in forms end with []."""
-    names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
-    path = "".join(name.replace("[]", "") for name in names)[1:]
-    return path.removesuffix(".[key]")  # how pydantic ends the path of a wrong key
+MAX_SEED = 2**63
+
+MAX_ID_DIGITS = 18
+"""Maximum digits of a token id: Python refuses to parse numbers of thousands of digits."""
+
+MAX_ITEMS = 1024
+"""Maximum length of a list: every choice of a request makes a processor of it."""
+
+MAX_WORD = 32
+"""Maximum length of a list within a list: bad words are words and phrases."""
+
+MAX_BIASES = 16_384
+"""Maximum number of logit biases: to ban a script, or all spellings of some words, takes thousands.
+Every choice of a request keeps them as arrays."""
+
+MAX_SALT = 256
+"""Maximum characters of a salt: what is cached is found by it, and keeps it."""
+
+MAX_NGRAM = 256
+"""Maximum length of banned n-grams: a row after a repetitive text costs one comparison of the whole
+text for each token of an n-gram."""
+
+Positive = Annotated[int, Field(ge=1)]
+
+
+def said(what: str) -> WrapValidator:
+    """Gives an invalid value of a union one error, instead of one for each type.
+
+    what: "a text or several", for example.
+    """
+
+    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            raise PydanticCustomError("kind", "must be {what}", {"what": what}) from error
+
+    return WrapValidator(check)
+
+
+def _read_bias(bias: dict[str, float]) -> dict[int, float]:
+    for token in bias:
+        if not token.isdecimal() or len(token) > MAX_ID_DIGITS:
+            reason = {"token": show(token)}
+            raise PydanticCustomError("ids", "holds {token}: keys must be token ids", reason)
+    return {int(token): value for token, value in bias.items()}
+
+
+IdList = Annotated[list[TokenId], Field(max_length=MAX_ITEMS, fail_fast=True)]
+Word = Annotated[list[TokenId], Field(max_length=MAX_WORD, fail_fast=True)]
+StopString = Annotated[str, Field(min_length=1, max_length=256)]
+NgramSize = Annotated[int, Field(ge=0, le=MAX_NGRAM)]
+
+FORMS: Mapping[str, Any] = {
+    "bad_words_ids": Annotated[list[Word], Field(max_length=MAX_ITEMS, fail_fast=True)],
+    "cache_salt": Annotated[
+        Annotated[str, Field(max_length=MAX_SALT)],
+        said(f"a text of up to {MAX_SALT} characters"),
+    ],
+    "logit_bias": Annotated[
+        dict[str, Annotated[float, Field(ge=-100, le=100)]],  # as in OpenAI's reference
+        Field(max_length=MAX_BIASES, fail_fast=True),
+        AfterValidator(_read_bias),
+    ],
+    "num_assistant_tokens": Annotated[
+        Annotated[int, Field(ge=0, le=MAX_REQUESTED_LENGTH)] | Literal["auto"],
+        said(f"a whole number from 0 to {MAX_REQUESTED_LENGTH}, or auto"),
+    ],
+    "no_repeat_ngram_size": NgramSize,
+    "encoder_no_repeat_ngram_size": NgramSize,
+    # Negative values are valid there, but not here.
+    "seed": Annotated[
+        int,
+        Field(ge=-MAX_SEED, lt=MAX_SEED),
+        AfterValidator(lambda seed: seed % (2 * MAX_SEED)),
+    ],
+    "stop_strings": Annotated[
+        StopString | Annotated[list[StopString], Field(max_length=16)],
+        said("a text or up to 16, none empty or longer than 256 characters"),
+    ],
+    "stop_token_ids": IdList,
+    "suppress_tokens": IdList,
+}
+"""Types of options with other bounds in requests, or whose form in OpenAI or vLLM differs."""
+
+
+def with_options(
+    options: type[Options], names: Iterable[str], unsupported: Unsupported = MappingProxyType({})
+) -> Callable[[type[B]], type[B]]:
+    """Adds these options as fields to a body; null counts as missing."""
+
+    def decorate(body: type[B]) -> type[B]:
+        aliases, taken = request_fields(options), {}
+        for name in names:
+            known = options.model_fields[name]
+            kind: Any = FORMS.get(name) or known.rebuild_annotation()
+            field = Field(None, alias=aliases[name], description=known.description)
+            taken[name] = kind | None, field
+        made = create_model(
+            body.__name__,
+            __base__=body,
+            __module__=body.__module__,
+            __doc__=body.__doc__,
+            **taken,  # type: ignore[call-overload]  # it declares them as Any
+        )
+        made.option_names = (*body.option_names, *taken)
+        made.unsupported = {**body.unsupported, **unsupported}
+        return made  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def with_options_of(endpoint: Endpoint) -> Callable[[type[B]], type[B]]:
+    """Adds the options of a generation that an endpoint takes; it refuses those of others."""
+    own = request_fields(GenerationOptions, endpoint)
+    defaults = {name: field.default for name, field in GenerationOptions.model_fields.items()}
+    others = {
+        alias: () if defaults[name] is None else (defaults[name],)
+        for name, alias in request_fields(GenerationOptions).items()
+        if name not in own
+    }
+    return with_options(GenerationOptions, own, others)

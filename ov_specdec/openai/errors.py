@@ -1,8 +1,11 @@
-"""Errors in OpenAI's shape."""
+"""Objects of answers and events as pydantic models, which make and describe JSON; and errors."""
 
 import json
+from collections.abc import Collection
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from ov_specdec.errors import (
     AudioError,
@@ -13,10 +16,39 @@ from ov_specdec.errors import (
     OptionError,
     SpecdecError,
 )
-from ov_specdec.openai.part import Part, encode_event
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint, request_fields
 from ov_specdec.speech.options import TranscriptionOptions
+
+T = TypeVar("T")
+
+Maybe = Annotated[T | None, Field(exclude_if=lambda value: value is None)]
+"""A field that is left out rather than null."""
+
+Empty = tuple[()]
+"""A list that is always empty here."""
+
+
+class Part(BaseModel):
+    """An object, with these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
+
+
+LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
+"""Characters that clients such as httpx treat as line ends, and JSON does not escape."""
+
+DONE = b"data: [DONE]\n\n"
+
+
+def encode_event(
+    content: BaseModel, name: str | None = None, without: Collection[str] = ()
+) -> bytes:
+    """A server-sent event whose data is a JSON object. without: fields to leave out."""
+    head = "" if name is None else f"event: {name}\n"
+    data = content.model_dump_json(exclude=set(without)).translate(LINE_ENDS)
+    return f"{head}data: {data}\n\n".encode()
+
 
 FIELDS = {
     **request_fields(GenerationOptions),
@@ -26,9 +58,6 @@ FIELDS = {
     "reference_texts": "prediction",
 }
 """Fields by their option."""
-
-OF_RESPONSES = {**FIELDS, "max_new_tokens": "max_output_tokens"}
-"""Those of /v1/responses."""
 
 MAX_SHOWN = 80
 """Maximum characters of a value in a message."""
@@ -75,10 +104,6 @@ class ApiError(Exception):
             error=Error(message=self.message, type=kind, param=self.param, code=self.code)
         )
 
-    def event(self) -> bytes:
-        """The event that ends a stream."""
-        return encode_event(self.body())
-
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:
     """The error 400 for an invalid request. param: the field at fault."""
@@ -94,7 +119,7 @@ def show(value: object) -> str:
 
 def in_field_names(error: SpecdecError, endpoint: Endpoint | None = None) -> ApiError:
     """An error with options named as the fields of an endpoint."""
-    names = OF_RESPONSES if endpoint == "responses" else FIELDS
+    names = FIELDS | ({"max_new_tokens": "max_output_tokens"} if endpoint == "responses" else {})
 
     def as_field(option: Option) -> str:
         name = names.get(option.name, option.name)

@@ -1,25 +1,89 @@
-"""Bodies of /v1/chat/completions, /v1/completions and /v1/responses, parsed to an `Ask`.
+"""Bodies of requests as JSON, of which those for generations are parsed to an `Ask`.
 
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.ask import Ask
-from ov_specdec.openai.body import Body, Rules, Unsupported, read
-from ov_specdec.openai.errors import in_field_names, invalid
-from ov_specdec.openai.fields import Positive, said, with_options_of
-from ov_specdec.openai.messages import Content, InputMessage, Messages, join, read_messages
+from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.body import (
+    Body,
+    Positive,
+    Rules,
+    Unsupported,
+    read,
+    said,
+    with_options,
+    with_options_of,
+)
+from ov_specdec.openai.errors import Part, in_field_names, invalid
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
+from ov_specdec.text.chat import check_messages
 from ov_specdec.text.prompt import Prompt
 
-MAX_CHOICES = 128
+
+class TextPart(BaseModel):
+    """A part of a content."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    type: Literal["text", "input_text", "output_text"]  # the last two in /v1/responses
+    text: str
+
+
+Content = Annotated[
+    str | Annotated[list[TextPart], Field(fail_fast=True)],
+    said("a text or a list of parts with text"),
+]
+
+
+class Message(BaseModel):
+    """A message. Chat templates may use further fields."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    role: Annotated[str, Field(min_length=1)]
+    content: Content | None = None
+
+    def given(self) -> dict[str, Any]:
+        """The message without null fields, and the parts of its content as templates name them."""
+        content: Any = self.content
+        if isinstance(content, list):
+            content = [{"type": "text", "text": part.text} for part in content]
+        # OpenAI's interface has a newer name of this role, templates the older one.
+        role = "system" if self.role == "developer" else self.role
+        given = {"role": role, "content": content, **(self.model_extra or {})}
+        return {name: value for name, value in given.items() if value is not None}
+
+
+class InputMessage(Message):
+    """A message of /v1/responses, which may be an earlier answer."""
+
+    type: Literal["message"] = "message"
+
+    def given(self) -> dict[str, Any]:
+        """The fields for a template, which uses none of those of an answer."""
+        unused = ("annotations", "id", "logprobs", "status", "type")
+        return {k: v for k, v in super().given().items() if k not in unused}
+
+
+Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+
+
+def read_messages(messages: list[Any], name: str = "messages") -> list[dict[str, Any]]:
+    """Messages for a chat template; `ApiError` for an empty one. name: of their field."""
+    try:
+        return check_messages([message.given() for message in messages], name)
+    except OptionError as error:
+        raise invalid(error.option, str(error)) from error
+
+
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
-"""Both as in OpenAI's reference."""
+"""As in OpenAI's reference."""
 
 Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
@@ -52,16 +116,11 @@ class GenerationBody(Body):
         """Generation options by name."""
         return self.options
 
-    def read_prompts(self) -> tuple[Prompt, ...]:
-        """One or several prompts."""
-        raise NotImplementedError
-
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request. more: fields of its own."""
         return Ask(
             endpoint=self.endpoint,
             model=self.model,
-            prompts=self.read_prompts(),
             options=options,
             stream=bool(self.stream),
             user=self.user or self.safety_identifier,
@@ -97,7 +156,7 @@ class StreamOptions(Body):
 class ChoicesBody(GenerationBody):
     """Common fields of chat completions and completions."""
 
-    n: Annotated[int, Field(ge=1, le=MAX_CHOICES)] | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = None  # as in OpenAI's reference
     stream_options: StreamOptions | None = None
     return_origins: bool | None = None
 
@@ -163,17 +222,17 @@ class ChatBody(ChoicesBody):
             raise invalid("top_logprobs", f"top_logprobs={self.top_logprobs} needs logprobs=true")
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
-        if self.prediction is not None and (text := join(self.prediction.content)):
+        content = self.prediction.content if self.prediction else ""
+        text = content if isinstance(content, str) else "\n".join(part.text for part in content)
+        if text:
             options["reference_texts"] = (text,)
         return options
 
-    def read_prompts(self) -> tuple[Prompt, ...]:
-        """The conversation."""
-        return (read_messages(self.messages),)
-
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
-        return super().ask(options, has_prediction=self.prediction is not None, **more)
+        prompts = (read_messages(self.messages),)
+        has_prediction = self.prediction is not None
+        return super().ask(options, prompts=prompts, has_prediction=has_prediction, **more)
 
 
 @with_options_of("completions")
@@ -201,32 +260,18 @@ class CompletionBody(ChoicesBody):
             options["prompt_logprobs"] = self.logprobs or 0
         return options
 
-    def read_prompts(self) -> tuple[Prompt, ...]:
-        """One or several prompts."""
-        if isinstance(self.prompt, str) or isinstance(self.prompt[0], int):
-            return (self.prompt,)
-        return tuple(self.prompt)
-
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
         if self.best_of not in (None, self.n or 1):
             raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
-        return super().ask(options, echo=bool(self.echo), **more)
+        is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
+        prompts = (self.prompt,) if is_one else tuple(self.prompt)
+        return super().ask(options, prompts=prompts, echo=bool(self.echo), **more)
 
 
 def _as_messages(given: object) -> object:
     """A text as a message of the user."""
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
-
-
-Input = Annotated[
-    list[InputMessage],
-    Field(min_length=1, fail_fast=True),
-    BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
-]
-
-
-Metadata = Annotated[dict[str, str], Field(fail_fast=True)]
 
 
 @with_options_of("responses")
@@ -248,10 +293,14 @@ class ResponsesBody(GenerationBody):
         "truncation": ("disabled",),
     }
 
-    input: Input
+    input: Annotated[
+        list[InputMessage],
+        Field(min_length=1, fail_fast=True),
+        BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
+    ]
     instructions: str | None = None
     max_output_tokens: Positive | None = None
-    metadata: Metadata | None = None
+    metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     parallel_tool_calls: bool | None = None
     tool_choice: Literal["none", "auto"] | None = None
 
@@ -259,15 +308,11 @@ class ResponsesBody(GenerationBody):
         """Generation options by name."""
         return {**self.options, "max_new_tokens": self.max_output_tokens}
 
-    def read_prompts(self) -> tuple[Prompt, ...]:
-        """The conversation, with the instructions as its system message."""
+    def ask(self, options: GenerationOptions, **more: Any) -> Ask:
+        """The parsed request."""
         messages = read_messages(self.input, "input")
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
-        return (messages,)
-
-    def ask(self, options: GenerationOptions, **more: Any) -> Ask:
-        """The parsed request."""
         settings = {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
@@ -278,4 +323,50 @@ class ResponsesBody(GenerationBody):
             "top_p": 1.0 if options.top_p is None else options.top_p,
             "user": self.user or self.safety_identifier,
         }
-        return super().ask(options, settings=settings, **more)
+        return super().ask(options, prompts=(messages,), settings=settings, **more)
+
+
+@with_options(
+    GenerationOptions,
+    (
+        *("add_special_tokens", "chat_template_kwargs"),
+        *("add_generation_prompt", "continue_final_message"),
+    ),
+)
+class TokenizeBody(Body):
+    """Body of /tokenize: a prompt or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    return_token_strs: bool | None = None
+
+    def read(self) -> tuple[Prompt, GenerationOptions]:
+        """The prompt, and its options."""
+        if self.prompt is not None and self.messages is None:
+            return self.prompt, GenerationOptions(**self.options, apply_chat_template=False)
+        if self.messages is None or self.prompt is not None:
+            raise invalid("prompt", "give either a prompt or messages")
+        return read_messages(self.messages), GenerationOptions(**self.options)
+
+
+class DetokenizeBody(Body):
+    """Body of /detokenize."""
+
+    model: str | None = None
+    tokens: Annotated[list[int], Field(fail_fast=True)]
+
+
+class Tokens(Part):
+    """Answer of /tokenize."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class Text(Part):
+    """Answer of /detokenize."""
+
+    prompt: str

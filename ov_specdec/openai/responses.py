@@ -2,12 +2,15 @@
 
 from typing import Any, Literal
 
-from ov_specdec.openai.answer import Answer
-from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.part import Empty, Maybe, Part, encode_event
-from ov_specdec.openai.usage import CachedTokens, SpeculationMetrics, make_metrics, make_usage
+from ov_specdec.openai.answer import (
+    Answer,
+    CachedTokens,
+    SpeculationMetrics,
+    make_metrics,
+    make_usage,
+)
+from ov_specdec.openai.errors import ApiError, Empty, Maybe, Part, encode_event
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.stats import GenerationStats
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -184,36 +187,18 @@ RESPONSE_EVENTS = (
 )
 
 
-def make_response(answer: Answer, *, has_begun: bool = True) -> Response:
-    """The body of an answer: whole, or as it is before any text."""
-    [output] = answer.choices
-    text, stats = output.text if has_begun else None, output.stats
-    is_cut = output.finish_reason == "length"
-    status: Status = "in_progress" if text is None else "incomplete" if is_cut else "completed"
-    return Response(
-        id=answer.id,
-        created_at=answer.created,
-        status=status,
-        incomplete_details=IncompleteDetails() if is_cut else None,
-        model=answer.model,
-        output=[] if text is None else [_item(answer, text, status)],
-        usage=None if stats is None else _usage(answer, stats),
-        metrics=make_metrics(answer.stats),
-        **answer.ask.settings,
-    )
-
-
 class StreamedResponse:
-    """Turns the chunks of one answer into events."""
+    """Turns the chunks of one answer into events, or into a body that is sent whole."""
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
+        self._item_id = f"msg_{answer.id.removeprefix('resp_')}"
         self._number = 0
 
     def begin(self) -> list[bytes]:
         """The events before any text."""
-        response = make_response(self._answer, has_begun=False)
-        item = _item(self._answer, None, "in_progress")
+        response = self._response("in_progress", [])
+        item = OutputMessage(id=self._item_id, status="in_progress", content=[])
         part = OutputText(text="")
         return [
             self._event(ResponseChanged, type="response.created", response=response),
@@ -231,13 +216,9 @@ class StreamedResponse:
         self.note(index, chunk)
         return [self._content(OutputTextDelta, delta=chunk.text)] if chunk.text else []
 
-    def whole(self) -> Response:
-        """The body of an answer that is not streamed."""
-        return make_response(self._answer)
-
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
-        response = make_response(self._answer)
+        response = self.whole()
         [item] = response.output
         [part] = item.content
         return [
@@ -252,32 +233,44 @@ class StreamedResponse:
         fields = {"code": error.code, "message": error.message, "param": error.param}
         return self._event(ResponseFailed, **fields)
 
+    def whole(self) -> Response:
+        """The body of an answer that is not streamed."""
+        [output] = self._answer.choices
+        status: Status = "incomplete" if output.finish_reason == "length" else "completed"
+        content = [OutputText(text=output.text)]
+        return self._response(
+            status, [OutputMessage(id=self._item_id, status=status, content=content)]
+        )
+
+    def _response(self, status: Status, output: list[OutputMessage]) -> Response:
+        answer, usage = self._answer, None
+        for stats in answer.stats:  # of its choice, once that has ended
+            counts = make_usage(answer.ask, [stats])
+            uncached = stats.prompt_tokens - stats.cached_tokens
+            usage = ResponseUsage(
+                input_tokens=counts.prompt_tokens,
+                input_tokens_details=InputTokens(
+                    cached_tokens=stats.cached_tokens, cache_write_tokens=uncached
+                ),
+                output_tokens=counts.completion_tokens,
+                total_tokens=counts.total_tokens,
+            )
+        return Response(
+            id=answer.id,
+            created_at=answer.created,
+            status=status,
+            incomplete_details=IncompleteDetails() if status == "incomplete" else None,
+            model=answer.model,
+            output=output,
+            usage=usage,
+            metrics=make_metrics(answer.stats),
+            **answer.ask.settings,
+        )
+
     def _content(self, kind: type[ContentEvent], **fields: Any) -> bytes:
-        return self._event(kind, item_id=_item_id(self._answer), **fields)
+        return self._event(kind, item_id=self._item_id, **fields)
 
     def _event(self, kind: type[ResponseEvent], **fields: Any) -> bytes:
         event = kind(sequence_number=self._number, **fields)
         self._number += 1
         return encode_event(event, event.type)
-
-
-def _item(answer: Answer, text: str | None, status: Status) -> OutputMessage:
-    content = [] if text is None else [OutputText(text=text)]
-    return OutputMessage(id=_item_id(answer), status=status, content=content)
-
-
-def _item_id(answer: Answer) -> str:
-    return f"msg_{answer.id.removeprefix('resp_')}"
-
-
-def _usage(answer: Answer, stats: GenerationStats) -> ResponseUsage:
-    counts = make_usage(answer.ask, [stats])
-    return ResponseUsage(
-        input_tokens=counts.prompt_tokens,
-        input_tokens_details=InputTokens(
-            cached_tokens=stats.cached_tokens,
-            cache_write_tokens=stats.prompt_tokens - stats.cached_tokens,
-        ),
-        output_tokens=counts.completion_tokens,
-        total_tokens=counts.total_tokens,
-    )

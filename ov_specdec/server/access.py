@@ -1,9 +1,12 @@
-"""Middleware for every request: id, host, API key, unexpected errors, and a line in the log."""
+"""Middleware for every request: id, host, API key, unexpected errors; and the log, in JSON."""
 
 import hmac
+import json
 import logging
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timezone
 from hashlib import sha256
 from time import monotonic
 from typing import Any
@@ -14,16 +17,15 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ov_specdec.errors import shorten
-from ov_specdec.openai import ApiError, from_exception
+from ov_specdec.openai.errors import ApiError, from_exception
+from ov_specdec.options.model import Endpoint
 from ov_specdec.results.chunks import ResultBuilder
+from ov_specdec.server.settings import Settings
 
 log = logging.getLogger("ov_specdec.server")
 
 GUARDED = ("/v1/", "/tokenize", "/detokenize")
 """Prefixes of paths that need a key. Other paths reveal nothing of requests and answers."""
-
-QUIET = ("/health", "/metrics")
-"""Paths that monitors poll: their log lines have the level debug."""
 
 MAX_USER, MAX_LOGGED = 128, 1024
 """Maximum characters in the log of a user's name, and of paths and errors, which may repeat what a
@@ -48,9 +50,13 @@ class Record:
     outputs: Sequence[ResultBuilder] = ()
     arrived: float = field(default_factory=monotonic)
 
-    def fail(self, failure: ApiError) -> None:
-        """Record an error."""
+    def fail(self, error: Exception, endpoint: Endpoint | None = None) -> ApiError:
+        """Record an exception, and give the answer for it; unexpected ones are logged too."""
+        failure = from_exception(error, self.id, endpoint)
+        if failure.status == 500 and failure is not error:
+            log.error("request %s has failed", self.id, exc_info=error)
         self.status, self.error, self.code = failure.status, failure.message, failure.code
+        return failure
 
     def as_dict(self) -> dict[str, Any]:
         """The known fields, for one line of JSON."""
@@ -74,23 +80,15 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. hosts: names in Host headers, such as a.com and *.a.com; none: any.
-
-    digests: of valid keys for the guarded paths; none: no key is needed. on_failure: called with
-    failed requests under those paths.
-    """
+    """ASGI middleware. on_failure: called with failed requests under the guarded paths."""
 
     def __init__(
-        self,
-        app: ASGIApp,
-        hosts: Sequence[str],
-        digests: Sequence[bytes],
-        on_failure: Callable[[Record], None],
+        self, app: ASGIApp, settings: Settings, on_failure: Callable[[Record], None]
     ) -> None:
         self._app = app
-        self._hosts = [host.lower() for host in hosts]
+        self._hosts = [host.lower() for host in settings.allowed_hosts]
+        self._digests = [digest_of(key) for key in settings.api_keys]
         self._on_failure = on_failure
-        self._digests = digests
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; pass other events on."""
@@ -117,16 +115,14 @@ class Access:
             self._check_key(scope, route, record)
             await self._app(scope, receive, sending)
         except Exception as error:
-            failure = from_exception(error, record.id)
-            record.fail(failure)
-            if failure.status == 500:
-                log.error("request %s has failed", record.id, exc_info=error)
+            failure = record.fail(error)
             if not has_begun:
                 await error_response(failure)(scope, receive, sending)
         finally:
             if record.status >= 400 and route.startswith(GUARDED):
                 self._on_failure(record)
-            level = logging.DEBUG if route in QUIET else logging.INFO
+            is_polled = route in ("/health", "/metrics")  # by monitors
+            level = logging.DEBUG if is_polled else logging.INFO
             log.log(level, "request", extra={"record": record})
 
     def _check_host(self, scope: Scope) -> None:
@@ -145,9 +141,8 @@ class Access:
             )
 
     def _check_key(self, scope: Scope, route: str, record: Record) -> None:
-        if not self._digests or not route.startswith(GUARDED):
-            return
-        if scope["method"] == "OPTIONS":  # CORS preflight requests have no key
+        is_guarded = self._digests and route.startswith(GUARDED)
+        if not is_guarded or scope["method"] == "OPTIONS":  # CORS preflight requests have no key
             return
         kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
         digest = digest_of(key.strip())
@@ -181,3 +176,38 @@ def _route(scope: Scope) -> str:
     rest = path.removeprefix(root)
     # As in Starlette: a prefix without a slash after it is part of a longer name.
     return rest if rest.startswith("/") else path
+
+
+class JsonLines(logging.Formatter):
+    """A log record as JSON: time, level, and a message or the fields of a request."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """One line of ASCII; a traceback is one of its values.
+
+        Escaped, no text of a request can end the line for a reader, or control a terminal.
+        """
+        time = datetime.fromtimestamp(record.created, timezone.utc).isoformat(
+            timespec="milliseconds"
+        )
+        line: dict[str, Any] = {"time": time, "level": record.levelname.lower()}
+        request = getattr(record, "record", None)
+        if isinstance(request, Record):
+            line.update(request.as_dict())
+        else:
+            line["message"] = record.getMessage()
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def set_up_log(level: str) -> None:
+    """Send the server's log to stderr. level: debug, info, warning or error."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonLines())
+    for name in ("ov_specdec", "uvicorn.error"):
+        logger = logging.getLogger(name)
+        logger.handlers[:] = [handler]
+        logger.propagate = False
+        logger.setLevel(level.upper())
+    # uvicorn's messages at each start and stop.
+    logging.getLogger("uvicorn.error").setLevel("WARNING" if level == "info" else level.upper())

@@ -4,51 +4,47 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import Any, TypeVar
+from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.middleware.cors import CORSMiddleware
-from fastapi.responses import JSONResponse, PlainTextResponse, Response
+from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from ov_specdec.openai import (
-    ApiError,
-    ChatBody,
-    CompletionBody,
-    ResponsesBody,
-    make_stream,
-    read_ask,
-)
-from ov_specdec.openai.audio import FILE, TranscriptionForm, TranslationForm
+from ov_specdec.openai.answer import Answer
+from ov_specdec.openai.audio import FILE, MEDIA_TYPES, StreamedTranscription, TranslationForm
 from ov_specdec.openai.audio import read_form as read_fields
-from ov_specdec.openai.body import Rules, read
-from ov_specdec.openai.errors import ErrorBody, invalid
-from ov_specdec.openai.part import Part
-from ov_specdec.openai.requests import GenerationBody
-from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
-from ov_specdec.openai.transcriptions import MEDIA_TYPES, StreamedTranscription
+from ov_specdec.openai.body import Body, Rules, read
+from ov_specdec.openai.completions import StreamedCompletion
+from ov_specdec.openai.errors import ApiError, ErrorBody, invalid
+from ov_specdec.openai.requests import GenerationBody, read_ask
+from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.options.checks import suggest
-from ov_specdec.server.access import Access, Record, digest_of, error_response
+from ov_specdec.server.access import Access, Record, error_response
 from ov_specdec.server.bodies import read_form, read_json
-from ov_specdec.server.document import OPERATIONS, complete, errors
+from ov_specdec.server.document import (
+    OPERATIONS,
+    Endpoints,
+    Health,
+    Model,
+    ModelList,
+    Version,
+    complete,
+    errors,
+)
 from ov_specdec.server.limits import reject_oversized
 from ov_specdec.server.reply import Reply, Task
-from ov_specdec.server.schemas import Endpoints, Health, Model, ModelList, Version
 from ov_specdec.server.service import Service
-from ov_specdec.server.stream import run_in_thread
-
-Wanted = TypeVar("Wanted", TokenizeBody, DetokenizeBody)
-
-Handler = Callable[[Request], Awaitable[Any]]
-
-LIKE = 0.75
-"""How much alike two paths have to be, so that one is taken for the other."""
-
-Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+from ov_specdec.server.stream import Stream, run_in_thread
+from ov_specdec.server.transcriptions import Job
+from ov_specdec.speech.segments import TranscriptionChunk
 
 
-def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
+def make_app(
+    service: Service,
+    lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]] | None = None,
+) -> FastAPI:
     """The application. lifespan: loads the models at the start, if given."""
     app = FastAPI(
         title="ov-specdec",
@@ -56,21 +52,15 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
         description="Speculative decoding on OpenVINO, with OpenAI's interface.",
         lifespan=lifespan,
     )
-    app.add_exception_handler(ApiError, _answer_error)
     app.add_exception_handler(HTTPException, _answer_http_error)
     settings = service.settings
     rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
-    _add_generation(app, service, rules)
-    _add_audio(app, service, rules)
-    _add_tokens(app, service, rules)
+    for path, operation in OPERATIONS.items():
+        handle = _handler(operation.body, service, rules)
+        app.add_api_route(path, handle, methods=["POST"], **operation.arguments())
     _add_state(app, service)
     complete(app)
-    app.add_middleware(
-        Access,
-        hosts=settings.allowed_hosts,
-        digests=[digest_of(key) for key in settings.api_keys],
-        on_failure=service.metrics.failed,
-    )
+    app.add_middleware(Access, settings=settings, on_failure=service.metrics.failed)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,
@@ -82,98 +72,74 @@ def make_app(service: Service, lifespan: Lifespan | None = None) -> FastAPI:
     return app
 
 
-def _add_generation(app: FastAPI, service: Service, rules: Rules) -> None:
-    settings = service.settings
+def _handler(
+    kind: type[Body], service: Service, rules: Rules
+) -> Callable[[Request], Awaitable[Any]]:
+    """Answers requests whose bodies are of this kind."""
 
-    def generate(request: Request, kind: type[GenerationBody]) -> Reply:
+    async def handle(request: Request) -> Any:
         record: Record = request.state.record
-
-        @asynccontextmanager
-        async def begin(grow: Callable[[int, int], None]) -> AsyncIterator[Task]:
-            limits = settings.max_body, settings.body_timeout
-            ask = await read_json(request, *limits, lambda body: read_ask(kind, body, rules))
-            record.user = ask.user
-            service.check_model(ask.model)
-            reject_oversized(ask, service.engine.max_length, settings.max_request_tokens)
-            grow(ask.num_choices, ask.n)
-            answer = service.answer(ask)
-            running = partial(service.running, ask, record.tenant)
-            yield Task(make_stream(answer), answer.choices, ask.stream, running, ask.endpoint)
-
-        return Reply(service, begin, record)
-
-    @_post(app, "/v1/chat/completions")
-    async def chat_completions(request: Request) -> Any:
-        """Answer a conversation, in the model's chat template."""
-        return generate(request, ChatBody)
-
-    @_post(app, "/v1/completions")
-    async def completions(request: Request) -> Any:
-        """Continue one prompt or several, texts or token ids, without a chat template."""
-        return generate(request, CompletionBody)
-
-    @_post(app, "/v1/responses")
-    async def responses(request: Request) -> Any:
-        """Answer a text or a conversation; nothing is stored."""
-        return generate(request, ResponsesBody)
-
-
-def _add_audio(app: FastAPI, service: Service, rules: Rules) -> None:
-    settings = service.settings
-
-    def transcribe(request: Request, kind: type[TranslationForm]) -> Reply:
-        record: Record = request.state.record
-
-        @asynccontextmanager
-        async def begin(_: Callable[[int, int], None]) -> AsyncIterator[Task]:
-            limits = settings.max_body, settings.body_timeout
-            texts, recording = await read_form(request, *limits, settings.cors_origins)
-            ask = read_fields(kind, texts, rules)
-            if recording is None:
-                raise invalid(FILE, "file is missing: send the recording as a file")
-            with recording:
-                record.user = ask.user
-                service.check_model(ask.model)
-                writer = StreamedTranscription(ask)
-                form = MEDIA_TYPES.get(ask.form)
-                running = partial(service.transcribing, ask, recording, record.tenant)
-                yield Task(writer, writer.choices, ask.stream, running, media_type=form)
-
-        return Reply(service, begin, record)
-
-    @_post(app, "/v1/audio/transcriptions")
-    async def transcriptions(request: Request) -> Any:
-        """Transcribe a recording."""
-        return transcribe(request, TranscriptionForm)
-
-    @_post(app, "/v1/audio/translations")
-    async def translations(request: Request) -> Any:
-        """Translate a recording into English."""
-        return transcribe(request, TranslationForm)
-
-
-def _add_tokens(app: FastAPI, service: Service, rules: Rules) -> None:
-    settings = service.settings
-
-    async def answer(
-        request: Request, kind: type[Wanted], make: Callable[[Wanted], Part]
-    ) -> JSONResponse:
-        record: Record = request.state.record
+        if issubclass(kind, GenerationBody):
+            return Reply(service, partial(_generation, kind, request, service, rules), record)
+        if issubclass(kind, TranslationForm):
+            return Reply(service, partial(_transcription, kind, request, service, rules), record)
         with service.entered(record.tenant):
-            limits = settings.max_body, settings.body_timeout
-            body = await read_json(request, *limits, lambda body: read(kind, body, rules))
+            body: Any = await read_json(request, service.settings, lambda c: read(kind, c, rules))
             service.check_model(body.model)
-            return await run_in_thread(lambda: JSONResponse(make(body).model_dump()))
+            return await run_in_thread(lambda: JSONResponse(service.convert(body).model_dump()))
 
-    @_post(app, "/tokenize")
-    async def tokenize(request: Request) -> Any:
-        """The token ids of a prompt, or of messages in the chat template."""
-        return await answer(request, TokenizeBody, service.tokenize)
+    return handle
 
-    @_post(app, "/detokenize")
-    async def detokenize(request: Request) -> Any:
-        """The text of token ids."""
-        return await answer(request, DetokenizeBody, service.detokenize)
+
+@asynccontextmanager
+async def _generation(
+    kind: type[GenerationBody],
+    request: Request,
+    service: Service,
+    rules: Rules,
+    grow: Callable[[int, int], None],
+) -> AsyncIterator[Task]:
+    """Read a request for texts. grow: see `Slots.entered`."""
+    record: Record = request.state.record
+    settings = service.settings
+    ask = await read_json(request, settings, lambda body: read_ask(kind, body, rules))
+    record.user = ask.user
+    service.check_model(ask.model)
+    reject_oversized(ask, service.engine.max_length, settings.max_request_tokens)
+    grow(ask.num_choices, ask.n)
+    tokenizer = service.engine.tokenizer
+    if ask.endpoint != "completions" and tokenizer.chat_template is None:
+        raise invalid(
+            "messages" if ask.endpoint == "chat" else "input",
+            "the model has no chat template: send a text to /v1/completions, or start the "
+            "server with --chat-template FILE",
+        )
+    answer = Answer(ask, settings.model_name, tokenizer)
+    writer = (StreamedResponse if ask.endpoint == "responses" else StreamedCompletion)(answer)
+    running = partial(service.running, ask, record.tenant)
+    yield Task(writer, answer.choices, ask.stream, running, ask.endpoint)
+
+
+@asynccontextmanager
+async def _transcription(
+    kind: type[TranslationForm], request: Request, service: Service, rules: Rules, _: object
+) -> AsyncIterator[Task]:
+    """Read a request for a transcription."""
+    record: Record = request.state.record
+    texts, recording = await read_form(request, service.settings)
+    ask = read_fields(kind, texts, rules)
+    if recording is None:
+        raise invalid(FILE, "file is missing: send the recording as a file")
+    with recording:
+        record.user = ask.user
+        service.check_model(ask.model)
+        writer = StreamedTranscription(ask)
+        media_type = MEDIA_TYPES.get(ask.form)
+
+        def running(stream: Stream[TranscriptionChunk]) -> AbstractAsyncContextManager[None]:
+            return service.speech.running(Job(ask, recording, record.tenant, stream))
+
+        yield Task(writer, writer.choices, ask.stream, running, media_type=media_type)
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
@@ -188,10 +154,11 @@ def _add_state(app: FastAPI, service: Service) -> None:
         """The model that is served."""
         return ModelList(data=list(map(service.describe_model, service.model_names)))
 
-    # 4XX: else FastAPI adds a 422 in a shape of its own.
-    refused = {**errors(401, 404, 503), "4XX": {"model": ErrorBody}}
-
-    @app.get("/v1/models/{model:path}", responses=refused)
+    @app.get(
+        "/v1/models/{model:path}",
+        # 4XX: else FastAPI adds a 422 in a shape of its own.
+        responses={**errors(401, 404, 503), "4XX": {"model": ErrorBody}},
+    )
     def model(model: str) -> Model:
         """The model, if it has this name."""
         service.check_model(model)
@@ -209,26 +176,10 @@ def _add_state(app: FastAPI, service: Service) -> None:
         return Version(version=version("ov-specdec"))
 
     @app.get("/metrics", response_class=PlainTextResponse)
-    async def metrics() -> Response:
+    async def metrics() -> Any:
         """Metrics for Prometheus."""
         exported = await service.export_metrics()
         return PlainTextResponse(exported, media_type="text/plain; version=0.0.4")
-
-
-def _post(app: FastAPI, path: str) -> Callable[[Handler], Handler]:
-    """A route whose handler reads the body itself."""
-
-    def decorate(handler: Handler) -> Handler:
-        app.add_api_route(path, handler, methods=["POST"], **OPERATIONS[path].arguments())
-        return handler
-
-    return decorate
-
-
-def _answer_error(request: Request, error: Any) -> JSONResponse:
-    record: Record = request.state.record
-    record.fail(error)
-    return error_response(error)
 
 
 def _answer_http_error(request: Request, error: Any) -> JSONResponse:
@@ -238,7 +189,7 @@ def _answer_http_error(request: Request, error: Any) -> JSONResponse:
     if error.status_code == 404:  # clients leave out /v1, or have it twice
         paths = _paths(request.app)
         others = f"there are {', '.join(paths)}"
-        message += f": {suggest(request.url.path, paths, others, most=1, cutoff=LIKE)}"
+        message += f": {suggest(request.url.path, paths, others, most=1, cutoff=0.75)}"
     elif "Allow" in headers:
         message += f": send {headers['Allow']}"
     response = error_response(ApiError(error.status_code, message))

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, BinaryIO, TypeVar
 
 from starlette.formparsers import MultiPartException, MultiPartParser
@@ -11,6 +11,7 @@ from starlette.requests import ClientDisconnect, Request
 from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.server.access import CLIENT_LEFT
+from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import run_in_thread
 
 T = TypeVar("T")
@@ -22,45 +23,41 @@ MAX_FIELDS, MAX_FIELD = 64, 65_536
 """Maximum texts of a form, and bytes of each. They are in memory, the file is on disk."""
 
 
-async def read_json(request: Request, max_body: int, timeout: float, read: Callable[[Any], T]) -> T:
+async def read_json(request: Request, settings: Settings, read: Callable[[Any], T]) -> T:
     """Parse a JSON body with `read`, in a thread if it is large.
 
-    max_body: bytes. timeout: seconds for the body to arrive. Only application/json is accepted,
-    which pages of other sites can send only after a CORS preflight.
+    Only application/json is accepted, which pages of other sites can send only after a CORS
+    preflight.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "application/json":
-        raise invalid(None, f"the content type is {kind!r}: it must be application/json")
-    body = await _in_time(_read(request, max_body), timeout)
+    _require_type(request, "application/json")
+    body = await _in_time(_read(request, settings.max_body), settings.body_timeout)
     if len(body) < LARGE:
         return read(_parse(body))
     return await run_in_thread(lambda: read(_parse(body)))
 
 
 async def read_form(
-    request: Request, max_body: int, timeout: float, allowed_origins: Sequence[str]
+    request: Request, settings: Settings
 ) -> tuple[dict[str, list[str]], BinaryIO | None]:
     """The texts of a form by field, and its field "file", if it has one.
 
-    max_body, timeout: as above. Pages of other sites can send a form without a CORS preflight, but
-    with an Origin header: it is refused unless its site is among `allowed_origins`.
+    Pages of other sites can send a form without a CORS preflight, but with an Origin header: it is
+    refused unless its site is among `cors_origins`.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != "multipart/form-data":
-        raise invalid(None, f"the content type is {kind!r}: it must be multipart/form-data")
+    _require_type(request, "multipart/form-data")
     origin = request.headers.get("origin")
     is_own = origin is None or origin.partition("://")[2] == request.headers.get("host")
-    if not is_own and not {origin, "*"} & set(allowed_origins):
+    if not is_own and not {origin, "*"} & set(settings.cors_origins):
         raise ApiError(403, f"pages of {origin} may not use this server: see --cors-origin")
     parser = MultiPartParser(
         request.headers,
-        _parts(request, max_body),
+        _parts(request, settings.max_body),
         max_files=1,
         max_fields=MAX_FIELDS,
         max_part_size=MAX_FIELD,
     )
     try:
-        form = await _in_time(parser.parse(), timeout)
+        form = await _in_time(parser.parse(), settings.body_timeout)
     except (MultiPartException, ValueError) as error:  # ValueError for some values of its charset
         raise invalid(None, f"the form cannot be read: {error}") from error
     texts: dict[str, list[str]] = {}
@@ -73,6 +70,12 @@ async def read_form(
         else:
             file = value.file
     return texts, file
+
+
+def _require_type(request: Request, wanted: str) -> None:
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != wanted:
+        raise invalid(None, f"the content type is {kind!r}: it must be {wanted}")
 
 
 async def _in_time(body: Awaitable[T], timeout: float) -> T:
@@ -97,19 +100,16 @@ async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise ApiError(415, f"the body has the content encoding {encoding!r}: send it as it is")
+    too_large = ApiError(413, f"the body has more than {max_body} bytes", code="request_too_large")
     declared = request.headers.get("content-length", "0")
     if declared.isdecimal() and int(declared) > max_body:
-        raise _too_large(max_body)
+        raise too_large
     length = 0
     async for part in request.stream():
         length += len(part)
         if length > max_body:
-            raise _too_large(max_body)
+            raise too_large
         yield part
-
-
-def _too_large(max_body: int) -> ApiError:
-    return ApiError(413, f"the body has more than {max_body} bytes", code="request_too_large")
 
 
 def _parse(body: bytearray) -> Any:

@@ -5,29 +5,35 @@ OpenAI's errors name one field, in their own shape, so bodies are not parameters
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from fastapi import FastAPI
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from ov_specdec.openai import ChatBody, CompletionBody, ResponsesBody
-from ov_specdec.openai.answers import ChatCompletion, Completion
-from ov_specdec.openai.audio import TranscriptionForm, TranslationForm
-from ov_specdec.openai.errors import ErrorBody
+from ov_specdec.openai.audio import (
+    MEDIA_TYPES,
+    TextDelta,
+    TextDone,
+    TranscriptionForm,
+    TranslationForm,
+    VerboseTranscription,
+)
+from ov_specdec.openai.body import Body
+from ov_specdec.openai.completions import ChatChunk, ChatCompletion, Completion, CompletionChunk
+from ov_specdec.openai.errors import ErrorBody, Part
+from ov_specdec.openai.requests import (
+    ChatBody,
+    CompletionBody,
+    DetokenizeBody,
+    ResponsesBody,
+    Text,
+    TokenizeBody,
+    Tokens,
+)
 from ov_specdec.openai.responses import RESPONSE_EVENTS, Response
-from ov_specdec.openai.streaming import ChatChunk, CompletionChunk
-from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
-from ov_specdec.openai.transcriptions import MEDIA_TYPES, TextDelta, TextDone, VerboseTranscription
-
-Model = type[BaseModel]
 
 REF = "#/components/schemas/{model}"
-
-FORMS = (TranscriptionForm, TranslationForm)
-
-DONE = {"const": "[DONE]"}
-"""Data of the last event of some streams."""
 
 DESCRIPTIONS = {
     400: "A field is invalid or not supported.",
@@ -43,65 +49,140 @@ DESCRIPTIONS = {
 }
 
 
+class BatchInvariant(Part):
+    """Whether a text depends only on model and request, and the reason."""
+
+    is_on: bool
+    is_checked: bool
+    reason: str
+
+
+class Model(Part):
+    """A model that is served. chat_template: whether it takes messages."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "ov-specdec"
+    max_model_len: int
+    chat_template: bool
+    batch_invariant: BatchInvariant
+
+
+class ModelList(Part):
+    """The models that are served."""
+
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class Health(Part):
+    """Answer of /health."""
+
+    status: Literal["ok"] = "ok"
+
+
+class Endpoints(Part):
+    """What the server offers: its paths, and the page that describes them."""
+
+    name: Literal["ov-specdec"] = "ov-specdec"
+    endpoints: list[str]
+    documentation: Literal["/docs"] = "/docs"
+
+
+class Version(Part):
+    """Answer of /version."""
+
+    version: str
+
+
 @dataclass(frozen=True)
 class Operation:
-    """Input and output of a path. answer: as JSON. events: of a stream. texts: other media types.
+    """Input and output of a path. about: what it does. answer: as JSON. events: of a stream.
 
-    ends_with_done: whether a complete stream ends with the event [DONE].
+    texts: other media types. ends_with_done: whether a complete stream ends with the event [DONE].
     """
 
-    body: Model
-    answer: Model
-    events: tuple[Model, ...] = ()
+    name: str
+    about: str
+    body: type[Body]
+    answer: type[BaseModel]
+    events: tuple[type[BaseModel], ...] = ()
     texts: tuple[str, ...] = ()
     ends_with_done: bool = False
 
     def arguments(self) -> dict[str, Any]:
         """The descriptive arguments of `FastAPI.add_api_route`."""
         content = {text.partition(";")[0]: {"schema": {"type": "string"}} for text in self.texts}
-        if self.events:
-            content["text/event-stream"] = {"itemSchema": self._event()}
-        media_type = "multipart/form-data" if self.body in FORMS else "application/json"
+        if self.events:  # each as in OpenAPI 3.2: its data is JSON in a text
+            payload = {"anyOf": [_ref(event) for event in self.events]}
+            text = {"contentMediaType": "application/json", "contentSchema": payload}
+            data = {"anyOf": [text, {"const": "[DONE]"}]} if self.ends_with_done else text
+            event: Any = {
+                "type": "object",
+                "properties": {"data": {"type": "string", **data}, "event": {"type": "string"}},
+                "required": ["data"],
+                "additionalProperties": False,
+            }
+            content["text/event-stream"] = {"itemSchema": event}
+        is_form = issubclass(self.body, TranslationForm)
+        media_type = "multipart/form-data" if is_form else "application/json"
         body = {"required": True, "content": {media_type: {"schema": _ref(self.body)}}}
         return {
+            "name": self.name,
+            "description": self.about,
             "response_model": None,
             "responses": {200: {"model": self.answer, "content": content}, **errors()},
             "openapi_extra": {"requestBody": body},
         }
 
-    def _event(self) -> dict[str, Any]:
-        """An event as in OpenAPI 3.2: its data is JSON in a text."""
-        payload = {"anyOf": [_ref(event) for event in self.events]}
-        text = {"contentMediaType": "application/json", "contentSchema": payload}
-        data = {"anyOf": [text, DONE]} if self.ends_with_done else text
-        fields = {"data": {"type": "string", **data}, "event": {"type": "string"}}
-        return {
-            "type": "object",
-            "properties": fields,
-            "required": ["data"],
-            "additionalProperties": False,
-        }
-
 
 OPERATIONS = {
     "/v1/chat/completions": Operation(
-        ChatBody, ChatCompletion, (ChatChunk, ErrorBody), ends_with_done=True
+        "chat_completions",
+        "Answer a conversation, in the model's chat template.",
+        ChatBody,
+        ChatCompletion,
+        (ChatChunk, ErrorBody),
+        ends_with_done=True,
     ),
     "/v1/completions": Operation(
-        CompletionBody, Completion, (CompletionChunk, ErrorBody), ends_with_done=True
+        "completions",
+        "Continue one prompt or several, texts or token ids, without a chat template.",
+        CompletionBody,
+        Completion,
+        (CompletionChunk, ErrorBody),
+        ends_with_done=True,
     ),
-    "/v1/responses": Operation(ResponsesBody, Response, RESPONSE_EVENTS),
+    "/v1/responses": Operation(
+        "responses",
+        "Answer a text or a conversation; nothing is stored.",
+        ResponsesBody,
+        Response,
+        RESPONSE_EVENTS,
+    ),
     "/v1/audio/transcriptions": Operation(
+        "transcriptions",
+        "Transcribe a recording.",
         TranscriptionForm,
         VerboseTranscription,
         (TextDelta, TextDone, ErrorBody),
         tuple(MEDIA_TYPES.values()),
     ),
     "/v1/audio/translations": Operation(
-        TranslationForm, VerboseTranscription, texts=tuple(MEDIA_TYPES.values())
+        "translations",
+        "Translate a recording into English.",
+        TranslationForm,
+        VerboseTranscription,
+        texts=tuple(MEDIA_TYPES.values()),
     ),
-    "/tokenize": Operation(TokenizeBody, Tokens),
-    "/detokenize": Operation(DetokenizeBody, Text),
+    "/tokenize": Operation(
+        "tokenize",
+        "The token ids of a prompt, or of messages in the chat template.",
+        TokenizeBody,
+        Tokens,
+    ),
+    "/detokenize": Operation("detokenize", "The text of token ids.", DetokenizeBody, Text),
 }
 """Operations whose handlers read the body, by path."""
 
@@ -130,5 +211,5 @@ def complete(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]  # as FastAPI's documentation has it
 
 
-def _ref(model: Model) -> dict[str, str]:
+def _ref(model: type[BaseModel]) -> dict[str, str]:
     return {"$ref": REF.format(model=model.__name__)}

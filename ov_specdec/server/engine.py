@@ -9,7 +9,8 @@ from typing import Protocol
 from prometheus_client import Metric
 
 from ov_specdec.engine.sequence import Sequence as EngineSequence
-from ov_specdec.openai import ApiError, Ask
+from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
@@ -22,9 +23,6 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
 
-DEFAULT_TEMPERATURE = 1.0
-"""Default temperature, unless the model recommends one."""
-
 
 class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots."""
@@ -32,17 +30,14 @@ class EngineClient(Protocol):
     @property
     def tokenizer(self) -> Tokenizer:
         """The main model's tokenizer."""
-        ...
 
     @property
     def max_length(self) -> int:
         """Maximum tokens of prompt and output."""
-        ...
 
     @property
     def batch_invariant(self) -> BatchInvariance:
         """Whether the main model's logits are bitwise the same in any pass."""
-        ...
 
     def running(
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
@@ -53,19 +48,15 @@ class EngineClient(Protocol):
         admission of the first generation and the chunks of all, or the first error. Raises errors
         of the request on entering.
         """
-        ...
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless it makes progress."""
-        ...
 
     async def collect_metrics(self) -> list[Metric]:
         """Its metrics."""
-        ...
 
     def close(self) -> None:
         """Free its resources. May wait."""
-        ...
 
 
 class LocalEngine:
@@ -78,22 +69,17 @@ class LocalEngine:
         self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
     ) -> None:
         self.pipeline = pipeline
-        self.generator = pipeline.background(_report)
+        self.tokenizer = pipeline.tokenizer
+        self.max_length = pipeline.main.runner.max_length
+        self.generator = pipeline.background(
+            lambda error: log.error(
+                "a step failed, and with it all running requests", exc_info=error
+            )
+        )
         self.metrics = Metrics(settings.model_name, replica)
-        self.metrics.watch(self.generator.loop, self.generator.main)
-        self.metrics.describe_cache(self.generator.main.capacity or 0, self.max_length)
+        self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_verified)
         self._settings = settings
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The main model's tokenizer."""
-        return self.pipeline.tokenizer
-
-    @property
-    def max_length(self) -> int:
-        """Maximum tokens of prompt and output."""
-        return self.pipeline.main.runner.max_length
 
     @property
     def batch_invariant(self) -> BatchInvariance:
@@ -121,8 +107,7 @@ class LocalEngine:
         complete = self.pipeline.complete_options(salted)
         if complete.temperature is None:
             # The model recommends none: sample nevertheless, as in vLLM.
-            drawn = salted.copy_with(temperature=DEFAULT_TEMPERATURE)
-            return self.pipeline.complete_options(drawn)
+            return self.pipeline.complete_options(salted.copy_with(temperature=1.0))
         return complete
 
     @property
@@ -200,7 +185,3 @@ def join_salt(tenant: str | None, salt: str | None) -> str | None:
 def stalled() -> ApiError:
     """The answer of `/health` while a step hangs."""
     return ApiError(503, "the engine makes no progress", code="engine_stalled")
-
-
-def _report(error: Exception) -> None:
-    log.error("a step failed, and with it all running requests", exc_info=error)

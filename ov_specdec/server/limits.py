@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from ov_specdec.openai import ApiError, Ask
-from ov_specdec.openai.errors import invalid
+from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.errors import ApiError, invalid
 
 RETRY_AFTER = 1
 """Retry-After in seconds while the queue is full: about the time of an answer."""

@@ -1,6 +1,6 @@
 """Prometheus metrics, with vLLM's names after the prefix."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
@@ -37,13 +37,12 @@ WHOLE = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 
 class Spec(NamedTuple):
-    """A metric. labels: besides those of all."""
+    """A metric. more: buckets of a histogram, or labels of a counter besides those of all."""
 
     kind: type[Gauge | Counter | Histogram]
     name: str
     text: str
-    buckets: tuple[float, ...] = ()
-    labels: tuple[str, ...] = ()
+    more: tuple[Any, ...] = ()
 
 
 ENGINE = (
@@ -65,17 +64,12 @@ ENGINE = (
     Spec(Histogram, "request_prompt_tokens", "Tokens of the prompt of a request.", LENGTHS),
     Spec(Histogram, "request_generation_tokens", "Tokens of the output of a request.", LENGTHS),
     Spec(Histogram, "inter_token_latency_seconds", "Between two rounds of a request.", BETWEEN),
-    Spec(
-        Counter,
-        "request_success",
-        "Finished requests, by finish reason.",
-        labels=("finished_reason",),
-    ),
+    Spec(Counter, "request_success", "Finished requests, by finish reason.", ("finished_reason",)),
     Spec(
         Counter,
         "spec_decode_num_accepted_tokens_per_pos",
         "Accepted draft tokens by position in the draft.",
-        labels=("position",),
+        ("position",),
     ),
 )
 """Of generations, where they run."""
@@ -85,7 +79,7 @@ REQUESTS = (
         Counter,
         "request_failure",
         "Failed requests, by reason, error code and HTTP status.",
-        labels=("finished_reason", "error", "status"),
+        ("finished_reason", "error", "status"),
     ),
     Spec(Histogram, "request_queue_time_seconds", "From its checks to its admission.", WHOLE),
     Spec(Histogram, "time_to_first_token_seconds", "From arrival to the first token.", FIRST),
@@ -102,18 +96,18 @@ class Registry:
         self.labels = dict(labels)
         self._known: dict[str, Any] = {}
         for row in table:
-            names = (*labels, *row.labels)
-            more: dict[str, Any] = {"buckets": row.buckets} if row.buckets else {}
-            made = row.kind(f"{PREFIX}{row.name}", row.text, names, registry=self.registry, **more)
-            self._known[row.name] = made if row.labels else made.labels(**labels)
+            own = row.more if row.kind is Counter else ()
+            more: Any = {"buckets": row.more} if row.kind is Histogram else {}
+            name, names = f"{PREFIX}{row.name}", (*labels, *own)
+            made = row.kind(name, row.text, names, registry=self.registry, **more)
+            self._known[row.name] = made if own else made.labels(**labels)
 
     def __getitem__(self, name: str) -> Any:
         return self._known[name]
 
-    def labelled(self, name: str, **labels: str) -> Counter:
+    def labelled(self, name: str, **labels: str) -> Any:
         """A counter by labels of its own."""
-        counter: Counter = self._known[name].labels(**self.labels, **labels)
-        return counter
+        return self._known[name].labels(**self.labels, **labels)
 
 
 class RequestMetrics(Registry):
@@ -146,20 +140,17 @@ class Metrics(Registry):
         for reason in ("stop", "length"):  # from 0 on: `rate` misses the first step otherwise
             self.labelled("request_success", finished_reason=reason)
 
-    def watch(self, loop: EngineLoop, main: Runner) -> None:
-        """Read the gauges from the engine and the main model."""
+    def watch(self, loop: EngineLoop, main: Runner, context: int) -> None:
+        """Read the gauges from the engine and the main model. context: in tokens."""
         scheduler = loop.engine.scheduler
         self["num_requests_running"].set_function(lambda: len(scheduler.running))
         self["num_requests_waiting"].set_function(lambda: loop.num_waiting[0])
         self["num_requests_waiting_for_memory"].set_function(lambda: loop.num_waiting[1])
         self["kv_cache_usage_perc"].set_function(partial(_usage, main))
-        self.registry.register(_Preemptions(scheduler, self.labels))
-
-    def describe_cache(self, size: int, context: int) -> None:
-        """Describe the KV cache by labels of a gauge of 1. size, context: in tokens."""
-        config = {"kv_cache_size_tokens": str(size), "max_model_len": str(context)}
+        self.registry.register(_Families(partial(_preemptions, scheduler, self.labels)))
         name, text = f"{PREFIX}cache_config_info", "Size of the main model's KV cache."
-        labels = {**self.labels, **config}
+        sizes = {"kv_cache_size_tokens": main.capacity or 0, "max_model_len": context}
+        labels = {**self.labels, **sizes}
         Gauge(name, text, tuple(labels), registry=self.registry).labels(**labels).set(1)
 
     def ended(self, stats: GenerationStats, finish_reason: str | None) -> None:
@@ -175,9 +166,7 @@ class Metrics(Registry):
         self["prefix_cache_hits"].inc(stats.cached_tokens)
         self["spec_decode_num_draft_failures"].inc(stats.draft_failures)
         for round_ in stats.rounds:
-            if not round_.num_drafted:
-                continue
-            self["spec_decode_num_drafts"].inc()
+            self["spec_decode_num_drafts"].inc(round_.num_drafted > 0)
             self["spec_decode_num_draft_tokens"].inc(round_.num_drafted)
             self["spec_decode_num_accepted_tokens"].inc(round_.num_accepted)
             for position in range(round_.num_accepted):
@@ -204,9 +193,7 @@ def export(families: Iterable[Metric]) -> bytes:
             family.name, Metric(family.name, family.documentation, family.type)
         )
         first.samples += family.samples
-    registry = CollectorRegistry()
-    registry.register(_Families(merged.values()))
-    return generate_latest(registry)
+    return generate_latest(_Families(merged.values))
 
 
 def _usage(main: Runner) -> float:
@@ -215,25 +202,18 @@ def _usage(main: Runner) -> float:
     return 0.0 if free is None or not capacity else 1 - free / capacity
 
 
-class _Preemptions(Collector):
-    """Preemptions of sequences."""
-
-    def __init__(self, scheduler: Scheduler, labels: Mapping[str, str]) -> None:
-        self._scheduler = scheduler
-        self._labels = labels
-
-    def collect(self) -> Iterable[Metric]:
-        name, text = f"{PREFIX}num_preemptions", "Preemptions of requests for lack of memory."
-        family = CounterMetricFamily(name, text, labels=list(self._labels))
-        family.add_metric(list(self._labels.values()), self._scheduler.num_preemptions)
-        yield family
+def _preemptions(scheduler: Scheduler, labels: Mapping[str, str]) -> Iterable[Metric]:
+    name, text = f"{PREFIX}num_preemptions", "Preemptions of requests for lack of memory."
+    family = CounterMetricFamily(name, text, labels=list(labels))
+    family.add_metric(list(labels.values()), scheduler.num_preemptions)
+    return [family]
 
 
 class _Families(Collector):
-    """Metrics from other processes."""
+    """Metrics that a function gives."""
 
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
+    def __init__(self, give: Callable[[], Iterable[Metric]]) -> None:
+        self._give = give
 
     def collect(self) -> Iterable[Metric]:
-        return self._families
+        return self._give()

@@ -1,32 +1,26 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-import logging
-import math
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from functools import partial
 from time import monotonic
-from typing import Any, TypeVar
+from typing import Any
 
-from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai import ApiError, from_exception
+from ov_specdec.openai.audio import StreamedTranscription
+from ov_specdec.openai.completions import StreamedCompletion
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.responses import StreamedResponse
-from ov_specdec.openai.streaming import StreamedCompletion
-from ov_specdec.openai.transcriptions import StreamedTranscription
 from ov_specdec.options.model import Endpoint
 from ov_specdec.results.chunks import Chunk, ResultBuilder
-from ov_specdec.server.access import CLIENT_LEFT, Record, error_response
+from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
-
-log = logging.getLogger("ov_specdec.server")
-
-T = TypeVar("T")
 
 Writer = StreamedCompletion | StreamedResponse | StreamedTranscription
 
@@ -35,11 +29,11 @@ PING_SECONDS = 15.0
 """A comment between events, and the silence in seconds before it is sent: less than the idle
 timeout of proxies."""
 
-HEADERS = [
-    (b"content-type", b"text/event-stream; charset=utf-8"),
-    (b"cache-control", b"no-cache"),
-    (b"x-accel-buffering", b"no"),  # nginx would buffer events
-]
+HEADERS = {
+    "content-type": "text/event-stream; charset=utf-8",
+    "cache-control": "no-cache",
+    "x-accel-buffering": "no",  # nginx would buffer events
+}
 
 
 @dataclass(frozen=True)
@@ -86,50 +80,80 @@ class Reply(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
-        service = self.service
-        with service.entered(self.record.tenant) as grow:
+        most = self.service.settings.max_unread
+        with self.service.entered(self.record.tenant) as grow:
             async with self.begin(grow) as task:
-                limit = service.settings.max_unread if task.is_streamed else None
-                stream = Stream[Any](len(task.outputs), limit)
-                run = self._run(task, stream, scope, receive, send)
-                await run_for_client(run, stream.overflow, receive, self.record)
+                stream = Stream[Any](len(task.outputs), most if task.is_streamed else None)
+                await run_for_client(
+                    self._run(task, stream, scope, receive, send),
+                    stream.overflow,
+                    receive,
+                    self.record,
+                )
 
     async def _run(
         self, task: Task, stream: Stream[Any], scope: Scope, receive: Receive, send: Send
     ) -> None:
-        service, record, sender = self.service, self.record, Sender(send)
-        record.outputs, deadline = task.outputs, service.deadline(record.arrived)
+        timeout = self.service.settings.request_timeout
+        deadline = None if timeout is None else self.record.arrived + timeout
+        self.record.outputs = task.outputs
         try:
             async with task.running(stream):
-                await service.turn(stream, deadline)
+                await self.service.turn(stream, deadline)
                 if task.is_streamed:  # the head comes at admission
-                    await sender.begin(task.writer.begin())
-                while (piece := await sender.next(stream, deadline)) is not None:
-                    await self._take(task, sender, *piece)
-                if task.is_streamed:
-                    await sender.end(task.writer.end())
-                else:
-                    # Log-probabilities of a long prompt take time, so do not block the event loop.
-                    whole = await run_in_thread(task.whole)
-                    await whole(scope, receive, send)
+                    events = self._events(task, stream, deadline)
+                    await StreamingResponse(events, headers=HEADERS).stream_response(send)
+                    return
+                while (piece := await stream.next(deadline)) is not None:
+                    self._observe(task, *piece)
+                    task.writer.note(*piece)
+                # Log-probabilities of a long prompt take time, so do not block the event loop.
+                whole = await run_in_thread(task.whole)
+                await whole(scope, receive, send)
         except Exception as error:
-            failure = explain(error, service, record, task.endpoint)
-            if sender.has_begun:
-                await sender.end([task.writer.fail(failure)])
-            else:
-                await error_response(failure)(scope, receive, send)
+            raise self._explain(error, task.endpoint) from error
 
-    async def _take(self, task: Task, sender: "Sender", index: int, chunk: Any) -> None:
-        """Count the next chunk of a generation, and send its events."""
-        parts: Sequence[Chunk] = [chunk] if isinstance(chunk, Chunk) else chunk.chunks
-        for part in parts:
-            self.service.metrics.observe(self.record, part, task.outputs[index])
-        if not task.is_streamed:
-            task.writer.note(index, chunk)
-        elif any(part.prompt_logprobs for part in parts):  # of a prompt that may be long
-            await sender.events(await run_in_thread(partial(task.writer.add, index, chunk)))
-        else:
-            await sender.events(task.writer.add(index, chunk))
+    async def _events(
+        self, task: Task, stream: Stream[Any], deadline: float | None
+    ) -> AsyncIterator[bytes]:
+        """The events of an answer, and pings between them; an error ends them."""
+        try:
+            yield b"".join(task.writer.begin())
+            while True:
+                ping = monotonic() + PING_SECONDS
+                try:
+                    piece = await stream.next(ping if deadline is None else min(ping, deadline))
+                except asyncio.TimeoutError:
+                    if deadline is not None and monotonic() >= deadline:
+                        raise
+                    yield PING
+                    continue
+                if piece is None:
+                    break
+                make = partial(task.writer.add, *piece)
+                is_long = any(chunk.prompt_logprobs for chunk in self._observe(task, *piece))
+                if events := await run_in_thread(make) if is_long else make():
+                    yield b"".join(events)
+            yield b"".join(task.writer.end())
+        except Exception as error:
+            yield task.writer.fail(self._explain(error, task.endpoint))
+
+    def _observe(self, task: Task, index: int, piece: Any) -> Sequence[Chunk]:
+        """Count the next piece of a generation; its chunks."""
+        chunks: Sequence[Chunk] = [piece] if isinstance(piece, Chunk) else piece.chunks
+        for chunk in chunks:
+            self.service.metrics.observe(self.record, chunk, task.outputs[index])
+        return chunks
+
+    def _explain(self, error: Exception, endpoint: Endpoint | None) -> ApiError:
+        """The answer for an error of a request, which is also logged."""
+        if isinstance(error, asyncio.TimeoutError):
+            seconds = self.service.settings.request_timeout
+            message = f"the answer was not finished within {seconds:g} s"
+            error = ApiError(504, message, code="timeout")
+        elif isinstance(error, Cancelled):
+            error = ApiError(503, "the request was cancelled by the server", code="cancelled")
+        return self.record.fail(error, endpoint)
 
 
 async def run_for_client(
@@ -139,15 +163,13 @@ async def run_for_client(
 
     overflow: set when the client reads too slowly.
     """
-    working = asyncio.ensure_future(work)
 
     async def client_leaves() -> None:
         while (await receive())["type"] != "http.disconnect":
             pass
 
-    leaving = asyncio.ensure_future(client_leaves())
-    overflowing = asyncio.ensure_future(overflow.wait())
-    tasks = (working, leaving, overflowing)
+    watched = (work, client_leaves(), overflow.wait())
+    working, leaving, _ = tasks = [asyncio.ensure_future(each) for each in watched]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -161,56 +183,3 @@ async def run_for_client(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def explain(
-    error: Exception, service: Service, record: Record, endpoint: Endpoint | None = None
-) -> ApiError:
-    """The answer for an error of a request, which is also logged."""
-    if isinstance(error, asyncio.TimeoutError):
-        seconds = service.settings.request_timeout
-        failure = ApiError(504, f"the answer was not finished within {seconds:g} s", code="timeout")
-    elif isinstance(error, Cancelled):
-        failure = ApiError(503, "the request was cancelled by the server", code="cancelled")
-    else:
-        failure = from_exception(error, record.id, endpoint)
-        if failure.status == 500:
-            log.error("request %s has failed", record.id, exc_info=error)
-    record.fail(failure)
-    return failure
-
-
-class Sender:
-    """Sends events after the head of the response."""
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.has_begun = False
-
-    async def begin(self, events: Sequence[bytes]) -> None:
-        """Send the head, and the first events."""
-        self.has_begun = True
-        await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
-        await self.events(events)
-
-    async def events(self, events: Sequence[bytes]) -> None:
-        """Send events, if there are any."""
-        if events:
-            body = b"".join(events)
-            await self._send({"type": "http.response.body", "body": body, "more_body": True})
-
-    async def next(self, stream: Stream[T], deadline: float | None) -> tuple[int, T] | None:
-        """The next piece of a stream: see `Stream.next`. Sends pings meanwhile, after the head."""
-        while True:
-            until = monotonic() + PING_SECONDS if self.has_begun else math.inf
-            try:
-                return await stream.next(until if deadline is None else min(deadline, until))
-            except asyncio.TimeoutError:
-                if deadline is not None and monotonic() >= deadline:
-                    raise
-                await self.events([PING])
-
-    async def end(self, events: Sequence[bytes]) -> None:
-        """Send the last events, and the end."""
-        await self.events(events)
-        await self._send({"type": "http.response.body", "body": b"", "more_body": False})

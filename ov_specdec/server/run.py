@@ -24,9 +24,6 @@ from ov_specdec.speech_pipeline import SpeechPipeline
 
 log = logging.getLogger("ov_specdec.server")
 
-GRACE = 5
-"""Extra seconds after `shutdown_timeout` to send the last answers."""
-
 
 class Server(uvicorn.Server):
     """Uvicorn that listens until running requests have ended; others are told 503 meanwhile."""
@@ -104,7 +101,7 @@ def serve(
         http=Connection,
         ws="none",
         timeout_keep_alive=KEEP_ALIVE,
-        timeout_graceful_shutdown=GRACE,
+        timeout_graceful_shutdown=5,  # to send the last answers, after `shutdown_timeout`
     )
     _check_tls(config)
     server = Server(config, service)
@@ -121,8 +118,12 @@ def _check_tls(config: uvicorn.Config) -> None:
     if not config.is_ssl:
         return
     if config.ssl_certfile is None:
-        key = Option("ssl_keyfile", config.ssl_keyfile)
-        raise OptionError(key, " has no effect without ", Option("ssl_certfile"), ": give both")
+        raise OptionError(
+            Option("ssl_keyfile", config.ssl_keyfile),
+            " has no effect without ",
+            Option("ssl_certfile"),
+            ": give both",
+        )
     try:
         config.load()
     except OSError as error:  # ssl's are such too

@@ -5,23 +5,21 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from time import monotonic, time
-from typing import Any, BinaryIO
+from typing import Any
 
 from ov_specdec.errors import ContextLengthError, shorten
-from ov_specdec.openai import Answer, ApiError, Ask
-from ov_specdec.openai.audio import AudioAsk
-from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
+from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.requests import DetokenizeBody, Text, TokenizeBody, Tokens
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import NOT_INVARIANT
+from ov_specdec.server.document import BatchInvariant, Model
 from ov_specdec.server.engine import EngineClient
 from ov_specdec.server.limits import RETRY_AFTER, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
-from ov_specdec.server.schemas import BatchInvariant, Model
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.server.transcriptions import Job, Transcriptions
-from ov_specdec.speech.segments import TranscriptionChunk
+from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.text.detokenizer import as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import encode_prompt
@@ -29,7 +27,7 @@ from ov_specdec.text.prompt import encode_prompt
 
 @dataclass
 class Service:
-    """One engine, or a speech model, shared by all requests; it may still be loading."""
+    """One engine, or a speech model, shared by all requests; `served` is None while it loads."""
 
     settings: Settings
     started: int = field(default_factory=lambda: int(time()))
@@ -37,8 +35,7 @@ class Service:
     is_over: bool = False  # whether running requests have had their time after `stop`
     slots: Slots = field(init=False)
     metrics: RequestMetrics = field(init=False)
-    _engine: EngineClient | None = None
-    _speech: Transcriptions | None = None
+    served: EngineClient | Transcriptions | None = None
     _streams: set[Stream[Chunk]] = field(default_factory=set)
 
     def __post_init__(self) -> None:
@@ -47,51 +44,50 @@ class Service:
 
     def take(self, engine: EngineClient | Transcriptions) -> None:
         """Serve with this engine, or this speech model, from now on."""
+        self.served = engine
         if isinstance(engine, Transcriptions):
-            self._speech = engine
             self.slots = Slots(1 + self.settings.max_queue)  # one runs at a time
-        else:
-            self._engine = engine
 
     def close(self) -> None:
         """Free the models."""
-        if self._engine is not None:
-            self._engine.close()
-        if self._speech is not None:
-            self._speech.close()
+        if self.served is not None:
+            self.served.close()
+
+    def require_loaded(self) -> EngineClient | Transcriptions:
+        """What is served; `ApiError` while it loads."""
+        if self.served is None:
+            raise ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
+        return self.served
 
     @property
     def engine(self) -> EngineClient:
         """The engine; `ApiError` while it loads, or if a speech model is served."""
-        if self._speech is not None:
+        served = self.require_loaded()
+        if isinstance(served, Transcriptions):
             raise _not_here("recordings", "/v1/audio/transcriptions")
-        if self._engine is None:
-            raise _loading()
-        return self._engine
+        return served
 
     @property
     def speech(self) -> Transcriptions:
         """The speech model; `ApiError` while it loads, or if a text model is served."""
-        if self._engine is not None:
+        served = self.require_loaded()
+        if not isinstance(served, Transcriptions):
             raise _not_here("text", "/v1/completions")
-        if self._speech is None:
-            raise _loading()
-        return self._speech
+        return served
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the server accepts requests and the engine makes progress."""
-        engine = self._speech or self.engine
+        engine = self.require_loaded()
         if self.is_draining:
             raise _draining()
         await engine.check_health()
 
     async def export_metrics(self) -> bytes:
         """The metrics for Prometheus; all are 0 while models load."""
-        engine = self._speech or self._engine
-        if engine is None:
+        if self.served is None:
             found = [*Metrics(self.settings.model_name).registry.collect()]
         else:
-            found = await engine.collect_metrics()
+            found = await self.served.collect_metrics()
         return export([*self.metrics.registry.collect(), *found])
 
     @property
@@ -109,34 +105,14 @@ class Service:
                 "model_not_found",
             )
 
-    def answer(self, ask: Ask) -> Answer:
-        """The common data of all bodies of an answer to this request.
-
-        Raises `ApiError` for a conversation if the model has no chat template.
-        """
-        tokenizer = self.engine.tokenizer
-        if ask.endpoint != "completions" and tokenizer.chat_template is None:
-            raise invalid(
-                "messages" if ask.endpoint == "chat" else "input",
-                "the model has no chat template: send a text to /v1/completions, or start the "
-                "server with --chat-template FILE",
-            )
-        return Answer.begin(ask, self.settings.model_name, tokenizer)
-
     @contextmanager
     def entered(self, tenant: str | None) -> Iterator[Callable[[int, int], None]]:
         """Take a slot for a request, before it is read: see `Slots.entered`."""
         if self.is_draining:
             raise _draining()
-        if self._engine is None and self._speech is None:
-            raise _loading()
+        self.require_loaded()
         with self.slots.entered(tenant) as grow:
             yield grow
-
-    def deadline(self, began: float) -> float | None:
-        """The deadline of a request that began then, by `time.monotonic`; None: no deadline."""
-        timeout = self.settings.request_timeout
-        return None if timeout is None else began + timeout
 
     async def turn(self, stream: Stream[Any], deadline: float | None) -> None:
         """Wait until a request runs; `asyncio.TimeoutError` at its deadline.
@@ -170,54 +146,36 @@ class Service:
         finally:
             self._streams.discard(stream)
 
-    @asynccontextmanager
-    async def transcribing(
-        self,
-        ask: AudioAsk,
-        recording: BinaryIO,
-        tenant: str | None,
-        stream: Stream[TranscriptionChunk],
-    ) -> AsyncIterator[None]:
-        """Queue a transcription, which fills a stream."""
-        with self.speech.running(Job(ask, recording, tenant, stream)):
-            yield
-
-    def tokenize(self, wanted: TokenizeBody) -> Tokens:
-        """The ids of a prompt."""
-        prompt, options = wanted.read()
+    def convert(self, wanted: TokenizeBody | DetokenizeBody) -> Tokens | Text:
+        """The ids of a prompt, or the text of ids."""
         tokenizer, context = self.engine.tokenizer, self.engine.max_length
+        if isinstance(wanted, DetokenizeBody):
+            known = range(tokenizer.vocab_size)
+            if unknown := [token for token in wanted.tokens if token not in known]:
+                raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
+            return Text(prompt=tokenizer.decode_all(wanted.tokens))
+        prompt, options = wanted.read()
         most = max(context, self.settings.max_request_tokens)
         try:
             ids = encode_prompt(prompt, options, tokenizer, GeneratedTokens(), most)
         except ContextLengthError as error:
             message = f"the prompt has more than max_request_tokens={most} tokens: send less"
             raise invalid(None, message, "too_many_tokens") from error
-        return Tokens(
-            count=len(ids),
-            max_model_len=context,
-            tokens=ids,
-            token_strs=[as_text(tokenizer.piece(i)) for i in ids]
-            if wanted.return_token_strs
-            else None,
-        )
-
-    def detokenize(self, wanted: DetokenizeBody) -> Text:
-        """The text of ids."""
-        tokenizer = self.engine.tokenizer
-        vocab_size = tokenizer.vocab_size
-        if unknown := [i for i in wanted.tokens if not 0 <= i < vocab_size]:
-            raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
-        return Text(prompt=tokenizer.decode_all(wanted.tokens))
+        pieces = [as_text(tokenizer.piece(i)) for i in ids] if wanted.return_token_strs else None
+        return Tokens(count=len(ids), max_model_len=context, tokens=ids, token_strs=pieces)
 
     def describe_model(self, name: str) -> Model:
         """The model by one of its names, in OpenAI's shape."""
-        speech = self._speech
-        invariance = NOT_INVARIANT if speech else self.engine.batch_invariant
+        served = self.require_loaded()
+        takes_messages, invariance = False, NOT_INVARIANT
+        if not isinstance(served, Transcriptions):
+            takes_messages = served.tokenizer.chat_template is not None
+            invariance = served.batch_invariant
         return Model(
             id=name,
             created=self.started,
-            max_model_len=(speech or self.engine).max_length,
-            chat_template=speech is None and self.engine.tokenizer.chat_template is not None,
+            max_model_len=served.max_length,
+            chat_template=takes_messages,
             batch_invariant=BatchInvariant(**invariance.as_dict()),
         )
 
@@ -232,17 +190,13 @@ class Service:
         self.is_over = True
         for stream in self._streams:
             stream.fail(_draining())
-        if self._speech is not None:
-            self._speech.cancel_all()
+        if isinstance(self.served, Transcriptions):
+            self.served.cancel_all()
 
 
 def _not_here(what: str, path: str) -> ApiError:
     message = f"the model that is served takes {what}: use {path}"
     return ApiError(400, message, code="wrong_endpoint")
-
-
-def _loading() -> ApiError:
-    return ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
 
 
 def _draining() -> ApiError:

@@ -1,8 +1,8 @@
 """Transcriptions of the server: one at a time, in their own thread."""
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from threading import Lock
 from time import monotonic
@@ -13,7 +13,6 @@ from prometheus_client import Metric
 from ov_specdec.engine.fair_queue import FairQueue
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.openai.audio import AudioAsk
-from ov_specdec.results.stats import FinishReason, GenerationStats
 from ov_specdec.server.engine import join_salt, stalled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
@@ -81,8 +80,8 @@ class Transcriptions:
         """Maximum tokens of prompt and output of one window."""
         return self.pipeline.main.runner.max_length
 
-    @contextmanager
-    def running(self, job: Job) -> Iterator[None]:
+    @asynccontextmanager
+    async def running(self, job: Job) -> AsyncIterator[None]:
         """Queue a transcription, which fills its stream; leaving the context cancels it."""
         self._jobs.add(job)
         with self._lock:
@@ -143,7 +142,11 @@ class Transcriptions:
                 raise Cancelled
             for chunk in transcription:
                 if chunk.stats is not None:
-                    self._count(chunk.stats.generation, chunk.finish_reason)
+                    stats, is_cancelled = chunk.stats.generation, chunk.finish_reason == "cancelled"
+                    self.metrics["generation_tokens"].inc(stats.generated_tokens)
+                    self.metrics.ended(stats, None if is_cancelled else chunk.finish_reason)
+                    if is_cancelled:
+                        raise Cancelled
                 receive([chunk])
 
     def _read(self, job: Job) -> tuple[Samples, int]:
@@ -158,11 +161,3 @@ class Transcriptions:
             return self.pipeline.read(job.recording, self.settings.max_audio_seconds, begin_block)
         finally:
             self._block_began = None
-
-    def _count(self, stats: GenerationStats, reason: FinishReason | None) -> None:
-        """Count a finished transcription; raises `Cancelled` if it was cancelled."""
-        is_cancelled = reason == "cancelled"
-        self.metrics["generation_tokens"].inc(stats.generated_tokens)
-        self.metrics.ended(stats, None if is_cancelled else reason)
-        if is_cancelled:
-            raise Cancelled

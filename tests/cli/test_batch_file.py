@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.batch_file.results import Results
 from ov_specdec.batch_file.run import BatchRun
-from ov_specdec.openai import ApiError
-from ov_specdec.openai.batches import LineError, make_failure, read_request
+from ov_specdec.openai.batches import LineError, make_result, read_request
 from ov_specdec.openai.body import Rules
+from ov_specdec.openai.errors import ApiError
 from tests.support.command_line import run
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -276,7 +276,7 @@ def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(
 )
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"
-    path.write_text(json.dumps(make_failure("a", ApiError(400, "no"))) + "\n" + content)
+    path.write_text(json.dumps(make_result("a", 400, ApiError(400, "no").body())) + "\n" + content)
     before = path.read_bytes()
     with pytest.raises(OptionError, match=r"line 2 .* is not a result of a batch"):
         Results(path)

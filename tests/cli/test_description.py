@@ -11,10 +11,10 @@ from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import generate
 from ov_specdec.cli.terminal import in_option_names
-from ov_specdec.openai import ApiError, ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.openai.batches import BODIES
-from ov_specdec.openai.body import read
-from ov_specdec.openai.fields import with_options
+from ov_specdec.openai.body import read, with_options
+from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.options.model import kinds_of, option, request_fields
 from tests.docs.option_tables import kwargs, options_page
 

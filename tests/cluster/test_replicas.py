@@ -27,7 +27,8 @@ from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
 from ov_specdec.cluster.replica import RemoteEngine
 from ov_specdec.cluster.router import BEGINNING, SessionRouter, session_of
 from ov_specdec.errors import DeviceError, OptionError
-from ov_specdec.openai import ApiError, Ask
+from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.stream import Stream
 from tests.support.server import serving_process

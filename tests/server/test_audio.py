@@ -3,7 +3,7 @@
 import asyncio
 import io
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from threading import Event
 
 import httpx
@@ -277,7 +277,7 @@ def test_a_transcription_ends_when_the_time_to_shut_down_is_up():
         service, speech = Service(settings), Transcriptions(recordings, settings)
         service.take(speech)
         job = Job(AudioAsk("transcribe", None, {}), "first", None, Stream(1, None))
-        with speech.running(job):
+        async with speech.running(job):
             await asyncio.to_thread(recordings.begun.wait, PATIENCE)
             service.stop()
             with pytest.raises(Cancelled):
@@ -296,7 +296,7 @@ def test_a_salt_parts_what_one_key_has_cached_and_opens_nothing_of_another(tenan
 
     async def serve():
         job = Job(AudioAsk("transcribe", None, given), "first", tenant, Stream(1, None))
-        with speech.running(job):
+        async with speech.running(job):
             await asyncio.to_thread(recordings.begun.wait, PATIENCE)
 
     asyncio.run(serve())
@@ -309,10 +309,10 @@ def test_tenants_have_their_recordings_transcribed_in_turns():
 
     async def serve():
         names = ("a1", "a2", "a3", "b1")
-        with ExitStack() as running:
+        async with AsyncExitStack() as running:
             for name in names:
                 job = Job(ask, name, name[0], Stream(1, None))
-                running.enter_context(speech.running(job))
+                await running.enter_async_context(speech.running(job))
             for number in range(len(names)):
                 await asyncio.to_thread(recordings.begun.wait, PATIENCE)
                 recordings.begun.clear()
@@ -333,9 +333,9 @@ def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
     async def serve():
         jobs = [Job(ask, name, None, Stream(1, None)) for name in ("first", "second", None)]
         began = [job.stream.admitted for job in jobs]
-        with ExitStack() as running:
+        async with AsyncExitStack() as running:
             for job in jobs:
-                running.enter_context(speech.running(job))
+                await running.enter_async_context(speech.running(job))
             await asyncio.to_thread(recordings.begun.wait, PATIENCE)
             assert recordings.opened == ["first"]
             assert metric("num_requests_running") == 1

@@ -23,7 +23,7 @@ def test_every_metric_of_the_dashboard_exists():
     loop = SimpleNamespace(
         engine=SimpleNamespace(scheduler=Scheduler(None, None, Limits())), num_waiting=(0, 0)
     )
-    metrics.watch(loop, SimpleNamespace(num_free=None, capacity=None))
+    metrics.watch(loop, SimpleNamespace(num_free=None, capacity=None), 8)
     requests = RequestMetrics("a-model")
     requests.failed(Record("POST", "/v1/completions", status=500))
     text = export([*requests.registry.collect(), *metrics.registry.collect()]).decode()

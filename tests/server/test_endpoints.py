@@ -15,11 +15,10 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.address import LOOPBACK_NAMES, bare_host, is_loopback
 from ov_specdec.errors import OptionError
 from ov_specdec.models.generation_config import SamplingDefaults
-from ov_specdec.openai import ApiError
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.server.access import Record
+from ov_specdec.server.access import JsonLines, Record
 from ov_specdec.server.app import make_app
-from ov_specdec.server.logs import JsonLines
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from tests.support.server import NAME, scope_of_completion, serving, wait_until

@@ -12,13 +12,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.openai import ApiError
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.server import reply
 from ov_specdec.server.access import digest_of
 from ov_specdec.server.app import make_app
 from ov_specdec.server.bodies import read_form
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.limits import Slots
+from ov_specdec.server.settings import Settings
 from tests.support.server import paused, scope_of_completion, serving, wait_until
 
 ASK = {"prompt": "def area(", "max_tokens": 2, "temperature": 0, "ignore_eos": True}
@@ -219,7 +220,7 @@ def test_answers_are_encoded_in_another_thread(pipeline, monkeypatch, path, body
 def test_uploads_are_kept_on_the_disk():
     head = b'--end\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
     ask = request(head + bytes(2**21) + b"\r\n--end--\r\n", FORM)
-    _, file = asyncio.run(read_form(ask, 2**22, 1.0, ()))
+    _, file = asyncio.run(read_form(ask, Settings()))
     with file:
         assert file._rolled
         assert file.seek(0, 2) == 2**21

@@ -15,7 +15,7 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from ov_specdec.openai import ChatBody
+from ov_specdec.openai.requests import ChatBody
 from ov_specdec.server.app import make_app
 from ov_specdec.server.document import OPERATIONS
 from ov_specdec.server.service import Service

@@ -4,10 +4,15 @@ import json
 
 import pytest
 
-from ov_specdec.openai.audio import TranscriptionForm, TranslationForm, read_form
+from ov_specdec.openai.audio import (
+    StreamedTranscription,
+    TranscriptionForm,
+    TranslationForm,
+    make_transcription,
+    read_form,
+)
 from ov_specdec.openai.body import Rules
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.transcriptions import StreamedTranscription, make_transcription
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk, TranscriptionResult
 from tests.unit.speech.test_windows import result

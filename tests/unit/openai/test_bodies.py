@@ -3,24 +3,25 @@
 import json
 import tracemalloc
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
 
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, Option, OptionError
-from ov_specdec.openai import (
-    Answer,
-    ApiError,
+from ov_specdec.openai.answer import Answer
+from ov_specdec.openai.body import MAX_LOGGED, Rules, read
+from ov_specdec.openai.completions import StreamedCompletion
+from ov_specdec.openai.errors import ApiError, from_exception
+from ov_specdec.openai.requests import (
     ChatBody,
     CompletionBody,
+    DetokenizeBody,
     ResponsesBody,
-    from_exception,
-    make_body,
-    make_stream,
+    TokenizeBody,
     read_ask,
 )
-from ov_specdec.openai.body import MAX_LOGGED, Rules, read
-from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
+from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.logprobs import TokenLogprobs
@@ -49,12 +50,18 @@ def tokenize(body):
     return read(TokenizeBody, body).read()
 
 
+def make_stream(own):
+    kind = StreamedResponse if own.ask.endpoint == "responses" else StreamedCompletion
+    return kind(own)
+
+
 def body_of(own, results):
-    own = replace(own)
-    for choice, done in zip(own.choices, results, strict=True):
+    fresh = replace(own)
+    fresh.id = own.id
+    for choice, done in zip(fresh.choices, results, strict=True):
         names = "text token_ids finish_reason stats logprobs prompt_logprobs"
         choice.add(Chunk(origin="plain", **{name: getattr(done, name) for name in names.split()}))
-    return make_body(own).model_dump(mode="json")
+    return make_stream(fresh).whole().model_dump(mode="json")
 
 
 def refused(read, **fields):
@@ -515,7 +522,12 @@ def answer(ask):
     def piece_after(_before, token):
         return piece(token)
 
-    return Answer(ask, "id-1", "model", 1700000000, decode, piece, piece_after, encode)
+    tokenizer = SimpleNamespace(
+        decode_all=decode, piece=piece, piece_after=piece_after, encode_rendered=encode
+    )
+    made = Answer(ask, "model", tokenizer, created=1700000000)
+    made.id = "id-1"
+    return made
 
 
 def test_a_chat_answer_is_as_openai_has_it():
@@ -613,7 +625,8 @@ NAMES = ["a", "bytes:\\xc3", "bytes:\\xa9", "bytes: \\xe6\\x97", "a", "", "", "\
 
 def test_parts_of_characters_are_given_as_bytes():
     scored = [TokenLogprobs(token, -1.0) for token in PIECES]
-    own = replace(answer(completion(logprobs=0)), piece=PIECES.__getitem__)
+    own = answer(completion(logprobs=0))
+    own.tokenizer.piece = PIECES.__getitem__
     found = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]
     assert found["tokens"] == NAMES
     own = replace(own, ask=chat(logprobs=True))
@@ -628,7 +641,8 @@ def test_each_of_the_most_likely_tokens_has_a_key(token, is_among_them):
     others = [each for each in PIECES if is_among_them or each != token]
     top = tuple((each, -place / 2) for place, each in enumerate(others, 1))
     logprob = dict(top).get(token, -9.0)
-    own = replace(answer(completion(logprobs=8)), piece=PIECES.__getitem__)
+    own = answer(completion(logprobs=8))
+    own.tokenizer.piece = PIECES.__getitem__
     scored = [TokenLogprobs(token, logprob, top)]
     found = body_of(own, [result(logprobs=scored)])["choices"][0]["logprobs"]
     [named] = found["top_logprobs"]
