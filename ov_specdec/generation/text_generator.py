@@ -11,7 +11,7 @@ import numpy as np
 
 from ov_specdec.cache.slot import Source
 from ov_specdec.checks.invariance import Invariance
-from ov_specdec.drafters.cascade import readers
+from ov_specdec.drafters.base import readers
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.factory import DrafterKind, Request
 from ov_specdec.drafters.suffix_index import SuffixIndex

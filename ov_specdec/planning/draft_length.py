@@ -32,6 +32,10 @@ class Offer:
     token: int | None = None
 
 
+Offers = tuple[Offer, ...]
+"""The offers of a sequence's drafter, at least one; the plan takes one of them."""
+
+
 @dataclass(frozen=True)
 class Plan:
     """The draft of one sequence in the next round.
@@ -60,13 +64,6 @@ FULL = Plan(0, "full")
 
 
 @dataclass(frozen=True)
-class PlanRequest:
-    """The offers of a sequence's drafter, at least one; the plan takes one of them."""
-
-    offers: tuple[Offer, ...]
-
-
-@dataclass(frozen=True)
 class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
@@ -90,15 +87,12 @@ class Policy(Protocol):
     @property
     def is_planned(self) -> bool:
         """Whether the planner chooses draft lengths and sizes of passes."""
-        ...
 
-    def answer(self, request: PlanRequest) -> Plan | Estimate:
+    def answer(self, offers: Offers) -> Plan | Estimate:
         """The plan for the next round, or an estimate for the planner."""
-        ...
 
     def update(self, stats: RoundStats) -> None:
         """Learn from the last round."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -110,9 +104,9 @@ class ConstantLength:
 
     is_planned = False
 
-    def answer(self, request: PlanRequest) -> Plan:
+    def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
-        return Plan(self.length, "constant", request.offers[0], self.min_confidence)
+        return Plan(self.length, "constant", offers[0], self.min_confidence)
 
     def update(self, stats: RoundStats) -> None:
         """Nothing to learn."""
@@ -131,9 +125,9 @@ class HeuristicLength:
 
     is_planned = False
 
-    def answer(self, request: PlanRequest) -> Plan:
+    def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
-        return Plan(self.length, "heuristic", request.offers[0], self.min_confidence)
+        return Plan(self.length, "heuristic", offers[0], self.min_confidence)
 
     def update(self, stats: RoundStats) -> None:
         """Lengthen or shorten; ignores rounds without draft tokens."""
@@ -179,9 +173,9 @@ class AdaptiveLength:
     def __post_init__(self) -> None:
         self._acceptance = Acceptance(self.common)
 
-    def answer(self, request: PlanRequest) -> Estimate:
+    def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
-        estimates = [self._estimate(offer) for offer in request.offers]
+        estimates = [self._estimate(offer) for offer in offers]
         if len(estimates) == 1:
             return estimates[0]
         curve = self.costs.curve

@@ -75,7 +75,6 @@ class HiddenStatesReader(Protocol):
         Called while the main model's cache is empty: at the start, and after it was freed. A
         drafter with its own KV cache calls `CachedSequence.hold`.
         """
-        ...
 
     def observe(self, start: int, tokens: Sequence[int], hidden_states: HiddenStates) -> None:
         """Take hidden states [len(tokens), hidden_size] of accepted tokens from index `start`.
@@ -83,7 +82,6 @@ class HiddenStatesReader(Protocol):
         They come in order: of a prompt by chunks, of draft tokens once accepted. Recomputed tokens
         are observed again. The array may be kept.
         """
-        ...
 
 
 class Runner(ABC):

@@ -35,7 +35,6 @@ class Follower(Protocol):
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Take accepted tokens of the output, which follow those of the last call."""
-        ...
 
 
 @dataclass(frozen=True)

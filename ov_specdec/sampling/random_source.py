@@ -17,11 +17,9 @@ class RandomSource(Protocol):
 
     def accept(self, probability: float) -> bool:
         """True with the given probability, from 0 to 1."""
-        ...
 
     def draw(self, distribution: Distribution) -> int:
         """A token, with the probability that the distribution gives it."""
-        ...
 
 
 class NumpyRandomSource:

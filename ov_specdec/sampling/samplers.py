@@ -34,19 +34,16 @@ class Sampler(Protocol):
     @property
     def processors(self) -> tuple[LogitsProcessor, ...]:
         """Processors that every row goes through first."""
-        ...
 
     @property
     def ends(self) -> Set[int]:
         """Tokens that end a text: nothing is sampled after them."""
-        ...
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """Choose the token after `tokens`.
 
         row: logits [vocab]. Raises `LogitsError` for a row that gives no distribution.
         """
-        ...
 
 
 @dataclass(frozen=True)

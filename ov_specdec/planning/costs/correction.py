@@ -19,19 +19,15 @@ class Costs(Protocol):
     @property
     def curve(self) -> CostCurve:
         """The current curve. Runs no passes."""
-        ...
 
     def improve(self) -> None:
         """Measure a missing part, if it is due. Nothing else may use the models."""
-        ...
 
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
-        ...
 
     def learn(self, step: StepStats) -> None:
         """Learn from a step without prefill."""
-        ...
 
 
 ENOUGH = 15

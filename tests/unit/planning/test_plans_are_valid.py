@@ -315,7 +315,7 @@ class Failing:
     def answer(self, ask):
         if self._fails_in == "answer":
             raise IndexError("list index out of range")
-        return Estimate(ask.offers[0], chances(0.9), num_passes=MOST)
+        return Estimate(ask[0], chances(0.9), num_passes=MOST)
 
     def update(self, stats):
         if self._fails_in == "update":
