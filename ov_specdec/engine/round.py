@@ -99,8 +99,8 @@ def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, floa
 def score_prompt(sequence: Sequence, num_top: int) -> Steps[list[TokenLogprobs]]:
     """Prefill the prompt and compute its log-probabilities.
 
-    Rows of logits are large, so one pass scores few tokens. Cached positions whose rows are
-    needed are recomputed. Each token is scored as if it were generated: with LongRoPE, those within the
+    Rows of logits are large, so one pass scores few tokens. Cached ones whose rows are needed are
+    recomputed. Each token is scored as if it were generated: with LongRoPE, those within the
     original context length are scored with the short factors.
     """
     tokens, cache = sequence.tokens, sequence.cache

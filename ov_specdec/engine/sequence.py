@@ -25,7 +25,7 @@ from ov_specdec.sampling.processors import Follower
 from ov_specdec.sampling.samplers import Sampler
 
 MAX_LAG = 16
-"""Tokens that a cache may lack before those whose rows are needed, such as a draft model's cache after
+"""Tokens that a cache may lack before those whose rows are needed, such as a draft model's after
 rounds without it. A sequence that lacks more is in its prefill."""
 
 PLAIN = ConstantLength(0)

@@ -7,7 +7,7 @@ from typing import Any
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.state_table import StatePool, StateSpan, StateTable
+from ov_specdec.cache.state_table import StatePool, StateSpan
 from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.block_memory import Blocks, VisibleMemory, bytes_of_block
 
@@ -45,7 +45,7 @@ class RecurrentStates:
 
     def limit(self, num_states: int) -> None:
         """Set the number of states, before any sequence has one; `CacheFullError` if too few."""
-        self.pool.limit(num_states)
+        self.pool.blocks.size = self.pool.blocks.max_blocks = num_states
         self._memory = VisibleMemory()
         if not self.pool.has_room:
             raise CacheFullError(
@@ -54,10 +54,6 @@ class RecurrentStates:
                 Option("kv_cache_size"),
                 ", or free some memory",
             )
-
-    def open(self, block_size: int) -> StateTable:
-        """The states of a new sequence."""
-        return StateTable(self.pool, block_size)
 
     def read(self, blocks: Sequence[int]) -> dict[str, Blocks]:
         """Copies of some states, [len(blocks), bytes] of each tensor."""

@@ -75,7 +75,7 @@ class RewindingModel(Runner):
     def _prepare(self, own: "RewindingSlot", span: Span, num_committed: int) -> int:
         """Copy the states for a rollback of this span. Returns the tokens that were fed for it.
 
-        The last accepted token is not among them: its row is wanted with the draft tokens.
+        The last accepted token is not among them: its row is needed with those of draft tokens.
         """
         total, num_uncached = own.length + len(span.tokens), num_committed - own.length
         if total <= num_committed or num_uncached < 0:
@@ -93,7 +93,7 @@ class RewindingModel(Runner):
         own = self._own(slot)
         self._empty(own)
         namespace, left = self._left
-        if own.attention.namespace != namespace or list(tokens[: len(left)]) != left or not left:
+        if own.namespace != namespace or list(tokens[: len(left)]) != left or not left:
             return 0
         self._left = (None, [])
         return self._attention.match_prefix(own.attention, left)
@@ -117,7 +117,7 @@ class RewindingModel(Runner):
             self.rollback(own, len(tokens))
         if tokens and own.length:
             left = list(tokens[: own.length])
-            self._left = (own.attention.namespace, left)
+            self._left = (own.namespace, left)
             self._attention.free(own.attention, left)
         self._empty(own)
 
