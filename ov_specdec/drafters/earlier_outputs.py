@@ -63,7 +63,6 @@ class EarlierOutputs:
         return list(self._generations.get(namespace, ()))
 
     def _next(self) -> tuple[Hashable, list[int]] | None:
-        """Remove and return the output that was queued first."""
         with self._lock:
             if not self._new:
                 return None

@@ -14,7 +14,6 @@ from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import (
     BadWords,
-    EncoderNoRepeatNgram,
     Follower,
     ForcedBos,
     FrequencyPenalty,
@@ -84,22 +83,17 @@ def make_samplers(
     processors = make_processors(
         options, prompt_length=prompt_length, eos_token_ids=eos_token_ids, prompt_ids=prompt_ids
     )
-    greedy = GreedySampler(processors, eos_token_ids)
+    greedy: Sampler = GreedySampler(processors, eos_token_ids)
     if not options.samples:
         return greedy, greedy
-    sampler = _drawing(options, processors, eos_token_ids)
-    return sampler, sampler if options.assistant_do_sample else greedy
-
-
-def _drawing(
-    options: GenerationOptions, processors: tuple[LogitsProcessor, ...], ends: Set[int]
-) -> Sampler:
-    """The sampler that draws tokens, with or without a seed."""
-    warper = make_warper(options)
+    warper, sampler = make_warper(options), greedy
     if options.seed is None:
         random = NumpyRandomSource(np.random.default_rng())
-        return RandomSampler(processors, warper, random, ends)
-    return SeededSampler(processors, warper, Noise(options.seed, options.choice), ends)
+        sampler = RandomSampler(processors, warper, random, eos_token_ids)
+    else:
+        noise = Noise(options.seed, options.choice)
+        sampler = SeededSampler(processors, warper, noise, eos_token_ids)
+    return sampler, sampler if options.assistant_do_sample else greedy
 
 
 def make_warper(options: GenerationOptions) -> LogitsWarper:
@@ -130,7 +124,7 @@ def make_processors(
     if options.no_repeat_ngram_size > 0:
         chain.append(NoRepeatNgram(options.no_repeat_ngram_size))
     if encoder_size > 0:
-        chain.append(EncoderNoRepeatNgram(encoder_size, prompt_ids))
+        chain.append(NoRepeatNgram(encoder_size, prompt_ids))
     if options.bad_words_ids:
         chain.append(BadWords(options.bad_words_ids, eos_token_ids))
     if min_new_tokens > 0:

@@ -180,38 +180,22 @@ class MinNewTokens:
 class NoRepeatNgram:
     """Forbids every token that would complete an n-gram that prompt and output already hold.
 
-    Source: `NoRepeatNGramLogitsProcessor`.
+    prompt_ids: only those of a prompt; of an encoder-decoder model, its source. None: of both.
+    Source: `NoRepeatNGramLogitsProcessor`, `EncoderNoRepeatNGramLogitsProcessor`.
     """
 
-    no_repeat_ngram_size: int
+    size: int
+    prompt_ids: Sequence[int] | None = None
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        size, history = self.no_repeat_ngram_size, _as_ids(tokens)
-        if len(tokens) < size:
+        if len(tokens) < self.size - 1:
             return logits
-        return _forbid(logits, _endings(history, history[len(history) - size + 1 :]))
-
-
-@dataclass(frozen=True)
-class EncoderNoRepeatNgram:
-    """Forbids every token that would complete an n-gram that the prompt holds.
-
-    prompt_ids: of an encoder-decoder model, its source.
-    Source: `EncoderNoRepeatNGramLogitsProcessor`.
-    """
-
-    encoder_no_repeat_ngram_size: int
-    prompt_ids: Sequence[int]
-
-    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        size = self.encoder_no_repeat_ngram_size
-        if len(tokens) < size - 1:
-            return logits
-        return _forbid(logits, _endings(self._prompt, _as_ids(tokens[len(tokens) - size + 1 :])))
+        text = _as_ids(tokens) if self.prompt_ids is None else self._prompt
+        return _forbid(logits, _endings(text, _as_ids(tokens[len(tokens) - self.size + 1 :])))
 
     @cached_property
     def _prompt(self) -> NDArray[np.int64]:
-        return _as_ids(self.prompt_ids)
+        return _as_ids(self.prompt_ids or ())
 
 
 @dataclass(frozen=True)

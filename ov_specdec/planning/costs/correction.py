@@ -2,7 +2,7 @@
 
 from collections import defaultdict, deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import geometric_mean, median
 from typing import Protocol
 
@@ -30,6 +30,22 @@ class Costs(Protocol):
         """Learn from a step without prefill."""
 
 
+class FixedCurve:
+    """A constant curve. Implements `Costs`."""
+
+    def __init__(self, curve: CostCurve) -> None:
+        self.curve = curve
+
+    def learn(self, step: StepStats) -> None:
+        """Nothing to learn."""
+
+    def improve(self) -> None:
+        """Nothing to measure."""
+
+    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
+        """Nothing changes."""
+
+
 ENOUGH = 15
 """Comparisons whose median corrects a size: it tolerates seven outliers."""
 
@@ -40,8 +56,8 @@ STRENGTH = 0.5
 """The exponent of each correction, a damping."""
 
 
-class LiveCurve:
-    """A measured curve, corrected by the passes that run. Implements `Costs`.
+class LiveCurve(FixedCurve):
+    """A measured curve, corrected by the passes that run.
 
     A pass takes the time of the curve times the machine's current pace, which is common to all
     passes. So passes of one size, and all steps of the draft model, are compared with recent passes
@@ -49,7 +65,8 @@ class LiveCurve:
     """
 
     def __init__(self, measured: CostCurve) -> None:
-        self.measured = self.curve = measured
+        super().__init__(measured)
+        self.measured = measured
         # By size of passes of the main model; 0 for the draft model's steps.
         self._factors: dict[int, float] = {}
         self._compared: dict[int, list[float]] = defaultdict(list)
@@ -71,9 +88,6 @@ class LiveCurve:
         size = min(GRID, key=lambda size: abs(size - done.num_tokens))
         self._compare(size, done.seconds / expected)
         self._last.append((size, done.seconds / expected))
-
-    def improve(self) -> None:
-        """Do nothing: see `KeptCosts`."""
 
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
@@ -102,19 +116,3 @@ class LiveCurve:
         if draft is not None:
             draft = draft.times(dict.fromkeys(draft.seconds, self._factors.get(0, mean) / mean))
         self.curve = replace(self.measured, main=main, draft=draft)
-
-
-@dataclass(frozen=True)
-class FixedCurve:
-    """A constant curve. Implements `Costs`."""
-
-    curve: CostCurve
-
-    def learn(self, step: StepStats) -> None:
-        """Nothing to learn."""
-
-    def improve(self) -> None:
-        """Nothing to measure."""
-
-    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Nothing changes."""
