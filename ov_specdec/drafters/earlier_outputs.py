@@ -53,22 +53,19 @@ class EarlierOutputs:
         if not self._taking_in.acquire(blocking=False):
             return
         try:
-            while output := self._next():
-                self._add(*output)
+            while True:
+                with self._lock:
+                    if not self._new:
+                        return
+                    namespace, tokens = self._new.popleft()
+                    self.num_waiting -= len(tokens)
+                self._add(namespace, tokens)
         finally:
             self._taking_in.release()
 
     def indexes(self, namespace: Hashable) -> list[SuffixIndex]:
         """The indexes of a namespace, the oldest first; the last one may grow."""
         return list(self._generations.get(namespace, ()))
-
-    def _next(self) -> tuple[Hashable, list[int]] | None:
-        with self._lock:
-            if not self._new:
-                return None
-            output = self._new.popleft()
-            self.num_waiting -= len(output[1])
-            return output
 
     def _add(self, namespace: Hashable, tokens: list[int]) -> None:
         generations = self._generations.setdefault(namespace, [SuffixIndex()])

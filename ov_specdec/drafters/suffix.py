@@ -70,6 +70,5 @@ class SuffixDrafter:
         return Proposal(Draft(draft_tokens), (self._match.confidence,) * len(draft_tokens))
 
     def _index(self, tokens: Sequence[int]) -> None:
-        """Index the tokens that were added since the last call."""
         self._own.extend(tokens[self._num_indexed :])
         self._num_indexed = len(tokens)

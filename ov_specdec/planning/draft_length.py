@@ -1,10 +1,10 @@
 """Offers, estimates, plans and policies of draft lengths."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from operator import mul
-from typing import Protocol
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
@@ -81,49 +81,44 @@ class Estimate:
     min_confidence: float = 0.0
 
 
-class Policy(Protocol):
-    """Chooses the draft lengths of one sequence."""
+class Policy(ABC):
+    """Chooses the draft lengths of one sequence.
 
-    @property
-    def is_planned(self) -> bool:
-        """Whether the planner chooses draft lengths and sizes of passes."""
+    is_planned: whether the planner chooses draft lengths and sizes of passes.
+    """
 
+    is_planned = False
+
+    @abstractmethod
     def answer(self, offers: Offers) -> Plan | Estimate:
         """The plan for the next round, or an estimate for the planner."""
 
-    def update(self, stats: RoundStats) -> None:
+    def update(self, stats: RoundStats) -> None:  # noqa: B027
         """Learn from the last round."""
 
 
 @dataclass(frozen=True)
-class ConstantLength:
-    """The same length in every round. Implements `Policy`."""
+class ConstantLength(Policy):
+    """The same length in every round."""
 
     length: int
     min_confidence: float = 0.0
-
-    is_planned = False
 
     def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
         return Plan(self.length, "constant", offers[0], self.min_confidence)
 
-    def update(self, stats: RoundStats) -> None:
-        """Nothing to learn."""
-
 
 @dataclass
-class HeuristicLength:
+class HeuristicLength(Policy):
     """Two more after a round in which all draft tokens were accepted, else one fewer, at least 1.
 
-    It grows up to the longest draft of a request. Implements `Policy`. Source: assisted generation
-    in transformers (`num_assistant_tokens_schedule="heuristic"`).
+    It grows up to the longest draft of a request. Source: assisted generation in transformers
+    (`num_assistant_tokens_schedule="heuristic"`).
     """
 
     length: int = HEURISTIC_START
     min_confidence: float = 0.0
-
-    is_planned = False
 
     def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
@@ -154,8 +149,8 @@ def best_speed(expected: Sequence[float], curve: CostCurve, num_passes: int) -> 
 
 
 @dataclass
-class AdaptiveLength:
-    """Estimates the acceptance of one sequence, so that the planner chooses. Implements `Policy`.
+class AdaptiveLength(Policy):
+    """Estimates the acceptance of one sequence, so that the planner chooses.
 
     common: the counts of sequences of this kind; this one adds to them. costs: of passes, by which
     offers are compared.

@@ -33,10 +33,8 @@ class LearnedStats:
     seeded: Counts = field(default_factory=Counts)
 
 
-class IsolatedLength:
-    """Adapts to this sequence and a nominal cost curve alone. Implements `Policy`."""
-
-    is_planned = False
+class IsolatedLength(Policy):
+    """Adapts to this sequence and a nominal cost curve alone."""
 
     def __init__(self, min_confidence: float = 0.0) -> None:
         costs = FixedCurve(NOMINAL)

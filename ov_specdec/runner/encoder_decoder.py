@@ -53,19 +53,18 @@ class Encoder:
         with self._lock:
             if self._last is None or self._last[0] != source:
                 watch = Stopwatch()
-                self._last = source, self._run(source)
+                feed = {self._reads: np.ascontiguousarray(source.values)}
+                if ATTENTION_MASK in self._inputs:
+                    feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
+                request, self._request = (
+                    self._request or self._compiled.create_infer_request(),
+                    None,
+                )
+                output = request.infer(feed, share_inputs=True)
+                self._request = request  # a request whose pass failed is not reused
+                self._last = source, output[self._compiled.output(0)]
                 self.seconds += watch.total()
             return self._last[1]
-
-    def _run(self, source: Source) -> NDArray[np.float32]:
-        feed = {self._reads: np.ascontiguousarray(source.values)}
-        if ATTENTION_MASK in self._inputs:
-            feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
-        request, self._request = self._request or self._compiled.create_infer_request(), None
-        output = request.infer(feed, share_inputs=True)
-        self._request = request  # a request whose pass failed is not reused
-        hidden: NDArray[np.float32] = output[self._compiled.output(0)]
-        return hidden
 
 
 def decoder_inputs(

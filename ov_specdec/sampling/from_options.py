@@ -80,9 +80,7 @@ def make_samplers(
     noise. prompt_length: tokens of the sequence that are not output. prompt_ids: the prompt, which
     for an encoder-decoder model is not part of the sequence.
     """
-    processors = make_processors(
-        options, prompt_length=prompt_length, eos_token_ids=eos_token_ids, prompt_ids=prompt_ids
-    )
+    processors = make_processors(options, prompt_length, eos_token_ids, prompt_ids)
     greedy: Sampler = GreedySampler(processors, eos_token_ids)
     if not options.samples:
         return greedy, greedy
@@ -104,10 +102,9 @@ def make_warper(options: GenerationOptions) -> LogitsWarper:
 
 def make_processors(
     options: GenerationOptions,
-    *,
     prompt_length: int,
     eos_token_ids: Set[int],
-    prompt_ids: Sequence[int] = (),
+    prompt_ids: Sequence[int],
 ) -> tuple[LogitsProcessor, ...]:
     """The processors of the options, in the order of transformers."""
     encoder_size, forced = options.encoder_no_repeat_ngram_size, options.forced_bos_token_id

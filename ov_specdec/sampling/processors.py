@@ -191,7 +191,7 @@ class NoRepeatNgram:
         if len(tokens) < self.size - 1:
             return logits
         text = _as_ids(tokens) if self.prompt_ids is None else self._prompt
-        return _forbid(logits, _endings(text, _as_ids(tokens[len(tokens) - self.size + 1 :])))
+        return _forbid(logits, _endings(text, tokens[len(tokens) - self.size + 1 :]))
 
     @cached_property
     def _prompt(self) -> NDArray[np.int64]:
@@ -215,7 +215,7 @@ class ForcedBos:
         return result
 
 
-def _endings(text: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
+def _endings(text: NDArray[np.int64], start: Sequence[int]) -> NDArray[np.int64]:
     """The tokens that follow `start` in a text."""
     num_ngrams = len(text) - len(start)
     if num_ngrams < 1:
