@@ -1,6 +1,7 @@
 """`Drafter`: the interface between the engine and a source of draft tokens; two as one."""
 
 from collections.abc import Generator, Sequence, Set
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from ov_specdec.planning.draft_length import Offer, Offers, Plan
@@ -64,6 +65,7 @@ class Drafter(Protocol):
         """The draft tokens of the last offers that the plan takes, as many as it allows."""
 
 
+@dataclass(frozen=True)
 class Cascade:
     """Two drafters as one, such as suffix matches and a draft model.
 
@@ -71,33 +73,32 @@ class Cascade:
     first.
     """
 
-    def __init__(self, first: Drafter, second: Drafter) -> None:
-        self._first = first
-        self._second = second
+    first: Drafter
+    second: Drafter
 
     @property
     def readers(self) -> tuple[HiddenStatesReader, ...]:
         """The readers of hidden states of both."""
-        return (*readers(self._first), *readers(self._second))
+        return (*readers(self.first), *readers(self.second))
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The sources of both."""
-        return (*self._first.sources, *self._second.sources)
+        return (*self.first.sources, *self.second.sources)
 
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
         """The KV caches of both."""
-        return (*self._first.caches, *self._second.caches)
+        return (*self.first.caches, *self.second.caches)
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """The offers of both."""
-        return [*self._first.offers(tokens), *self._second.offers(tokens)]
+        return [*self.first.offers(tokens), *self.second.offers(tokens)]
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """The draft tokens of the drafter whose offer the plan takes."""
-        is_first = plan.offer.source in self._first.sources
-        return (self._first if is_first else self._second).propose(tokens, plan)
+        is_first = plan.offer.source in self.first.sources
+        return (self.first if is_first else self.second).propose(tokens, plan)
 
 
 def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:

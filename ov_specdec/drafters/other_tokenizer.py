@@ -32,25 +32,20 @@ class TranslatedCache(LatestTokens):
         self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
     ) -> None:
         super().__init__(cache)
-        self._translation = tokenizers.translation()
-        self._translation.read(tokens)
-
-    @property
-    def rest(self) -> bytes:
-        """Bytes at the end of the sequence that are not cached: part of a character."""
-        return self._translation.rest
+        self.translation = tokenizers.translation()
+        self.translation.read(tokens)
 
     def room(self, tokens: Sequence[int]) -> int:
         """Maximum number of draft tokens; none if no token of the sequence has a draft id."""
-        self._translation.read(tokens)
-        return super().room(self._translation.ids) if self._translation.ids else 0
+        self.translation.read(tokens)
+        return super().room(self.translation.ids) if self.translation.ids else 0
 
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: main ids; draft_tokens: draft ids; logits: the draft's."""
-        self._translation.read(tokens)
-        ids, num_stable = self._translation.ids, self._translation.num_stable
+        self.translation.read(tokens)
+        ids, num_stable = self.translation.ids, self.translation.num_stable
         # The window's ids may change, so they are fed like draft tokens, which can be rolled back.
         unstable = [*ids[num_stable:], *draft_tokens]
         return (yield from super().advance(ids[:num_stable], unstable, num_rows or 1))
@@ -126,7 +121,7 @@ class RetokenizedDrafter(ModelDrafter):
 
         If the sequence ends within a character, the draft repeats that character's first bytes.
         """
-        rest = self._translated.rest
+        rest = self._translated.translation.rest  # not cached
         plain = list(takewhile(self._draft.bytes_of.__getitem__, drafted))
         text = self._draft.decode(plain)
         if not text.startswith(rest):

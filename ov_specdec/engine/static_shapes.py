@@ -16,7 +16,7 @@ import psutil
 from ov_specdec.checks.static_trial import NUM_CACHED, try_out
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
 from ov_specdec.planning.costs import GRID, MOST_SAVED, SIZES, Costs, PassCurve, Progress, Role
-from ov_specdec.runner.base import Runner
+from ov_specdec.runner.paged import PagedModel
 
 SECONDS = 2.0
 """Seconds of decoding before each choice of a static shape: short processes pay nothing."""
@@ -60,7 +60,7 @@ class StaticShapes:
     def __init__(
         self,
         role: Role,
-        runner: Runner,
+        runner: PagedModel,
         compile_: Compile,
         num_bytes: int,
         costs: Costs,

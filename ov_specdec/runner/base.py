@@ -127,14 +127,6 @@ class Runner(ABC):
         """Sizes of passes without a cost of change."""
         return frozenset()
 
-    def add_static(self, size: int, compiled: Any) -> None:
-        """Run passes over `size` tokens with this compiled model from now on."""
-        raise NotImplementedError
-
-    def drop_static(self, size: int) -> None:
-        """Run passes over this number of tokens with the dynamic model again."""
-        raise NotImplementedError
-
     def padded_size(self, num_tokens: int, planned: int = 0) -> int:
         """The size to which to pad a pass over so many tokens: the planned one, if there is one.
 

@@ -144,8 +144,8 @@ class CachedSequence:
     def span(self, limit: int, padding: int = 0) -> Span:
         """The span for the next pass: up to `limit` pending tokens.
 
-        Tokens whose rows are needed are fed together. padding: tokens to add after the last one, as far
-        as they fit; they are rolled back like draft tokens.
+        Tokens whose rows are needed are fed together. padding: tokens to add after the last one, as
+        far as they fit; they are rolled back like draft tokens.
         """
         self._agree_with_slot()
         start, rows, num_pending = len(self._cached), self._num_rows, self.num_pending

@@ -56,10 +56,8 @@ class Encoder:
                 feed = {self._reads: np.ascontiguousarray(source.values)}
                 if ATTENTION_MASK in self._inputs:
                     feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
-                request, self._request = (
-                    self._request or self._compiled.create_infer_request(),
-                    None,
-                )
+                request = self._request or self._compiled.create_infer_request()
+                self._request = None
                 output = request.infer(feed, share_inputs=True)
                 self._request = request  # a request whose pass failed is not reused
                 self._last = source, output[self._compiled.output(0)]
@@ -135,7 +133,23 @@ class EncoderDecoderModel(Runner):
         slot = self._own(span.slot)
         if self._holder is not slot:
             self.match_prefix(slot, ())
-        return [self._append(slot.namespace, span)]
+        size = len(span.tokens)
+        with self._renewed_by_errors():
+            if self._hidden is None:
+                self._source, self._hidden = slot.namespace, self.encoder.encode(slot.namespace)
+                # A copy in the request's own tensor: in bf16 the CPU plugin keeps reading the
+                # memory of the first source, whatever tensor is set.
+                tensor = self._request.get_tensor(HIDDEN_STATES)
+                tensor.shape = self._hidden.shape
+                tensor.data[:] = self._hidden
+            feed = decoder_inputs(span.tokens, self._length, self._hidden)
+            feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
+            self._request.infer(
+                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
+            )
+            self._length += size
+        logits: Logits = self._request.get_tensor("logits").data
+        return [logits[0, -span.num_rows :, : self._vocab_size]]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
         """Take over the states, with the prefix of these tokens that was left for this source."""
@@ -164,26 +178,6 @@ class EncoderDecoderModel(Runner):
 
     def _own(self, slot: Slot) -> "DecoderSlot":
         return require_own(slot, DecoderSlot, self)
-
-    def _append(self, source: Source, span: Span) -> Logits:
-        with self._renewed_by_errors():
-            if self._hidden is None:
-                self._hidden = self.encoder.encode(source)
-                self._source = source
-                # A copy in the request's own tensor: in bf16 the CPU plugin keeps reading the
-                # memory of the first source, whatever tensor is set.
-                tensor = self._request.get_tensor(HIDDEN_STATES)
-                tensor.shape = self._hidden.shape
-                tensor.data[:] = self._hidden
-            size = len(span.tokens)
-            feed = decoder_inputs(span.tokens, self._length, self._hidden)
-            feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
-            self._request.infer(
-                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
-            )
-            self._length += size
-        logits: Logits = self._request.get_tensor("logits").data
-        return logits[0, -span.num_rows :, : self._vocab_size]
 
     def _trim(self, length: int) -> None:
         """Drop all but the first `length` tokens from the growing states."""

@@ -85,7 +85,12 @@ class RewindingModel(Runner):
             first = 0
         if first:
             self._attention.forward([Span(own.attention, span.tokens[:first], 1)])
-        self._keep(own)
+        if own.length not in (0, own.copied):
+            own.copied = None
+            for state in self._states(own):
+                data = state.state.data
+                np.copyto(own.states.setdefault(state.name, np.empty_like(data)), data)
+            own.copied = own.length
         return first
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
@@ -123,17 +128,6 @@ class RewindingModel(Runner):
 
     def _own(self, slot: Slot) -> "RewindingSlot":
         return require_own(slot, RewindingSlot, self)
-
-    def _keep(self, own: "RewindingSlot") -> None:
-        """Copy the recurrent states of a sequence, unless a copy of this length exists."""
-        if own.length in (0, own.copied):
-            return
-        own.copied = None
-        for state in self._states(own):
-            data = state.state.data
-            kept = own.states.setdefault(state.name, np.empty_like(data))
-            np.copyto(kept, data)
-        own.copied = own.length
 
     def _states(self, own: "RewindingSlot") -> list[Any]:
         """The recurrent states of a non-empty sequence."""

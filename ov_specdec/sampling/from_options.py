@@ -10,6 +10,7 @@ import numpy as np
 from ov_specdec.errors import LogitsError, Option, OptionError
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.sampling.distribution import NumpyRandomSource
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import (
@@ -25,7 +26,6 @@ from ov_specdec.sampling.processors import (
     RepetitionPenalty,
     SuppressTokens,
 )
-from ov_specdec.sampling.random_source import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler, SeededSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 
@@ -101,10 +101,7 @@ def make_warper(options: GenerationOptions) -> LogitsWarper:
 
 
 def make_processors(
-    options: GenerationOptions,
-    prompt_length: int,
-    eos_token_ids: Set[int],
-    prompt_ids: Sequence[int],
+    options: GenerationOptions, prompt_length: int, ends: Set[int], prompt_ids: Sequence[int]
 ) -> tuple[LogitsProcessor, ...]:
     """The processors of the options, in the order of transformers."""
     encoder_size, forced = options.encoder_no_repeat_ngram_size, options.forced_bos_token_id
@@ -123,9 +120,9 @@ def make_processors(
     if encoder_size > 0:
         chain.append(NoRepeatNgram(encoder_size, prompt_ids))
     if options.bad_words_ids:
-        chain.append(BadWords(options.bad_words_ids, eos_token_ids))
+        chain.append(BadWords(options.bad_words_ids, ends))
     if min_new_tokens > 0:
-        chain.append(MinNewTokens(min_new_tokens, prompt_length, eos_token_ids))
+        chain.append(MinNewTokens(min_new_tokens, prompt_length, ends))
     if forced is not None:
         chain.append(ForcedBos(forced))
     if suppressed := tuple(options.suppress_tokens):

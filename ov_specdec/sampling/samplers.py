@@ -8,11 +8,10 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ov_specdec.sampling.distribution import Distribution
+from ov_specdec.sampling.distribution import Distribution, RandomSource
 from ov_specdec.sampling.logits import Logits, most_likely
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import LogitsProcessor
-from ov_specdec.sampling.random_source import RandomSource
 from ov_specdec.sampling.warpers import LogitsWarper
 
 

@@ -17,7 +17,7 @@ from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Polic
 from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.random_source import NumpyRandomSource
+from ov_specdec.sampling.distribution import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
 from ov_specdec.sampling.verification import Draft
 
