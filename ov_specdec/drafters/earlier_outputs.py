@@ -31,8 +31,7 @@ class EarlierOutputs:
     @property
     def num_tokens(self) -> int:
         """Tokens in the indexes."""
-        indexes = (index for generations in self._generations.values() for index in generations)
-        return sum(len(index.tokens) for index in indexes)
+        return sum(len(index.tokens) for own in self._generations.values() for index in own)
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
         """Queue an output, with as much of its prompt as a match may need.

@@ -63,5 +63,4 @@ class Output:
 
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
-        text = self._text.finish()
-        return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats)
+        return Chunk(self._text.finish(), [], "plain", finish_reason="cancelled", stats=self.stats)

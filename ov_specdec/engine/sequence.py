@@ -28,8 +28,6 @@ MAX_LAG = 16
 """Tokens that a cache may lack before those whose rows are needed, such as a draft model's after
 rounds without it. A sequence that lacks more is in its prefill."""
 
-PLAIN = ConstantLength(0)
-
 
 class Cancelled(Exception):  # noqa: N818 - not an error: the caller asked for it
     """A caller cancelled the sequence."""
@@ -72,7 +70,7 @@ class Sequence:
     cache: CachedSequence
     sampler: Sampler
     drafter: Drafter | None = None
-    policy: Policy = PLAIN
+    policy: Policy = ConstantLength(0)
     options: GenerationOptions = field(default_factory=GenerationOptions)
     output: Output | None = None
     receive: Callable[[list[Any]], None] | None = None

@@ -126,12 +126,10 @@ class HeuristicLength(Policy):
 
     def update(self, stats: RoundStats) -> None:
         """Lengthen or shorten; ignores rounds without draft tokens."""
-        if stats.num_drafted == 0:
-            return
-        if stats.num_accepted == stats.num_drafted:
-            self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
-        else:
+        if stats.num_accepted < stats.num_drafted:
             self.length = max(self.length - 1, 1)
+        elif stats.num_drafted:
+            self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
 
 
 def best_speed(expected: Sequence[float], curve: CostCurve, num_passes: int) -> float:

@@ -64,11 +64,15 @@ class Feed:
             [b + n - r for b, n, r in zip(begins, tokens, num_rows, strict=False)], num_rows
         )
         rows = np.arange(begins[-1])
-        if not form.all_rows:  # at least one, or two in the invariant form
-            rows = needed if len(needed) else rows[:1]
-            rows = np.append(rows, np.repeat(rows[-1:], max(least - len(rows), 0)))
-        self.needed = _as_slice(needed) if form.all_rows else slice(len(needed))
+        self.needed: slice | NDArray[np.int64] = needed
         """Indices of the needed rows among the logits of a pass, span by span."""
+        if not form.all_rows:
+            self.needed = slice(len(needed))
+            rows = needed if len(needed) else rows[:1]
+            # At least one, or two in the invariant form.
+            rows = np.append(rows, np.repeat(rows[-1:], max(least - len(rows), 0)))
+        elif len(needed) and needed[-1] - needed[0] == len(needed) - 1:
+            self.needed = slice(int(needed[0]), int(needed[-1]) + 1)  # which copies nothing
         # For each row: its span, and its token's index in the span and in the pass.
         self._span_of = np.repeat(np.arange(len(layout)), fed)
         self._index = _clipped(fed, tokens)
@@ -142,13 +146,6 @@ def _clipped(counts: Sequence[int], limits: Sequence[int]) -> NDArray[np.int64]:
     """Indices from 0 for each count, of which those beyond its limit repeat the last one."""
     pairs = zip(counts, limits, strict=True)
     return np.concatenate([np.arange(n).clip(max=limit - 1) for n, limit in pairs])
-
-
-def _as_slice(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Consecutive indices as a slice, which copies nothing."""
-    if len(indices) and indices[-1] - indices[0] == len(indices) - 1:
-        return slice(int(indices[0]), int(indices[-1]) + 1)
-    return indices
 
 
 class PackedModel:

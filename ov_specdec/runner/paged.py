@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
-from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates, recurrent_inputs
+from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates
 from ov_specdec.sampling.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
@@ -296,7 +296,12 @@ class PagedModel(Runner):
             for span, length, table in zip(spans, past, tables, strict=True)
             if table.states is not None
         ]
-        return recurrent_inputs(states, past)
+        return {
+            "la.block_indices": [block for own in states for block in own.blocks],
+            "la.block_indices_begins": [0, *accumulate(len(own.blocks) for own in states)],
+            "la.past_lens": past,
+            "la.cache_interval": [own.interval for own in states],
+        }
 
     def _make_room(self, num_blocks: int) -> None:
         """Grow the pool until it has this number of unused blocks, up to its maximum.

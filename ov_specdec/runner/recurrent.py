@@ -1,13 +1,12 @@
-"""Recurrent states of a paged model: tensors, and inputs with their blocks."""
+"""Recurrent states of a paged model: their tensors."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.state_table import StatePool, StateSpan
+from ov_specdec.cache.state_table import StatePool
 from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.block_memory import Blocks, VisibleMemory, bytes_of_block
 
@@ -63,13 +62,3 @@ class RecurrentStates:
         """Write the result of `read`."""
         for name in self._ports:
             self._memory.write(name, blocks, tensors[name])
-
-
-def recurrent_inputs(spans: Sequence[StateSpan], past: Sequence[int]) -> dict[str, Sequence[int]]:
-    """Inputs with the state blocks of sequences with `past` tokens each, for a pass."""
-    return {
-        "la.block_indices": [block for span in spans for block in span.blocks],
-        "la.block_indices_begins": [0, *accumulate(len(span.blocks) for span in spans)],
-        "la.past_lens": past,
-        "la.cache_interval": [span.interval for span in spans],
-    }

@@ -92,11 +92,14 @@ class StatefulModel(Runner):
         return [logits[slot] for slot in slots]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Continue from a row with a prefix of these tokens."""
+        """Continue from the row with the longest common prefix."""
         own = self._own(slot)
         self.free(own)
-        row, length = self._find(tokens, own.namespace)
-        own.row = row.batch.branch(row, length) if row else None
+        rows = [row for batch in self._batches for row in batch.rows]
+        shared = [row.num_shared(tokens, own.namespace) for row in rows]
+        if length := max(shared, default=0):
+            row = rows[shared.index(length)]
+            own.row = row.batch.branch(row, length)
         return length
 
     def rollback(self, slot: Slot, length: int) -> None:
@@ -173,13 +176,6 @@ class StatefulModel(Runner):
     def _trim(self, batch: StateBatch) -> None:
         if batch.num_masked > self._max_masked:
             batch.take(batch.held)
-
-    def _find(self, tokens: Sequence[int], namespace: Hashable) -> tuple[Row | None, int]:
-        """The row with the longest common prefix, and its length."""
-        rows = [row for batch in self._batches for row in batch.rows]
-        shared = [row.num_shared(tokens, namespace) for row in rows]
-        best = max(shared, default=0)
-        return (rows[shared.index(best)], best) if best else (None, 0)
 
 
 class StatefulSlot(Slot):

@@ -29,11 +29,6 @@ class Distribution:
     ids: Ids | None
     probs: Probs
 
-    @property
-    def is_one_hot(self) -> bool:
-        """Whether one token has probability 1: the only one of a sparse distribution."""
-        return len(self.probs) == 1
-
     def prob(self, token: int) -> float:
         """The probability of one token of the vocabulary."""
         if self.ids is None:
@@ -76,7 +71,7 @@ def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Dis
     Source: Leviathan et al., section 2.3 (arXiv 2211.17192); with a ratio below 1, Sun et al.,
     algorithm 2 (arXiv 2403.10444).
     """
-    if main.is_one_hot:
+    if len(main.probs) == 1:  # one-hot
         return main
     rest = excess(main, draft, ratio)
     total = rest.sum()
