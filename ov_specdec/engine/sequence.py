@@ -61,7 +61,7 @@ class Sequence:
     admitted, and had its first and latest output, by `time.monotonic`.
 
     round: the current round, a coroutine; None between rounds. It waits for a plan for
-    these offers, or for a pass that feeds the cache `fed_cache`. num_planned: draft tokens of its
+    `offers`, or for a pass that feeds the cache `fed_cache`. num_planned: draft tokens of its
     plan, until they are proposed.
     """
 
