@@ -52,9 +52,8 @@ class StaticShapes:
     """The static shapes of one model: chosen by the sizes of its passes, and compiled meanwhile.
 
     role: the model's name in the cost curve. num_bytes: of its weights. sizes: None takes those
-    that save most. usual: initial counts of steps by size. can_swap: whether a shape
-    may replace another one during a generation without changing its text; else it waits until none
-    is running.
+    that save most. usual: initial counts of steps by size. can_swap: whether a shape may replace
+    another one during a generation without changing its text; else it waits until none is running.
     """
 
     def __init__(
