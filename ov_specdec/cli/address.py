@@ -5,9 +5,6 @@ import socket
 from pathlib import Path
 
 from ov_specdec.errors import Option, OptionError
-from ov_specdec.options.model import require
-
-MAX_PORT = 65535
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine in URLs."""
@@ -18,8 +15,6 @@ def check_address(host: str, port: int | None) -> int | None:
 
     port: 0 takes a free one; None leaves the choice to the server. Raises `OptionError`.
     """
-    if port is not None:
-        require("port", port, int, ge=0, le=MAX_PORT)
     address = bare_host(host)
     try:
         family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]

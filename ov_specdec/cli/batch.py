@@ -19,9 +19,6 @@ from ov_specdec.openai.body import Rules
 from ov_specdec.options.model import option
 from ov_specdec.server.settings import Settings
 
-FAILED = 1
-"""Exit code if requests failed."""
-
 
 @click.command()
 @with_errors
@@ -63,7 +60,7 @@ def batch(
         run = BatchRun(models, name, pipeline["max_batch_size"], rules)
         _answer(requests, num_lines, results, run)
     if results.failed or results.failed_before:
-        sys.exit(FAILED)
+        sys.exit(1)
 
 
 def _answer(requests: Path, num_lines: int, results: Results, run: BatchRun) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -19,13 +20,13 @@ from ov_specdec.cli.models import MODELS, ONE_REQUEST, PIPELINE, models_first
 from ov_specdec.cli.options import MEASURED_TOKENS
 from ov_specdec.cli.terminal import console, progress, with_errors
 from ov_specdec.errors import OptionError, SpecdecError
-from ov_specdec.measure.interleave import interleave
 from ov_specdec.measure.methods import (
     ALIKE,
     PLAIN,
     Answer,
     answer_with,
     find_method,
+    interleave,
     open_pipelines,
 )
 from ov_specdec.measure.prompts import PROMPT_SETS, read_prompts
@@ -37,9 +38,6 @@ from ov_specdec.records.files import replacing
 METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
 """Defaults of other options with --quick."""
-
-PIPED_WIDTH = 160
-"""Width of the table if stdout is not a terminal: enough for all columns."""
 
 
 def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> None:
@@ -119,7 +117,8 @@ def bench(
         }
         if file is not None:
             file.write_text(json.dumps(report, default=str), encoding="utf-8")
-    Console(width=None if sys.stdout.isatty() else PIPED_WIDTH).print(make_table(rows))
+    # 160 columns have room for the table.
+    Console(width=None if sys.stdout.isatty() else 160).print(make_table(rows))
     partial = "" if error is None else "; partial, since it ended early"
     click.echo(f"medians (quartiles), {report['machine']}{partial}")
     if error is not None:
@@ -148,11 +147,8 @@ def _measure(
 
 def make_loads(prompts: Sequence[str], size: int) -> list[list[str]]:
     """The requests that arrive together: as many of this size as the prompts fill, at least one."""
-    num_prompts = len(prompts)
-    return [
-        [prompts[i % num_prompts] for i in range(first, first + size)]
-        for first in range(0, max(num_prompts - size, 0) + 1, size)
-    ]
+    starts = range(0, max(len(prompts) - size, 0) + 1, size)
+    return [list(islice(cycle(prompts), start, start + size)) for start in starts]
 
 
 def _find_prompts(prompt_set: str | None, file: Path | None) -> tuple[str, ...]:

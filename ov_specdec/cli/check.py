@@ -1,36 +1,76 @@
 """`ov-specdec check`: compatibility of a pair, batch invariance, and agreement of devices."""
 
 import sys
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import click
 
 from ov_specdec.cli.declare import options_of
-from ov_specdec.cli.models import COMPILATION, MODELS, PIPELINE, check_invariance, models_first
+from ov_specdec.cli.models import AGREEMENT, COMPILATION, MODELS, PIPELINE, models_first, show_share
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
-from ov_specdec.measure.device_check import compare_with_cpu
+from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.agreement import compare_caches
-from ov_specdec.models.devices import describe_machine, find_device, openvino_core
+from ov_specdec.models.devices import Precision, describe_machine, find_device, openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 
 FAILED = 1
-BATCH_SIZES = (1, 2)
-"""Passes over one sequence and over several have different forms."""
+
+LENGTHS = (0, 1, 4, 8)
+"""Draft lengths; constant, because adaptive ones depend on times, which differ by device."""
+
+NUM_TOKENS = 48
+
+TOGETHER = 4
+"""Draft length of concurrent texts, and of those in the default precision."""
+
+BEGINNING = 8
+"""First tokens that half of the texts in the default precision share with those of the CPU."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """The number of texts of one way of decoding that equal their reference.
+
+    way: precision, KV cache and draft length. reference: its name. num_needed: how many have to be
+    equal; not all in f16, where rounding decides between nearly tied tokens.
+    """
+
+    way: str
+    reference: str
+    num_equal: int
+    num_texts: int
+    num_needed: int
+    num_accepted: int
+    num_drafted: int
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether too many texts differ."""
+        return self.num_equal < self.num_needed
+
+    def __str__(self) -> str:
+        drafted = f", {self.num_accepted} of {self.num_drafted} draft tokens accepted"
+        verdict = "" if self.num_equal == self.num_texts else ": rounding differs"
+        return (
+            f"{self.way}: {self.num_equal} of {self.num_texts} texts equal {self.reference}"
+            f"{drafted if self.num_drafted else ''}{': WRONG' if self.is_broken else verdict}"
+        )
 
 
 @click.command()
 @with_errors
 @models_first(*MODELS)
 @options_of(PIPELINE, *MODELS, "device", *COMPILATION)
-def check(main: str | None, draft: str | None, **options: Any) -> None:
+def check(main: str | None, draft: str | None, device: str, **options: Any) -> None:
     """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
 
     MAIN and DRAFT default to the embedded pair. The exit code is 1 if the tokenizers differ; the
@@ -48,54 +88,107 @@ def check(main: str | None, draft: str | None, **options: Any) -> None:
     pair = (embedded_folder("main"), embedded_folder("draft")) if main is None else (main, draft)
     if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
         sys.exit(FAILED)
-    if find_device(openvino_core(), options["device"]).is_cpu:
-        click.echo(f"batch invariant: {check_passes(main, draft, options)}")
-        if not compare_kv_caches(locate(str(pair[0]))):
-            sys.exit(FAILED)
-    elif not compare_texts(main, draft, **options):
+    folder = ModelFolder.read(locate(str(pair[0])))
+    if not find_device(openvino_core(), device).is_cpu:
+        click.echo(f"device: {describe_machine(device)}")
+        is_right = True
+        with console.status("Decoding on both devices") as status:
+            for agreement in compare_with_cpu(main, draft, device, **options):
+                click.echo(str(agreement))
+                is_right = is_right and not agreement.is_broken
+                status.update(f"Decoding on both devices; last: {agreement.way}")
+    elif is_right := folder.is_encoder_decoder:  # with a single KV cache
+        click.echo(f"batch invariant: {NOT_INVARIANT}")
+    else:
+        click.echo(f"batch invariant: {check_passes(main, draft, device=device, **options)}")
+        with console.status("Comparing KV caches"):
+            found = compare_caches(folder)
+        click.echo(f"KV caches: {found}")
+        is_right = not found.is_broken
+    if not is_right:
         sys.exit(FAILED)
 
 
-def compare_texts(main: str | None, draft: str | None, device: str, **options: Any) -> bool:
-    """Print how texts on a device and on the CPU agree; whether all required ones do."""
-    click.echo(f"device: {describe_machine(device)}")
-    is_right = True
-    with console.status("Decoding on both devices") as status:
-        for agreement in compare_with_cpu(main, draft, device, **options):
-            click.echo(str(agreement))
-            is_right = is_right and not agreement.is_broken
-            status.update(f"Decoding on both devices; last: {agreement.way}")
-    return is_right
+def compare_with_cpu(
+    main: str | None,
+    draft: str | None,
+    device: str,
+    precision: Precision = "default",
+    properties: Mapping[str, str] | None = None,
+) -> Iterator[Agreement]:
+    """Decode the same prompts on the CPU and on a device, in several ways.
 
-
-def check_passes(
-    main: str | None, draft: str | None, options: Mapping[str, Any]
-) -> BatchInvariance:
-    """Whether passes of the main model agree, with the settings of the pair."""
-    if main is not None and ModelFolder.read(locate(main)).is_encoder_decoder:
-        return NOT_INVARIANT
-    drafter: dict[str, Any] = {"draft": draft}
+    First in `exact` precision, plain and speculative, alone and together, on each KV cache that the
+    model supports there; then in the given precision with the given properties. Raises the errors
+    of `SpeculativePipeline`.
+    """
+    common: dict[str, Any] = {"device": device, "draft": draft, "profile": "none"}
     if main is not None and draft is None:
-        drafter = {"drafter": "none"}
-    for size in BATCH_SIZES:
+        common = {"device": device, "drafter": "suffix"}
+    with SpeculativePipeline(main, drafter="none", precision="exact") as pipeline:
+        right = _texts(pipeline, 0)
+    num_texts, found = len(right), list[str]()
+    for kv in ("auto", "stateful"):
+        if kv in found:
+            break
+        with SpeculativePipeline(main, **common, precision="exact", kv=kv) as pipeline:
+            found.append(pipeline.main.kv)
+            way = f"exact, {found[-1]}"
+            for length in LENGTHS:
+                own = f"{way}, draft length {length}" if length else f"{way}, plain"
+                yield _compare(own, _texts(pipeline, length), right, "the CPU's", num_texts)
+            texts = pipeline.generate_batch(TUNING, **_options(TOGETHER))
+            yield _compare(f"{way}, together", texts, right, "the CPU's", num_texts)
+    settings = {**common, "precision": precision, "properties": properties}
+    with SpeculativePipeline(main, **settings) as pipeline:
+        plain, speculative = _texts(pipeline, 0), _texts(pipeline, TOGETHER)
+    way, name = f"{precision}, {found[0]}", f"the CPU's in {BEGINNING} tokens"
+    yield _compare(f"{way}, plain", plain, right, name, -(-num_texts // 2), BEGINNING)
+    way = f"{way}, draft length {TOGETHER}"
+    yield _compare(way, speculative, plain, "the plain ones there", 0)
+
+
+def _options(length: int) -> dict[str, Any]:
+    return {"max_new_tokens": NUM_TOKENS, "num_assistant_tokens": length, "ignore_eos": True}
+
+
+def _texts(pipeline: SpeculativePipeline, length: int) -> list[GenerationResult]:
+    return [pipeline.generate(prompt, **_options(length)) for prompt in TUNING]
+
+
+def _compare(
+    way: str,
+    texts: Sequence[GenerationResult],
+    others: Sequence[GenerationResult],
+    reference: str,
+    num_needed: int,
+    num_tokens: int = NUM_TOKENS,
+) -> Agreement:
+    """How the first tokens of texts agree with others."""
+    pairs = list(zip(texts, others, strict=True))
+    return Agreement(
+        way,
+        reference,
+        sum(own.token_ids[:num_tokens] == other.token_ids[:num_tokens] for own, other in pairs),
+        len(pairs),
+        num_needed,
+        sum(text.stats.accepted for text in texts),
+        sum(text.stats.drafted for text in texts),
+    )
+
+
+def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:
+    """Whether passes of the main model agree, with the settings of the pair."""
+    is_pair = main is None or draft is not None
+    drafter: dict[str, Any] = {"draft": draft} if is_pair else {"drafter": "none"}
+    for size in (1, 2):  # passes over one sequence and over several have different forms
         with console.status("Loading models"):
             pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
         with pipeline:
-            known = check_invariance(pipeline)
+            known = show_share(AGREEMENT, pipeline.check_batch_invariant)
         if not known.is_verified:
             break
     return known
-
-
-def compare_kv_caches(main: Path) -> bool:
-    """Print whether logits on both KV caches agree; encoder-decoder models have only one cache."""
-    folder = ModelFolder.read(main)
-    if folder.is_encoder_decoder:
-        return True
-    with console.status("Comparing KV caches"):
-        found = compare_caches(folder)
-    click.echo(f"KV caches: {found}")
-    return not found.is_broken
 
 
 def compare_tokenizers(main: str, draft: str) -> bool:

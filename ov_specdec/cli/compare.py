@@ -9,12 +9,11 @@ import click
 
 from ov_specdec.cache import common_prefix
 from ov_specdec.cli.declare import own_options
-from ov_specdec.cli.generate import as_dict
-from ov_specdec.cli.models import make_pipeline, prepare
+from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
+from ov_specdec.cli.models import make_pipeline, show_share
 from ov_specdec.cli.options import MEASURED_TOKENS, shared_options
-from ov_specdec.cli.summary import warnings_of, why_plain
 from ov_specdec.cli.terminal import print_json, progress, with_errors
-from ov_specdec.measure.interleave import interleave
+from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN, GenerationOptions
 from ov_specdec.options.model import option
 from ov_specdec.results.chunks import GenerationResult
@@ -42,7 +41,7 @@ def compare(
     """
     models = make_pipeline(pipeline)
     if models.drafter != "none":
-        prepare(models)
+        show_share("Measuring, and compiling static shapes", models.prepare)
     speculative = generation.copy_with(cache_prompt=False)  # each run includes the prefill
     plain = speculative.copy_with(**PLAIN)
     methods = {
@@ -113,25 +112,17 @@ def describe(report: Mapping[str, Any]) -> list[str]:
             f"({run['seconds_min']:.3f} to {run['seconds_max']:.3f})"
             f"{rate}, {stats['tokens_per_main_pass']:.1f} tokens per pass"
         )
-    return [*lines, f"equal        {_equality(report)}", f"ratio        {describe_ratio(report)}"]
-
-
-def _equality(report: Mapping[str, Any]) -> str:
-    if report["equal"]:
-        return "yes, token for token"
-    if report["sampled"]:
-        return "no: independent samples of the same distribution"
-    same = common_prefix(*(report[method]["token_ids"] for method in METHODS))
-    return f"no, they differ after {same} tokens; batch invariant: {report['batch_invariant']}"
-
-
-def describe_ratio(report: Mapping[str, Any]) -> str:
-    """The ratio with its spread, or why there is none."""
-    if report["ratio"] is None:
-        return f"not speculated: {report['not_speculated']}"
-    low, high = min(report["ratios"]), max(report["ratios"])
-    verdict = "; drafts gain nothing here" if report["ratio"] < 1.0 else ""
-    return (
-        f"{report['ratio']:.2f} ({low:.2f} to {high:.2f}): plain time / speculative time, turn by "
-        f"turn{verdict}"
-    )
+    equal = "yes, token for token"
+    if not report["equal"] and report["sampled"]:
+        equal = "no: independent samples of the same distribution"
+    elif not report["equal"]:
+        same = common_prefix(*(report[method]["token_ids"] for method in METHODS))
+        equal = f"no, they differ after {same} tokens; batch invariant: {report['batch_invariant']}"
+    ratio = f"not speculated: {report['not_speculated']}"
+    if report["ratio"] is not None:
+        low, high = min(report["ratios"]), max(report["ratios"])
+        ratio = (
+            f"{report['ratio']:.2f} ({low:.2f} to {high:.2f}): plain time / speculative time, turn "
+            f"by turn{'; drafts gain nothing here' if report['ratio'] < 1.0 else ''}"
+        )
+    return [*lines, f"equal        {equal}", f"ratio        {ratio}"]

@@ -41,6 +41,8 @@ def demo(
     port: int | None = option(
         None,
         "Port to serve on; 0 takes any free port.",
+        ge=0,
+        le=65535,
         unset=f"{FIRST_PORT}, or the next free port",
     ),
     share: bool = option(False, "Make the page public through gradio's servers."),

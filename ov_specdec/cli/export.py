@@ -67,7 +67,14 @@ def export(
         _check_own_draft(main, draft, weight_format, draft_from_main)
         chosen[1] = main, draft_from_main
     elif main is not None and draft is not None and pairing is None:
-        _require_same_tokenizers(main, draft, trust_remote_code)
+        with console.status("Comparing tokenizers"):  # before the long export
+            report = compare_checkpoints(main, draft, trust_remote_code=trust_remote_code)
+        if report is not None and not report.compatible:
+            raise TokenizerMismatchError(
+                f"{report.finding}, so nothing was exported: name a draft of the same family, or "
+                "add ",
+                Option("pairing", "auto"),
+            )
     wants_int4 = any(format_ == "int4" for _, format_ in chosen)
     how: dict[str, Any] = {"trust_remote_code": trust_remote_code, "transformers": transformers}
     folders = []
@@ -85,17 +92,6 @@ def export(
         models = "--main {} --draft {}".format(*map(as_argument, folders))
         with_pairing = f" --pairing {paired.used}" if paired else ""
         click.echo(f"try: ov-specdec {command} {models}{with_pairing}")
-
-
-def _require_same_tokenizers(main: str, draft: str, trust_remote_code: bool) -> None:
-    """Refuse a pair that needs a pairing, before the long export."""
-    with console.status("Comparing tokenizers"):
-        report = compare_checkpoints(main, draft, trust_remote_code=trust_remote_code)
-    if report is not None and not report.compatible:
-        raise TokenizerMismatchError(
-            f"{report.finding}, so nothing was exported: name a draft of the same family, or add ",
-            Option("pairing", "auto"),
-        )
 
 
 def _check_own_draft(

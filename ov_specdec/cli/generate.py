@@ -1,6 +1,8 @@
-"""`ov-specdec generate`: one prompt, one continuation."""
+"""`ov-specdec generate`: one prompt, one continuation, and its statistics as text."""
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from itertools import groupby
 from typing import Any
 
 import click
@@ -9,16 +11,29 @@ from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.models import make_pipeline
 from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
-from ov_specdec.cli.summary import details, figures, warnings_of
 from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.planning.speedup import estimate_speedup
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
-from ov_specdec.results.logprobs import TokenLogprobs, finite
+from ov_specdec.results.logprobs import finite
+from ov_specdec.results.stats import GenerationStats
 from ov_specdec.text.detokenizer import as_text
 from ov_specdec.text.prompt import Prompt
 from ov_specdec.text.tokenizer import Tokenizer
+
+MAX_SHOWN = 8
+"""Maximum changes of the draft length to show."""
+
+REASONS = {
+    "loses": "would be slower: a draft token costs more than it saves",
+    "unmatched": "nothing in the text repeats",
+    "failed": "the draft model gave NaN",
+    "full": "no room for draft tokens",
+}
+"""Explanations of rounds without drafts, by their reason in the statistics."""
 
 
 @click.command()
@@ -73,23 +88,86 @@ def as_dict(result: GenerationResult) -> dict[str, Any]:
 
 def scores(result: GenerationResult, tokenizer: Tokenizer) -> dict[str, Any]:
     """The requested log-probabilities of a result, for JSON."""
+
+    def scored(token_id: int, logprob: float | None) -> dict[str, Any]:
+        text = as_text(tokenizer.piece(token_id))
+        known = None if logprob is None else finite(logprob)  # JSON has no infinity
+        return {"token_id": token_id, "text": text, "logprob": known}
+
     return {
-        name: [_describe(token, tokenizer) for token in tokens]
+        name: [
+            {**scored(each.token_id, each.logprob), "top": [scored(*top) for top in each.top]}
+            for each in tokens
+        ]
         for name in ("logprobs", "prompt_logprobs")
         if (tokens := getattr(result, name))
     }
 
 
-def _describe(token: TokenLogprobs, tokenizer: Tokenizer) -> dict[str, Any]:
-    """A token's log-probabilities for JSON, with texts."""
-    top = [_scored(token_id, logprob, tokenizer) for token_id, logprob in token.top]
-    return {**_scored(token.token_id, token.logprob, tokenizer), "top": top}
+def why_plain(stats: GenerationStats) -> str:
+    """The most frequent reason for no drafts; empty if there were drafts."""
+    if stats.drafted:
+        return ""
+    rounds = stats.rounds[1:]
+    reasons = Counter(REASONS.get(done.reason, "the draft length is 0") for done in rounds)
+    return reasons.most_common(1)[0][0] if reasons else "the output is too short"
 
 
-def _scored(token_id: int, logprob: float | None, tokenizer: Tokenizer) -> dict[str, Any]:
-    """A token, its text and its log-probability; JSON has no infinity."""
-    return {
-        "token_id": token_id,
-        "text": as_text(tokenizer.piece(token_id)),
-        "logprob": None if logprob is None else finite(logprob),
-    }
+def figures(result: GenerationResult, models: SpeculativePipeline) -> str:
+    """The four main figures of speed, in at most 100 characters."""
+    stats, ending = result.stats, result.ending
+    cut = f"{ending.label}: " if ending.remedy else ""
+    speed = f"{cut}{stats.tokens_per_second:.0f} tokens/s"
+    accepted = f"{stats.acceptance_rate:.0%} of drafts accepted"
+    per_pass = f"{stats.tokens_per_main_pass:.1f} tokens per pass"
+    if models.drafter == "none":
+        return f"{speed}, {per_pass}"
+    if not stats.drafted:
+        return f"{speed}, not speculated: {why_plain(stats)}"
+    reasons = [done.reason for done in stats.rounds[1:]]
+    if reasons.count("loses") > len(reasons) / 2:
+        return f"{speed}, drafting was stopped, as it did not pay: {accepted}"
+    speedup = estimate_speedup(stats, models.costs)
+    gain = "" if speedup is None else f"about {speedup:.1f} times plain, "
+    return f"{speed}, {gain}{accepted}, {per_pass}"
+
+
+def warnings_of(result: GenerationResult) -> Iterator[str]:
+    """Warnings about this output, one line each."""
+    stats, remedy = result.stats, result.ending.remedy
+    if result.finish_reason == "length":
+        cut = f"cut after {stats.generated_tokens} tokens"
+        yield f"warning: {cut}: {remedy}" if remedy else f"{cut} by --max-new-tokens"
+    if stats.draft_failures:
+        yield "warning: the draft model gave NaN, and was disabled: try --precision exact"
+
+
+def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[str]:
+    """All other statistics, a line each."""
+    stats = result.stats
+    rounds = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
+    lengths = [str(length) for length, _ in groupby(run["planned"] for run in rounds)] or ["0"]
+    if len(lengths) > MAX_SHOWN:
+        lengths = ["...", *lengths[-MAX_SHOWN:]]
+    yield (
+        f"prompt         {stats.prompt_tokens} tokens, {stats.cached_tokens} of them from the KV "
+        f"cache; first token after {stats.time_to_first_token:.2f} s"
+    )
+    yield (
+        f"output         {stats.generated_tokens} tokens in {stats.seconds:.2f} s; "
+        f"ended by: {result.finish_message}"
+    )
+    yield (
+        f"draft tokens   {stats.accepted} of {stats.drafted} accepted; "
+        f"at most {', '.join(lengths)} in a pass"
+    )
+    yield (
+        f"time           drafting {stats.draft_seconds:.2f} s, verification "
+        f"{stats.verify_seconds:.2f} s, rollback {stats.rollback_seconds:.2f} s"
+    )
+    yield f"invariant      {stats.batch_invariant}"
+    held = ", one sequence at a time" if stats.max_sequences == 1 else ""
+    yield f"KV cache       {models.main.kv} ({models.main.reason}){held}"
+    yield f"loaded         in {models.load_seconds:.2f} s"
+    if models.profile is not None:
+        yield f"profile        {models.profile}"

@@ -2,10 +2,8 @@
 
 import errno
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import NoReturn
 
 USER_ERROR = 2
@@ -49,13 +47,3 @@ def fail_to_write(error: OSError) -> NoReturn:
 def discard_stdout() -> None:
     """Drop unprinted output: otherwise Python would report the same error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-@contextmanager
-def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
-    """Let Ctrl-C call a function, and do nothing else."""
-    before = signal.signal(signal.SIGINT, lambda *_: function())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -5,7 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -18,15 +18,15 @@ from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import check_place, locate
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.measurement import SEQUENCES
-from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.speech_pipeline import SpeechPipeline
+
+R = TypeVar("R")
 
 log = logging.getLogger("ov_specdec.server")
 
 PIPELINE = PipelineOptions.model_fields
 
-HIGH_PRICE = 1.2
-"""Passes over 8 tokens of one request that one over 8 requests may take without a word."""
+AGREEMENT = "Checking whether passes agree"
 
 MODELS = ("main", "draft")
 COMPILATION = ("precision", "properties")
@@ -126,11 +126,11 @@ def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
 def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """Load models for many requests, check batch invariance, and name its price if it is high."""
     pipeline = make_pipeline(arguments)
-    if check_invariance(pipeline).is_on:
+    if show_share(AGREEMENT, pipeline.check_batch_invariant).is_on:
         with console.status("Measuring passes"):
             curve = pipeline.measure_costs().main
         price = curve.at(SEQUENCES, SEQUENCES) / curve.at(SEQUENCES)
-        if price > HIGH_PRICE:
+        if price > 1.2:  # below it there is nothing to say
             log.warning(
                 "%d requests take %.1f times as long as %d tokens of one: "
                 "--batch-invariant false may be faster, and their texts may then differ",
@@ -139,15 +139,7 @@ def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     return pipeline
 
 
-def prepare(pipeline: SpeculativePipeline) -> None:
-    """Measure the cost of passes and compile static shapes."""
-    doing = "Measuring, and compiling static shapes"
+def show_share(doing: str, run: Callable[[Callable[[float], None]], R]) -> R:
+    """Run what calls its argument with the fraction that is done, and show that on stderr."""
     with console.status(doing) as status:
-        pipeline.prepare(lambda share: status.update(f"{doing}: {share:.0%}"))
-
-
-def check_invariance(pipeline: SpeculativePipeline) -> BatchInvariance:
-    """Check whether passes of the main model agree."""
-    doing = "Checking whether passes agree"
-    with console.status(doing) as status:
-        return pipeline.check_batch_invariant(lambda share: status.update(f"{doing}: {share:.0%}"))
+        return run(lambda share: status.update(f"{doing}: {share:.0%}"))

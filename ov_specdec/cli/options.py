@@ -44,9 +44,6 @@ class Shared(Options):
     as_json: bool = option(False, "Print one JSON object only.", flag="json", group="Output")
 
 
-SYSTEM_OPTION = options_of(Shared.model_fields, "system")
-
-
 def generation_options(
     *more: str, max_new_tokens: int | None = None
 ) -> Callable[[Command], Command]:
@@ -74,7 +71,7 @@ def shared_options(command: Command, max_new_tokens: int | None = None) -> Comma
         arguments: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any
     ) -> None:
         pipeline = take(options, PIPELINE)
-        given = {"max_new_tokens": max_new_tokens, **pop_generation(options)}
+        given = {"max_new_tokens": max_new_tokens, **typed(take(options, GENERATION))}
         generation = check_generation(given, pipeline)
         text = read_prompt(arguments, prompt_file)
         own = {"role": "system", "content": system}
@@ -84,16 +81,11 @@ def shared_options(command: Command, max_new_tokens: int | None = None) -> Comma
     return gathered
 
 
-def pop_generation(options: dict[str, Any]) -> dict[str, Any]:
-    """Take the given generation options out of a command's.
-
-    The pipeline has defaults for the others, and may take them from the model.
-    """
-    return typed(take(options, GENERATION))
-
-
 def check_generation(given: Mapping[str, Any], pipeline: Mapping[str, Any]) -> GenerationOptions:
-    """The options of a generation; refuses invalid ones before models are loaded."""
+    """The options of a generation; refuses invalid ones before models are loaded.
+
+    given: by the user; the pipeline has defaults for others, and may take them from the model.
+    """
     options = GenerationOptions(**given)
     PipelineOptions(**pipeline).kind.check(options)
     return options

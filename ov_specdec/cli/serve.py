@@ -16,7 +16,6 @@ from ov_specdec.cli.address import (
     check_socket,
     is_loopback,
 )
-from ov_specdec.cli.config_file import CONFIG_OPTION
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
     MODELS,
@@ -31,6 +30,7 @@ from ov_specdec.cli.models import (
 from ov_specdec.cli.terminal import flag_of, with_errors
 from ov_specdec.cluster.settings import Cluster
 from ov_specdec.errors import Option, OptionError, requiring
+from ov_specdec.options.checks import suggest
 from ov_specdec.options.model import option
 from ov_specdec.server.settings import Binding, Settings
 from ov_specdec.speech.audio import require_libraries
@@ -51,11 +51,51 @@ def _with_variables(command: click.Command) -> click.Command:
     return command
 
 
+def _read_config(context: click.Context, _: click.Parameter, file: Path | None) -> None:
+    """Take the values of a file as defaults of options."""
+    import yaml
+
+    if file is None:
+        return
+    try:
+        # Values stay texts, as if typed: YAML would read 1:4 as 64, and 1.10 as 1.1.
+        content = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise click.BadParameter(f"'{file}' cannot be read: {error}") from error
+    if not isinstance(content, dict):
+        raise click.BadParameter(f"'{file}' must map options to values")
+    flags = {
+        flag.removeprefix("--"): option
+        for option in context.command.params
+        if isinstance(option, click.Option) and option.expose_value
+        for flag in option.opts
+    }
+    context.default_map = {}
+    for key, value in content.items():
+        typed = str(key).replace("_", "-")  # max-queue or max_queue
+        if value in ("", "~", "null"):  # how YAML writes it
+            raise click.BadParameter(f"'{key}' has no value: leave it out")
+        if typed not in flags:
+            hint = suggest(typed, flags, "leave it out")
+            raise click.BadParameter(f"'{key}' is not an option: {hint}")
+        is_one = flags[typed].multiple and isinstance(value, str)
+        context.default_map[str(flags[typed].name)] = [value] if is_one else value
+
+
 @_with_variables
 @click.command(context_settings={"auto_envvar_prefix": PREFIX})
 @with_errors
 @models_first(*MODELS)
-@CONFIG_OPTION
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=_read_config,
+    help="Read options from a YAML file, such as max-queue: 64. The command line and environment "
+    f"variables such as {PREFIX}_MAX_QUEUE take precedence.",
+)
 @options_of(Binding.model_fields)
 @own_options
 @options_of(Settings.model_fields)

@@ -15,7 +15,7 @@ from rich.progress import Progress, ProgressColumn
 
 from ov_specdec.cli.help import show_help
 from ov_specdec.cli.messages import USER_ERROR, discard_stdout, fail_to_write, say
-from ov_specdec.errors import Option, SpecdecError
+from ov_specdec.errors import SpecdecError
 
 console = Console(stderr=True, highlight=False)
 
@@ -82,12 +82,9 @@ def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) 
     `do_sample=False` becomes `--no-do-sample`; options that the command lacks stay unchanged.
     """
     options = {str(p.name): p for p in parameters if isinstance(p, click.Option)}
-
-    def typed(named: Option) -> str:
-        option = options.get(named.name)
-        return str(named) if option is None else _typed(option, named.value)
-
-    return error.render(typed)
+    return error.render(
+        lambda own: _typed(options[own.name], own.value) if own.name in options else str(own)
+    )
 
 
 def flag_of(option: click.Parameter) -> str:

@@ -1,6 +1,6 @@
 """`ov-specdec tune`: find the fastest settings and drafter on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
@@ -24,18 +24,16 @@ from ov_specdec.measure.candidates import (
     measure_gain,
 )
 from ov_specdec.measure.prompts import TUNING, read_prompts
-from ov_specdec.measure.search import describe_settings
 from ov_specdec.measure.summary import make_table
-from ov_specdec.measure.tuner import Tuner, Tuning
+from ov_specdec.measure.tuner import CHANGED, INVARIANT, Found, Tuner, describe_settings
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.options.model import option
+from ov_specdec.planning.costs import Role
 from ov_specdec.records.files import as_argument
 from ov_specdec.records.record import record_file
 from ov_specdec.text.pairing import PairingName
-
-TABLE_WIDTH = 160
 
 
 @click.command()
@@ -80,8 +78,12 @@ def tune(
     prompts = TUNING if prompt_file is None else read_prompts(prompt_file)
     require_main(main, draft)
     is_pair = main is None or draft is not None
-    if not is_pair:
-        _refuse_what_is_for_a_pair(output, None if other_drafts else pairing)
+    if not is_pair and output is not None:
+        raise OptionError(f"--output '{output}' has no effect without DRAFT: give both")
+    if not is_pair and not other_drafts and pairing is not None:
+        raise OptionError(
+            f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
+        )
     main_folder = embedded_folder("main") if main is None else locate(main)
     drafts = [locate(name) for name in other_drafts]
     if is_pair:
@@ -93,40 +95,34 @@ def tune(
         if is_pair:
             models = main_folder, drafts[0], device
             tuner = Tuner(*models, seconds, lambda what: status.update(f"Measuring {what}"))
-            path = _writable_path(tuner.pair, output)
+            path = record_file(tuner.pair) if output is None else Path(output)
+            if path is None:
+                raise OptionError("there is no home folder for the profile: give --output FILE")
+            require_writable(path)  # known before a search of minutes
             tuning = tuner.run()
 
         def measure(candidate: Candidate, share: float) -> Gain:
             status.update(f"Measuring {candidate}")
             return measure_gain(candidate, share, main_folder, prompts, device, static_shapes)
 
-        profile = None if tuning is None else write_profile(tuning.profile, Path(scratch, "tuned"))
+        profile = None if tuning is None else write_profile(tuning[0], Path(scratch, "tuned"))
         candidates = make_candidates(paired, profile)
         gains = measure_all(candidates, start + seconds - perf_counter(), measure)
     best, is_clear = decide(gains)
     if tuning is not None and path is not None and is_clear:
-        written = write_profile(tuning.profile, path)
+        written = write_profile(tuning[0], path)
     took = perf_counter() - start
     if as_json:
-        report = {**_as_dict(tuning), "seconds": took}
+        report = {**(_as_dict(*tuning) if tuning else {}), "seconds": took}
         report["candidates"] = [gain.as_dict() for gain in gains]
         report["verdict"] = {"is_clear": is_clear, **best.as_dict()}
         print_json(report)
         return
-    Console(width=TABLE_WIDTH).print(make_table([gains[0].plain, *(gain.row for gain in gains)]))
+    Console(width=160).print(make_table([gains[0].plain, *(gain.row for gain in gains)]))
     if tuning is not None:
         kept = (written or "none") if is_clear else "not written"
-        click.echo("\n".join([*describe_settings_of(tuning), f"profile       {kept}"]))
+        click.echo("\n".join([*describe_profile(*tuning), f"profile       {kept}"]))
     click.echo(f"took          {took:.0f} s\nverdict       {describe(best, is_clear, output)}")
-
-
-def _writable_path(pair: str, output: str | None) -> Path:
-    """The path of the profile, which can be written: known before a search of minutes."""
-    path = record_file(pair) if output is None else Path(output)
-    if path is None:
-        raise OptionError("there is no home folder for the profile: give --output FILE")
-    require_writable(path)
-    return path
 
 
 def write_profile(profile: Profile, path: Path) -> Path | None:
@@ -138,26 +134,15 @@ def write_profile(profile: Profile, path: Path) -> Path | None:
     return path
 
 
-def _as_dict(tuning: Tuning | None) -> dict[str, Any]:
+def _as_dict(profile: Profile, searched: Mapping[Role, Found]) -> dict[str, Any]:
     """The profile and all trials for JSON."""
-    if tuning is None:
-        return {}
     trials = [
         {"model": role, "properties": trial.properties, "pass_seconds": trial.passes.seconds}
-        for role, found in tuning.found.items()
+        for role, found in searched.items()
         for trial in found.trials
     ]
-    refused = {role: found.refused for role, found in tuning.found.items()}
-    return {**tuning.profile.as_dict(), "trials": trials, "refused": refused}
-
-
-def _refuse_what_is_for_a_pair(output: str | None, pairing: PairingName | None) -> None:
-    if output is not None:
-        raise OptionError(f"--output '{output}' has no effect without DRAFT: give both")
-    if pairing is not None:
-        raise OptionError(
-            f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
-        )
+    refused = {role: found.refused for role, found in searched.items()}
+    return {**profile.as_dict(), "trials": trials, "refused": refused}
 
 
 def describe(best: Gain, is_clear: bool, output: str | None = None) -> str:
@@ -176,13 +161,12 @@ def describe(best: Gain, is_clear: bool, output: str | None = None) -> str:
     return f"give --drafter {candidate.drafter}{draft}{pairing}{profile}: {number}"
 
 
-def describe_settings_of(tuning: Tuning) -> list[str]:
+def describe_profile(profile: Profile, searched: Mapping[Role, Found]) -> list[str]:
     """The chosen settings, and the tokens that they change."""
-    main, draft = tuning.found["main"], tuning.found["draft"]
-    profile = tuning.profile
+    main, draft, changed = searched["main"], searched["draft"], profile.report[CHANGED]
     return [
         f"main          {describe_settings(profile.main_properties)} ({main.reason})",
         f"draft         {describe_settings(profile.draft_properties)} ({draft.reason})",
-        f"other tokens  {tuning.changed:.1%} of greedy choices differ from exact precision",
-        f"invariant     {tuning.invariance}",
+        f"other tokens  {changed:.1%} of greedy choices differ from exact precision",
+        f"invariant     {profile.report[INVARIANT]}",
     ]

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import groupby
 from time import perf_counter
 from typing import Any, Literal
 
@@ -29,7 +28,6 @@ class Run:
     pieces: list[tuple[Chunk, str]] = field(default_factory=list)
     outcome: Literal["not started", "running"] | FinishReason = "not started"
     seconds: float = 0.0
-    first_token_seconds: float | None = None
 
     @property
     def accepted(self) -> int:
@@ -61,12 +59,6 @@ class Run:
                 rounds.append([])
         return [pieces for pieces in rounds if pieces]
 
-    @property
-    def draft_lengths(self) -> list[int]:
-        """The draft lengths in order; empty before the end."""
-        rounds = self.output.stats.rounds[1:] if self.output.stats else []
-        return [length for length, _ in groupby(round_.planned for round_ in rounds)]
-
     def follow(self, chunks: Chunks, decode: Callable[[list[int]], str]) -> Iterator[None]:
         """Read all chunks, and pause after each; ends the generation once it is stopped."""
         self.outcome = "running"
@@ -75,12 +67,10 @@ class Run:
                 start = perf_counter()
                 chunk = next(chunks)
                 self.seconds += perf_counter() - start
-                self.output.add(chunk)
+                self.output.add(chunk, self.seconds)
                 if chunk.token_ids:  # the last chunk of a cancelled generation has none
                     rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
                     self.pieces.append((chunk, rejected))
-                    if self.first_token_seconds is None:
-                        self.first_token_seconds = self.seconds
                 if chunk.finish_reason is not None and self.outcome == "running":
                     self.outcome = chunk.finish_reason
                 yield

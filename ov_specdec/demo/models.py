@@ -10,7 +10,6 @@ from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName
 
-WARM_UP: dict[str, Any] = {"max_new_tokens": 24, "ignore_eos": True}
 WARM_UP_PROMPT = "import json\n\n\ndef load(path):\n"
 
 
@@ -54,11 +53,25 @@ class LoadedModels:
         with self._lock:
             if self._pipeline is None or self._choice != choice:
                 self._release()  # memory may not suffice for two pairs
-                self._pipeline = pipeline = self._load(choice)
+                drafts = choice.drafter in WITH_DRAFT
+                # The draft runs on the main's device by default; naming it would disable profiles.
+                differs = drafts and choice.draft_device != choice.device
+                self._pipeline = pipeline = SpeculativePipeline(
+                    self._main,
+                    self._draft if drafts else None,
+                    drafter=choice.drafter,
+                    pairing=self._pairing if drafts else None,
+                    device=choice.device,
+                    draft_device=choice.draft_device if differs else None,
+                    **self._arguments,
+                )
                 self._choice = choice
                 if self._closed:  # during loading
                     self._release()
-                warm_up(pipeline)
+                pipeline.prepare()
+                pipeline.check_batch_invariant()
+                for own in (PLAIN, {}):  # each kind of run once, before the first visitor
+                    pipeline.generate(WARM_UP_PROMPT, max_new_tokens=24, ignore_eos=True, **own)
             yield self._pipeline
 
     def close(self) -> None:
@@ -70,28 +83,6 @@ class LoadedModels:
         if self._pipeline is not None:
             self._pipeline.close()
             self._pipeline = None
-
-    def _load(self, choice: ModelChoice) -> SpeculativePipeline:
-        drafts = choice.drafter in WITH_DRAFT
-        # The draft runs on the main's device by default; naming it would disable profiles.
-        differs = drafts and choice.draft_device != choice.device
-        return SpeculativePipeline(
-            self._main,
-            self._draft if drafts else None,
-            drafter=choice.drafter,
-            pairing=self._pairing if drafts else None,
-            device=choice.device,
-            draft_device=choice.draft_device if differs else None,
-            **self._arguments,
-        )
-
-
-def warm_up(pipeline: SpeculativePipeline) -> None:
-    """Measure the cost of passes, and run each kind once, before the first visitor."""
-    pipeline.prepare()
-    pipeline.check_batch_invariant()
-    pipeline.generate(WARM_UP_PROMPT, **{**WARM_UP, **PLAIN})
-    pipeline.generate(WARM_UP_PROMPT, **WARM_UP)
 
 
 def describe(pipeline: SpeculativePipeline) -> str:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from ov_specdec.demo import charts, view
+from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison, messages_of, options_of
 from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.demo.parts import (
@@ -69,7 +70,7 @@ def make_page(models: LoadedModels, devices: Sequence[str]) -> gr.Blocks:
         has_chat = pipeline.tokenizer.chat_template is not None
         example = Comparison(MESSAGES[0] if has_chat else "", models=describe(pipeline))
         prompt = messages_of([example]) if has_chat else EXAMPLES[0]
-        options = {"max_new_tokens": charts.MAX_TOKENS, "cache_prompt": False}
+        options = {"max_new_tokens": view.MAX_TOKENS, "cache_prompt": False}
         for _ in example.compare(
             partial(pipeline.stream, prompt), options, pipeline.tokenizer.decode
         ):
@@ -97,16 +98,16 @@ def stop_serving(page: gr.Blocks) -> None:
     page.close(verbose=False)
 
 
+@dataclass
 class TextPage:
     """The components of the page that its runs read."""
 
-    def __init__(self, models: LoadedModels, devices: Sequence[str], example: Comparison) -> None:
-        self._models = models
-        self._devices = devices
-        self._example = example
-        self._fields: dict[str, gr.components.Component] = {}
-        self._system: gr.Textbox | None = None
-        self._text: gr.Textbox
+    _models: LoadedModels
+    _devices: Sequence[str]
+    _example: Comparison
+    _fields: dict[str, gr.components.Component] = field(default_factory=dict)
+    _system: gr.Textbox | None = None
+    _text: gr.Textbox = field(init=False)
 
     def lay_out(self, has_chat: bool) -> None:
         """Make the components: a prompt, or a conversation."""
@@ -167,7 +168,7 @@ class TextPage:
 
     def _read(self, values: Values) -> tuple[dict[str, Any], ModelChoice]:
         """The values of the controls, and the models that they choose."""
-        form = {name: values[field] for name, field in self._fields.items()}
+        form = {name: values[each] for name, each in self._fields.items()}
         return form, ModelChoice(form["drafter"], form["device"], form["draft_device"])
 
     def _prompt(self, values: Values, turns: Turns) -> Prompt:
@@ -219,9 +220,9 @@ class TextPage:
                 if not self._models.holds(choice):
                     yield view.status(LOADING), *same
                 with self._models.lend(choice) as pipeline:
-                    for step, table in enumerate(charts.sweep(pipeline, prompt, form)):
-                        now = charts.TEMPERATURES[step % len(charts.TEMPERATURES)]
-                        line = f"{step + 1} of {charts.NUM_STEPS}: temperature {now}."
+                    for step, table in enumerate(view.sweep(pipeline, prompt, form)):
+                        now = view.TEMPERATURES[step % len(view.TEMPERATURES)]
+                        line = f"{step + 1} of {view.NUM_STEPS}: temperature {now}."
                         rates = table[table["method"] == "speculative"]
                         yield view.status(line), table, rates
                 yield view.status("Done."), *same

@@ -8,7 +8,7 @@ from typing import Any
 
 import gradio as gr
 
-from ov_specdec.demo import charts, view
+from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.errors import SpecdecError
 from ov_specdec.planning.draft_length import MOST
@@ -134,7 +134,7 @@ def buttons(labels: Mapping[str, str], ready: str = READY) -> tuple[list[gr.Butt
 def problem(error: SpecdecError) -> str:
     """An error as a status line, and as a warning that goes away."""
     gr.Warning(escape(str(error)))  # it takes HTML, and the message may quote visitors' input
-    return view.problem(str(error))
+    return view.status(str(error), is_problem=True)
 
 
 def _contents(turns: Turns) -> tuple[Any, ...]:
@@ -146,8 +146,8 @@ def _contents(turns: Turns) -> tuple[Any, ...]:
         *view.panes(turns),
         view.details(last),
         view.rounds(last.speculative),
-        charts.draft_tokens_by_round(last.speculative) if ended else None,
-        charts.time_by_part(last) if ended else None,
+        view.draft_tokens_by_round(last.speculative) if ended else None,
+        view.time_by_part(last) if ended else None,
     )
 
 

@@ -1,15 +1,31 @@
-"""The state of runs as HTML, with model output escaped."""
+"""The state of runs as HTML, with model output escaped, and as tables for charts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from html import escape
 from itertools import groupby
+from typing import Any
 
-from ov_specdec.demo.comparison import Comparison, Run
+import pandas as pd
+
+from ov_specdec.demo.comparison import Comparison, Run, options_of
+from ov_specdec.measure.methods import interleave
+from ov_specdec.options.generation import PLAIN
+from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import ENDINGS
 from ov_specdec.results.origins import MEANINGS
+from ov_specdec.results.stats import GenerationStats
+from ov_specdec.text.prompt import Prompt
 
 NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"
+
+TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
+REPEATS = 3
+MAX_TOKENS = 64
+"""Maximum tokens of each run of the sweep, and of the example on the page."""
+
+NUM_STEPS = len(TEMPERATURES) * REPEATS
 
 
 def panes(turns: Sequence[Comparison]) -> tuple[str, str]:
@@ -23,9 +39,12 @@ def pane(runs: Sequence[tuple[str, Run]], title: str) -> str:
     """Title, figures and texts of runs, each below its message if it has one."""
     html = "".join(_text(run) if not message else _answer(message, run) for message, run in runs)
     last = runs[-1][1] if runs else Run()
+    outcome = last.output.result.ending.label if last.is_complete else ENDINGS["cancelled"].label
+    if last.outcome in ("not started", "running"):
+        outcome = last.outcome.removeprefix("not started")
     return (
         f'<section class="pane" data-outcome="{last.outcome}"><header><h3>{title}</h3>'
-        f'<span class="outcome">{_outcome(last)}</span></header>'
+        f'<span class="outcome">{outcome}</span></header>'
         f"{_figures(last)}"
         # The inner element keeps the box scrolled to its end while text arrives.
         f'<div class="text" tabindex="0"><div>{html}</div></div>'
@@ -64,20 +83,18 @@ def verdict(comparison: Comparison) -> str:
 
 def details(comparison: Comparison) -> str:
     """Draft lengths, once known, and the description of the models."""
-    lengths = ", ".join(map(str, comparison.speculative.draft_lengths))
+    stats = comparison.speculative.output.stats
+    planned = [str(own.planned) for own in stats.rounds[1:]] if stats else []
+    lengths = ", ".join(length for length, _ in groupby(planned))
     drafts = f"Draft lengths, in order: {lengths}. " if lengths else ""
     speeds = "Speeds include the prefill. "
     return f'<p class="quiet">{speeds}{drafts}{escape(comparison.models)}</p>'
 
 
-def status(text: str) -> str:
-    """A status line."""
-    return f'<p class="status" role="status">{escape(text)}</p>'
-
-
-def problem(text: str) -> str:
-    """An error message with its remedy."""
-    return f'<p class="status problem" role="alert">{escape(text)}</p>'
+def status(text: str, *, is_problem: bool = False) -> str:
+    """A status line; that of a problem is announced at once."""
+    kind = 'class="status problem" role="alert"' if is_problem else 'class="status" role="status"'
+    return f"<p {kind}>{escape(text)}</p>"
 
 
 def legend() -> str:
@@ -92,12 +109,6 @@ def _answer(message: str, run: Run) -> str:
     return html + ('<p class="quiet">stopped</p>' if run.outcome == "cancelled" else "")
 
 
-def _outcome(run: Run) -> str:
-    if run.outcome in ("not started", "running"):
-        return run.outcome.removeprefix("not started")
-    return run.output.result.ending.label if run.is_complete else ENDINGS["cancelled"].label
-
-
 def _text(run: Run) -> str:
     """The text, marked by origin, in few elements, since a page may show many tokens."""
     return "".join(
@@ -107,7 +118,7 @@ def _text(run: Run) -> str:
 
 
 def _figures(run: Run) -> str:
-    first, num_tokens = run.first_token_seconds, len(run.output.token_ids)
+    first, num_tokens = run.output.first_token, len(run.output.token_ids)
     figures = {
         "tokens/s": f"{run.tokens_per_second:.0f}" if run.seconds else NOTHING,
         "first token": NOTHING if first is None else f"{1000 * first:.0f} ms",
@@ -127,3 +138,52 @@ def _mark(origin: str, html: str) -> str:
 
 def _one_line(text: str) -> str:
     return escape(text).replace("\n", f'<span class="new-line">{NEW_LINE}</span>')
+
+
+def draft_tokens_by_round(run: Run) -> pd.DataFrame:
+    """Accepted and rejected draft tokens of each round; empty before the end."""
+    rows = []
+    for number, round_ in enumerate(run.output.stats.rounds[1:] if run.output.stats else [], 1):
+        rows.append((number, "accepted", round_.num_accepted))
+        rows.append((number, "rejected", round_.num_drafted - round_.num_accepted))
+    return pd.DataFrame(rows, columns=["round", "draft token", "draft tokens"])
+
+
+def time_by_part(comparison: Comparison) -> pd.DataFrame:
+    """Seconds in each part, of complete runs.
+
+    The main model's prefill counts as verification; rest is rollback and all else.
+    """
+    rows = []
+    for name, run in (("plain", comparison.plain), ("speculative", comparison.speculative)):
+        if (stats := run.output.stats) is not None:
+            drafting = stats.draft_seconds
+            verifying = sum(round_.verify_seconds for round_ in stats.rounds)
+            rows += [(name, "drafting", drafting), (name, "verifying", verifying)]
+            rows.append((name, "rest", stats.seconds - drafting - verifying))
+    return pd.DataFrame(rows, columns=["method", "part", "seconds"])
+
+
+def sweep(
+    pipeline: SpeculativePipeline, prompt: Prompt, form: Mapping[str, Any]
+) -> Iterator[pd.DataFrame]:
+    """Measure all temperatures, interleaved; yields a table of medians after each step.
+
+    Raises `OptionError` for an invalid prompt.
+    """
+    # Without a seed, since draft lengths are not adaptive with one.
+    most = min(form["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS)
+    given = {**form, "max_new_tokens": most, "seed": None}
+
+    def run(own: Mapping[str, Any], temperature: float) -> GenerationStats:
+        options = {**options_of({**given, "temperature": temperature}), **own}
+        return pipeline.generate(prompt, **options, ignore_eos=True).stats
+
+    methods = {"plain": partial(run, PLAIN), "speculative": partial(run, {})}
+    rows = []
+    for step, turn in enumerate(interleave(methods, TEMPERATURES * REPEATS)):
+        temperature = TEMPERATURES[step % len(TEMPERATURES)]
+        for name, stats in turn.items():
+            rows.append((temperature, name, stats.tokens_per_second, stats.acceptance_rate))
+        table = pd.DataFrame(rows, columns=["temperature", "method", "tokens/s", "acceptance"])
+        yield table.groupby(["temperature", "method"], as_index=False).median()

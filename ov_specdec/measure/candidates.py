@@ -9,15 +9,12 @@ from time import perf_counter
 from typing import Any
 
 from ov_specdec.drafters.factory import DrafterName
-from ov_specdec.measure.interleave import interleave
-from ov_specdec.measure.methods import ALIKE, PLAIN, Method, answer_with
-from ov_specdec.measure.search import GAIN
+from ov_specdec.measure.methods import ALIKE, PLAIN, Method, answer_with, interleave
 from ov_specdec.measure.summary import SummaryRow, Turn, summarize
+from ov_specdec.measure.tuner import GAIN
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
-
-OPTIONS = {"max_new_tokens": 64, **ALIKE}
 
 ENOUGH_TURNS = 4
 """Minimum number of turns for a result: single ones differ by a third."""
@@ -138,7 +135,8 @@ def measure_gain(
     ) as pipeline:
         pipeline.prepare()
         methods = PLAIN, Method(str(candidate), candidate.drafter)
-        answers = answer_with(methods, {candidate.drafter: pipeline}, OPTIONS)
+        options = {"max_new_tokens": 64, **ALIKE}
+        answers = answer_with(methods, {candidate.drafter: pipeline}, options)
         next(interleave(answers, [prompts[:1]]))  # the first run of each takes longer
         for turn in interleave(answers, ([prompt] for prompt in cycle(prompts))):
             turns.append(Turn(1, turn))

@@ -1,11 +1,11 @@
-"""Decoding methods: their pipelines, prepared, and concurrent requests to them."""
+"""Decoding methods: their pipelines, concurrent requests to them, and interleaved runs."""
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.errors import OptionError
@@ -14,9 +14,8 @@ from ov_specdec.options.generation import MAX_DRAFT_LENGTH
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
 
-OF_PAIRS = ("draft", "draft_device", "draft_properties", "pairing")
-"""Arguments that only a pipeline with a draft model takes."""
-
+P = TypeVar("P")
+R = TypeVar("R")
 Pipelines = Mapping[DrafterName, SpeculativePipeline]
 
 
@@ -68,7 +67,8 @@ def open_pipelines(methods: Iterable[Method], arguments: Mapping[str, Any]) -> P
     given = dict(arguments)
     for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or [PLAIN.drafter]:
         if drafter not in WITH_DRAFT:
-            given = {name: value for name, value in given.items() if name not in OF_PAIRS}
+            for name in ("draft", "draft_device", "draft_properties", "pairing"):
+                given.pop(name, None)  # only a pipeline with a draft model takes it
             first = next(iter(pipelines.values()), None)
             if first is not None:
                 given["profile"] = "none"
@@ -135,3 +135,21 @@ def answer_together(
         TimedAnswer(own.result, (own.first_token or start) - start, (own.ended or start) - start)
         for own in outputs
     ]
+
+
+def interleave(
+    methods: Mapping[str, Callable[[P], R]],
+    prompts: Iterable[P],
+    step: Callable[[str], object] = str,
+) -> Iterator[dict[str, R]]:
+    """Run all methods on a prompt, then on the next one. Yields the results of each turn by method.
+
+    Thus drifts of the machine's speed affect all. Every other turn has the opposite order: A B C,
+    C B A. step: called with the name of a method before each run.
+    """
+    for turn, prompt in enumerate(prompts):
+        results = {}
+        for name in list(methods)[:: -1 if turn % 2 else 1]:
+            step(name)
+            results[name] = methods[name](prompt)
+        yield {name: results[name] for name in methods}

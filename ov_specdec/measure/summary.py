@@ -1,13 +1,32 @@
 """Summarizes interleaved runs: medians, quartiles and speedups, in a table."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import quantiles
 
 from rich import box
 from rich.table import Table
 
-from ov_specdec.measure.interleave import Spread
 from ov_specdec.measure.methods import PLAIN, TimedAnswer
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Median, lower and upper quartile of some values."""
+
+    median: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Iterable[float]) -> "Spread":
+        """The spread of one value or more."""
+        known = list(values)
+        low, middle, high = quantiles(known * (2 if len(known) == 1 else 1), method="inclusive")
+        return cls(middle, low, high)
+
+    def __format__(self, form: str) -> str:
+        return f"{self.median:{form}} ({self.low:{form}} to {self.high:{form}})"
 
 
 @dataclass(frozen=True)

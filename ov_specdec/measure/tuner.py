@@ -1,23 +1,16 @@
-"""Measures and chooses the settings of a pair: one search for each model."""
+"""Measures and chooses the settings of a pair: one coordinate search for each model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from time import perf_counter
 from typing import Any
 
 from ov_specdec.errors import DeviceError, OptionError
+from ov_specdec.measure.methods import interleave
 from ov_specdec.measure.prompts import TUNING
-from ov_specdec.measure.search import (
-    GAIN,
-    Found,
-    Properties,
-    Trial,
-    describe_settings,
-    repeat,
-    search,
-)
 from ov_specdec.models.devices import (
     PRECISION_PROPERTIES,
     computes_in,
@@ -35,6 +28,16 @@ from ov_specdec.planning.costs import NOMINAL, PassCurve, Role
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.results.stats import BatchInvariance
 
+Properties = Mapping[str, str]
+Score = Callable[[PassCurve], float]
+"""Seconds; lower is better."""
+
+GAIN = 0.97
+"""A value is kept if its score is below this fraction of the best so far, to ignore noise."""
+
+REPETITIONS = 2
+"""Measurements, after the search, of all settings that it kept."""
+
 PRECISION_HINT = "INFERENCE_PRECISION_HINT"
 CHOICES: Mapping[str, tuple[str, ...]] = {
     PRECISION_HINT: ("f32", "bf16", "f16"),
@@ -50,26 +53,38 @@ SIZES: Mapping[Role, tuple[int, ...]] = {"draft": (1,), "main": (1, 5)}
 """Tokens of the passes that settings are compared by. Those of the main model decode plainly, and
 verify four draft tokens."""
 
-EXACT: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
-"""Options of the texts in `exact` precision."""
+CHANGED, INVARIANT = "other_token_than_exact", "batch_invariant"
+"""Entries of a profile's report: the fraction of tokens for which greedy decoding with the profile
+chooses another token than in `exact`; and whether the main model's passes are batch-invariant."""
 
 SHARES: Mapping[Role, float] = {"draft": 0.2, "main": 0.5}
 """Fractions of the time when the search of each model ends; the rest is for drafters."""
 
 
-@dataclass(frozen=True)
-class Tuning:
-    """The measured and chosen settings.
+def describe_settings(properties: Properties) -> str:
+    """Properties in one line."""
+    return " ".join(f"{key}={value}" for key, value in properties.items()) or "defaults"
 
-    found: of each model. changed: fraction of tokens for which greedy decoding with the profile
-    chooses another token than in `exact`. invariance: whether the main model's passes are
-    batch-invariant.
+
+@dataclass(frozen=True)
+class Trial:
+    """Settings, with the cost of passes."""
+
+    properties: Properties
+    passes: PassCurve
+
+
+@dataclass(frozen=True)
+class Found:
+    """The best settings, OpenVINO's defaults if no others are faster beyond noise, and why.
+
+    trials: all that the search measured. refused: the device's reason, by settings.
     """
 
-    profile: Profile
-    found: Mapping[Role, Found]
-    changed: float
-    invariance: str
+    best: Trial
+    reason: str
+    trials: Sequence[Trial] = ()
+    refused: Mapping[str, str] | None = None
 
 
 class Tuner:
@@ -96,26 +111,32 @@ class Tuner:
         self.pair = pair_fingerprint(folder, ModelFolder.read(draft), device, RuntimeConfig.kv)
         """The models, device and versions that the profile applies to."""
 
-    def run(self) -> Tuning:
-        """Measure everything. `DeviceError` if the device refuses even its defaults."""
+    def run(self) -> tuple[Profile, Mapping[Role, Found]]:
+        """Measure everything: the settings, and what was found for each model.
+
+        Raises `DeviceError` if the device refuses even its defaults.
+        """
         try:
-            texts = self._write_exactly()
+            self._note("agreement with exact precision")
+            exact = self._open("main", precision="exact")
+            prompts = [exact.tokenizer.encode(text) for text in TUNING]
+            options: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
+            outputs = [exact.generate(prompt, **options).token_ids for prompt in prompts]
             draft, main = self._search("draft"), self._search("main")
             best, invariance = self._prefer_invariant(main.best)
-            changed = self._count_changes(best.properties, texts)
+            changed = self._count_changes(best.properties, prompts, outputs)
         finally:
             self._close()
         report = {
             "machine": describe_machine(self._device),
             "models": {role: str(path) for role, path in self._paths.items()},
-            "other_token_than_exact": changed,
-            "batch_invariant": invariance,
+            CHANGED: changed,
+            INVARIANT: invariance,
             "main_pass_seconds": best.passes.seconds,
             "draft_pass_seconds": draft.best.passes.seconds,
         }
         properties = dict(best.properties), dict(draft.best.properties)
-        profile = Profile(self.pair, *properties, report)
-        return Tuning(profile, {"main": main, "draft": draft}, changed, invariance)
+        return Profile(self.pair, *properties, report), {"main": main, "draft": draft}
 
     def _open(self, role: Role, **settings: Any) -> SpeculativePipeline:
         """One model alone, which stays open until another is needed.
@@ -164,25 +185,16 @@ class Tuner:
         measurement.run(PASS_SECONDS)
         return measurement.curve(NOMINAL).main
 
-    def _write_exactly(self) -> list[tuple[list[int], list[int]]]:
-        """Prompts with their greedy outputs in `exact` precision, as ids."""
-        self._note("agreement with exact precision")
-        exact = self._open("main", precision="exact")
-        prompts = [exact.tokenizer.encode(text) for text in TUNING]
-        return [(prompt, exact.generate(prompt, **EXACT).token_ids) for prompt in prompts]
-
     def _count_changes(
-        self, properties: Properties, texts: list[tuple[list[int], list[int]]]
+        self, properties: Properties, prompts: list[list[int]], outputs: list[list[int]]
     ) -> float:
         """The fraction of greedy choices of these settings that differ from those of `exact`."""
-        chosen, other, total = self._open("main", properties=properties), 0, 0
-        for prompt, output in texts:
-            text = [*prompt, *output]
-            result = chosen.generate(text, max_new_tokens=1, prompt_logprobs=1)
-            choices = [token.top[0][0] for token in result.prompt_logprobs[len(prompt) :]]
-            other += sum(a != b for a, b in zip(choices, output, strict=True))
-            total += len(output)
-        return other / total
+        chosen, changes = self._open("main", properties=properties), list[bool]()
+        for prompt, output in zip(prompts, outputs, strict=True):
+            result = chosen.generate([*prompt, *output], max_new_tokens=1, prompt_logprobs=1)
+            scored = result.prompt_logprobs[len(prompt) :]
+            changes += [one.top[0][0] != own for one, own in zip(scored, output, strict=True)]
+        return fmean(changes)
 
     def _prefer_invariant(self, fastest: Trial) -> tuple[Trial, str]:
         """The fastest settings, or batch-invariant ones that are as fast within noise; and why."""
@@ -231,3 +243,71 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
     cores = usable_cores()
     threads = sorted({cores // 2, cores // 4} - {0, cores}, reverse=True)
     return {**choices, "INFERENCE_NUM_THREADS": tuple(map(str, threads))}
+
+
+def search(
+    measure: Callable[[Properties], PassCurve],
+    score: Score,
+    choices: Mapping[str, tuple[str, ...]],
+    has_time_for: Callable[[int], bool],
+) -> Found:
+    """Try the values of one property after the other, keeping the best; then repeat what was kept.
+
+    measure: raises `DeviceError` for settings that the device refuses. has_time_for: whether so
+    many measurements fit into the time.
+    """
+    trials = [Trial({}, measure({}))]
+    kept, refused = trials[:], dict[str, str]()
+    for name, value in [(name, value) for name, values in choices.items() for value in values]:
+        if not has_time_for(1 + REPETITIONS * (len(kept) + 1)):
+            break
+        properties = {**kept[-1].properties, name: value}
+        try:
+            trial = Trial(properties, measure(properties))
+        except DeviceError as error:
+            refused[describe_settings(properties)] = str(error)
+            continue
+        trials.append(trial)
+        if score(trial.passes) < GAIN * score(kept[-1].passes):
+            kept.append(trial)
+    best, gain = kept[0], 1.0
+    if kept[1:]:
+        turns = repeat(measure, [trial.properties for trial in kept])
+        scores = [[score(passes) for passes in repeated] for repeated in zip(*turns, strict=True)]
+        fastest = 0
+        for index in range(1, len(kept)):
+            if is_faster(scores[index], scores[fastest]):
+                fastest = index
+        best, gain = kept[fastest], fmean(scores[0]) / fmean(scores[fastest])
+    if best.properties:
+        reason = f"{gain:.2f} times as fast as the defaults in {REPETITIONS} repetitions"
+    elif not trials[1:]:
+        reason = "no other settings were tried"
+    else:
+        other = min(trials[1:], key=lambda trial: score(trial.passes))
+        reason = (
+            f"the best of {len(trials) - 1} other settings, {describe_settings(other.properties)}, "
+            f"was {score(trials[0].passes) / score(other.passes):.2f} times as fast in the search, "
+            f"but not faster beyond noise in {REPETITIONS} repetitions"
+        )
+    return Found(best, reason, trials, refused)
+
+
+def repeat(
+    measure: Callable[[Properties], PassCurve], settings: Sequence[Properties]
+) -> list[list[PassCurve]]:
+    """Measure settings again, interleaved: the costs of each repetition, in their order."""
+    methods = {describe_settings(own): partial(measure, own) for own in settings}
+    again = {name: lambda _, run=run: run() for name, run in methods.items()}
+    return [list(turn.values()) for turn in interleave(again, range(REPETITIONS))]
+
+
+def is_faster(scores: Sequence[float], others: Sequence[float]) -> bool:
+    """Whether the mean advantage over others exceeds `GAIN`, and the scatter of both together.
+
+    Of simulated searches of eleven values without an effect, with a scatter of 10 % and outliers,
+    6 % end with some of them; 11 % do if the advantage needs to exceed the larger scatter only.
+    """
+    scatter = max(scores) - min(scores) + max(others) - min(others)
+    least = max(scatter, (1.0 - GAIN) * fmean(others))
+    return fmean(others) - fmean(scores) > least

@@ -29,7 +29,7 @@ class Binding(Options):
     """The address of a server."""
 
     host: str = option("127.0.0.1", "Address to serve on.", group="Address")
-    port: int = option(8000, "Port to serve on; 0 takes any free port.")
+    port: int = option(8000, "Port to serve on; 0 takes any free port.", ge=0, le=65535)
     uds: str | None = option(
         None, "Serve on this Unix socket instead of --host and --port.", metavar="PATH"
     )

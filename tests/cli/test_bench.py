@@ -9,17 +9,17 @@ import pytest
 from ov_specdec import GenerationResult, GenerationStats, RoundStats
 from ov_specdec.cli.bench import METHODS, QUICK
 from ov_specdec.errors import OptionError, SessionError
-from ov_specdec.measure.interleave import Spread, interleave
 from ov_specdec.measure.methods import (
     PLAIN,
     TimedAnswer,
     answer_together,
     answer_with,
     find_method,
+    interleave,
     open_pipelines,
 )
 from ov_specdec.measure.prompts import CODE, read_prompts
-from ov_specdec.measure.summary import Turn, summarize
+from ov_specdec.measure.summary import Spread, Turn, summarize
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import Profile, pair_fingerprint
 from ov_specdec.results.chunks import Chunk

@@ -13,9 +13,8 @@ from prompt_toolkit.document import Document
 
 from ov_specdec.cli.app import app
 from ov_specdec.cli.chat import converse
-from ov_specdec.cli.chat.conversation import COMMANDS, SALT, Chat
-from ov_specdec.cli.chat.lines import command_completer
-from ov_specdec.cli.chat.screen import cancelled_by_interrupts, describe
+from ov_specdec.cli.chat.conversation import COMMANDS, SALT, Chat, describe
+from ov_specdec.cli.chat.terminal import cancelled_by_interrupts, command_completer
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import flag_of
 from ov_specdec.errors import OptionError

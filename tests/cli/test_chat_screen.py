@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from ov_specdec.cli.chat.screen import showing
+from ov_specdec.cli.chat.terminal import showing
 from ov_specdec.results.chunks import Chunk
 
 

@@ -247,9 +247,8 @@ def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path, monkeypatch):
     search = Tuner.run
 
     def find_one(tuner):
-        found = search(tuner)
-        settings = {"INFERENCE_PRECISION_HINT": "f32"}
-        return replace(found, profile=replace(found.profile, main_properties=settings))
+        profile, found = search(tuner)
+        return replace(profile, main_properties={"INFERENCE_PRECISION_HINT": "f32"}), found
 
     monkeypatch.setattr(Tuner, "run", find_one)
     done = run("tune", *tiny_pair, "--seconds", 1, **here)

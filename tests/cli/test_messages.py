@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from ov_specdec.cli.address import check_address
 from ov_specdec.cli.app import COMMANDS, app
+from ov_specdec.cli.declare import unescape
 from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import in_option_names
-from ov_specdec.cli.values import unescape
 from ov_specdec.errors import ModelError, Option, OptionError
 
 
@@ -138,8 +138,6 @@ def test_other_escapes_are_refused(typed):
 @pytest.mark.parametrize(
     ("host", "port", "complaint"),
     [
-        ("127.0.0.1", 99999, "port=99999 must be a whole number from 0 to 65535"),
-        ("127.0.0.1", -1, "port=-1 must be a whole number from 0 to 65535"),
         ("nohost.invalid", None, "--host 'nohost.invalid' cannot be used (.*): choose"),
         ("a..b", None, "--host 'a..b' cannot be used"),
         # Addresses for documentation, which no machine has.

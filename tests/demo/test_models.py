@@ -11,7 +11,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import demo as cli_demo
 from ov_specdec.cli.address import LOOPBACK_NAMES
-from ov_specdec.demo import charts
+from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison, Run, messages_of, options_of
 from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.errors import OptionError
@@ -317,14 +317,14 @@ def test_the_sweep_measures_every_temperature(pipeline, monkeypatch):
         return generate(pipeline, prompt, **{**options, "max_new_tokens": 4})
 
     monkeypatch.setattr(SpeculativePipeline, "generate", watch)
-    tables = list(charts.sweep(pipeline, "def area(", form(max_new_tokens=500, seed=7)))
+    tables = list(view.sweep(pipeline, "def area(", form(max_new_tokens=500, seed=7)))
     assert [len(table) for table in tables[:2]] == [2, 4]
-    assert list(tables[-1]["temperature"].unique()) == list(charts.TEMPERATURES)
+    assert list(tables[-1]["temperature"].unique()) == list(view.TEMPERATURES)
     assert (tables[-1]["tokens/s"] > 0).all()
     assert tables[-1]["acceptance"].between(0, 1).all()
-    assert len(tables) == charts.NUM_STEPS == len(given) // 2
+    assert len(tables) == view.NUM_STEPS == len(given) // 2
     assert all(options["ignore_eos"] and options.get("seed") is None for options in given)
-    assert {options["max_new_tokens"] for options in given} == {charts.MAX_TOKENS}
+    assert {options["max_new_tokens"] for options in given} == {view.MAX_TOKENS}
 
 
 def test_without_gradio_the_extra_is_named():
@@ -340,10 +340,10 @@ def test_without_gradio_the_extra_is_named():
 def test_charts_add_up(pipeline):
     last = compared(pipeline)
     stats = last.speculative.output.stats
-    table = charts.draft_tokens_by_round(last.speculative)
+    table = view.draft_tokens_by_round(last.speculative)
     sums = table.groupby("draft token")["draft tokens"].sum()
     assert sums["accepted"] == stats.accepted
     assert sums["rejected"] == stats.drafted - stats.accepted
-    seconds = charts.time_by_part(last).groupby("method")["seconds"].sum()
+    seconds = view.time_by_part(last).groupby("method")["seconds"].sum()
     assert seconds["speculative"] == pytest.approx(stats.seconds)
     assert seconds["plain"] == pytest.approx(last.plain.output.stats.seconds)

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ov_specdec.demo.charts import NUM_STEPS
+from ov_specdec.demo.view import NUM_STEPS
 from ov_specdec.errors import OptionError
 from tests.support.browser import CONTRAST, chromium, demo_process, expect
 

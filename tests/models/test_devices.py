@@ -8,9 +8,9 @@ import openvino as ov
 import pytest
 
 from ov_specdec.cli import check as check_command
+from ov_specdec.cli.check import Agreement, compare_with_cpu
 from ov_specdec.errors import OptionError
-from ov_specdec.measure import device_check, tuner
-from ov_specdec.measure.device_check import Agreement, compare_with_cpu
+from ov_specdec.measure import tuner
 from ov_specdec.models import memory_limit
 from ov_specdec.models.devices import Device
 from ov_specdec.models.memory_limit import GB, limit_memory
@@ -100,7 +100,7 @@ def test_blocks_of_any_type_are_copied_whole(kind, num_bytes):
 
 
 def test_a_device_that_gives_the_texts_of_the_cpu_passes(tiny_pair, monkeypatch):
-    monkeypatch.setattr(device_check, "NUM_TOKENS", 12)
+    monkeypatch.setattr(check_command, "NUM_TOKENS", 12)
     agreements = list(compare_with_cpu(*tiny_pair, "CPU"))
     assert [agreement.way for agreement in agreements][::5] == [
         "exact, paged, plain",
@@ -112,14 +112,14 @@ def test_a_device_that_gives_the_texts_of_the_cpu_passes(tiny_pair, monkeypatch)
 
 
 def test_texts_that_differ_are_seen(tiny_pair, monkeypatch):
-    monkeypatch.setattr(device_check, "NUM_TOKENS", 12)
-    generate = device_check.SpeculativePipeline.generate
+    monkeypatch.setattr(check_command, "NUM_TOKENS", 12)
+    generate = check_command.SpeculativePipeline.generate
 
     def spoiled(pipeline, prompt, **options):
         result = generate(pipeline, prompt, **options)
         return replace(result, token_ids=[1, *result.token_ids[1:]]) if pipeline.draft else result
 
-    monkeypatch.setattr(device_check.SpeculativePipeline, "generate", spoiled)
+    monkeypatch.setattr(check_command.SpeculativePipeline, "generate", spoiled)
     agreements = list(compare_with_cpu(*tiny_pair, "CPU"))
     assert all(agreement.is_broken for agreement in agreements[:4])
     assert agreements[-2].is_broken

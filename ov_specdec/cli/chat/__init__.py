@@ -8,8 +8,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.chat.conversation import LEAVING, Chat
-from ov_specdec.cli.chat.lines import piped_lines, typed_ahead, typed_lines
-from ov_specdec.cli.chat.screen import note, show_answer
+from ov_specdec.cli.chat.terminal import note, piped_lines, show_answer, typed_ahead, typed_lines
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
     MODELS,
@@ -18,14 +17,9 @@ from ov_specdec.cli.models import (
     make_pipeline,
     model_name,
     models_first,
+    typed,
 )
-from ov_specdec.cli.options import (
-    GENERATION,
-    SYSTEM_OPTION,
-    check_generation,
-    generation_options,
-    pop_generation,
-)
+from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
 from ov_specdec.cli.terminal import flag_of, show_error, with_errors
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.models.locate import embedded_folder, locate
@@ -38,7 +32,7 @@ from ov_specdec.text.tokenizer import load_tokenizer
 @click.command()
 @with_errors
 @models_first(*MODELS)
-@SYSTEM_OPTION
+@options_of(Shared.model_fields, "system")
 @own_options
 @options_of(PIPELINE, *ONE_REQUEST)
 @generation_options("cache_prompt")
@@ -52,9 +46,17 @@ def chat(
 
     With --seed, answers draw different numbers, but the same chat gives the same answers again.
     """
-    pipeline, given = take(options, PIPELINE), pop_generation(options)
+    pipeline, given = take(options, PIPELINE), typed(take(options, GENERATION))
     check_generation(given, pipeline)
-    require_chat_template(pipeline["main"])
+    main, draft = pipeline["main"], pipeline["draft"]
+    folder = embedded_folder("main") if main is None else locate(main)
+    name = "the embedded model" if main is None else model_name(main)
+    if load_tokenizer(folder).chat_template is None:  # known before the model is compiled
+        raise OptionError(
+            name if main is None else Option("main", main),
+            " has no chat template: give a chat model as main, or continue a text with ov-specdec "
+            "generate",
+        )
     require_utf8("the system message", system or "")
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     parameters = click.get_current_context().command.params
@@ -65,7 +67,8 @@ def chat(
         show = partial(show_answer, is_typed=is_typed, show_draft=show_draft)
         talk = Chat(models, show, settable, given, messages)
         if is_typed:
-            note(greeting(pipeline["main"], pipeline["draft"], models.drafter))
+            source = models.drafter if draft is None else f"{models.drafter} {model_name(draft)}"
+            note(f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves")
         converse(talk, typed_lines(talk.options) if is_typed else piped_lines(), goes_on=is_typed)
 
 
@@ -82,21 +85,3 @@ def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
                 raise
             is_full = isinstance(error, ContextLengthError)
             show_error(error, "; /undo or /clear makes room" if is_full else "")
-
-
-def require_chat_template(main: str | None) -> None:
-    """Refuse a model without a chat template before it is compiled."""
-    folder = embedded_folder("main") if main is None else locate(main)
-    if load_tokenizer(folder).chat_template is None:
-        raise OptionError(
-            "the embedded model" if main is None else Option("main", main),
-            " has no chat template: give a chat model as main, or continue a text with ov-specdec "
-            "generate",
-        )
-
-
-def greeting(main: str | None, draft: str | None, drafter: str) -> str:
-    """The models and the drafter of a chat, and how to go on."""
-    name = "the embedded model" if main is None else model_name(main)
-    source = drafter if draft is None else f"{drafter} {model_name(draft)}"
-    return f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves"

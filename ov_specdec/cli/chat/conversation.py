@@ -8,15 +8,17 @@ from typing import Any
 
 import click
 
-from ov_specdec.cli.chat.screen import Begin, describe
 from ov_specdec.drafters.factory import kind_of
 from ov_specdec.errors import OptionError, shorten
+from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.checks import require_utf8, suggest
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.records.files import expand_home
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.text.chat import Message, check_messages
+
+Begin = Callable[[], GenerationStream]
 
 SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""
@@ -166,6 +168,22 @@ class Chat:
         options = self.models.complete_options(**given)
         kind_of(self.models.drafter).check(options)
         return options
+
+
+def describe(result: GenerationResult) -> str:
+    """The statistics of an answer in one line, with the limit that ended it, if any."""
+    stats, reason = result.stats, result.finish_reason
+    budget = f"ended by --max-new-tokens {stats.generated_tokens}"
+    parts = {
+        f"{stats.generated_tokens} tokens, {stats.tokens_per_second:.1f} tokens/s": True,
+        f"{stats.acceptance_rate:.0%} of {stats.drafted} draft tokens accepted": stats.drafted,
+        f"draft failures {stats.draft_failures}": stats.draft_failures,
+        f"{stats.cached_tokens} of {stats.prompt_tokens} prompt tokens reused": True,
+        "cancelled": reason == "cancelled",
+        result.ending.remedy_in_chat or budget: reason == "length",
+        f"ended by the {result.finish_message}": stats.stop_string is not None,
+    }
+    return " | ".join(part for part, applies in parts.items() if applies)
 
 
 def describe_commands(*_: object) -> str:

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ov_specdec.cli.compare import describe, make_report
-from ov_specdec.cli.summary import details, figures, warnings_of
+from ov_specdec.cli.generate import details, figures, warnings_of
 from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.planning.speedup import estimate_speedup
 from ov_specdec.results.chunks import GenerationResult

@@ -1,12 +1,14 @@
-"""The user's lines: typed with line editing, history and completion, or from a pipe."""
+"""The chat's terminal: answers as they arrive, broken between words, and the lines of the user."""
 
 import io
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import chain
 
+import click
 from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import Completer, NestedCompleter, PathCompleter, WordCompleter
 from prompt_toolkit.completion import merge_completers as merge
@@ -14,12 +16,91 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
+from rich.console import Console
+from rich.control import Control
+from rich.segment import ControlType, Segment, Segments
+from rich.style import Style
+from rich.text import Text
 
-from ov_specdec.cli.chat.conversation import COMMANDS
-from ov_specdec.cli.chat.screen import note
-from ov_specdec.cli.messages import interrupts_call
+from ov_specdec.cli.chat.conversation import COMMANDS, Begin
+from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
+from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.records.files import user_cache
+from ov_specdec.results.chunks import Chunk, GenerationResult, collect
+from ov_specdec.results.origins import GREEN
+
+ACCEPTED = Style(color=GREEN)
+
+AGAIN = Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 0))
+
+
+@contextmanager
+def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
+    """Let Ctrl-C call a function, and do nothing else."""
+    before = signal.signal(signal.SIGINT, lambda *_: function())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def cancelled_by_interrupts(begin: Begin) -> Iterator[GenerationStream]:
+    """The stream that `begin` returns; meanwhile Ctrl-C only cancels it."""
+    early: list[bool] = []
+    with (
+        interrupts_call(lambda: early.append(True)),
+        begin() as stream,
+        interrupts_call(stream.cancel),
+    ):
+        if early:
+            stream.cancel()
+        yield stream
+
+
+def show_answer(begin: Begin, *, is_typed: bool, show_draft: bool) -> GenerationResult:
+    """Show an answer as it arrives; until then a spinner on stderr."""
+    with cancelled_by_interrupts(begin) if is_typed else begin() as stream:
+        with console.status("Reading"):
+            first = next(stream)
+        try:
+            return collect(showing(chain([first], stream), Console(), show_draft=show_draft))
+        finally:
+            click.echo()
+
+
+def showing(chunks: Iterable[Chunk], output: Console, *, show_draft: bool) -> Iterator[Chunk]:
+    """Show the text of each chunk before it is yielded. show_draft: colour accepted tokens.
+
+    Rich decides whether the output has colours; NO_COLOR disables them.
+    """
+    wraps = output.file.isatty() and not output.is_dumb_terminal
+    line, spaces = Text(), ""  # spaces at the end of the text: the line may be broken there
+    for chunk in chunks:
+        style = ACCEPTED if show_draft and chunk.from_draft else None
+        if wraps:
+            text = spaces + chunk.text
+            word = text.rstrip(" \t")
+            spaces, start = text[len(word) :], len(line)
+            lines = line.append(word, style).wrap(output, output.width)
+            with output:  # one write
+                if lines[1:]:  # write the line again, with line breaks
+                    output.control(AGAIN)
+                    start = 0
+                output.print(Text("\n").join(lines)[start:], end="", soft_wrap=True)
+            line = lines[-1]
+        elif show_draft:
+            # As a segment: rich would wrap a text and replace its tabs.
+            output.print(Segments([Segment(chunk.text, style)]), soft_wrap=True)
+        else:
+            click.echo(chunk.text, nl=False)
+        yield chunk
+
+
+def note(text: str) -> None:
+    """Show a note, dim, on stderr."""
+    console.print(text, style="dim", markup=False, soft_wrap=not console.is_terminal)
 
 
 def typed_lines(options: Iterable[str]) -> Iterator[str]:
