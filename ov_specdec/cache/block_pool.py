@@ -149,8 +149,8 @@ class BlockPool:
         nodes: list[NodeId] = [root]
         while True:
             start = len(blocks) * block_size
-            wanted = tuple(tokens[start : start + block_size])
-            best, num_common = self._most_alike(nodes[-1], wanted)
+            key = tuple(tokens[start : start + block_size])
+            best, num_common = self._most_alike(nodes[-1], key)
             if best is None or num_common < block_size:
                 return Prefix(blocks, nodes, best.block if best else None, num_common)
             blocks.append(best.block)
@@ -163,21 +163,20 @@ class BlockPool:
         is_there = index < len(siblings) and siblings[index].tokens == tokens
         return siblings[index].block if is_there else None
 
-    def _most_alike(self, parent: NodeId, wanted: tuple[int, ...]) -> tuple[Node | None, int]:
-        """The child that shares the longest prefix with `wanted`, and the length of that prefix.
+    def _most_alike(self, parent: NodeId, tokens: tuple[int, ...]) -> tuple[Node | None, int]:
+        """The child that shares the longest prefix with these tokens, and its length.
 
-        In sorted order it is adjacent to the position of `wanted`.
+        In sorted order it is adjacent to their position.
         """
         siblings = self._children.get(parent, ())
-        index = _index(siblings, wanted)
+        index = _index(siblings, tokens)
         best, num_common = None, 0
         for node in siblings[max(index - 1, 0) : index + 1]:
-            if (same := common_prefix(node.tokens, wanted)) > num_common:
+            if (same := common_prefix(node.tokens, tokens)) > num_common:
                 best, num_common = node, same
         return best, num_common
 
     def _forget(self, block: int) -> None:
-        """Remove a block from the prefix cache."""
         node = self._nodes.pop(block)
         siblings = self._children[node.parent]
         del siblings[_index(siblings, node.tokens)]
@@ -186,5 +185,4 @@ class BlockPool:
 
 
 def _index(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
-    """The index of some tokens in the sorted siblings."""
     return bisect_left(siblings, tokens, key=lambda node: node.tokens)

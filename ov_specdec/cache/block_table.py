@@ -51,20 +51,15 @@ class BlockTable(Slot):
 
         Raises `CacheFullError`, and then changes nothing.
         """
-        if num_missing := self.num_missing(num_tokens):
-            self._allocate(num_missing)
-        self.length += num_tokens
-
-    def _allocate(self, num_blocks: int) -> None:
-        """Allocate this number of blocks, or none."""
         held = len(self.blocks)
         try:
-            for _ in range(num_blocks):
+            for _ in range(self.num_missing(num_tokens)):
                 self.blocks.append(self.pool.allocate())
         except CacheFullError:
             self.pool.release(self.blocks[held:])
             del self.blocks[held:]
             raise
+        self.length += num_tokens
 
     def match_prefix(self, tokens: Sequence[int]) -> tuple[int, int] | None:
         """Start an empty table with the cached blocks of the first of these tokens.
@@ -122,7 +117,7 @@ class BlockTable(Slot):
                 self.states.offer_branch(start + size, self._node)
         if self.states is not None:
             if not self._has_prompt:
-                self._offer_state(self.states)
+                self.states.offer(self._num_committed * size, self._node)
             self.states.commit(length)
         self._has_prompt = True
 
@@ -133,7 +128,7 @@ class BlockTable(Slot):
         """
         self.commit(tokens, len(tokens))
         if self.states is not None:
-            self._offer_state(self.states)
+            self.states.offer(self._num_committed * self._block_size, self._node)
             self.states.free(forgets=not tokens)
         rest = tokens[self._num_committed * self._block_size : self.length]
         if rest:
@@ -149,10 +144,6 @@ class BlockTable(Slot):
         self._num_committed, self._node = 0, self._root
         self._has_prompt = False
         return blocks
-
-    def _offer_state(self, states: StateTable) -> None:
-        """Share the state at the end of the last shared block."""
-        states.offer(self._num_committed * self._block_size, self._node)
 
     def _num_blocks(self, num_tokens: int) -> int:
         return -(-num_tokens // self._block_size)

@@ -5,7 +5,6 @@ writes the state after each token that may become the last one to its own block.
 another block: nothing is copied or recomputed.
 """
 
-from collections.abc import Mapping
 from typing import NamedTuple
 
 from ov_specdec.cache.block_pool import BlockPool, NodeId, Prefix
@@ -18,8 +17,8 @@ NUM_OWN = 4
 token, at the end of the last full block, and at the end of the shared prefix."""
 
 MAX_LAG = 16
-"""Maximum tokens before those with wanted rows in a pass that writes the state after each token. A
-longer one, such as a prefill, writes states at the ends of blocks only, because that takes time."""
+"""Maximum tokens before those with rows of logits in a pass that writes the state after each token.
+A longer one, such as a prefill, writes states at the ends of blocks only: that takes time."""
 
 
 class StatePool:
@@ -38,10 +37,6 @@ class StatePool:
     def size(self) -> int:
         """Blocks for sequences."""
         return self.blocks.size - len((ZEROS, SPARE))
-
-    def limit(self, size: int) -> None:
-        """Set the number of blocks, before any sequence has one."""
-        self.blocks.size = self.blocks.max_blocks = size
 
     @property
     def max_draft_tokens(self) -> int:
@@ -76,15 +71,11 @@ class StateTable:
     def __init__(self, pool: StatePool, block_size: int) -> None:
         self._pool = pool
         self._block_size = block_size
-        self._states = {0: ZEROS}
+        self.states = {0: ZEROS}
+        """Blocks by number of tokens."""
         self._branch = 0  # length of the shared prefix, until its state is offered
         self._offered: list[int] = []
         self._is_counted = False
-
-    @property
-    def states(self) -> Mapping[int, int]:
-        """Blocks by number of tokens."""
-        return self._states
 
     def extend(
         self, length: int, num_tokens: int, num_rows: int, *, has_spare_row: bool = False
@@ -101,23 +92,25 @@ class StateTable:
         interval = self._block_size if num_tokens > num_rows + MAX_LAG else 1
         if num_tokens > 1:  # a draft model rolls its steps back together
             self.commit(length)
-        written = [min(after, end) for after in _written_after(length, end, interval)]
-        wanted = {self._last_full(first), self._branch, *range(first, end + 1)}
-        new = self._allocate([after for after in written if after in wanted])
-        blocks = [self._states[length], *(new.get(after, SPARE) for after in written)]
-        self._states |= new
+        # The last state may be beyond the end.
+        multiples = range(length - length % interval + interval, end + interval, interval)
+        written = [min(after, end) for after in multiples]
+        needed = {self._last_full(first), self._branch, *range(first, end + 1)}
+        new = self._allocate([after for after in written if after in needed])
+        blocks = [self.states[length], *(new.get(after, SPARE) for after in written)]
+        self.states |= new
         return StateSpan([*blocks, SPARE] if has_spare_row else blocks, interval)
 
     def rollback(self, length: int) -> int:
         """Drop the states after more tokens. Returns the length of the last remaining state."""
-        length = max(kept for kept in self._states if kept <= length)
-        self._release([other for other in self._states if other > length])
+        length = max(kept for kept in self.states if kept <= length)
+        self._release([other for other in self.states if other > length])
         return length
 
     def commit(self, length: int) -> None:
         """Drop states after fewer tokens, except for shared ones."""
         kept = {0, self._last_full(length), self._branch}
-        self._release([other for other in self._states if other < length and other not in kept])
+        self._release([other for other in self.states if other < length and other not in kept])
 
     def match(self, prefix: Prefix) -> Prefix:
         """Start with the longest cached prefix that has a state, and return it.
@@ -129,7 +122,7 @@ class StateTable:
             block = self._pool.blocks.find(prefix.nodes[num_blocks], ())
             if block is not None:
                 self._pool.blocks.share(block)
-                self._states[num_blocks * self._block_size] = block
+                self.states[num_blocks * self._block_size] = block
                 break
         else:
             num_blocks = 0
@@ -145,7 +138,7 @@ class StateTable:
 
     def offer(self, length: int, node: NodeId) -> None:
         """Share the state after `length` tokens with this node of the KV cache."""
-        block = self._states.get(length, ZEROS)
+        block = self.states.get(length, ZEROS)
         if block != ZEROS and self._pool.blocks.find(node, ()) is None:
             self._pool.blocks.register(block, node, ())
             self._offered.append(block)
@@ -153,20 +146,19 @@ class StateTable:
     def restore(self, length: int) -> None:
         """Allocate blocks for the saved states of a sequence of `length` tokens: see `saved`."""
         self._count()
-        self._states |= self._allocate(self._saved_lengths(length))
+        self.states |= self._allocate(self._saved_lengths(length))
 
     def saved(self, length: int) -> list[int]:
         """Blocks from which a sequence of `length` tokens, and others with its prefix, continue."""
         lengths = self._saved_lengths(length)
-        return [self._states[own] for own in lengths if own in self._states]
+        return [self.states[own] for own in lengths if own in self.states]
 
     def _saved_lengths(self, length: int) -> list[int]:
-        """Numbers of tokens after which the states are saved."""
         return sorted({self._last_full(length), length} - {0})
 
     def free(self, *, forgets: bool) -> None:
         """Free all blocks. forgets: drop shared states too."""
-        self._release([length for length in self._states if length > 0])
+        self._release([length for length in self.states if length > 0])
         if forgets:
             self._pool.blocks.forget(self._offered)
         self._offered.clear()
@@ -179,7 +171,6 @@ class StateTable:
         return length // self._block_size * self._block_size
 
     def _allocate(self, lengths: list[int]) -> dict[int, int]:
-        """A block for each of these numbers of tokens."""
         self._count()
         new: dict[int, int] = {}
         try:
@@ -191,14 +182,9 @@ class StateTable:
         return new
 
     def _release(self, lengths: list[int]) -> None:
-        self._pool.blocks.release([self._states.pop(length) for length in lengths])
+        self._pool.blocks.release([self.states.pop(length) for length in lengths])
 
     def _count(self) -> None:
         """Count the sequence as one that has states."""
         self._pool.num_sequences += not self._is_counted
         self._is_counted = True
-
-
-def _written_after(length: int, end: int, interval: int) -> range:
-    """Lengths after which a pass writes a state; the last one may be beyond its end."""
-    return range(length - length % interval + interval, end + interval, interval)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ov_specdec.checks.probe import Probe, ProbeSpan
-from ov_specdec.runner.base import Runner
+from ov_specdec.runner.paged import PagedModel
 from ov_specdec.sampling.logits import Logits
 
 NUM_CACHED = 34
@@ -21,7 +21,7 @@ TOLERANCE = 0.02
 bf16 in another order causes 0.005."""
 
 
-def try_out(runner: Runner, size: int, compiled: Any) -> float | None:
+def try_out(runner: PagedModel, size: int, compiled: Any) -> float | None:
     """Compare passes of a static shape with dynamic ones; if it is right, the runner keeps it.
 
     Returns the seconds that it saves; None if its logits are wrong. They have to be bitwise equal

@@ -17,7 +17,7 @@ from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipeli
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import check_place, locate
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.planning.costs.measure import SEQUENCES
+from ov_specdec.planning.measurement import SEQUENCES
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 R = TypeVar("R")

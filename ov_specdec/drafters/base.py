@@ -1,17 +1,19 @@
-"""`Drafter`: the interface between the engine and a source of draft tokens."""
+"""`Drafter`: the interface between the engine and a source of draft tokens; two as one."""
 
 from collections.abc import Generator, Sequence, Set
+from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-from ov_specdec.planning.draft_length import Offer, Plan, PlanRequest
+from ov_specdec.planning.draft_length import Offer, Offers, Plan
+from ov_specdec.runner.base import HiddenStatesReader
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 
 T = TypeVar("T")
-Steps = Generator[PlanRequest | CachedSequence, Plan | None, T]
+Steps = Generator[Offers | CachedSequence, Plan | None, T]
 """A coroutine that waits for passes and plans.
 
-It yields a sequence to have its tokens fed, or a `PlanRequest` to be sent a plan. Many sequences
+It yields a sequence to have its tokens fed, or offers to be sent a plan. Many sequences
 can thus wait for one pass, and be planned together.
 """
 
@@ -48,20 +50,59 @@ class Drafter(Protocol):
     @property
     def sources(self) -> tuple[str, ...]:
         """Its sources of draft tokens."""
-        ...
 
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
         """The KV caches of its models for this sequence."""
-        ...
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """What it can draft after `tokens`, at most one offer for each source.
 
         tokens: the sequence so far, which begins with those of the last call.
         """
-        ...
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """The draft tokens of the last offers that the plan takes, as many as it allows."""
-        ...
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Two drafters as one, such as suffix matches and a draft model.
+
+    The policy takes the offer that is worth more. Where draft lengths are constant, it takes the
+    first.
+    """
+
+    first: Drafter
+    second: Drafter
+
+    @property
+    def readers(self) -> tuple[HiddenStatesReader, ...]:
+        """The readers of hidden states of both."""
+        return (*readers(self.first), *readers(self.second))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The sources of both."""
+        return (*self.first.sources, *self.second.sources)
+
+    @property
+    def caches(self) -> tuple[CachedSequence, ...]:
+        """The KV caches of both."""
+        return (*self.first.caches, *self.second.caches)
+
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """The offers of both."""
+        return [*self.first.offers(tokens), *self.second.offers(tokens)]
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
+        """The draft tokens of the drafter whose offer the plan takes."""
+        is_first = plan.offer.source in self.first.sources
+        return (self.first if is_first else self.second).propose(tokens, plan)
+
+
+def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:
+    """Readers of the main model's hidden states: the drafter itself, or its parts."""
+    if isinstance(drafter, Cascade):
+        return drafter.readers
+    return (drafter,) if isinstance(drafter, HiddenStatesReader) else ()

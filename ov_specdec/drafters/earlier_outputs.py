@@ -31,8 +31,7 @@ class EarlierOutputs:
     @property
     def num_tokens(self) -> int:
         """Tokens in the indexes."""
-        indexes = (index for generations in self._generations.values() for index in generations)
-        return sum(len(index.tokens) for index in indexes)
+        return sum(len(index.tokens) for own in self._generations.values() for index in own)
 
     def remember(self, namespace: Hashable, tokens: Sequence[int], num_prompt: int) -> None:
         """Queue an output, with as much of its prompt as a match may need.
@@ -53,23 +52,19 @@ class EarlierOutputs:
         if not self._taking_in.acquire(blocking=False):
             return
         try:
-            while output := self._next():
-                self._add(*output)
+            while True:
+                with self._lock:
+                    if not self._new:
+                        return
+                    namespace, tokens = self._new.popleft()
+                    self.num_waiting -= len(tokens)
+                self._add(namespace, tokens)
         finally:
             self._taking_in.release()
 
     def indexes(self, namespace: Hashable) -> list[SuffixIndex]:
         """The indexes of a namespace, the oldest first; the last one may grow."""
         return list(self._generations.get(namespace, ()))
-
-    def _next(self) -> tuple[Hashable, list[int]] | None:
-        """Remove and return the output that was queued first."""
-        with self._lock:
-            if not self._new:
-                return None
-            output = self._new.popleft()
-            self.num_waiting -= len(output[1])
-            return output
 
     def _add(self, namespace: Hashable, tokens: list[int]) -> None:
         generations = self._generations.setdefault(namespace, [SuffixIndex()])

@@ -6,13 +6,11 @@ from functools import partial, reduce
 from typing import Literal
 
 from ov_specdec.cache.slot import Source
-from ov_specdec.drafters.base import Drafter
-from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.base import Cascade, Drafter
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.drafters.intersection import IntersectionCache
 from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.other_tokenizer import IntersectionCache, RetokenizedDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.drafters.retokenize import RetokenizedDrafter
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.errors import Option, OptionError, SessionError

@@ -1,12 +1,10 @@
 """Drafts with a smaller model."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import numpy as np
 
 from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.latest import LatestTokens
 from ov_specdec.errors import DeadEndError, LogitsError
 from ov_specdec.planning.acceptance import MODEL
 from ov_specdec.planning.draft_length import Offer, Plan
@@ -17,21 +15,32 @@ from ov_specdec.sampling.samplers import Chosen, Sampler
 from ov_specdec.sampling.verification import Draft
 
 
-class DraftCache(Protocol):
-    """A draft model's cache of a sequence, addressed by the main model's ids.
+class LatestTokens:
+    """A draft model's cache of a sequence, or of its last tokens if the context is shorter.
 
-    `LatestTokens` if both models have the same tokenizer.
+    When the context is full, it restarts with the latest half: each token is fed twice at most, and
+    of a long prompt only half a context is fed. A shorter context can only lower acceptance, since
+    all draft tokens are verified. Source: drafting from a window of the KV cache, Sun et al.
+    (TriForce, arXiv 2404.11912).
     """
 
+    def __init__(self, cache: CachedSequence) -> None:
+        self._cache = cache
+        self._start = 0
+
     def room(self, tokens: Sequence[int]) -> int:
-        """Maximum number of draft tokens after `tokens`; none if it is 0 or less."""
-        ...
+        """Maximum number of draft tokens after `tokens`; at least one."""
+        if self._cache.room(len(tokens) - self._start) < 1:
+            self._start = len(tokens) - max(self._cache.runner.max_length // 2, 1)
+            self._cache.free()  # the tokens that follow are another sequence
+        return self._cache.room(len(tokens) - self._start)
 
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
-        """Feed what the cache lacks of tokens and draft tokens; the logits after the last one."""
-        ...
+        """See `CachedSequence`. tokens: those of the last call of `room`, or a prefix of them."""
+        latest = tokens[self._start :] if self._start else tokens
+        return self._cache.advance(latest, draft_tokens, num_rows)
 
 
 class ModelDrafter:
@@ -40,18 +49,18 @@ class ModelDrafter:
     Once the model gives logits that are no distribution, such as NaN, it drops its KV cache and
     drafts nothing more.
 
-    cache: the draft model's. sampler: chooses draft tokens from its logits. translated: the wrapper
-    of the cache if it holds the ids of another tokenizer.
+    cache: the draft model's. sampler: chooses draft tokens from its logits. translated: the same
+    cache if it holds the ids of another tokenizer.
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
     """
 
     sources: tuple[str, ...] = (MODEL,)
 
     def __init__(
-        self, cache: CachedSequence, sampler: Sampler, translated: DraftCache | None = None
+        self, cache: CachedSequence, sampler: Sampler, translated: LatestTokens | None = None
     ) -> None:
         self.caches: tuple[CachedSequence, ...] = (cache,)
-        self._cache: DraftCache = LatestTokens(cache) if translated is None else translated
+        self._cache = translated or LatestTokens(cache)
         self._sampler = sampler
         self._has_failed = False
 
@@ -76,7 +85,9 @@ class ModelDrafter:
             except DeadEndError:
                 break  # a dead end, which the main model may never reach
             except LogitsError:
-                self._give_up()
+                for cache in self.caches:
+                    cache.discard()
+                self.caches, self._has_failed = (), True
                 break
             history.append(chosen.token)
             draft_tokens.append(chosen.token)
@@ -88,11 +99,6 @@ class ModelDrafter:
                 break
         draft = Draft(draft_tokens, probs or None)
         return Proposal(draft, tuple(confidences), pass_tokens, self._has_failed)
-
-    def _give_up(self) -> None:
-        for cache in self.caches:
-            cache.discard()
-        self.caches, self._has_failed = (), True
 
 
 def confidence(row: Logits, chosen: Chosen) -> float:

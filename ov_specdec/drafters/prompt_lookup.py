@@ -52,8 +52,11 @@ class PromptLookup:
         """The tokens that followed it."""
         yield from ()
         length = min(plan.length, self._max_draft_tokens or plan.length)
-        draft = Draft(_copy(self._text, self._start, length))
-        return Proposal(draft, (self._confidence,) * length)
+        text, copies = self._text, list[int]()
+        for position in range(self._start, self._start + length):
+            overrun = position - len(text)  # continue with the copies after the text's end
+            copies.append(copies[overrun] if overrun >= 0 else text[position])
+        return Proposal(Draft(copies), (self._confidence,) * length)
 
     def _read(self, tokens: Sequence[int]) -> None:
         """Append the tokens that were added since the last call."""
@@ -77,12 +80,3 @@ class PromptLookup:
                 break
             size, ends = size + 1, longer
         return size, int(ends[-1]) + 1
-
-
-def _copy(tokens: Sequence[int], start: int, limit: int) -> list[int]:
-    """`limit` tokens from `start` on, continued with the copies at the end of the sequence."""
-    copies: list[int] = []
-    for position in range(start, start + limit):
-        overrun = position - len(tokens)
-        copies.append(copies[overrun] if overrun >= 0 else tokens[position])
-    return copies

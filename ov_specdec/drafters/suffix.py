@@ -49,9 +49,17 @@ class SuffixDrafter:
     def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """The longest match, if there is one."""
         self._index(tokens)
-        source, match = self._find(tokens)
-        self._match = match
-        return [Offer(source, match.confidence, match.continuation(1)[0])] if match else []
+        best, source = self._own.find(tokens), SOURCE
+        longest = best.length if best else 0.0
+        known = self._shared.find(tokens) if self._shared else None
+        if known is not None and known.length > longest:
+            best, longest = known, known.length
+        for index in self._earlier():
+            match = index.find(tokens)
+            if match is not None and EARLIER_WEIGHT * match.length > longest:
+                best, source, longest = match, EARLIER, EARLIER_WEIGHT * match.length
+        self._match = best
+        return [Offer(source, best.confidence, best.continuation(1)[0])] if best else []
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:  # noqa: ARG002
         """The most frequent continuation of the match, as long as the plan allows."""
@@ -62,19 +70,5 @@ class SuffixDrafter:
         return Proposal(Draft(draft_tokens), (self._match.confidence,) * len(draft_tokens))
 
     def _index(self, tokens: Sequence[int]) -> None:
-        """Index the tokens that were added since the last call."""
         self._own.extend(tokens[self._num_indexed :])
         self._num_indexed = len(tokens)
-
-    def _find(self, tokens: Sequence[int]) -> tuple[str, Match | None]:
-        """The longest match, and its source."""
-        best, source = self._own.find(tokens), SOURCE
-        longest = best.length if best else 0.0
-        known = self._shared.find(tokens) if self._shared else None
-        if known is not None and known.length > longest:
-            best, longest = known, known.length
-        for index in self._earlier():
-            match = index.find(tokens)
-            if match is not None and EARLIER_WEIGHT * match.length > longest:
-                best, source, longest = match, EARLIER, EARLIER_WEIGHT * match.length
-        return source, best

@@ -135,11 +135,11 @@ class Engine:
         stepping, self._planned_size = self.scheduler.stepping, 0
         planned, estimates = list[Sequence](), list[Estimate]()
         for sequence in stepping:
-            if (request := sequence.plan_request) is None:
+            if (offers := sequence.offers) is None:
                 continue
             answer: Plan | Estimate = NO_PLAN
             with self._plainly_after_errors():
-                answer = sequence.answer(request)
+                answer = sequence.answer(offers)
             if isinstance(answer, Plan):
                 self._resume(sequence, answer.within(sequence.room))
             else:

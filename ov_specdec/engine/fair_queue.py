@@ -12,7 +12,6 @@ class OfTenant(Protocol):
     @property
     def tenant(self) -> Hashable:
         """Whose it is."""
-        ...
 
 
 T = TypeVar("T", bound=OfTenant)

@@ -229,12 +229,9 @@ class EngineLoop:
     @property
     def _is_idle(self) -> bool:
         """Whether there are no sequences, and the process goes on."""
-        scheduler = self.engine.scheduler
-        has_sequences = self._added or scheduler.running or scheduler.waiting
-        return not (self._is_closed or has_sequences) and main_thread().is_alive()
+        return not (self._is_closed or self._has_work) and main_thread().is_alive()
 
     def _idle(self) -> None:
-        """Do idle work until something else wants the models."""
         with self._changed:
             self._idle_thread = None
             if self._idle_work is None or self._worker is not None or not self._is_idle:

@@ -28,7 +28,8 @@ class Output:
         chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
         if not chunks or (cut < end and not self._text.stopped):  # an empty round has one too
             rejected = round_.draft_tokens[cut:]
-            chunks.append(self._chunk(round_, slice(cut, end), _own_origin(round_), rejected))
+            own: Origin = "correction" if rejected else "bonus" if cut else "plain"
+            chunks.append(self._chunk(round_, slice(cut, end), own, rejected))
         if self._text.stopped:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
@@ -62,12 +63,4 @@ class Output:
 
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
-        text = self._text.finish()
-        return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats)
-
-
-def _own_origin(round_: Round) -> Origin:
-    """The origin of the main model's own token."""
-    if not round_.draft_tokens:
-        return "plain"
-    return "bonus" if round_.num_from_draft == len(round_.draft_tokens) else "correction"
+        return Chunk(self._text.finish(), [], "plain", finish_reason="cancelled", stats=self.stats)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from ov_specdec.drafters.base import Proposal, Steps
 from ov_specdec.engine.sequence import Sequence
-from ov_specdec.planning.draft_length import NO_PLAN, Offer, Plan, PlanRequest
+from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan
 from ov_specdec.results.logprobs import TokenLogprobs, token_logprobs
 from ov_specdec.results.stats import Round, RoundStats, Stopwatch
 from ov_specdec.runner.base import ForwardOutput
@@ -25,7 +25,7 @@ class Drafted(NamedTuple):
     """What a round verifies, and how it was chosen."""
 
     plan: Plan
-    offers: tuple[Offer, ...] = ()
+    offers: Offers = ()
     proposal: Proposal = Proposal(Draft([]))
 
 
@@ -72,12 +72,12 @@ def propose(sequence: Sequence) -> Steps[Drafted]:
     """
     if sequence.drafter is None:
         return Drafted(NO_PLAN)
-    if sequence.is_first_round or sequence.lacks_hidden_states:
+    if sequence.is_first_round or (sequence.cache.readers and sequence.num_uncached > 1):
         return Drafted(Plan(0, "prefill"))
     offers = tuple(sequence.drafter.offers(sequence.tokens))
     if not offers:
         return Drafted(Plan(0, "unmatched", Offer(sequence.drafter.sources[0])))
-    plan = (yield PlanRequest(offers)) or NO_PLAN
+    plan = (yield offers) or NO_PLAN
     if not plan.length:
         return Drafted(plan, offers)
     proposal = yield from sequence.drafter.propose(sequence.tokens, plan)
@@ -99,7 +99,7 @@ def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, floa
 def score_prompt(sequence: Sequence, num_top: int) -> Steps[list[TokenLogprobs]]:
     """Prefill the prompt and compute its log-probabilities.
 
-    Rows of logits are large, so one pass scores few tokens. Cached positions with wanted rows are
+    Rows of logits are large, so one pass scores few tokens. Cached ones whose rows are needed are
     recomputed. Each token is scored as if it were generated: with LongRoPE, those within the
     original context length are scored with the short factors.
     """

@@ -253,7 +253,6 @@ class Scheduler:
 
     @property
     def _num_running(self) -> Counter[Hashable]:
-        """Running sequences by tenant."""
         return Counter(sequence.tenant for sequence in self.running)
 
     @property

@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from functools import cached_property
 from time import monotonic
 from typing import Any
 
@@ -15,8 +14,8 @@ from ov_specdec.planning.draft_length import (
     FULL,
     ConstantLength,
     Estimate,
+    Offers,
     Plan,
-    PlanRequest,
     Policy,
 )
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
@@ -26,10 +25,8 @@ from ov_specdec.sampling.processors import Follower
 from ov_specdec.sampling.samplers import Sampler
 
 MAX_LAG = 16
-"""Tokens that a cache may lack before those with wanted rows, such as a draft model's cache after
+"""Tokens that a cache may lack before those whose rows are needed, such as a draft model's after
 rounds without it. A sequence that lacks more is in its prefill."""
-
-PLAIN = ConstantLength(0)
 
 
 class Cancelled(Exception):  # noqa: N818 - not an error: the caller asked for it
@@ -63,8 +60,8 @@ class Sequence:
     tenant: whose it is, for a fair share of the batch. begun, first_token, latest: when it was
     admitted, and had its first and latest output, by `time.monotonic`.
 
-    round: the current round, a coroutine; None between rounds. It waits for the answer to
-    plan_request, or for a pass that feeds the cache `fed_cache`. num_planned: draft tokens of its
+    round: the current round, a coroutine; None between rounds. It waits for a plan for
+    `offers`, or for a pass that feeds the cache `fed_cache`. num_planned: draft tokens of its
     plan, until they are proposed.
     """
 
@@ -73,7 +70,7 @@ class Sequence:
     cache: CachedSequence
     sampler: Sampler
     drafter: Drafter | None = None
-    policy: Policy = PLAIN
+    policy: Policy = ConstantLength(0)
     options: GenerationOptions = field(default_factory=GenerationOptions)
     output: Output | None = None
     receive: Callable[[list[Any]], None] | None = None
@@ -85,7 +82,7 @@ class Sequence:
     is_cancelled: bool = field(default=False, init=False)
     num_prompt_tokens: int = field(init=False)
     round: Steps[Round] | None = field(default=None, init=False)
-    plan_request: PlanRequest | None = field(default=None, init=False)
+    offers: Offers | None = field(default=None, init=False)
     fed_cache: CachedSequence | None = field(default=None, init=False)
     num_planned: int = field(default=0, init=False)
     unread: deque[Any] = field(default_factory=deque, init=False)
@@ -96,6 +93,8 @@ class Sequence:
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.tokens)
+        processors: tuple[object, ...] = self.sampler.processors
+        self._followers = [each for each in processors if isinstance(each, Follower)]
 
     @property
     def has_ended(self) -> bool:
@@ -117,12 +116,7 @@ class Sequence:
         """Whether its round can continue: between rounds, or after an interrupted pass."""
         if self.fed_cache is not None:
             return self.fed_cache.num_pending == 0
-        return self.plan_request is None
-
-    @property
-    def lacks_hidden_states(self) -> bool:
-        """Whether its drafter needs hidden states of tokens that the main model must recompute."""
-        return bool(self.cache.readers) and self.cache.length < len(self.tokens) - 1
+        return self.offers is None
 
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
@@ -168,9 +162,9 @@ class Sequence:
             on_admit()
         self._set_running_state()
 
-    def wait_for(self, what: PlanRequest | CachedSequence | None) -> None:
+    def wait_for(self, what: Offers | CachedSequence | None) -> None:
         """Note what its round waits for; None: the round is complete."""
-        self.plan_request = what if isinstance(what, PlanRequest) else None
+        self.offers = what if isinstance(what, tuple) else None
         self.fed_cache = what if isinstance(what, CachedSequence) else None
         if what is None:
             self.round, self.num_planned = None, 0
@@ -181,9 +175,9 @@ class Sequence:
         is_lagging = cache is not None and cache.num_prefill > MAX_LAG
         self.state = State.PREFILL if self.is_first_round or is_lagging else State.DECODE
 
-    def answer(self, request: PlanRequest) -> Plan | Estimate:
+    def answer(self, offers: Offers) -> Plan | Estimate:
         """Its plan for the next round, or its estimate for the planner."""
-        answer = self.policy.answer(request)
+        answer = self.policy.answer(offers)
         return FULL if isinstance(answer, Estimate) and self.room < 1 else answer
 
     def extend(self, tokens: Iterable[int]) -> list[int]:
@@ -202,12 +196,6 @@ class Sequence:
         if self.finish_reason is None and len(self.tokens) >= self.max_length:
             self.finish_reason = "length"
         return new
-
-    @cached_property
-    def _followers(self) -> list[Follower]:
-        """Processors that keep state of the text."""
-        processors: tuple[object, ...] = self.sampler.processors
-        return [each for each in processors if isinstance(each, Follower)]
 
     def publish(self, round_: Round) -> None:
         """Pass a round on to the reader; a stop string in it ends the sequence."""

@@ -15,9 +15,8 @@ import psutil
 
 from ov_specdec.checks.static_trial import NUM_CACHED, try_out
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
-from ov_specdec.planning.costs import GRID, SIZES, Costs, PassCurve, Progress, Role
-from ov_specdec.planning.costs.curve import MOST_SAVED
-from ov_specdec.runner.base import Runner
+from ov_specdec.planning.costs import GRID, MOST_SAVED, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.runner.paged import PagedModel
 
 SECONDS = 2.0
 """Seconds of decoding before each choice of a static shape: short processes pay nothing."""
@@ -52,22 +51,21 @@ Compile = Callable[[int], Callable[[], Compiled]]
 class StaticShapes:
     """The static shapes of one model: chosen by the sizes of its passes, and compiled meanwhile.
 
-    role: the model's name in the cost curve. num_bytes: of its weights. wanted: the sizes; None
-    takes those that save most. usual: initial counts of steps by size. can_swap: whether a shape
-    may replace another one during a generation without changing its text; else it waits until none
-    is running.
+    role: the model's name in the cost curve. num_bytes: of its weights. sizes: None takes those
+    that save most. usual: initial counts of steps by size. can_swap: whether a shape may replace
+    another one during a generation without changing its text; else it waits until none is running.
     """
 
     def __init__(
         self,
         role: Role,
-        runner: Runner,
+        runner: PagedModel,
         compile_: Compile,
         num_bytes: int,
         costs: Costs,
         *,
         usual: Mapping[int, float],
-        wanted: tuple[int, ...] | None,
+        sizes: tuple[int, ...] | None,
         can_swap: Callable[[], bool],
     ) -> None:
         # Passes by their number of tokens without padding to cheaper sizes.
@@ -77,9 +75,9 @@ class StaticShapes:
         self._compile: Compile | None = compile_
         self._num_bytes = num_bytes
         self._costs = costs
-        self._wanted: tuple[int, ...] | None = wanted
+        self._sizes: tuple[int, ...] | None = sizes
         self._can_swap = can_swap
-        self._due = SECONDS if wanted is None else 0.0
+        self._due = SECONDS if sizes is None else 0.0
         self._thread: Thread | None = None
         self._is_awaited = False
         self._size = 0
@@ -111,7 +109,7 @@ class StaticShapes:
 
     def complete(self, progress: Progress | None = None) -> None:
         """Compile all that pay; no sequence may run. progress: called with the share done."""
-        most = len(self._wanted) if self._wanted else MOST
+        most = len(self._sizes) if self._sizes else MOST
         done = 0
         while True:
             self._hurry()
@@ -128,7 +126,7 @@ class StaticShapes:
 
     def close(self) -> None:
         """Release the model; a running compilation ends by itself."""
-        self._wanted, self._compile = (), None
+        self._sizes, self._compile = (), None
         self._hurry()
 
     def _start(self, size: int) -> None:
@@ -164,9 +162,9 @@ class StaticShapes:
         self._due = SECONDS
         static = self._runner.static_shapes | self._refused
         least = 2 if self._runner.is_invariant else 1  # a single token is padded to two
-        if self._wanted is not None:
-            wanted = (max(size, least) for size in self._wanted)
-            return next((size for size in wanted if size not in static), 0)
+        if self._sizes is not None:
+            given = (max(size, least) for size in self._sizes)
+            return next((size for size in given if size not in static), 0)
         curve = getattr(self._costs.curve, self._role)
         if curve is None or not self._has_room():
             return 0
@@ -183,7 +181,6 @@ class StaticShapes:
         return best
 
     def _has_room(self) -> bool:
-        """Whether there is memory for another one."""
         num_shapes = len(self._runner.static_shapes - {1}) + 1
         most = SHARE_OF_FREE * psutil.virtual_memory().available
         return num_shapes * self._num_bytes <= MOST_WEIGHTS and self._num_bytes <= most

@@ -26,8 +26,8 @@ from ov_specdec.models.memory_limit import limit_memory
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
+from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import Role
-from ov_specdec.planning.costs.source import KeptCosts
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.guard import GuardReport
@@ -203,7 +203,7 @@ def _make_static_shapes(
             model.folder.num_bytes,
             costs,
             usual={1: 1.0} if drafter.name == "none" else USUAL_STEPS[role],
-            wanted=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
+            sizes=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
             can_swap=lambda: main.is_verified,
         )
         for role, model in reversed(list(zip(roles, models, strict=False)))

@@ -5,8 +5,8 @@ from typing_extensions import Self
 from ov_specdec.errors import CLOSED, SessionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
+from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import CostCurve, Progress
-from ov_specdec.planning.costs.source import KeptCosts
 
 
 class Pipeline:

@@ -11,18 +11,18 @@ import numpy as np
 
 from ov_specdec.cache.slot import Source
 from ov_specdec.checks.invariance import Invariance
-from ov_specdec.drafters.cascade import readers
+from ov_specdec.drafters.base import readers
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.factory import DrafterKind, Request
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output
-from ov_specdec.engine.sequence import PLAIN, Cancelled
+from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.options.checks import require_ids
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import Policy
+from ov_specdec.planning.draft_length import ConstantLength, Policy
 from ov_specdec.planning.schedule import LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, ResultBuilder, collect
 from ov_specdec.results.stats import LengthLimit
@@ -181,7 +181,7 @@ class TextGenerator:
             *(references, self.earlier, self.pairing, source),
         )
         drafter = self.drafter.make(request)
-        policy: Policy = PLAIN
+        policy: Policy = ConstantLength(0)
         if drafter is not None:
             policy = make_policy(options, self.learned, self.main)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)

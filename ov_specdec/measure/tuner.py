@@ -25,7 +25,7 @@ from ov_specdec.models.profile import Profile, pair_fingerprint
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.costs import NOMINAL, PassCurve, Role
-from ov_specdec.planning.costs.measure import Measurement
+from ov_specdec.planning.measurement import Measurement
 from ov_specdec.results.stats import BatchInvariance
 
 Properties = Mapping[str, str]

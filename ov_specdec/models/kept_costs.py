@@ -8,8 +8,8 @@ import numpy as np
 from ov_specdec.cache.slot import Source
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.planning.costs.measure import LARGEST_ROOM
-from ov_specdec.planning.costs.source import KeptCosts
+from ov_specdec.planning.cost_source import KeptCosts
+from ov_specdec.planning.measurement import LARGEST_ROOM
 from ov_specdec.records.record import record_file
 from ov_specdec.runner.cached_sequence import max_tokens
 

@@ -1,10 +1,10 @@
 """Offers, estimates, plans and policies of draft lengths."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from operator import mul
-from typing import Protocol
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
@@ -30,6 +30,10 @@ class Offer:
     source: str = ""
     confidence: float | None = None
     token: int | None = None
+
+
+Offers = tuple[Offer, ...]
+"""The offers of a sequence's drafter, at least one; the plan takes one of them."""
 
 
 @dataclass(frozen=True)
@@ -60,13 +64,6 @@ FULL = Plan(0, "full")
 
 
 @dataclass(frozen=True)
-class PlanRequest:
-    """The offers of a sequence's drafter, at least one; the plan takes one of them."""
-
-    offers: tuple[Offer, ...]
-
-
-@dataclass(frozen=True)
 class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
@@ -84,65 +81,55 @@ class Estimate:
     min_confidence: float = 0.0
 
 
-class Policy(Protocol):
-    """Chooses the draft lengths of one sequence."""
+class Policy(ABC):
+    """Chooses the draft lengths of one sequence.
 
-    @property
-    def is_planned(self) -> bool:
-        """Whether the planner chooses draft lengths and sizes of passes."""
-        ...
+    is_planned: whether the planner chooses draft lengths and sizes of passes.
+    """
 
-    def answer(self, request: PlanRequest) -> Plan | Estimate:
+    is_planned = False
+
+    @abstractmethod
+    def answer(self, offers: Offers) -> Plan | Estimate:
         """The plan for the next round, or an estimate for the planner."""
-        ...
 
-    def update(self, stats: RoundStats) -> None:
+    def update(self, stats: RoundStats) -> None:  # noqa: B027
         """Learn from the last round."""
-        ...
 
 
 @dataclass(frozen=True)
-class ConstantLength:
-    """The same length in every round. Implements `Policy`."""
+class ConstantLength(Policy):
+    """The same length in every round."""
 
     length: int
     min_confidence: float = 0.0
 
-    is_planned = False
-
-    def answer(self, request: PlanRequest) -> Plan:
+    def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
-        return Plan(self.length, "constant", request.offers[0], self.min_confidence)
-
-    def update(self, stats: RoundStats) -> None:
-        """Nothing to learn."""
+        return Plan(self.length, "constant", offers[0], self.min_confidence)
 
 
 @dataclass
-class HeuristicLength:
+class HeuristicLength(Policy):
     """Two more after a round in which all draft tokens were accepted, else one fewer, at least 1.
 
-    It grows up to the longest draft of a request. Implements `Policy`. Source: assisted generation
-    in transformers (`num_assistant_tokens_schedule="heuristic"`).
+    It grows up to the longest draft of a request. Source: assisted generation in transformers
+    (`num_assistant_tokens_schedule="heuristic"`).
     """
 
     length: int = HEURISTIC_START
     min_confidence: float = 0.0
 
-    is_planned = False
-
-    def answer(self, request: PlanRequest) -> Plan:
+    def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
-        return Plan(self.length, "heuristic", request.offers[0], self.min_confidence)
+        return Plan(self.length, "heuristic", offers[0], self.min_confidence)
 
     def update(self, stats: RoundStats) -> None:
         """Lengthen or shorten; ignores rounds without draft tokens."""
-        if stats.num_drafted == 0:
-            return
-        if stats.num_accepted == stats.num_drafted:
-            self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
-        else:
+        if stats.num_accepted < stats.num_drafted:
             self.length = max(self.length - 1, 1)
+        elif stats.num_drafted:
+            self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
 
 
 def best_speed(expected: Sequence[float], curve: CostCurve, num_passes: int) -> float:
@@ -160,8 +147,8 @@ def best_speed(expected: Sequence[float], curve: CostCurve, num_passes: int) -> 
 
 
 @dataclass
-class AdaptiveLength:
-    """Estimates the acceptance of one sequence, so that the planner chooses. Implements `Policy`.
+class AdaptiveLength(Policy):
+    """Estimates the acceptance of one sequence, so that the planner chooses.
 
     common: the counts of sequences of this kind; this one adds to them. costs: of passes, by which
     offers are compared.
@@ -179,9 +166,9 @@ class AdaptiveLength:
     def __post_init__(self) -> None:
         self._acceptance = Acceptance(self.common)
 
-    def answer(self, request: PlanRequest) -> Estimate:
+    def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
-        estimates = [self._estimate(offer) for offer in request.offers]
+        estimates = [self._estimate(offer) for offer in offers]
         if len(estimates) == 1:
             return estimates[0]
         curve = self.costs.curve

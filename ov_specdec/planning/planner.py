@@ -56,7 +56,7 @@ class Choice:
     done: tuple[float, float]
     at_home: Numbers
     trying: float
-    follows: Hashable = None
+    follows: Hashable
     uses: int = 0
 
     def serves(self, estimates: Sequence[Estimate], curve: CostCurve, follows: Hashable) -> bool:
@@ -120,21 +120,14 @@ class Planner:
         kind = tuple((each.offer.source, each.offer.confidence) for each in estimates)
         choice, follows = self._choices.get(kind), (load, self._home, self._last_size)
         if choice is None or not choice.serves(estimates, curve, follows):
-            choice = self._choices[kind] = self._choose(estimates, load)
-            choice.follows = follows
+            choice = self._choices[kind] = self._choose(estimates, load, follows)
         if load.num_prefill:
             self.size = 0
         else:
             self._take(choice, curve.main)
         plans = [
-            Plan(
-                length,
-                "pays" if length else "loses",
-                each.offer,
-                each.min_confidence,
-                each.expected,
-            )
-            for each, length in zip(estimates, choice.lengths, strict=True)
+            Plan(n, "pays" if n else "loses", each.offer, each.min_confidence, each.expected)
+            for each, n in zip(estimates, choice.lengths, strict=True)
         ]
         return self._probe(plans, estimates, choice.trying, load)
 
@@ -153,8 +146,7 @@ class Planner:
         if len(self._choices) > MOST_KINDS:
             self._choices.clear()
 
-    def _choose(self, estimates: Sequence[Estimate], load: Load) -> Choice:
-        """Draft lengths and size of a step."""
+    def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
         curve, first = self._costs.curve, load.num_tokens
         most = MOST * len(estimates) if load.num_prefill else MOST * load.num_answered
         passes = curve.main.by_size(first, first + most, load.num_sequences)
@@ -175,7 +167,7 @@ class Planner:
         lengths = ranking.lengths(best, len(estimates))
         trying = float(passes[min(1, most)] - passes[0])
         done = float(tokens[best]), spent
-        return Choice(estimates, curve, lengths, size, self.wished, done, costs, trying)
+        return Choice(estimates, curve, lengths, size, self.wished, done, costs, trying, follows)
 
     def _choose_size(
         self,
@@ -212,10 +204,8 @@ class Planner:
     def _take(self, choice: Choice, main: PassCurve) -> None:
         """Count a step among the recent ones."""
         decay = 1.0 - 1.0 / HORIZON
-        self._past = (
-            decay * (self._past[0] + choice.done[0]),
-            decay * (self._past[1] + choice.done[1]),
-        )
+        (tokens, seconds), past = choice.done, self._past
+        self._past = decay * (past[0] + tokens), decay * (past[1] + seconds)
         self._home_costs = decay * self._home_costs + choice.at_home
         self.size, self.wished = choice.size, choice.wished
         if choice.size not in main.static:

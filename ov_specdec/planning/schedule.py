@@ -6,11 +6,12 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
 from ov_specdec.planning.draft_length import (
+    HEURISTIC_START,
     AdaptiveLength,
     ConstantLength,
     HeuristicLength,
+    Offers,
     Plan,
-    PlanRequest,
     Policy,
 )
 from ov_specdec.planning.planner import Load, Planner
@@ -32,19 +33,17 @@ class LearnedStats:
     seeded: Counts = field(default_factory=Counts)
 
 
-class IsolatedLength:
-    """Adapts to this sequence and a nominal cost curve alone. Implements `Policy`."""
-
-    is_planned = False
+class IsolatedLength(Policy):
+    """Adapts to this sequence and a nominal cost curve alone."""
 
     def __init__(self, min_confidence: float = 0.0) -> None:
         costs = FixedCurve(NOMINAL)
         self._learned = AdaptiveLength(Counts(), costs, min_confidence)
         self._planner = Planner(costs)
 
-    def answer(self, request: PlanRequest) -> Plan:
+    def answer(self, offers: Offers) -> Plan:
         """The plan of the sequence as if it ran alone."""
-        return self._planner.plan([self._learned.answer(request)], Load())[0]
+        return self._planner.plan([self._learned.answer(offers)], Load())[0]
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens, and rounds with a match."""
@@ -62,30 +61,15 @@ def follows_itself(options: GenerationOptions, main: Runner) -> bool:
     return options.is_repeatable_draw and not main.is_verified
 
 
-def follows_costs(options: GenerationOptions, main: Runner) -> bool:
-    """Whether draft lengths depend on the cost of passes on this machine.
-
-    They do not if options fix them, nor if they may depend only on the text.
-    """
-    is_auto = options.num_assistant_tokens == "auto"
-    return (
-        is_auto
-        and options.num_assistant_tokens_schedule != "heuristic"
-        and not follows_itself(options, main)
-    )
-
-
 def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner) -> Policy:
     """A new policy for one generation of a main model."""
     threshold = options.assistant_confidence_threshold
-    number, schedule = options.num_assistant_tokens, options.num_assistant_tokens_schedule
+    number = options.num_assistant_tokens
+    if options.num_assistant_tokens_schedule == "heuristic" and number != 0:
+        return HeuristicLength(HEURISTIC_START if number == "auto" else number, threshold)
     if number != "auto":
-        if schedule == "heuristic" and number > 0:
-            return HeuristicLength(number, threshold)
         return ConstantLength(number, threshold)
-    if schedule == "heuristic":
-        return HeuristicLength(min_confidence=threshold)
-    if not follows_costs(options, main):
+    if follows_itself(options, main):
         return IsolatedLength(threshold)
     common = learned.sampled if options.samples else learned.greedy
     if options.is_repeatable_draw:

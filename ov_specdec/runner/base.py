@@ -75,7 +75,6 @@ class HiddenStatesReader(Protocol):
         Called while the main model's cache is empty: at the start, and after it was freed. A
         drafter with its own KV cache calls `CachedSequence.hold`.
         """
-        ...
 
     def observe(self, start: int, tokens: Sequence[int], hidden_states: HiddenStates) -> None:
         """Take hidden states [len(tokens), hidden_size] of accepted tokens from index `start`.
@@ -83,7 +82,6 @@ class HiddenStatesReader(Protocol):
         They come in order: of a prompt by chunks, of draft tokens once accepted. Recomputed tokens
         are observed again. The array may be kept.
         """
-        ...
 
 
 class Runner(ABC):
@@ -128,14 +126,6 @@ class Runner(ABC):
     def static_shapes(self) -> frozenset[int]:
         """Sizes of passes without a cost of change."""
         return frozenset()
-
-    def add_static(self, size: int, compiled: Any) -> None:
-        """Run passes over `size` tokens with this compiled model from now on."""
-        raise NotImplementedError
-
-    def drop_static(self, size: int) -> None:
-        """Run passes over this number of tokens with the dynamic model again."""
-        raise NotImplementedError
 
     def padded_size(self, num_tokens: int, planned: int = 0) -> int:
         """The size to which to pad a pass over so many tokens: the planned one, if there is one.

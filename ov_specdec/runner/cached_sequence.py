@@ -29,10 +29,10 @@ Passes = Generator["CachedSequence", None, T]
 
 
 class CachedSequence:
-    """A sequence that takes the wanted content of its KV cache, and feeds only what is missing.
+    """A sequence that takes the needed content of its KV cache, and feeds only what is missing.
 
     It keeps the cached ids. Rejected draft tokens, a draft model that lags behind, an error and a
-    freed cache are one case: cached ids that differ from the wanted ones are rolled back, and the
+    freed cache are one case: cached ids that differ from the needed ones are rolled back, and the
     rest is fed. With LongRoPE, a sequence that exceeds the original context length is prefilled
     again. namespace: of its cached prefix. readers: drafters that read its hidden states;
     `OptionError` if the model has none.
@@ -56,7 +56,7 @@ class CachedSequence:
         self._cached: list[int] = []
         # The first cached tokens that are known to equal the sequence's, and need no comparison.
         self._num_compared = 0
-        # The wanted ids: the sequence itself, which its owner extends, and draft tokens.
+        # The needed ids: the sequence itself, which its owner extends, and draft tokens.
         self._sequence: Sequence[int] = ()
         self._draft_tokens: Sequence[int] = ()
         self._num_rows = 0
@@ -79,12 +79,12 @@ class CachedSequence:
 
     @property
     def num_pending(self) -> int:
-        """Wanted tokens that are not cached."""
+        """Needed tokens that are not cached."""
         return max(len(self._sequence) + len(self._draft_tokens) - len(self._cached), 0)
 
     @property
     def num_prefill(self) -> int:
-        """Those of them before the ones with wanted rows."""
+        """Those of them before the ones whose rows are needed."""
         return max(self.num_pending - self._num_rows, 0)
 
     def room(self, num_tokens: int) -> int:
@@ -105,7 +105,7 @@ class CachedSequence:
         tokens: the sequence so far, which begins with that of the last call; only new tokens are
         compared with the cache. At the end its cached part stays for sequences with the same
         prefix. draft_tokens: tokens that may be rolled back. num_rows: None for a row that scores
-        the first draft token, and one after each of them. Cached tokens with wanted rows are
+        the first draft token, and one after each of them. Cached tokens whose rows are needed are
         recomputed. `room` bounds the number of draft tokens.
         """
         if num_rows is None:
@@ -117,7 +117,7 @@ class CachedSequence:
         self._sequence, self._draft_tokens, self._num_rows = tokens, draft_tokens, num_rows
         self._logits, self._num_fed = None, 0
         self._choose_factors(total)
-        self._rollback_unwanted(total - num_rows)
+        self._rollback_others(total - num_rows)
         if not self._cached:
             self.match_prefix()
         rollback_seconds = watch.lap()
@@ -144,8 +144,8 @@ class CachedSequence:
     def span(self, limit: int, padding: int = 0) -> Span:
         """The span for the next pass: up to `limit` pending tokens.
 
-        Tokens with wanted rows are fed together. padding: tokens to add after the last one, as far
-        as they fit; they are rolled back like draft tokens.
+        Tokens whose rows are needed are fed together. padding: tokens to add after the last one, as
+        far as they fit; they are rolled back like draft tokens.
         """
         self._agree_with_slot()
         start, rows, num_pending = len(self._cached), self._num_rows, self.num_pending
@@ -153,8 +153,8 @@ class CachedSequence:
             self._num_cached = start
         if num_pending > max(limit, rows):
             size = max(min(limit, num_pending - rows), 1)
-            return self._span(self._wanted(start, start + size), 1)
-        tokens = self._wanted(start, start + num_pending)
+            return self._span(self._needed(start, start + size), 1)
+        tokens = self._needed(start, start + num_pending)
         if padding:
             room = max_tokens(self.runner) - start - num_pending
             spare = min(room, self._max_draft_tokens + 1 - rows)
@@ -174,9 +174,9 @@ class CachedSequence:
             self._logits = logits[: self._num_rows]
 
     def match_prefix(self) -> None:
-        """If the cache is empty, reuse the cached prefix of the wanted tokens.
+        """If the cache is empty, reuse the cached prefix of the needed tokens.
 
-        The last token is always recomputed, since its row may be wanted next.
+        The last token is always recomputed, since its row may be needed next.
         """
         if self._cached:
             return
@@ -252,17 +252,17 @@ class CachedSequence:
             namespace = Beyond(self._namespace) if is_beyond else self._namespace
             self._slot = self.runner.open(namespace)
 
-    def _wanted(self, start: int, end: int) -> list[int]:
-        """The wanted tokens at these indices."""
+    def _needed(self, start: int, end: int) -> list[int]:
+        """The needed tokens at these indices."""
         after = max(start - len(self._sequence), 0), max(end - len(self._sequence), 0)
         return [*self._sequence[start:end], *self._draft_tokens[slice(*after)]]
 
-    def _rollback_unwanted(self, last: int) -> None:
-        """Roll back to the wanted tokens, at most the first `last` of them."""
+    def _rollback_others(self, last: int) -> None:
+        """Roll back tokens that are not needed, and those after the first `last`."""
         self._agree_with_slot()
         start = min(self._num_compared, last)
         if fed := self._cached[start:]:
-            start += common_prefix(fed, self._wanted(start, start + len(fed)))
+            start += common_prefix(fed, self._needed(start, start + len(fed)))
         if min(start, last) < len(self._cached):
             self._rollback(min(start, last))
 

@@ -53,19 +53,16 @@ class Encoder:
         with self._lock:
             if self._last is None or self._last[0] != source:
                 watch = Stopwatch()
-                self._last = source, self._run(source)
+                feed = {self._reads: np.ascontiguousarray(source.values)}
+                if ATTENTION_MASK in self._inputs:
+                    feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
+                request = self._request or self._compiled.create_infer_request()
+                self._request = None
+                output = request.infer(feed, share_inputs=True)
+                self._request = request  # a request whose pass failed is not reused
+                self._last = source, output[self._compiled.output(0)]
                 self.seconds += watch.total()
             return self._last[1]
-
-    def _run(self, source: Source) -> NDArray[np.float32]:
-        feed = {self._reads: np.ascontiguousarray(source.values)}
-        if ATTENTION_MASK in self._inputs:
-            feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
-        request, self._request = self._request or self._compiled.create_infer_request(), None
-        output = request.infer(feed, share_inputs=True)
-        self._request = request  # a request whose pass failed is not reused
-        hidden: NDArray[np.float32] = output[self._compiled.output(0)]
-        return hidden
 
 
 def decoder_inputs(
@@ -136,13 +133,29 @@ class EncoderDecoderModel(Runner):
         slot = self._own(span.slot)
         if self._holder is not slot:
             self.match_prefix(slot, ())
-        return [self._append(slot.source, span)]
+        size = len(span.tokens)
+        with self._renewed_by_errors():
+            if self._hidden is None:
+                self._source, self._hidden = slot.namespace, self.encoder.encode(slot.namespace)
+                # A copy in the request's own tensor: in bf16 the CPU plugin keeps reading the
+                # memory of the first source, whatever tensor is set.
+                tensor = self._request.get_tensor(HIDDEN_STATES)
+                tensor.shape = self._hidden.shape
+                tensor.data[:] = self._hidden
+            feed = decoder_inputs(span.tokens, self._length, self._hidden)
+            feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
+            self._request.infer(
+                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
+            )
+            self._length += size
+        logits: Logits = self._request.get_tensor("logits").data
+        return [logits[0, -span.num_rows :, : self._vocab_size]]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
         """Take over the states, with the prefix of these tokens that was left for this source."""
         own = self._own(slot)
         length = 0
-        if self._source == own.source:
+        if self._source == own.namespace:
             length = common_prefix(self._left, tokens)
             self._trim(length)
         else:
@@ -163,37 +176,8 @@ class EncoderDecoderModel(Runner):
         if self._holder is self._own(slot):
             self._holder, self._left = None, list(tokens)
 
-    def length_of(self, slot: "DecoderSlot") -> int:
-        """Tokens of a sequence in the states; 0 if another one owns them."""
-        return self._length if self._holder is slot else 0
-
     def _own(self, slot: Slot) -> "DecoderSlot":
         return require_own(slot, DecoderSlot, self)
-
-    def _append(self, source: Source, span: Span) -> Logits:
-        with self._renewed_by_errors():
-            if self._hidden is None:
-                self._hidden = self.encoder.encode(source)
-                self._source = source
-                self._set_hidden(self._hidden)
-            size = len(span.tokens)
-            feed = decoder_inputs(span.tokens, self._length, self._hidden)
-            feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
-            self._request.infer(
-                {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
-            )
-            self._length += size
-        logits: Logits = self._request.get_tensor("logits").data
-        return logits[0, -span.num_rows :, : self._vocab_size]
-
-    def _set_hidden(self, hidden: NDArray[np.float32]) -> None:
-        """Copy the encoder's output to the request's own tensor.
-
-        In bf16 the CPU plugin keeps reading the memory of the first source, whatever tensor is set.
-        """
-        tensor = self._request.get_tensor(HIDDEN_STATES)
-        tensor.shape = hidden.shape
-        tensor.data[:] = hidden
 
     def _trim(self, length: int) -> None:
         """Drop all but the first `length` tokens from the growing states."""
@@ -222,17 +206,15 @@ class EncoderDecoderModel(Runner):
 
 
 class DecoderSlot(Slot):
-    """A sequence of an `EncoderDecoderModel`, with its source."""
+    """A sequence of an `EncoderDecoderModel`, whose namespace is its source."""
 
-    def __init__(self, model: EncoderDecoderModel, source: Source) -> None:
-        super().__init__(model, source)
-        self.source = source
-        self._model = model
+    owner: EncoderDecoderModel
+    namespace: Source
 
     @property
     def length(self) -> int:
-        """Number of its tokens in the states."""
-        return self._model.length_of(self)
+        """Number of its tokens in the states; 0 if another sequence owns them."""
+        return self.owner._length if self.owner._holder is self else 0
 
 
 class Aligner:

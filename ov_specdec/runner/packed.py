@@ -18,13 +18,13 @@ MAX_FEEDS = 256
 """Layouts of passes whose inputs are cached; making them takes some 30 us."""
 
 Layout = tuple[tuple[int, int], ...]
-"""Numbers of tokens and of wanted rows of logits, for each span of a pass."""
+"""Numbers of tokens and of needed rows of logits, for each span of a pass."""
 
 
 class Form(NamedTuple):
     """The layout of the rows of a pass.
 
-    all_rows: compute logits of all tokens, wanted or not. is_invariant: compute no matrix product
+    all_rows: compute logits of all tokens, needed or not. is_invariant: compute no matrix product
     over a single row and no attention over a single query, because these sum in a different order.
     A single row is repeated, and the spare result dropped. repeats_tokens: repeat it in the whole
     pass, not only in attention. is_beyond: the sequences have the long rotary factors.
@@ -60,12 +60,19 @@ class Feed:
         fed = attended if form.repeats_tokens or sum(tokens) < least else tokens
         begins, attention_begins = _begins(fed), _begins(attended)
         num_rows = [rows for _, rows in layout]
-        wanted = _ranges(
+        needed = _ranges(
             [b + n - r for b, n, r in zip(begins, tokens, num_rows, strict=False)], num_rows
         )
-        rows = np.arange(begins[-1]) if form.all_rows else _at_least(least, wanted)
-        self.wanted = _as_slice(wanted) if form.all_rows else slice(len(wanted))
-        """Indices of the wanted rows among the logits of a pass, span by span."""
+        rows = np.arange(begins[-1])
+        self.needed: slice | NDArray[np.int64] = needed
+        """Indices of the needed rows among the logits of a pass, span by span."""
+        if not form.all_rows:
+            self.needed = slice(len(needed))
+            rows = needed if len(needed) else rows[:1]
+            # At least one, or two in the invariant form.
+            rows = np.append(rows, np.repeat(rows[-1:], max(least - len(rows), 0)))
+        elif len(needed) and needed[-1] - needed[0] == len(needed) - 1:
+            self.needed = slice(int(needed[0]), int(needed[-1]) + 1)  # which copies nothing
         # For each row: its span, and its token's index in the span and in the pass.
         self._span_of = np.repeat(np.arange(len(layout)), fed)
         self._index = _clipped(fed, tokens)
@@ -141,19 +148,6 @@ def _clipped(counts: Sequence[int], limits: Sequence[int]) -> NDArray[np.int64]:
     return np.concatenate([np.arange(n).clip(max=limit - 1) for n, limit in pairs])
 
 
-def _as_slice(indices: NDArray[np.int64]) -> slice | NDArray[np.int64]:
-    """Consecutive indices as a slice, which copies nothing."""
-    if len(indices) and indices[-1] - indices[0] == len(indices) - 1:
-        return slice(int(indices[0]), int(indices[-1]) + 1)
-    return indices
-
-
-def _at_least(least: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The rows, with the last one repeated to at least `least`; row 0 if there are none."""
-    rows = rows if len(rows) else np.zeros(1, np.int64)
-    return np.append(rows, np.repeat(rows[-1:], max(least - len(rows), 0)))
-
-
 class PackedModel:
     """A compiled paged model and its infer request.
 
@@ -195,23 +189,18 @@ class PackedModel:
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
         repeats_tokens = is_invariant and not self.repeats_rows
         form = Form(self._all_rows, is_invariant, repeats_tokens, is_beyond)
-        feed = self._feed(layout, form)
-        feed.fill(spans, past, blocks, states)
-        rows = self._infer(feed.tensors)[feed.wanted]
-        begins = _begins([num_rows for _, num_rows in layout])
-        return [rows[begin:end] for begin, end in pairwise(begins)]
-
-    def _feed(self, layout: Layout, form: Form) -> Feed:
-        """Inputs for a pass, cached by layout and form."""
         feed = self._feeds.get((layout, form))
         if feed is None:
             if len(self._feeds) >= MAX_FEEDS:
                 self._feeds.clear()
             feed = self._feeds[layout, form] = Feed(layout, form)
-        return feed
+        feed.fill(spans, past, blocks, states)
+        rows = self._infer(feed.tensors)[feed.needed]
+        begins = _begins([num_rows for _, num_rows in layout])
+        return [rows[begin:end] for begin, end in pairwise(begins)]
 
     def _infer(self, tensors: Mapping[str, ov.Tensor]) -> Logits:
-        """Logits of the wanted rows, or of all. tensors: a superset of the model's inputs."""
+        """Logits of the needed rows, or of all. tensors: a superset of the model's inputs."""
         for name, tensor in tensors.items():
             if name in self._inputs and self._bound.get(name) is not tensor:
                 self._request.set_tensor(name, tensor)
@@ -225,7 +214,6 @@ class PackedModel:
         return logits.reshape(-1, logits.shape[-1])
 
     def _renew_request(self) -> None:
-        """Make a new infer request after an error."""
         self._request = self._compiled.create_infer_request()
         self._bound.clear()
         self.use_caches(self._caches)

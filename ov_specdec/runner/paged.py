@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,11 +12,12 @@ from numpy.typing import NDArray
 from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.cache.slot import Slot
+from ov_specdec.cache.state_table import StateTable
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
-from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates, recurrent_inputs
+from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates
 from ov_specdec.sampling.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
@@ -160,7 +162,8 @@ class PagedModel(Runner):
 
     def open(self, namespace: Hashable = None) -> BlockTable:
         """Open a new sequence, without blocks."""
-        states = None if self._recurrent is None else self._recurrent.open(self.block_size)
+        recurrent = self._recurrent
+        states = None if recurrent is None else StateTable(recurrent.pool, self.block_size)
         return BlockTable(self.pool, self.block_size, namespace, states)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
@@ -242,7 +245,12 @@ class PagedModel(Runner):
         if self.original_context is None and self.max_pass_tokens is None:
             return self._forward_pass(spans, past, tables)
         logits: list[list[Logits]] = [[] for _ in spans]
-        for parts in self._passes(spans, tables):
+        whole = [SpanPart(index, 0, span) for index, span in enumerate(spans)]
+        # A pass has one kind of rotary factors.
+        sides = [
+            [part for part in whole if tables[part.of].is_beyond is side] for side in (False, True)
+        ]
+        for parts in chain.from_iterable(divide(side, self.max_pass_tokens) for side in sides):
             done = self._forward_pass(
                 [part.span for part in parts],
                 [past[part.of] + part.begin for part in parts],
@@ -253,29 +261,18 @@ class PagedModel(Runner):
                 logits[part.of].append(rows.copy())
         return [np.concatenate(own) for own in logits]
 
-    def _passes(
-        self, spans: Sequence[Span], tables: Sequence[BlockTable]
-    ) -> Iterator[list[SpanPart]]:
-        """Divide spans into passes with the same factors, within `max_pass_tokens`."""
-        parts = [SpanPart(index, 0, span) for index, span in enumerate(spans)]
-        for side in (False, True):
-            yield from divide(
-                [part for part in parts if tables[part.of].is_beyond is side],
-                self.max_pass_tokens,
-            )
-
     def _forward_pass(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
     ) -> list[Logits]:
-        """The logits of one pass."""
         sizes = [len(span.tokens) for span in spans]
         num_tokens = sum(sizes)
         if self.is_invariant:
             num_tokens = max(num_tokens, 2)
             if not self._model.repeats_rows:
                 num_tokens = sum(max(size, 2) for size in sizes)
-            # A spare row may write beyond the blocks of its sequence.
-            spare = self._spare_block
+            # A spare row may write beyond the blocks of its sequence: to the last block of the
+            # tensors, which no sequence owns or reads.
+            spare = self._num_blocks - 1
             blocks = [[*table.blocks, spare] for table in tables]
         else:
             blocks = [table.blocks for table in tables]
@@ -299,12 +296,12 @@ class PagedModel(Runner):
             for span, length, table in zip(spans, past, tables, strict=True)
             if table.states is not None
         ]
-        return recurrent_inputs(states, past)
-
-    @property
-    def _spare_block(self) -> int:
-        """The last block of the tensors, which no sequence owns or reads."""
-        return self._num_blocks - 1
+        return {
+            "la.block_indices": [block for own in states for block in own.blocks],
+            "la.block_indices_begins": [0, *accumulate(len(own.blocks) for own in states)],
+            "la.past_lens": past,
+            "la.cache_interval": [own.interval for own in states],
+        }
 
     def _make_room(self, num_blocks: int) -> None:
         """Grow the pool until it has this number of unused blocks, up to its maximum.
@@ -326,7 +323,6 @@ class PagedModel(Runner):
         self.pool.size = size
 
     def _fit_memory(self, num_blocks: int) -> None:
-        """Fit the memory to this number of blocks and the spare one."""
         self.memory.resize(self._ports, num_blocks + 1)
         self._num_blocks = num_blocks + 1
         for model in (self._model, *self._static.values()):
@@ -334,6 +330,5 @@ class PagedModel(Runner):
 
     @property
     def _tensors(self) -> Mapping[str, CacheTensor]:
-        """All cache and state tensors, by input name."""
         states = {} if self._recurrent is None else self._recurrent.tensors
         return {**self.memory.tensors, **states}

@@ -1,13 +1,12 @@
-"""Recurrent states of a paged model: tensors, and inputs with their blocks."""
+"""Recurrent states of a paged model: their tensors."""
 
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
 from typing import Any
 
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.state_table import StatePool, StateSpan, StateTable
+from ov_specdec.cache.state_table import StatePool
 from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.block_memory import Blocks, VisibleMemory, bytes_of_block
 
@@ -45,7 +44,7 @@ class RecurrentStates:
 
     def limit(self, num_states: int) -> None:
         """Set the number of states, before any sequence has one; `CacheFullError` if too few."""
-        self.pool.limit(num_states)
+        self.pool.blocks.size = self.pool.blocks.max_blocks = num_states
         self._memory = VisibleMemory()
         if not self.pool.has_room:
             raise CacheFullError(
@@ -55,10 +54,6 @@ class RecurrentStates:
                 ", or free some memory",
             )
 
-    def open(self, block_size: int) -> StateTable:
-        """The states of a new sequence."""
-        return StateTable(self.pool, block_size)
-
     def read(self, blocks: Sequence[int]) -> dict[str, Blocks]:
         """Copies of some states, [len(blocks), bytes] of each tensor."""
         return {name: self._memory.read(name, blocks) for name in self.tensors}
@@ -67,13 +62,3 @@ class RecurrentStates:
         """Write the result of `read`."""
         for name in self._ports:
             self._memory.write(name, blocks, tensors[name])
-
-
-def recurrent_inputs(spans: Sequence[StateSpan], past: Sequence[int]) -> dict[str, Sequence[int]]:
-    """Inputs with the state blocks of sequences with `past` tokens each, for a pass."""
-    return {
-        "la.block_indices": [block for span in spans for block in span.blocks],
-        "la.block_indices_begins": [0, *accumulate(len(span.blocks) for span in spans)],
-        "la.past_lens": past,
-        "la.cache_interval": [span.interval for span in spans],
-    }

@@ -75,7 +75,7 @@ class RewindingModel(Runner):
     def _prepare(self, own: "RewindingSlot", span: Span, num_committed: int) -> int:
         """Copy the states for a rollback of this span. Returns the tokens that were fed for it.
 
-        The last accepted token is not among them: its row is wanted with the draft tokens.
+        The last accepted token is not among them: its row is needed with those of draft tokens.
         """
         total, num_uncached = own.length + len(span.tokens), num_committed - own.length
         if total <= num_committed or num_uncached < 0:
@@ -85,7 +85,12 @@ class RewindingModel(Runner):
             first = 0
         if first:
             self._attention.forward([Span(own.attention, span.tokens[:first], 1)])
-        self._keep(own)
+        if own.length not in (0, own.copied):
+            own.copied = None
+            for state in self._states(own):
+                data = state.state.data
+                np.copyto(own.states.setdefault(state.name, np.empty_like(data)), data)
+            own.copied = own.length
         return first
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
@@ -93,7 +98,7 @@ class RewindingModel(Runner):
         own = self._own(slot)
         self._empty(own)
         namespace, left = self._left
-        if own.attention.namespace != namespace or list(tokens[: len(left)]) != left or not left:
+        if own.namespace != namespace or list(tokens[: len(left)]) != left or not left:
             return 0
         self._left = (None, [])
         return self._attention.match_prefix(own.attention, left)
@@ -117,23 +122,12 @@ class RewindingModel(Runner):
             self.rollback(own, len(tokens))
         if tokens and own.length:
             left = list(tokens[: own.length])
-            self._left = (own.attention.namespace, left)
+            self._left = (own.namespace, left)
             self._attention.free(own.attention, left)
         self._empty(own)
 
     def _own(self, slot: Slot) -> "RewindingSlot":
         return require_own(slot, RewindingSlot, self)
-
-    def _keep(self, own: "RewindingSlot") -> None:
-        """Copy the recurrent states of a sequence, unless a copy of this length exists."""
-        if own.length in (0, own.copied):
-            return
-        own.copied = None
-        for state in self._states(own):
-            data = state.state.data
-            kept = own.states.setdefault(state.name, np.empty_like(data))
-            np.copyto(kept, data)
-        own.copied = own.length
 
     def _states(self, own: "RewindingSlot") -> list[Any]:
         """The recurrent states of a non-empty sequence."""

@@ -54,7 +54,7 @@ class StateBatch:
 
     A pass appends as many entries to every row as its longest span has tokens. Shorter spans are
     padded on the left, and the mask always hides the padding. So states have more entries than any
-    sequence has tokens, until `compact` drops those that all rows hide. `beam_idx` removes ended
+    sequence has tokens, until `take` drops those that all rows hide. `beam_idx` removes ended
     rows and adds others: it has the source row of each row of a pass.
 
     axes: the axis of entries in each state, by the state's name. inputs: of the model. is_beyond:
@@ -126,12 +126,11 @@ class StateBatch:
         logits: Logits = self.request.get_tensor("logits").data
         return logits[:, -num_logits:]
 
-    def compact(self) -> None:
-        """Drop masked entries; rows are then padded on the left to the longest one."""
-        self.take(self.held)
-
     def take(self, rows: Sequence[Row]) -> None:
-        """Replace the content by these rows, of this batch or others."""
+        """Replace the content by these rows, of this batch or others, without masked entries.
+
+        They are padded on the left to the longest one.
+        """
         num_entries = max(row.length for row in rows)
         visible = [np.flatnonzero(row.mask) for row in rows]
         sources = {row.batch: row.batch.states() for row in rows if row.length}

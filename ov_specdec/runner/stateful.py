@@ -78,7 +78,13 @@ class StatefulModel(Runner):
         logits: dict[StatefulSlot, Logits] = {}
         try:
             for group in grouped(dict(zip(slots, spans, strict=True))):
-                logits |= self._forward_together(group)
+                batch = self._batch_of(list(group))
+                self._trim(batch)
+                num_logits = max(span.num_rows for span in group.values())
+                tokens = {slot.held: span.tokens for slot, span in group.items()}
+                rows = batch.forward(tokens, num_logits)
+                for slot, span in group.items():
+                    logits[slot] = rows[slot.held.source, -span.num_rows :, : self._vocab_size]
         except BaseException:
             for slot, length in zip(slots, past, strict=True):
                 self.rollback(slot, min(length, slot.length))
@@ -86,11 +92,14 @@ class StatefulModel(Runner):
         return [logits[slot] for slot in slots]
 
     def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Continue from a row with a prefix of these tokens."""
+        """Continue from the row with the longest common prefix."""
         own = self._own(slot)
         self.free(own)
-        row, length = self._find(tokens, own.namespace)
-        own.row = row.batch.branch(row, length) if row else None
+        rows = [row for batch in self._batches for row in batch.rows]
+        shared = [row.num_shared(tokens, own.namespace) for row in rows]
+        if length := max(shared, default=0):
+            row = rows[shared.index(length)]
+            own.row = row.batch.branch(row, length)
         return length
 
     def rollback(self, slot: Slot, length: int) -> None:
@@ -145,17 +154,6 @@ class StatefulModel(Runner):
     def _own(self, slot: Slot) -> "StatefulSlot":
         return require_own(slot, StatefulSlot, self)
 
-    def _forward_together(self, spans: "Group") -> dict["StatefulSlot", Logits]:
-        """One pass over sequences, after moving them to one batch."""
-        batch = self._batch_of(list(spans))
-        self._trim(batch)
-        num_logits = max(span.num_rows for span in spans.values())
-        logits = batch.forward({slot.held: span.tokens for slot, span in spans.items()}, num_logits)
-        return {
-            slot: logits[slot.held.source, -span.num_rows :, : self._vocab_size]
-            for slot, span in spans.items()
-        }
-
     def _batch_of(self, slots: Sequence["StatefulSlot"]) -> StateBatch:
         """The batch of all of these sequences, made if needed.
 
@@ -176,16 +174,8 @@ class StatefulModel(Runner):
         return batch
 
     def _trim(self, batch: StateBatch) -> None:
-        """Drop masked entries of a batch if there are many."""
         if batch.num_masked > self._max_masked:
-            batch.compact()
-
-    def _find(self, tokens: Sequence[int], namespace: Hashable) -> tuple[Row | None, int]:
-        """The row with the longest common prefix, and its length."""
-        rows = [row for batch in self._batches for row in batch.rows]
-        shared = [row.num_shared(tokens, namespace) for row in rows]
-        best = max(shared, default=0)
-        return (rows[shared.index(best)], best) if best else (None, 0)
+            batch.take(batch.held)
 
 
 class StatefulSlot(Slot):
@@ -221,23 +211,17 @@ def grouped(spans: Group) -> Sequence[Group]:
     Prompts come first, so that they leave the batch of the others. A group has one kind of rotary
     factors.
     """
-    sides = [
-        {slot: span for slot, span in spans.items() if slot.is_beyond is side}
-        for side in (False, True)
-    ]
-    return [group for own in sides if own for group in _grouped_by_length(own)]
-
-
-def _grouped_by_length(spans: Group) -> Sequence[Group]:
     groups: list[dict[StatefulSlot, Span]] = []
-    prompts = [slot for slot in spans if not slot.is_prefilled]
-    shortest = 0
-    for slot in sorted(prompts, key=lambda slot: len(spans[slot].tokens)):
-        num_tokens = len(spans[slot].tokens)
-        if not groups or num_tokens > MAX_PADDED * shortest:
-            groups.append({})
-            shortest = num_tokens
-        groups[-1][slot] = spans[slot]
-    if others := {slot: span for slot, span in spans.items() if slot.is_prefilled}:
-        groups.append(others)
+    for side in (False, True):
+        own = [slot for slot in spans if slot.is_beyond is side]
+        prompts = [slot for slot in own if not slot.is_prefilled]
+        shortest = 0
+        for slot in sorted(prompts, key=lambda slot: len(spans[slot].tokens)):
+            num_tokens = len(spans[slot].tokens)
+            if num_tokens > MAX_PADDED * shortest:
+                groups.append({})
+                shortest = num_tokens
+            groups[-1][slot] = spans[slot]
+        if others := {slot: spans[slot] for slot in own if slot.is_prefilled}:
+            groups.append(others)
     return groups

@@ -94,7 +94,6 @@ def _checksum(tensors: Mapping[str, NDArray[Any]]) -> str:
 
 
 def _read(path: Path) -> tuple[Mapping[str, str], dict[str, NDArray[Any]]]:
-    """A file's metadata, and its tensors."""
     if not path.is_file():
         raise OptionError(
             f"there is no cache file '{path}': save it with these models, or give another path"

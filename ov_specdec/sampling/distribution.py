@@ -1,12 +1,18 @@
-"""Distributions over the vocabulary, sparse where most probabilities are 0."""
+"""Distributions over the vocabulary, sparse if most probabilities are 0, and random decisions."""
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 Ids = NDArray[np.int64]
 Probs = NDArray[np.float64]
+
+RUN = 128
+"""Probabilities in one run of partial sums."""
+
+BELOW_ONE = float(np.nextafter(1.0, 0.0))
 
 ALL: Probs = np.ones(1)
 """The probability of the only token of a one-hot distribution."""
@@ -22,11 +28,6 @@ class Distribution:
 
     ids: Ids | None
     probs: Probs
-
-    @property
-    def is_one_hot(self) -> bool:
-        """Whether one token has probability 1: the only one of a sparse distribution."""
-        return len(self.probs) == 1
 
     def prob(self, token: int) -> float:
         """The probability of one token of the vocabulary."""
@@ -52,7 +53,15 @@ def excess(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Probs
 
     Both are over the same vocabulary. ratio: from 0 to 1.
     """
-    return np.maximum(ratio * main.probs - _probs_at(draft, main), 0.0)
+    if draft.ids is None:
+        probs = draft.probs if main.ids is None else draft.probs[main.ids]
+    elif main.ids is None:
+        probs = np.zeros_like(main.probs)
+        probs[draft.ids] = draft.probs
+    else:
+        indices = np.searchsorted(draft.ids, main.ids).clip(max=len(draft.ids) - 1)
+        probs = np.where(draft.ids[indices] == main.ids, draft.probs[indices], 0.0)
+    return np.maximum(ratio * main.probs - probs, 0.0)
 
 
 def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Distribution:
@@ -62,20 +71,59 @@ def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Dis
     Source: Leviathan et al., section 2.3 (arXiv 2211.17192); with a ratio below 1, Sun et al.,
     algorithm 2 (arXiv 2403.10444).
     """
-    if main.is_one_hot:
+    if len(main.probs) == 1:  # one-hot
         return main
     rest = excess(main, draft, ratio)
     total = rest.sum()
     return Distribution(main.ids, rest / total) if total > 0 else main
 
 
-def _probs_at(draft: Distribution, main: Distribution) -> Probs:
-    """The draft's probabilities of the tokens of `main.probs`, in its order."""
-    if draft.ids is None:
-        return draft.probs if main.ids is None else draft.probs[main.ids]
-    if main.ids is None:
-        probs = np.zeros_like(main.probs)
-        probs[draft.ids] = draft.probs
-        return probs
-    indices = np.searchsorted(draft.ids, main.ids).clip(max=len(draft.ids) - 1)
-    return np.where(draft.ids[indices] == main.ids, draft.probs[indices], 0.0)
+class RandomSource(Protocol):
+    """The only two random decisions, of sampling and of verification. Tests enumerate them."""
+
+    def accept(self, probability: float) -> bool:
+        """True with the given probability, from 0 to 1."""
+
+    def draw(self, distribution: Distribution) -> int:
+        """A token, with the probability that the distribution gives it."""
+
+
+class NumpyRandomSource:
+    """Decides by one random generator, made for one generation and never reseeded.
+
+    Implements `RandomSource`. Each decision takes one number from [0, 1), whatever it is about.
+    """
+
+    def __init__(self, generator: np.random.Generator) -> None:
+        self._generator = generator
+
+    def accept(self, probability: float) -> bool:
+        """Never at probability 0, always at 1."""
+        return self._generator.random() < probability
+
+    def draw(self, distribution: Distribution) -> int:
+        """By inversion of the cumulative sums; never a token of probability 0."""
+        number = self._generator.random()
+        probs, start = distribution.probs, 0
+        num_runs = len(probs) // RUN
+        if num_runs > 1:
+            # Sums of runs first, then within one of them: that avoids most of the sums. A rest
+            # that does not fill a run belongs to the last one.
+            runs = probs[: num_runs * RUN].reshape(num_runs, RUN).sum(axis=1)
+            runs[-1] += probs[num_runs * RUN :].sum()
+            run, number = _invert(runs, number)
+            start = run * RUN
+            probs = probs[start:] if run == num_runs - 1 else probs[start : start + RUN]
+        return distribution.token(start + _invert(probs, number)[0])
+
+
+def _invert(weights: Probs, number: float) -> tuple[int, float]:
+    """The index whose share of [0, 1) holds a number, and the position within that share.
+
+    Shares are proportional to the weights; weight 0 has none.
+    """
+    cumulative = weights.cumsum()
+    point = number * float(cumulative[-1])
+    index = int(cumulative.searchsorted(point, side="right"))
+    below = float(cumulative[index - 1]) if index else 0.0
+    return index, min((point - below) / float(weights[index]), BELOW_ONE)

@@ -10,11 +10,11 @@ import numpy as np
 from ov_specdec.errors import LogitsError, Option, OptionError
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.sampling.distribution import NumpyRandomSource
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import (
     BadWords,
-    EncoderNoRepeatNgram,
     Follower,
     ForcedBos,
     FrequencyPenalty,
@@ -26,7 +26,6 @@ from ov_specdec.sampling.processors import (
     RepetitionPenalty,
     SuppressTokens,
 )
-from ov_specdec.sampling.random_source import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler, SeededSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 
@@ -81,25 +80,18 @@ def make_samplers(
     noise. prompt_length: tokens of the sequence that are not output. prompt_ids: the prompt, which
     for an encoder-decoder model is not part of the sequence.
     """
-    processors = make_processors(
-        options, prompt_length=prompt_length, eos_token_ids=eos_token_ids, prompt_ids=prompt_ids
-    )
-    greedy = GreedySampler(processors, eos_token_ids)
+    processors = make_processors(options, prompt_length, eos_token_ids, prompt_ids)
+    greedy: Sampler = GreedySampler(processors, eos_token_ids)
     if not options.samples:
         return greedy, greedy
-    sampler = _drawing(options, processors, eos_token_ids)
-    return sampler, sampler if options.assistant_do_sample else greedy
-
-
-def _drawing(
-    options: GenerationOptions, processors: tuple[LogitsProcessor, ...], ends: Set[int]
-) -> Sampler:
-    """The sampler that draws tokens, with or without a seed."""
-    warper = make_warper(options)
+    warper, sampler = make_warper(options), greedy
     if options.seed is None:
         random = NumpyRandomSource(np.random.default_rng())
-        return RandomSampler(processors, warper, random, ends)
-    return SeededSampler(processors, warper, Noise(options.seed, options.choice), ends)
+        sampler = RandomSampler(processors, warper, random, eos_token_ids)
+    else:
+        noise = Noise(options.seed, options.choice)
+        sampler = SeededSampler(processors, warper, noise, eos_token_ids)
+    return sampler, sampler if options.assistant_do_sample else greedy
 
 
 def make_warper(options: GenerationOptions) -> LogitsWarper:
@@ -109,11 +101,7 @@ def make_warper(options: GenerationOptions) -> LogitsWarper:
 
 
 def make_processors(
-    options: GenerationOptions,
-    *,
-    prompt_length: int,
-    eos_token_ids: Set[int],
-    prompt_ids: Sequence[int] = (),
+    options: GenerationOptions, prompt_length: int, ends: Set[int], prompt_ids: Sequence[int]
 ) -> tuple[LogitsProcessor, ...]:
     """The processors of the options, in the order of transformers."""
     encoder_size, forced = options.encoder_no_repeat_ngram_size, options.forced_bos_token_id
@@ -130,11 +118,11 @@ def make_processors(
     if options.no_repeat_ngram_size > 0:
         chain.append(NoRepeatNgram(options.no_repeat_ngram_size))
     if encoder_size > 0:
-        chain.append(EncoderNoRepeatNgram(encoder_size, prompt_ids))
+        chain.append(NoRepeatNgram(encoder_size, prompt_ids))
     if options.bad_words_ids:
-        chain.append(BadWords(options.bad_words_ids, eos_token_ids))
+        chain.append(BadWords(options.bad_words_ids, ends))
     if min_new_tokens > 0:
-        chain.append(MinNewTokens(min_new_tokens, prompt_length, eos_token_ids))
+        chain.append(MinNewTokens(min_new_tokens, prompt_length, ends))
     if forced is not None:
         chain.append(ForcedBos(forced))
     if suppressed := tuple(options.suppress_tokens):

@@ -39,7 +39,9 @@ class Noise:
         best, bound, chosen, total = 0.0, 0.0, 0, 0.0
         for start in range(0, len(distribution.probs), RUN):
             probs = distribution.probs[start : start + RUN]
-            numbers = uniform(key, _ids(distribution, start, len(probs)))
+            end = start + len(probs)
+            ids = distribution.ids
+            numbers = uniform(key, np.arange(start, end) if ids is None else ids[start:end])
             # log(prob) + Gumbel noise is greatest where prob / exponential noise is. The bound
             # prob / uniform number takes less time.
             bounds = probs / numbers
@@ -78,10 +80,3 @@ def uniform(key: int, ids: Ids) -> Probs:
     numbers += 0.5
     numbers *= 2.0**-52
     return numbers
-
-
-def _ids(distribution: Distribution, start: int, length: int) -> Ids:
-    """The ids of `length` tokens of a distribution, from index `start`."""
-    if distribution.ids is None:
-        return np.arange(start, start + length)
-    return distribution.ids[start : start + length]

@@ -35,7 +35,6 @@ class Follower(Protocol):
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Take accepted tokens of the output, which follow those of the last call."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -181,38 +180,22 @@ class MinNewTokens:
 class NoRepeatNgram:
     """Forbids every token that would complete an n-gram that prompt and output already hold.
 
-    Source: `NoRepeatNGramLogitsProcessor`.
+    prompt_ids: only those of a prompt; of an encoder-decoder model, its source. None: of both.
+    Source: `NoRepeatNGramLogitsProcessor`, `EncoderNoRepeatNGramLogitsProcessor`.
     """
 
-    no_repeat_ngram_size: int
+    size: int
+    prompt_ids: Sequence[int] | None = None
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        size, history = self.no_repeat_ngram_size, _as_ids(tokens)
-        if len(tokens) < size:
+        if len(tokens) < self.size - 1:
             return logits
-        return _forbid(logits, _endings(history, history[len(history) - size + 1 :]))
-
-
-@dataclass(frozen=True)
-class EncoderNoRepeatNgram:
-    """Forbids every token that would complete an n-gram that the prompt holds.
-
-    prompt_ids: of an encoder-decoder model, its source.
-    Source: `EncoderNoRepeatNGramLogitsProcessor`.
-    """
-
-    encoder_no_repeat_ngram_size: int
-    prompt_ids: Sequence[int]
-
-    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        size = self.encoder_no_repeat_ngram_size
-        if len(tokens) < size - 1:
-            return logits
-        return _forbid(logits, _endings(self._prompt, _as_ids(tokens[len(tokens) - size + 1 :])))
+        text = _as_ids(tokens) if self.prompt_ids is None else self._prompt
+        return _forbid(logits, _endings(text, tokens[len(tokens) - self.size + 1 :]))
 
     @cached_property
     def _prompt(self) -> NDArray[np.int64]:
-        return _as_ids(self.prompt_ids)
+        return _as_ids(self.prompt_ids or ())
 
 
 @dataclass(frozen=True)
@@ -232,7 +215,7 @@ class ForcedBos:
         return result
 
 
-def _endings(text: NDArray[np.int64], start: NDArray[np.int64]) -> NDArray[np.int64]:
+def _endings(text: NDArray[np.int64], start: Sequence[int]) -> NDArray[np.int64]:
     """The tokens that follow `start` in a text."""
     num_ngrams = len(text) - len(start)
     if num_ngrams < 1:

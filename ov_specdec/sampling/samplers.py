@@ -8,11 +8,10 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from ov_specdec.sampling.distribution import Distribution
+from ov_specdec.sampling.distribution import Distribution, RandomSource
 from ov_specdec.sampling.logits import Logits, most_likely
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import LogitsProcessor
-from ov_specdec.sampling.random_source import RandomSource
 from ov_specdec.sampling.warpers import LogitsWarper
 
 
@@ -34,19 +33,16 @@ class Sampler(Protocol):
     @property
     def processors(self) -> tuple[LogitsProcessor, ...]:
         """Processors that every row goes through first."""
-        ...
 
     @property
     def ends(self) -> Set[int]:
         """Tokens that end a text: nothing is sampled after them."""
-        ...
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """Choose the token after `tokens`.
 
         row: logits [vocab]. Raises `LogitsError` for a row that gives no distribution.
         """
-        ...
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,8 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ov_specdec.sampling.distribution import Distribution, excess, one_hot, residual
+from ov_specdec.sampling.distribution import Distribution, RandomSource, excess, one_hot, residual
 from ov_specdec.sampling.logits import Logits
-from ov_specdec.sampling.random_source import RandomSource
 from ov_specdec.sampling.samplers import RandomSampler, Sampler
 
 

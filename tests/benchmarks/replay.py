@@ -19,8 +19,8 @@ import click
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
+from ov_specdec.planning.cost_source import read_curve
 from ov_specdec.planning.costs import CostCurve, FixedCurve, LiveCurve
-from ov_specdec.planning.costs.source import read_curve
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Plan, Policy
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.machines import MACHINES

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.base import Cascade, Proposal
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine

@@ -19,8 +19,8 @@ from ov_specdec.graph.positions import reconnect_positions, takes_positions
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
 from ov_specdec.models.source import NEVER_DRAFT, open_source
-from ov_specdec.planning.costs.measure import PassTimes
 from ov_specdec.planning.draft_length import Offer
+from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.rewinding import MOST_REPEATED
 from ov_specdec.sampling.verification import Draft

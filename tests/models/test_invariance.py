@@ -223,7 +223,7 @@ def test_a_file_that_holds_no_verdict_is_none(tmp_path, content):
 def arrays(layout, **form):
     feed = Feed(layout, Form(**form))
     names = (LOGITS_INDICES, ATTENTION_INDICES, KEPT_INDICES, "subsequence_begins")
-    return [feed.tensors[name].data.tolist() for name in names], np.arange(9)[feed.wanted].tolist()
+    return [feed.tensors[name].data.tolist() for name in names], np.arange(9)[feed.needed].tolist()
 
 
 def test_a_single_token_alone_is_two_rows():

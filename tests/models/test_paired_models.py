@@ -10,7 +10,7 @@ from safetensors.numpy import load_file
 
 from ov_specdec import OptionError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec.drafters.factory import draft_with
-from ov_specdec.drafters.intersection import OUTSIDE, IntersectionCache
+from ov_specdec.drafters.other_tokenizer import OUTSIDE, IntersectionCache
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence

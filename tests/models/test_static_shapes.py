@@ -249,7 +249,7 @@ def test_a_model_none_of_whose_static_shapes_is_right_has_none(monkeypatch):
     shapes = StaticShapes(
         *("main", ScriptedModel(counting), lambda size: lambda: size, 0, flat),
         usual={2: 3.0},
-        wanted=None,
+        sizes=None,
         can_swap=lambda: True,
     )
     with pytest.warns(RuntimeWarning, match="its logits differ") as warned:
@@ -280,7 +280,7 @@ def make_shapes(compile_):
     return StaticShapes(
         *("main", ScriptedModel(counting), compile_, 0, FixedCurve(NOMINAL)),
         usual={2: 3.0},
-        wanted=(2,),
+        sizes=(2,),
         can_swap=lambda: True,
     )
 

@@ -6,8 +6,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ov_specdec.sampling.distribution import Distribution
-from ov_specdec.sampling.random_source import RandomSource
+from ov_specdec.sampling.distribution import Distribution, RandomSource
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 

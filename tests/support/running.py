@@ -7,18 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ov_specdec.drafters.base import Drafter, Proposal
-from ov_specdec.drafters.cascade import readers
+from ov_specdec.drafters.base import Drafter, Proposal, readers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
-from ov_specdec.planning.draft_length import ConstantLength, Plan, PlanRequest, Policy
+from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Policy
 from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.random_source import NumpyRandomSource
+from ov_specdec.sampling.distribution import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
 from ov_specdec.sampling.verification import Draft
 
@@ -60,12 +59,12 @@ def repeatable(samplers: tuple[Sampler, Sampler], seed: int) -> tuple[Sampler, S
     return main, draft
 
 
-def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[PlanRequest], Plan]) -> Proposal:
+def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[Offers], Plan]) -> Proposal:
     """What a drafter proposes that has its models to itself. plan: answers its offers."""
     offers = drafter.offers(tokens)
     if not offers:
         return Proposal(Draft([]))
-    return alone(drafter.propose(tokens, plan(PlanRequest(tuple(offers)))))
+    return alone(drafter.propose(tokens, plan(tuple(offers))))
 
 
 def rounds(

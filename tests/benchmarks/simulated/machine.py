@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 
 from ov_specdec.planning.costs import CostCurve, PassCurve
-from ov_specdec.planning.draft_length import NO_PLAN, Plan, PlanRequest, Policy
+from ov_specdec.planning.draft_length import NO_PLAN, Offers, Plan, Policy
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.results.stats import RoundStats
 from tests.support.rounds import step_of
@@ -45,7 +45,7 @@ class Text(Protocol):
     prompt: int
     size: int
 
-    def draft(self, done: int, plan: Callable[[PlanRequest], Plan], generator: Random) -> Drafted:
+    def draft(self, done: int, plan: Callable[[Offers], Plan], generator: Random) -> Drafted:
         """What is drafted in the place of token `done`. plan: answers who drafts."""
         ...
 
@@ -96,7 +96,7 @@ class Alone:
         self._planner, self._policy = planner, policy
         self._has_asked = False
 
-    def plan(self, ask: PlanRequest) -> Plan:
+    def plan(self, ask: Offers) -> Plan:
         """How far it may draft."""
         self._has_asked = True
         answer = self._policy.answer(ask)

@@ -5,13 +5,12 @@ from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
 
-from ov_specdec.drafters.base import Drafter, Proposal
-from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.base import Cascade, Drafter, Proposal
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.engine.round import declined
-from ov_specdec.planning.draft_length import Offer, Plan, PlanRequest
+from ov_specdec.planning.draft_length import Offer, Offers, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone
 from ov_specdec.sampling.verification import Draft
 from tests.benchmarks.record import Row
@@ -33,13 +32,13 @@ class Output:
     prompt: int
     size: int
 
-    def draft(self, done: int, plan: Callable[[PlanRequest], Plan], _: Random) -> Drafted:
+    def draft(self, done: int, plan: Callable[[Offers], Plan], _: Random) -> Drafted:
         """See `Text`."""
         place, room = self.prompt + done, self.size - done - 1
         offers = self.drafter.offers(self.tokens[:place])
         if not offers:
             return Drafted()
-        planned = plan(PlanRequest(tuple(offers))).within(room)
+        planned = plan(tuple(offers)).within(room)
         proposal = alone(self.drafter.propose(self.tokens[:place], planned))
         pairs = zip(proposal.draft.tokens, self.tokens[place:], strict=False)
         return Drafted(

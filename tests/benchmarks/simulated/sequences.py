@@ -5,7 +5,7 @@ from statistics import median
 
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import AdaptiveLength, Offer, PlanRequest
+from ov_specdec.planning.draft_length import AdaptiveLength, Offer
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.results.stats import PassStats, RoundStats, StepStats
 from tests.benchmarks.simulated.machine import against_constant, main_curve
@@ -79,7 +79,7 @@ class Shared:
         self._planner = Planner(self.costs)
 
     def lengths(self, concurrency):
-        ask = PlanRequest((Offer("model"),))
+        ask = (Offer("model"),)
         estimates = [policy.answer(ask) for policy in self._policies]
         load = Load(concurrency, concurrency, concurrency)
         self.plans = self._planner.plan(estimates, load)

@@ -9,7 +9,7 @@ from statistics import median
 from ov_specdec.engine.round import declined
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import AdaptiveLength, Offer, Plan, PlanRequest
+from ov_specdec.planning.draft_length import AdaptiveLength, Offer, Offers, Plan
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.simulated.machine import (
     Drafted,
@@ -46,7 +46,7 @@ class MadeUp:
     prompt: int = 100
     size: int = 256
 
-    def draft(self, done: int, plan: Callable[[PlanRequest], Plan], generator: Random) -> Drafted:
+    def draft(self, done: int, plan: Callable[[Offers], Plan], generator: Random) -> Drafted:
         """See `Text`."""
         found, offers = self.match(generator), list[Offer]()
         if found is not None:
@@ -57,7 +57,7 @@ class MadeUp:
             offers.append(Offer("model"))
         if not offers:
             return Drafted(source=self.sources[-1])
-        planned = plan(PlanRequest(tuple(offers)))
+        planned = plan(tuple(offers))
         if planned.length and planned.offer.source == self.sources[0] != "model":
             rest = self.accepted([acceptance] * (planned.length - 1), generator)
             given = {"source": self.sources[0], "match_confidence": confidence}

@@ -1,6 +1,6 @@
 """Prompt lookup first, the draft model where nothing matches."""
 
-from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.base import Cascade
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
@@ -19,9 +19,7 @@ def make(next_token=counting):
 
 def taking(source, length=2):
     """A plan that takes the offer of a source."""
-    return lambda ask: Plan(
-        length, "pays", next(offer for offer in ask.offers if offer.source == source)
-    )
+    return lambda ask: Plan(length, "pays", next(offer for offer in ask if offer.source == source))
 
 
 def test_it_offers_what_both_can_draft():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.drafters.cascade import Cascade
+from ov_specdec.drafters.base import Cascade
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
@@ -42,7 +42,7 @@ class Hopeless:
     is_planned = True
 
     def answer(self, ask):
-        return Estimate(ask.offers[0], (0.0,) * MOST)
+        return Estimate(ask[0], (0.0,) * MOST)
 
     def update(self, stats):
         pass

@@ -6,11 +6,10 @@ from ov_specdec.planning.draft_length import (
     HeuristicLength,
     Offer,
     Plan,
-    PlanRequest,
 )
 from ov_specdec.results.stats import RoundStats
 
-ASK = PlanRequest((Offer("model"),))
+ASK = (Offer("model"),)
 
 
 def a_round(drafted, accepted):

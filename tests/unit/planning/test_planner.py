@@ -14,7 +14,6 @@ from ov_specdec.planning.draft_length import (
     AdaptiveLength,
     Estimate,
     Offer,
-    PlanRequest,
     best_speed,
 )
 from ov_specdec.planning.planner import Load, Planner
@@ -31,7 +30,7 @@ COSTS = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 
 
 def asking(source, confidence=None):
     """The request of a drafter with one offer."""
-    return PlanRequest((Offer(source, confidence),))
+    return (Offer(source, confidence),)
 
 
 def run(text, seed=0, curve="linear", change=0.3, common=None, planner=None, policy=None):
@@ -452,7 +451,7 @@ def test_a_sequence_tells_what_it_has_learnt():
 
 def test_the_offer_that_is_worth_more_is_taken():
     policy = AdaptiveLength(Counts(), COSTS)
-    both = PlanRequest((Offer("suffix", 0.8, 1), Offer("model")))
+    both = (Offer("suffix", 0.8, 1), Offer("model"))
     assert policy.answer(both).offer.source == "suffix"
     for _ in range(20):
         policy.update(a_round(4, 4))

@@ -15,6 +15,7 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.static_shapes import most_saving
 from ov_specdec.errors import OptionError
 from ov_specdec.models.profile import Profile, read_profile
+from ov_specdec.planning.cost_source import read_curve, write_curve
 from ov_specdec.planning.costs import (
     GRID,
     NOMINAL,
@@ -23,9 +24,8 @@ from ov_specdec.planning.costs import (
     FixedCurve,
     PassCurve,
 )
-from ov_specdec.planning.costs.measure import Measurement
-from ov_specdec.planning.costs.source import read_curve, write_curve
 from ov_specdec.planning.draft_length import MOST, Estimate, Offer
+from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.records.record import read_section, write_section
 from ov_specdec.results.stats import PassStats, StepStats
@@ -315,7 +315,7 @@ class Failing:
     def answer(self, ask):
         if self._fails_in == "answer":
             raise IndexError("list index out of range")
-        return Estimate(ask.offers[0], chances(0.9), num_passes=MOST)
+        return Estimate(ask[0], chances(0.9), num_passes=MOST)
 
     def update(self, stats):
         if self._fails_in == "update":

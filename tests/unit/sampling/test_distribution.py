@@ -6,8 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ov_specdec.sampling.distribution import Distribution, one_hot, residual
-from ov_specdec.sampling.random_source import NumpyRandomSource
+from ov_specdec.sampling.distribution import Distribution, NumpyRandomSource, one_hot, residual
 
 VOCAB = 6
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from ov_specdec.sampling.distribution import Distribution, one_hot
-from ov_specdec.sampling.random_source import RandomSource
+from ov_specdec.sampling.distribution import Distribution, RandomSource, one_hot
 from tests.support.enumeration import enumerate_outcomes
 
 COIN = Distribution(None, np.array([0.25, 0.0, 0.75]))

@@ -10,7 +10,6 @@ from transformers.generation import logits_process as reference
 from ov_specdec.runner.base import Logits
 from ov_specdec.sampling.processors import (
     BadWords,
-    EncoderNoRepeatNgram,
     ForcedBos,
     FrequencyPenalty,
     LogitBias,
@@ -140,7 +139,7 @@ def test_encoder_no_repeat_ngram_size(size: int, history: list[int]) -> None:
     for prompt in ([1], [2, 1, 3, 1, 4, 2, 1], random_history(4), random_history(3)):
         given = torch.tensor([prompt])
         expected = reference.EncoderNoRepeatNGramLogitsProcessor(size, given)
-        assert_same(EncoderNoRepeatNgram(size, prompt), expected, 0, history)
+        assert_same(NoRepeatNgram(size, prompt), expected, 0, history)
 
 
 @pytest.mark.parametrize("history", [[1], [2, 1]])
@@ -149,7 +148,7 @@ def test_forced_bos_token_id(history: list[int]) -> None:
 
 
 ALL: list[LogitsProcessor] = [
-    EncoderNoRepeatNgram(1, [3]),
+    NoRepeatNgram(1, [3]),
     ForcedBos(2),
     RepetitionPenalty(1.3),
     PresencePenalty(0.5, 2),

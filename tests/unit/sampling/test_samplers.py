@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ov_specdec.sampling.random_source import NumpyRandomSource
+from ov_specdec.sampling.distribution import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.verification import Draft, VerificationResult, verify
 from ov_specdec.sampling.warpers import LogitsWarper

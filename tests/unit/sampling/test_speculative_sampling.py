@@ -9,8 +9,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from ov_specdec.sampling import verification
-from ov_specdec.sampling.distribution import Distribution, one_hot
-from ov_specdec.sampling.random_source import RandomSource
+from ov_specdec.sampling.distribution import Distribution, RandomSource, one_hot
 from ov_specdec.sampling.verification import (
     VerificationResult,
     acceptance_probability,

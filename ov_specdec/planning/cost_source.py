@@ -9,9 +9,8 @@ from typing import Any
 
 from ov_specdec.errors import CacheFullError
 from ov_specdec.options.model import require
-from ov_specdec.planning.costs.correction import LiveCurve, Progress
-from ov_specdec.planning.costs.curve import GRID, NOMINAL, CostCurve, PassCurve, Role
-from ov_specdec.planning.costs.measure import SWEEPS, Measurement
+from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, LiveCurve, PassCurve, Progress, Role
+from ov_specdec.planning.measurement import SWEEPS, Measurement
 from ov_specdec.records.record import keep_section, read_section
 from ov_specdec.results.stats import StepStats, Stopwatch
 from ov_specdec.runner.base import Runner
@@ -83,7 +82,7 @@ class KeptCosts:
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
         self._live.set_static(role, sizes, saved)
-        self._write(self._live.measured)
+        write_curve(self._path, self._live.measured)
 
     def learn(self, step: StepStats) -> None:
         """Correct the curve by a step."""
@@ -116,13 +115,8 @@ class KeptCosts:
         curve = self._measuring.curve(kept)
         if is_new or curve.sweeps >= kept.sweeps:
             self._known = LiveCurve(curve)
-            self._write(curve)
-        self._decoding, self._spent = 0.0, watch.total()
-
-    def _write(self, curve: CostCurve) -> None:
-        """Write a measured curve, not the nominal one; warns if the folder cannot be written."""
-        if self._path is not None and curve.sweeps:
             write_curve(self._path, curve)
+        self._decoding, self._spent = 0.0, watch.total()
 
 
 def read_curve(path: Path | None) -> CostCurve | None:
@@ -138,8 +132,10 @@ def read_curve(path: Path | None) -> CostCurve | None:
     return read_section(path, "costs", read)
 
 
-def write_curve(path: Path, curve: CostCurve) -> None:
-    """Write a curve to a file."""
+def write_curve(path: Path | None, curve: CostCurve) -> None:
+    """Write a measured curve, not the nominal one; warns if the folder cannot be written."""
+    if path is None or not curve.sweeps:
+        return
     content = asdict(curve)
     for passes in filter(None, (content["main"], content["draft"])):
         del passes["static"]  # compiled by each process

@@ -9,7 +9,7 @@ from time import perf_counter
 
 from ov_specdec.checks.probe import probe_tokens
 from ov_specdec.errors import CacheFullError
-from ov_specdec.planning.costs.curve import SIZES, CostCurve, PassCurve
+from ov_specdec.planning.costs import SIZES, CostCurve, PassCurve
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward, max_tokens
 
@@ -53,7 +53,7 @@ class PassTimes:
 
     def __init__(self, model: Runner, new_namespace: Callable[[], Hashable]) -> None:
         self._model, self._new_namespace = model, new_namespace
-        self._cache, self._most = CachedSequence(model, new_namespace()), max_tokens(model)
+        self.cache, self._most = CachedSequence(model, new_namespace()), max_tokens(model)
         # Fewer if otherwise drafts had no room in the context.
         self._num_cached = max(min(CACHED, self._most - SIZES[-1]), 1)
         # By size: the first of a few passes, and the last.
@@ -122,19 +122,15 @@ class PassTimes:
         more = pace * median(self._spreads) - curve.at(SEQUENCES)
         return replace(curve, per_sequence=max(more / (SEQUENCES - 1), 0.0))
 
-    def free(self) -> None:
-        """Free the memory until the next pass."""
-        self._cache.discard()
-
     def _pass(self, size: int) -> float:
         tokens = probe_tokens(0, self._num_cached)
-        if not self._cache.length:
-            alone(self._cache.advance(tokens, num_rows=1))
+        if not self.cache.length:
+            alone(self.cache.advance(tokens, num_rows=1))
         # All are draft tokens, so that a runner with state copies has one at this position.
         draft_tokens = probe_tokens(self._num_cached, self._num_cached + size)
         start = perf_counter()
-        # A wanted row for each forces them to be fed even if cached.
-        alone(self._cache.advance(tokens, draft_tokens, size))
+        # A row for each forces them to be fed even if cached.
+        alone(self.cache.advance(tokens, draft_tokens, size))
         return perf_counter() - start
 
 
@@ -174,7 +170,7 @@ class Measurement:
                 self._num_timed += 1
         finally:
             for model in self._models:
-                model.free()
+                model.cache.discard()
 
     def curve(self, kept: CostCurve) -> CostCurve:
         """What was measured. kept: a curve that knows what static shapes save."""
