@@ -16,7 +16,7 @@ RUNS = (
         drafter="model",
     ),
     Run(
-        "three draft tokens, stateful, masked entries trimmed late",
+        "three draft tokens, stateful, hidden entries trimmed late",
         (add("a", PROMPT, max_new_tokens=30, num_assistant_tokens=3), FINISH),
         main=Model("stateful", max_masked=6),
         draft=Model("stateful", drift=1.5, max_masked=4),
