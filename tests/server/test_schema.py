@@ -199,7 +199,11 @@ def test_transcriptions_are_as_described(speech, path, form):
 
 
 def test_words_are_as_described(speech):
-    fields = {"response_format": "verbose_json", "timestamp_granularities[]": ["word", "segment"]}
+    fields = {
+        "response_format": "verbose_json",
+        "timestamp_granularities[]": ["word", "segment"],
+        "seed": 1,
+    }
     answer = transcribe(speech, "transcriptions", **fields).json()
     assert answer["words"] and answer["segments"]
 
