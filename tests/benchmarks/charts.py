@@ -41,7 +41,7 @@ def charts(folder: Path, output: Path) -> None:
 
 def speeds(results: Results, shown: dict[str, list[Row]]) -> Any:
     """For each pair the default, and the best of openvino.genai's settings."""
-    figure = new_figure(6.4, 1.0 + 0.6 * len(shown))
+    figure = new_figure(6.4, 1.2 + 0.6 * len(shown))
     axes = figure.subplots()
     for place, rows in enumerate(reversed(shown.values())):
         peer = best(rows, "genai") or ""
@@ -61,6 +61,6 @@ def speeds(results: Results, shown: dict[str, list[Row]]) -> Any:
     axes.barh(0, 0, color=ORANGE, label="default")
     axes.barh(0, 0, color=BLUE, label="openvino.genai, best draft length")
     axes.set_xlabel(WHAT, fontsize=9)
-    finish(axes, loc="lower right")
+    finish(axes, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)  # above the bars
     figure.supxlabel(results.stamp.replace("; ", "\n", 1), fontsize=6.5, x=0.01, ha="left")
     return figure
