@@ -25,7 +25,7 @@ unset PYTHONDONTWRITEBYTECODE
 
 # A browser, the page's server and its models want all cores, as Ray and a simulated GPU do, and
 # terminals are made by forking, which wants a young process: these parts run by themselves.
-terminal=(tests/cli/test_chat_terminal.py)
+terminal=(tests/terminal)
 pages=(tests/demo/test_page.py tests/demo/test_speech.py)
 cluster=(tests/cluster/test_replicas.py)
 gpu=(tests/gpu)

@@ -199,13 +199,12 @@ OWN = {
     "compare": ("x",),
     "batch": ("requests", "--output", "results"),
     "transcribe": ("requests",),
-    "demo": (),
     "serve": (),
     "tune": (),
     "bench": ("--output", "b.json"),
     "check": (),
 }
-"""The commands with a main and a draft model, and what else they are given."""
+"""The commands with a main and a draft model but the demo, and what else they are given."""
 
 AS_ARGUMENT, AS_OPTION = (), ("--main",)
 
