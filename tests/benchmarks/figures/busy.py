@@ -14,7 +14,8 @@ from tests.benchmarks.measuring import Measurements
 OPEN = ("conversation", "qa", "math_reasoning", "held-out")
 """Tasks whose outputs hardly quote: a draft there costs more often than it gains."""
 
-LOOP = "while True: pass"
+LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
+"""It ends with whoever has started it."""
 
 
 def busy(
