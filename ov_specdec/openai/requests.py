@@ -5,7 +5,7 @@ Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.answer import Ask
@@ -16,71 +16,12 @@ from ov_specdec.openai.body import (
     Unsupported,
     read,
     said,
-    with_options,
     with_options_of,
 )
-from ov_specdec.openai.errors import Part, in_field_names, invalid
+from ov_specdec.openai.errors import in_field_names, invalid
+from ov_specdec.openai.messages import Content, InputMessage, Messages, read_messages
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
-from ov_specdec.text.chat import check_messages
-from ov_specdec.text.prompt import Prompt
-
-
-class TextPart(BaseModel):
-    """A part of a content."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-
-    type: Literal["text", "input_text", "output_text"]  # the last two in /v1/responses
-    text: str
-
-
-Content = Annotated[
-    str | Annotated[list[TextPart], Field(fail_fast=True)],
-    said("a text or a list of parts with text"),
-]
-
-
-class Message(BaseModel):
-    """A message. Chat templates may use further fields."""
-
-    model_config = ConfigDict(strict=True, extra="allow")
-
-    role: Annotated[str, Field(min_length=1)]
-    content: Content | None = None
-
-    def given(self) -> dict[str, Any]:
-        """The message without null fields, and the parts of its content as templates name them."""
-        content: Any = self.content
-        if isinstance(content, list):
-            content = [{"type": "text", "text": part.text} for part in content]
-        # OpenAI's interface has a newer name of this role, templates the older one.
-        role = "system" if self.role == "developer" else self.role
-        given = {"role": role, "content": content, **(self.model_extra or {})}
-        return {name: value for name, value in given.items() if value is not None}
-
-
-class InputMessage(Message):
-    """A message of /v1/responses, which may be an earlier answer."""
-
-    type: Literal["message"] = "message"
-
-    def given(self) -> dict[str, Any]:
-        """The fields for a template, which uses none of those of an answer."""
-        unused = ("annotations", "id", "logprobs", "status", "type")
-        return {k: v for k, v in super().given().items() if k not in unused}
-
-
-Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
-
-
-def read_messages(messages: list[Any], name: str = "messages") -> list[dict[str, Any]]:
-    """Messages for a chat template; `ApiError` for an empty one. name: of their field."""
-    try:
-        return check_messages([message.given() for message in messages], name)
-    except OptionError as error:
-        raise invalid(error.option, str(error)) from error
-
 
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
@@ -324,49 +265,3 @@ class ResponsesBody(GenerationBody):
             "user": self.user or self.safety_identifier,
         }
         return super().ask(options, prompts=(messages,), settings=settings, **more)
-
-
-@with_options(
-    GenerationOptions,
-    (
-        *("add_special_tokens", "chat_template_kwargs"),
-        *("add_generation_prompt", "continue_final_message"),
-    ),
-)
-class TokenizeBody(Body):
-    """Body of /tokenize: a prompt or messages."""
-
-    model: str | None = None
-    prompt: str | None = None
-    messages: Messages | None = None
-    return_token_strs: bool | None = None
-
-    def read(self) -> tuple[Prompt, GenerationOptions]:
-        """The prompt, and its options."""
-        if self.prompt is not None and self.messages is None:
-            return self.prompt, GenerationOptions(**self.options, apply_chat_template=False)
-        if self.messages is None or self.prompt is not None:
-            raise invalid("prompt", "give either a prompt or messages")
-        return read_messages(self.messages), GenerationOptions(**self.options)
-
-
-class DetokenizeBody(Body):
-    """Body of /detokenize."""
-
-    model: str | None = None
-    tokens: Annotated[list[int], Field(fail_fast=True)]
-
-
-class Tokens(Part):
-    """Answer of /tokenize."""
-
-    count: int
-    max_model_len: int
-    tokens: list[int]
-    token_strs: list[str] | None
-
-
-class Text(Part):
-    """Answer of /detokenize."""
-
-    prompt: str

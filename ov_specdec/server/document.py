@@ -22,16 +22,9 @@ from ov_specdec.openai.audio import (
 from ov_specdec.openai.body import Body
 from ov_specdec.openai.completions import ChatChunk, ChatCompletion, Completion, CompletionChunk
 from ov_specdec.openai.errors import ErrorBody, Part
-from ov_specdec.openai.requests import (
-    ChatBody,
-    CompletionBody,
-    DetokenizeBody,
-    ResponsesBody,
-    Text,
-    TokenizeBody,
-    Tokens,
-)
+from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.openai.responses import RESPONSE_EVENTS, Response
+from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
 
 REF = "#/components/schemas/{model}"
 

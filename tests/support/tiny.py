@@ -147,11 +147,8 @@ def reference(checkpoint: Path, prompt: list[int], num_tokens: int = REFERENCE_T
 
 
 @dataclass(frozen=True)
-class KeptModels:
-    """A main model, a draft that agrees with it sometimes, and what transformers generates.
-
-    expected: prompts and outputs.
-    """
+class MadeModels:
+    """A main model and a draft in a folder."""
 
     folder: Path
 
@@ -162,6 +159,14 @@ class KeptModels:
     @property
     def draft(self) -> Path:
         return self.folder / "draft"
+
+
+@dataclass(frozen=True)
+class KeptModels(MadeModels):
+    """A main model, a draft that agrees with it sometimes, and what transformers generates.
+
+    expected: prompts and outputs.
+    """
 
     @property
     def expected(self) -> list[tuple[list[int], list[int]]]:
@@ -169,21 +174,11 @@ class KeptModels:
 
 
 @dataclass(frozen=True)
-class TinyPair:
+class TinyPair(MadeModels):
     """A main model, its checkpoint, and a draft that agrees with it sometimes.
 
     expected: what torch generates from the checkpoint after each of `REFERENCE_PROMPTS`.
     """
-
-    folder: Path
-
-    @property
-    def main(self) -> Path:
-        return self.folder / "main"
-
-    @property
-    def draft(self) -> Path:
-        return self.folder / "draft"
 
     @property
     def checkpoint(self) -> Path:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tests.support.tiny import SAMPLE, export
+from tests.support.tiny import SAMPLE, MadeModels, export
 from tests.support.tiny_encoder_decoder import HEADS, SCALES, add_noise
 
 RATE = 16000
@@ -68,21 +68,11 @@ def recording(seconds: float) -> np.ndarray:
 
 
 @dataclass(frozen=True)
-class TinyWhisper:
+class TinyWhisper(MadeModels):
     """A main model, and a draft with the same encoder that agrees with it sometimes.
 
     expected: by case, segments of tokens, with those of timestamps, as torch gives them.
     """
-
-    folder: Path
-
-    @property
-    def main(self) -> Path:
-        return self.folder / "main"
-
-    @property
-    def draft(self) -> Path:
-        return self.folder / "draft"
 
     @property
     def checkpoint(self) -> Path:

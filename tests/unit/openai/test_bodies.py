@@ -16,12 +16,11 @@ from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.openai.requests import (
     ChatBody,
     CompletionBody,
-    DetokenizeBody,
     ResponsesBody,
-    TokenizeBody,
     read_ask,
 )
 from ov_specdec.openai.responses import StreamedResponse
+from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.logprobs import TokenLogprobs
