@@ -1,6 +1,8 @@
 """`Output`: rounds of tokens as chunks of text."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import Origin
@@ -12,30 +14,49 @@ class Output:
     """Turns the rounds of one generation into chunks, up to the first stop string.
 
     text: the detokenizer. num_prompt_tokens: of the prompt, which is not part of the sequence of an
-    encoder-decoder model.
+    encoder-decoder model. parse: turns a text that its grammar accepts into its value.
     """
 
-    def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
+    def __init__(
+        self,
+        text: IncrementalDetokenizer,
+        num_prompt_tokens: int,
+        parse: Callable[[str], Any] | None = None,
+    ) -> None:
         self.stats = GenerationStats(num_prompt_tokens)
+        self._parse = parse
         self._text = text
 
-    def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
+    def add(
+        self, round_: Round, finish_reason: FinishReason | None, *, is_complete: bool = False
+    ) -> list[Chunk]:
         """The chunks of a round, up to a stop string.
 
         finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop".
+        is_complete: whether a grammar accepts the whole sequence.
         """
-        cut, end = round_.num_from_draft, len(round_.tokens)
-        chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
-        if not chunks or (cut < end and not self._text.stopped):  # an empty round has one too
-            rejected = round_.draft_tokens[cut:]
-            own: Origin = "correction" if rejected else "bonus" if cut else "plain"
-            chunks.append(self._chunk(round_, slice(cut, end), own, rejected))
+        forced, cut, end = round_.stats.num_forced, round_.num_from_draft, len(round_.tokens)
+        rejected = round_.draft_tokens[cut:]
+        own: Origin = "correction" if rejected else "bonus" if cut > forced else "plain"
+        parts: list[tuple[Origin, int]] = [("grammar", forced), ("draft", cut), (own, end)]
+        chunks, start = list[Chunk](), 0
+        for origin, stop in parts:
+            is_missing = origin == own and not chunks  # an empty round has a chunk too
+            if is_missing or (start < stop and not self._text.stopped):
+                removed = rejected if origin == own else []
+                chunks.append(self._chunk(round_, slice(start, stop), origin, removed))
+                start = stop
         if self._text.stopped:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
-            num_accepted = min(stats.num_accepted, num_generated)
-            stats = replace(stats, num_accepted=num_accepted, num_generated=num_generated)
+            num_forced = min(stats.num_forced, num_generated)
+            stats = replace(
+                stats,
+                num_forced=num_forced,
+                num_accepted=min(stats.num_accepted, num_generated - num_forced),
+                num_generated=num_generated,
+            )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
             chunks[-1] = replace(
@@ -43,6 +64,7 @@ class Output:
                 text=chunks[-1].text + self._text.finish(),
                 finish_reason=finish_reason,
                 stats=self.stats,
+                parse=self._parse if is_complete and not self._text.stopped else None,
             )
         return chunks
 

@@ -28,8 +28,10 @@ from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, Resu
 from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
+from ov_specdec.text.grammar import Grammars
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
 from ov_specdec.text.tokenizer import Tokenizer
@@ -70,6 +72,11 @@ class TextGenerator:
     invariance: Invariance | None = None
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
     """The reference texts of unfinished generations."""
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """What compiles the grammars of structured output."""
+        return Grammars(self.tokenizer, self.vocab_size, self.eos_token_ids)
 
     @cached_property
     def _max_sequences(self) -> int | None:
@@ -153,6 +160,7 @@ class TextGenerator:
             tokens = [self.text_to_text.decoder_start_token_id]
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
+        structure = self.grammars.compile(options, options.ending_ids(self.eos_token_ids))
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
@@ -162,8 +170,9 @@ class TextGenerator:
             options.min_tokens,
         )
         references = self._references(options)
-        output = Output(text, len(ids))
-        return self._sequence(tokens, options, output, references, source)
+        output = Output(text, len(ids), structure.parse if structure else None)
+        make_grammar = structure.make if structure else None
+        return self._sequence(tokens, options, output, references, source, make_grammar)
 
     def _sequence(
         self,
@@ -172,13 +181,14 @@ class TextGenerator:
         output: Output,
         references: SuffixIndex | None,
         source: Source | None,
+        make_grammar: Callable[..., Grammar] | None = None,
     ) -> EngineSequence:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
         namespace = source.namespace if source else _namespace(options)
         eos = options.ending_ids(self.eos_token_ids)
         request = Request(
             *(self.main, self.draft, options, tokens, eos, namespace),
-            *(references, self.earlier, self.pairing, source),
+            *(references, self.earlier, self.pairing, source, make_grammar),
         )
         drafter = self.drafter.make(request)
         policy: Policy = ConstantLength(0)

@@ -1,0 +1,188 @@
+"""Structured output: options of a generation as a grammar, compiled by llguidance."""
+
+import json
+import subprocess
+import sys
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ov_specdec.errors import Option, OptionError, requiring
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.text import grammar_process
+from ov_specdec.text.grammar_process import (
+    MAX_BYTES,
+    MAX_SECONDS,
+    first_error,
+    new_matcher,
+    open_tokenizer,
+)
+from ov_specdec.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+    from llguidance._lib import JsonCompileOptions
+
+WHITESPACE: dict[str, "JsonCompileOptions"] = {
+    "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
+    "spaced": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
+    "any": {"whitespace_flexible": True},
+}
+"""llguidance's options of JSON, by `json_whitespace`."""
+
+MAX_TRIED = 1024
+"""Maximum grammars whose trial is remembered."""
+
+
+class Structure(NamedTuple):
+    """A compiled grammar.
+
+    make: makes its processor: see `Grammar`. parse: turns a complete text into its value.
+    """
+
+    make: Callable[..., Grammar]
+    parse: Callable[[str], Any]
+
+
+class Grammars:
+    """Compiles grammars for one tokenizer, which is read at the first use. Thread-safe.
+
+    vocab_size: columns of the logits. eos_ids: the model's end-of-sequence tokens.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_ids: frozenset[int]) -> None:
+        self._model = tokenizer, vocab_size, sorted(eos_ids)
+        self._lock = Lock()
+        self._read: LLTokenizer | None = None
+        self.trial: Trial | None = None
+
+    def try_first(self) -> None:
+        """From now on, try each new grammar in a child process first: others may have made it."""
+        self.trial = Trial(*self._arguments)
+
+    @property
+    def _arguments(self) -> tuple[Path, int, list[int]]:
+        """See `open_tokenizer`."""
+        tokenizer, vocab_size, eos_ids = self._model
+        return tokenizer.path / "tokenizer.json", vocab_size, eos_ids
+
+    def compile(self, options: GenerationOptions, ends: frozenset[int]) -> Structure | None:
+        """The grammar of a generation; None without one.
+
+        ends: tokens that end its text. Raises `OptionError` for a grammar that is invalid, or that
+        fails within its first tokens.
+        """
+        if not (given := constraints_of(options)):
+            return None
+        [name] = given
+        with requiring(f"{Option(name)} needs llguidance", "structured"):
+            import llguidance  # noqa: F401
+        if not ends:
+            reason = " needs a token that ends the text, and this model has none: give "
+            raise OptionError(Option(name), reason, Option("eos_token_id"))
+        text = _write(name, options)
+        tokenizer = self._tokenizer(name)
+        error = self.trial(text) if self.trial else ""
+        if error := error or first_error(tokenizer, text):
+            raise OptionError(
+                Option(name),
+                f" cannot be used ({error.strip()}): see docs/structured-output.md for what can",
+            )
+        make = partial(new_matcher, tokenizer, text)
+        return Structure(partial(Grammar, make, frozenset(tokenizer.eos_tokens)), parser(options))
+
+    def close(self) -> None:
+        """End the child process."""
+        if self.trial is not None:
+            self.trial.close()
+
+    def _tokenizer(self, name: str) -> "LLTokenizer":
+        with self._lock:
+            if self._read is None:
+                try:
+                    self._read = open_tokenizer(*self._arguments)
+                except ValueError as error:
+                    raise OptionError(
+                        Option(name),
+                        " needs a BPE tokenizer of bytes or with a token for each byte, and not "
+                        f"that of this model ({error}): use another model",
+                    ) from error
+            return self._read
+
+
+def parser(options: GenerationOptions) -> Callable[[str], Any]:
+    """What turns a complete text into its value: JSON, an instance of a pydantic model, or itself.
+
+    It can be pickled, unless the schema is a pydantic model.
+    """
+    validate: Callable[[str], Any] | None
+    if validate := getattr(options.json_schema, "model_validate_json", None):
+        return validate
+    return json.loads if constraints_of(options)[0] in OF_JSON else str
+
+
+def _write(name: str, options: GenerationOptions) -> str:
+    """The grammar in llguidance's form."""
+    from llguidance import LLMatcher
+
+    if name in OF_JSON:
+        schema = read_schema(options.json_schema) if name == "json_schema" else {"type": "object"}
+        spaces = WHITESPACE[options.json_whitespace]
+        return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=spaces)
+    if name == "regex":
+        return LLMatcher.grammar_from_regex(str(options.regex))
+    if name == "choices":  # one terminal, of which a text has any number of alternatives
+        texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in options.choices)
+        return LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {texts}")
+    return LLMatcher.grammar_from_lark(str(options.grammar))
+
+
+class Trial:
+    """Tries grammars in a child process, which the next one replaces if a grammar ends it.
+
+    arguments: see `open_tokenizer`. Thread-safe.
+    """
+
+    def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        script = grammar_process.__file__
+        self._command = [sys.executable, script, str(file), *map(str, (vocab_size, *eos_ids))]
+        self._lock = Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: OrderedDict[bytes, str] = OrderedDict()
+
+    def __call__(self, grammar: str) -> str:
+        """The error of a grammar; empty if there is none."""
+        key = blake2b(grammar.encode()).digest()
+        with self._lock:
+            if key not in self._errors:
+                self._errors[key] = self._ask(grammar)
+                if len(self._errors) > MAX_TRIED:
+                    self._errors.popitem(last=False)
+            return self._errors[key]
+
+    def _ask(self, grammar: str) -> str:
+        if self._process is None:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        asks, answers = self._process.stdin, self._process.stdout
+        with suppress(OSError):  # it has ended
+            print(json.dumps(grammar), file=asks, flush=True)
+            if answers is not None and (answer := answers.readline()):
+                return str(json.loads(answer))
+        self.close()
+        return f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
