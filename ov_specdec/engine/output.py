@@ -7,6 +7,7 @@ from typing import Any
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import Origin
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
+from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 
@@ -24,16 +25,15 @@ class Output:
         parse: Callable[[str], Any] | None = None,
     ) -> None:
         self.stats = GenerationStats(num_prompt_tokens)
+        self.grammar: Grammar | None = None
+        """Of the sequence."""
         self._parse = parse
         self._text = text
 
-    def add(
-        self, round_: Round, finish_reason: FinishReason | None, *, is_complete: bool = False
-    ) -> list[Chunk]:
+    def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
         """The chunks of a round, up to a stop string.
 
         finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop".
-        is_complete: whether a grammar accepts the whole sequence.
         """
         forced, cut, end = round_.stats.num_forced, round_.num_from_draft, len(round_.tokens)
         rejected = round_.draft_tokens[cut:]
@@ -64,9 +64,14 @@ class Output:
                 text=chunks[-1].text + self._text.finish(),
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=self._parse if is_complete and not self._text.stopped else None,
+                parse=self._parse if self._is_complete else None,
             )
         return chunks
+
+    @property
+    def _is_complete(self) -> bool:
+        """Whether the grammar accepts the whole text."""
+        return self.grammar is not None and self.grammar.accepts and not self._text.stopped
 
     def _chunk(self, round_: Round, part: slice, origin: Origin, rejected: list[int]) -> Chunk:
         """A chunk of some of a round's tokens, up to a stop string."""

@@ -217,9 +217,7 @@ class Sequence:
         """Pass a round on to the reader; a stop string in it ends the sequence."""
         chunks: list[Any] = [round_]
         if self.output is not None:
-            has_ended = self.finish_reason is not None
-            is_complete = has_ended and self.grammar is not None and self.grammar.accepts
-            chunks = self.output.add(round_, self.finish_reason, is_complete=is_complete)
+            chunks = self.output.add(round_, self.finish_reason)
             if self.output.stats.stop_string is not None:
                 self.finish_reason = "stop"
         (self.receive or self.unread.extend)(chunks)

@@ -198,7 +198,7 @@ class TextGenerator:
         output.stats.max_sequences = self._max_sequences
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
-        return EngineSequence(
+        sequence = EngineSequence(
             tokens,
             length,
             CachedSequence(self.main, source or namespace, readers(drafter)),
@@ -209,6 +209,8 @@ class TextGenerator:
             output,
             tenant=options.cache_salt,
         )
+        output.grammar = sequence.grammar
+        return sequence
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
         """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""

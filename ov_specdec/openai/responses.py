@@ -47,16 +47,10 @@ class Reasoning(Part):
     summary: None = None
 
 
-class TextFormat(Part):
-    """The format of plain text."""
-
-    type: Literal["text"] = "text"
-
-
 class TextSettings(Part):
-    """Settings of the text of a response."""
+    """Settings of the text of a response, with the format as it was requested."""
 
-    format: TextFormat = TextFormat()
+    format: dict[str, Any]
 
 
 class InputTokens(CachedTokens):
@@ -102,7 +96,7 @@ class Response(Part):
     service_tier: Literal["default"] = "default"
     store: Literal[False] = False
     temperature: float | None
-    text: TextSettings = TextSettings()
+    text: TextSettings
     tool_choice: Literal["none", "auto"]
     tools: Empty = ()
     top_logprobs: Literal[0] = 0

@@ -122,10 +122,8 @@ def parser(options: GenerationOptions) -> Callable[[str], Any]:
 
     It can be pickled, unless the schema is a pydantic model.
     """
-    validate: Callable[[str], Any] | None
-    if validate := getattr(options.json_schema, "model_validate_json", None):
-        return validate
-    return json.loads if constraints_of(options)[0] in OF_JSON else str
+    of_json = getattr(options.json_schema, "model_validate_json", json.loads)
+    return of_json if constraints_of(options)[0] in OF_JSON else str
 
 
 def _write(name: str, options: GenerationOptions) -> str:

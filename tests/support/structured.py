@@ -31,7 +31,10 @@ def random_logits(seed=0, noise=0.0):
     return row
 
 
-def generator(script=random_logits(), draft=None, drafter=None, limits=Limits(), eos=(0,), **model):
+MODEL = random_logits()
+
+
+def generator(script=MODEL, draft=None, drafter=None, limits=Limits(), eos=(0,), **model):
     """Generates with a scripted model, and with a draft model if its script is given."""
     main = ScriptedModel(script, vocab_size=SIZE, **model)
     other = None if draft is None else ScriptedModel(draft, vocab_size=SIZE, **model)

@@ -1,13 +1,8 @@
 """Structured output with real grammars on scripted models: as in plain decoding, and faster."""
 
-import json
-
 import pytest
 from jsonschema import validate
-from pydantic import BaseModel
 
-from ov_specdec.errors import DeadEndError, OptionError
-from ov_specdec.options.generation import GenerationOptions
 from tests.support.structured import generate, generator, random_logits
 
 SCHEMA = {
