@@ -22,6 +22,7 @@ from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.options.checks import require_ids
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.draft_length import ConstantLength, Policy
 from ov_specdec.planning.schedule import LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, ResultBuilder, collect
@@ -170,7 +171,8 @@ class TextGenerator:
             options.min_tokens,
         )
         references = self._references(options)
-        output = Output(text, len(ids), structure.parse if structure else None)
+        adds = options.include_stop_str_in_output or not options.skip_special_tokens
+        output = Output(text, len(ids), structure.parse if structure and not adds else None)
         make_grammar = structure.make if structure else None
         return self._sequence(tokens, options, output, references, source, make_grammar)
 
@@ -261,7 +263,8 @@ class TextGenerator:
         hidden = dict(self.tokenizer.special_tokens) if skips else {}
         if not options.include_stop_str_in_output:
             stop = options.stop_token_ids
-            ending = frozenset(stop) if skips else options.ending_ids(self.eos_token_ids)
+            is_free = skips and not constraints_of(options)
+            ending = frozenset(stop) if is_free else options.ending_ids(self.eos_token_ids)
             hidden.update((token, as_text(self.tokenizer.piece(token))) for token in ending)
         return hidden
 
