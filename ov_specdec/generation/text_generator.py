@@ -29,10 +29,9 @@ from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, Resu
 from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
-from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
-from ov_specdec.text.grammar import Grammars
+from ov_specdec.text.grammar import Grammars, parser_of
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
 from ov_specdec.text.tokenizer import Tokenizer
@@ -77,7 +76,8 @@ class TextGenerator:
     @cached_property
     def grammars(self) -> Grammars:
         """What compiles the grammars of structured output."""
-        return Grammars(self.tokenizer, self.vocab_size, self.eos_token_ids)
+        file = self.tokenizer.path / "tokenizer.json"
+        return Grammars(file, self.vocab_size, sorted(self.eos_token_ids))
 
     @cached_property
     def _max_sequences(self) -> int | None:
@@ -161,7 +161,6 @@ class TextGenerator:
             tokens = [self.text_to_text.decoder_start_token_id]
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
-        structure = self.grammars.compile(options, options.ending_ids(self.eos_token_ids))
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
@@ -171,10 +170,8 @@ class TextGenerator:
             options.min_tokens,
         )
         references = self._references(options)
-        adds = options.include_stop_str_in_output or not options.skip_special_tokens
-        output = Output(text, len(ids), structure.parse if structure and not adds else None)
-        make_grammar = structure.make if structure else None
-        return self._sequence(tokens, options, output, references, source, make_grammar)
+        output = Output(text, len(ids), parser_of(options))
+        return self._sequence(tokens, options, output, references, source)
 
     def _sequence(
         self,
@@ -183,11 +180,11 @@ class TextGenerator:
         output: Output,
         references: SuffixIndex | None,
         source: Source | None,
-        make_grammar: Callable[..., Grammar] | None = None,
     ) -> EngineSequence:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
         namespace = source.namespace if source else _namespace(options)
         eos = options.ending_ids(self.eos_token_ids)
+        make_grammar = self.grammars.compile(options, eos) if constraints_of(options) else None
         request = Request(
             *(self.main, self.draft, options, tokens, eos, namespace),
             *(references, self.earlier, self.pairing, source, make_grammar),

@@ -86,7 +86,7 @@ def make_samplers(
     processors = make_processors(options, prompt_length, eos_token_ids, prompt_ids)
     if make_grammar is not None:
         has_forced = options.forced_bos_token_id is not None and prompt_length == 1
-        processors += (make_grammar(eos_token_ids, prompt_length, int(has_forced)),)
+        processors += (make_grammar(prompt_length, int(has_forced)),)
     greedy: Sampler = GreedySampler(processors, eos_token_ids)
     if not options.samples:
         return greedy, greedy

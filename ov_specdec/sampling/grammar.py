@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Sequence, Set
 from itertools import takewhile
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.errors import DeadEndError
 from ov_specdec.sampling.logits import Logits
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
 
 T = TypeVar("T")
 Mask = NDArray[np.bool_]
@@ -20,45 +23,21 @@ MAX_FORCED = 32
 and a constant may have thousands."""
 
 
-class Matcher(Protocol):
-    """A text in a grammar, as of llguidance: it keeps its first error, through `rollback` too."""
-
-    def consume_tokens(self, tokens: list[int], /) -> bool:
-        """Append tokens to the text."""
-
-    def rollback(self, num_tokens: int, /) -> bool:
-        """Take the last tokens back."""
-
-    def compute_bitmask(self) -> bytes:
-        """A bit for each token: whether it may follow."""
-
-    def compute_ff_tokens(self) -> list[int]:
-        """The tokens that must follow: each is the only one in its mask."""
-
-    def is_accepting(self) -> bool:
-        """Whether the text may end here."""
-
-    def is_error(self) -> bool:
-        """Whether there was an error."""
-
-    def get_error(self) -> str:
-        """The error."""
-
-
 class Grammar:
     """Forbids tokens after which no text fits a grammar. Implements `Follower`.
 
     Draft tokens are consumed for the rows after them, and rolled back when a row needs another
     text. Masks are kept, so that drafting and verification share them.
 
-    make: a matcher of an empty text. eos_ids: tokens that the matcher takes for its end. ends:
-    those that end this text, and are never consumed. prompt_length: tokens of the sequence that are
-    not output. num_others: first tokens of the output that are not part of the grammar's text.
+    make: a matcher of an empty text, which keeps its first error, through rollback too. eos_ids:
+    tokens that it takes for its end. ends: those that end this text, and are never consumed.
+    prompt_length: tokens of the sequence that are not output. num_others: first tokens of the
+    output that are not part of the grammar's text.
     """
 
     def __init__(
         self,
-        make: Callable[[], Matcher],
+        make: Callable[[], "LLMatcher"],
         eos_ids: Set[int],
         ends: Set[int],
         prompt_length: int,
@@ -161,7 +140,7 @@ class Grammar:
             self._ask(lambda matcher: matcher.consume_tokens(new))
             self._consumed += new
 
-    def _ask(self, question: Callable[[Matcher], T]) -> T:
+    def _ask(self, question: Callable[["LLMatcher"], T]) -> T:
         """A matcher's answer; after an error that of a fresh one, which lacks rejected detours."""
         answer = question(self._matcher)
         if self._matcher.is_error():

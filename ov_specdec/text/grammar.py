@@ -4,13 +4,13 @@ import json
 import subprocess
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.options.generation import GenerationOptions
@@ -24,7 +24,6 @@ from ov_specdec.text.grammar_process import (
     new_matcher,
     open_tokenizer,
 )
-from ov_specdec.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -41,93 +40,72 @@ MAX_TRIED = 1024
 """Maximum grammars whose trial is remembered."""
 
 
-class Structure(NamedTuple):
-    """A compiled grammar.
-
-    make: makes its processor: see `Grammar`. parse: turns a complete text into its value.
-    """
-
-    make: Callable[..., Grammar]
-    parse: Callable[[str], Any]
-
-
 class Grammars:
     """Compiles grammars for one tokenizer, which is read at the first use. Thread-safe.
 
-    vocab_size: columns of the logits. eos_ids: the model's end-of-sequence tokens.
+    file: its tokenizer.json. vocab_size: columns of the logits. eos_ids: the model's
+    end-of-sequence tokens.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vocab_size: int, eos_ids: frozenset[int]) -> None:
-        self._model = tokenizer, vocab_size, sorted(eos_ids)
+    def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        self._arguments = file, vocab_size, eos_ids
         self._lock = Lock()
         self._read: LLTokenizer | None = None
-        self.trial: Trial | None = None
+        self._trial: Trial | None = None
 
     def try_first(self) -> None:
         """From now on, try each new grammar in a child process first: others may have made it."""
-        self.trial = Trial(*self._arguments)
+        self._trial = Trial(*self._arguments)
 
-    @property
-    def _arguments(self) -> tuple[Path, int, list[int]]:
-        """See `open_tokenizer`."""
-        tokenizer, vocab_size, eos_ids = self._model
-        return tokenizer.path / "tokenizer.json", vocab_size, eos_ids
-
-    def compile(self, options: GenerationOptions, ends: frozenset[int]) -> Structure | None:
-        """The grammar of a generation; None without one.
+    def compile(self, options: GenerationOptions, ends: Set[int]) -> Callable[..., Grammar]:
+        """What makes the grammar of a generation: a `Grammar` without its last two arguments.
 
         ends: tokens that end its text. Raises `OptionError` for a grammar that is invalid, or that
         fails within its first tokens.
         """
-        if not (given := constraints_of(options)):
-            return None
-        [name] = given
+        [name] = constraints_of(options)
         with requiring(f"{Option(name)} needs llguidance", "structured"):
-            import llguidance  # noqa: F401
+            text = _write(name, options)
         if not ends:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
-        text = _write(name, options)
         tokenizer = self._tokenizer(name)
-        error = self.trial(text) if self.trial else ""
+        error = self._trial(text) if self._trial else ""
         if error := error or first_error(tokenizer, text):
-            raise OptionError(
-                Option(name),
-                f" cannot be used ({error.strip()}): see docs/structured-output.md for what can",
-            )
+            reason = f" cannot be used ({error.strip()}): see docs/structured-output.md"
+            raise OptionError(Option(name), reason)
         make = partial(new_matcher, tokenizer, text)
-        return Structure(partial(Grammar, make, frozenset(tokenizer.eos_tokens)), parser(options))
+        return partial(Grammar, make, frozenset(tokenizer.eos_tokens), ends)
 
     def close(self) -> None:
         """End the child process."""
-        if self.trial is not None:
-            self.trial.close()
+        if self._trial is not None:
+            self._trial.close()
 
     def _tokenizer(self, name: str) -> "LLTokenizer":
         with self._lock:
-            if self._read is None:
-                try:
-                    self._read = open_tokenizer(*self._arguments)
-                except ValueError as error:
-                    raise OptionError(
-                        Option(name),
-                        " needs a BPE tokenizer of bytes or with a token for each byte, and not "
-                        f"that of this model ({error}): use another model",
-                    ) from error
+            try:
+                self._read = self._read or open_tokenizer(*self._arguments)
+            except ValueError as error:
+                reason = f" needs a BPE tokenizer, and not that of this model ({error})"
+                raise OptionError(Option(name), reason, ": use another model") from error
             return self._read
 
 
-def parser(options: GenerationOptions) -> Callable[[str], Any]:
+def parser_of(options: GenerationOptions) -> Callable[[str], Any] | None:
     """What turns a complete text into its value: JSON, an instance of a pydantic model, or itself.
 
-    It can be pickled, unless the schema is a pydantic model.
+    None without a constraint, and if the text has more than what fits it. It can be pickled, unless
+    the schema is a pydantic model.
     """
+    if options.include_stop_str_in_output or not options.skip_special_tokens:
+        return None
     of_json = getattr(options.json_schema, "model_validate_json", json.loads)
-    return of_json if constraints_of(options)[0] in OF_JSON else str
+    return next((of_json if name in OF_JSON else str for name in constraints_of(options)), None)
 
 
 def _write(name: str, options: GenerationOptions) -> str:
-    """The grammar in llguidance's form."""
+    """The constraint in llguidance's form."""
     from llguidance import LLMatcher
 
     if name in OF_JSON:
@@ -136,10 +114,11 @@ def _write(name: str, options: GenerationOptions) -> str:
         return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=spaces)
     if name == "regex":
         return LLMatcher.grammar_from_regex(str(options.regex))
+    grammar = options.grammar
     if name == "choices":  # one terminal, of which a text has any number of alternatives
         texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in options.choices)
-        return LLMatcher.grammar_from_lark(f"start: CHOICE\nCHOICE: {texts}")
-    return LLMatcher.grammar_from_lark(str(options.grammar))
+        grammar = f"start: CHOICE\nCHOICE: {texts}"
+    return LLMatcher.grammar_from_lark(str(grammar))
 
 
 class Trial:

@@ -25,9 +25,8 @@ ROW = np.zeros(SIZE, np.float32)
 
 def compiled(ends=(0,), **options):
     """Makes processors of a constraint."""
-    ends = frozenset(ends)
-    structure = generator().grammars.compile(GenerationOptions(**options), ends)
-    return partial(structure.make, ends, len(PROMPT))
+    make = generator().grammars.compile(GenerationOptions(**options), frozenset(ends))
+    return partial(make, len(PROMPT))
 
 
 def fitting(grammar, tokens):
