@@ -7,7 +7,6 @@ from typing import Any
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import Origin
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
-from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 
@@ -25,8 +24,8 @@ class Output:
         parse: Callable[[str], Any] | None = None,
     ) -> None:
         self.stats = GenerationStats(num_prompt_tokens)
-        self.grammar: Grammar | None = None
-        """Of the sequence."""
+        self.is_complete: Callable[[], bool] = bool
+        """Whether the grammar of the sequence accepts its whole text; by default not."""
         self._parse = parse
         self._text = text
 
@@ -35,27 +34,20 @@ class Output:
 
         finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop".
         """
-        forced, cut, end = round_.stats.num_forced, round_.num_from_draft, len(round_.tokens)
-        rejected = round_.draft_tokens[cut:]
-        own: Origin = "correction" if rejected else "bonus" if cut > forced else "plain"
-        parts: list[tuple[Origin, int]] = [("grammar", forced), ("draft", cut), (own, end)]
-        chunks, start = list[Chunk](), 0
-        for origin, stop in parts:
-            is_missing = origin == own and not chunks  # an empty round has a chunk too
-            if is_missing or (start < stop and not self._text.stopped):
-                removed = rejected if origin == own else []
-                chunks.append(self._chunk(round_, slice(start, stop), origin, removed))
-                start = stop
+        cut, end = round_.num_from_draft, len(round_.tokens)
+        chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
+        if not chunks or (cut < end and not self._text.stopped):  # an empty round has one too
+            rejected = round_.draft_tokens[cut:]
+            own: Origin = "correction" if rejected else "bonus" if cut else "plain"
+            chunks.append(self._chunk(round_, slice(cut, end), own, rejected))
         if self._text.stopped:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
-            num_forced = min(stats.num_forced, num_generated)
+            forced = min(stats.num_forced, num_generated)
+            num_accepted = min(stats.num_accepted, num_generated - forced)
             stats = replace(
-                stats,
-                num_forced=num_forced,
-                num_accepted=min(stats.num_accepted, num_generated - num_forced),
-                num_generated=num_generated,
+                stats, num_accepted=num_accepted, num_generated=num_generated, num_forced=forced
             )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
@@ -64,14 +56,9 @@ class Output:
                 text=chunks[-1].text + self._text.finish(),
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=self._parse if self._is_complete else None,
+                parse=self._parse if self.is_complete() and not self._text.stopped else None,
             )
         return chunks
-
-    @property
-    def _is_complete(self) -> bool:
-        """Whether the grammar accepts the whole text."""
-        return self.grammar is not None and self.grammar.accepts and not self._text.stopped
 
     def _chunk(self, round_: Round, part: slice, origin: Origin, rejected: list[int]) -> Chunk:
         """A chunk of some of a round's tokens, up to a stop string."""

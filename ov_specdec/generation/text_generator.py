@@ -208,7 +208,8 @@ class TextGenerator:
             output,
             tenant=options.cache_salt,
         )
-        output.grammar = sequence.grammar
+        if sequence.grammar is not None:
+            output.is_complete = sequence.grammar.accepts
         return sequence
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:

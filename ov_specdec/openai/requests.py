@@ -67,7 +67,7 @@ class GenerationBody(Body):
         """Generation options by name."""
         return self.options
 
-    def read_structured(self, form: ResponseFormat | TextFormat | None) -> dict[str, Any]:
+    def read_structured(self, form: TextFormat | None) -> dict[str, Any]:
         """The options, with those of structured output. form: the format of the text."""
         return {**self.options, **read_structure(form, self.structured_outputs)}
 

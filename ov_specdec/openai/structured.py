@@ -18,11 +18,9 @@ NEWER_NAMES = {
 }
 """What to give instead of older fields of vLLM, and of fields of llama.cpp and other endpoints."""
 
-FormatType = Literal["text", "json_object", "json_schema"]
-
 
 class NamedSchema(Body):
-    """A JSON schema with a name. The name and `strict` change nothing: a schema always holds."""
+    """A JSON schema. Its name and `strict` change nothing: a schema always holds."""
 
     name: str | None = None
     description: str | None = None
@@ -30,27 +28,16 @@ class NamedSchema(Body):
     content: dict[str, Any] | None = Field(None, alias="schema")
 
 
-class ResponseFormat(Body):
-    """The format of an answer."""
-
-    type: FormatType
-    json_schema: NamedSchema | None = None
-
-    @property
-    def named(self) -> NamedSchema | None:
-        """Its schema, if it has one."""
-        return self.json_schema
-
-
 class TextFormat(NamedSchema):
-    """The format of a response, where the schema is not nested."""
+    """The format of a response."""
 
-    type: FormatType
+    type: Literal["text", "json_object", "json_schema"]
 
-    @property
-    def named(self) -> NamedSchema:
-        """Its schema."""
-        return self
+
+class ResponseFormat(TextFormat):
+    """The format of another answer, where the schema is nested."""
+
+    json_schema: NamedSchema | None = None
 
 
 class TextSettings(Body):
@@ -86,23 +73,22 @@ class StructuredOutputs(Body):
     grammar: str | None = None
 
 
-def read_structure(
-    form: ResponseFormat | TextFormat | None, outputs: StructuredOutputs | None = None
-) -> dict[str, Any]:
+def read_structure(form: TextFormat | None, outputs: StructuredOutputs | None) -> dict[str, Any]:
     """The options of structured output, by name."""
     options: dict[str, Any] = {}
     if outputs is not None:
-        given = outputs.model_dump(exclude_none=True, include=set(StructuredOutputs.model_fields))
         names = {"content": "json_schema", "choice": "choices"}
+        given = outputs.model_dump(exclude_none=True, include={*StructuredOutputs.model_fields})
         options = {names.get(name, name): value for name, value in given.items()}
         if not options:
             raise invalid("structured_outputs", "structured_outputs is empty: leave it out")
     if form is not None and form.type == "json_object":
         options["json_object"] = True
     if form is not None and form.type == "json_schema":
-        if form.named is None or form.named.content is None:
+        nested = form.json_schema if isinstance(form, ResponseFormat) else form
+        if nested is None or nested.content is None:
             raise invalid("response_format", "the format has no schema: give it one")
         if "json_schema" in options:
             raise invalid("response_format", "response_format contradicts structured_outputs.json")
-        options["json_schema"] = form.named.content
+        options["json_schema"] = nested.content
     return options

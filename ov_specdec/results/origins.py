@@ -5,16 +5,14 @@ from html import escape
 from itertools import groupby
 from typing import Literal
 
-BLUE, ORANGE, GREEN, PURPLE, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#777777"
+BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
 """Okabe and Ito's colours, which colour-blind readers can distinguish."""
 
-Origin = Literal["grammar", "draft", "correction", "bonus", "plain"]
-"""Origins of tokens: forced by a grammar; accepted draft tokens; the main model's replacement of a
-rejected draft token; its bonus token after a fully accepted draft; its own token in a round without
-a draft."""
+Origin = Literal["draft", "correction", "bonus", "plain"]
+"""Origins of tokens: accepted draft tokens; the main model's replacement of a rejected draft token;
+its bonus token after a fully accepted draft; its own token in a round without a draft."""
 
 MEANINGS: Mapping[Origin, str] = {
-    "grammar": "token that the grammar forces",
     "draft": "accepted draft token",
     "correction": "main model's replacement of a rejected draft token",
     "bonus": "main model's token after a fully accepted draft",
@@ -22,7 +20,6 @@ MEANINGS: Mapping[Origin, str] = {
 }
 
 LINES: Mapping[Origin, tuple[str, str]] = {
-    "grammar": (PURPLE, "solid"),
     "draft": (BLUE, "solid"),
     "correction": (ORANGE, "dashed"),
     "bonus": (GREEN, "dotted"),

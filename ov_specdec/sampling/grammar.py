@@ -94,7 +94,6 @@ class Grammar:
             history.append(token)
         return len(drafted)
 
-    @property
     def accepts(self) -> bool:
         """Whether the accepted text is complete."""
         self._rollback(self._num_accepted)
