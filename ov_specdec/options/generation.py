@@ -10,7 +10,7 @@ from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, requi
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.kwargs import PipelineKwargs
 from ov_specdec.options.model import Options, Several, Text, TokenId, option
-from ov_specdec.options.structured import check_lark, check_schema
+from ov_specdec.options.structured import check_schema
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -252,9 +252,9 @@ class GenerationOptions(Options):
     choices: Several[Text] = option(
         (), "Constrain the output to this text.", flag="choice", metavar="TEXT", field=None
     )
-    grammar: Annotated[Text, AfterValidator(check_lark)] | None = option(
+    grammar: Text | None = option(
         None,
-        "Constrain the output to a context-free grammar in Lark's notation.",
+        "Constrain the output to a Lark grammar.",
         metavar="TEXT-FILE",
         field=None,
     )

@@ -1,7 +1,6 @@
 """Options of structured output: what the text has to fit."""
 
 import json
-import re
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError
@@ -11,9 +10,6 @@ CONSTRAINTS = ("json_schema", "json_object", "regex", "choices", "grammar")
 
 OF_JSON = CONSTRAINTS[:2]
 
-LIMITS = re.compile(r"^\s*\w+\s*\[[^\n]*?\b(max_tokens|stop|temperature)\s*=", re.MULTILINE)
-"""Attributes of Lark rules without effect here, or after which no token can be rolled back."""
-
 
 def constraints_of(options: Any) -> list[str]:
     """The given options of what the text has to fit."""
@@ -22,35 +18,22 @@ def constraints_of(options: Any) -> list[str]:
 
 def read_schema(given: Any) -> dict[str, Any]:
     """A JSON schema from a mapping, its text, or a pydantic model; `OptionError` for others."""
-    wrong = Option("json_schema", given)
+    name = Option("json_schema", given)
     if hasattr(given, "model_json_schema"):
         return dict(given.model_json_schema())
     try:
         # A mapping may hold what JSON has not.
         schema = json.loads(given if isinstance(given, str) else json.dumps(given))
     except (TypeError, ValueError, RecursionError) as error:
-        raise OptionError(wrong, f" is not JSON ({error}): give a JSON schema") from error
+        raise OptionError(name, f" is not JSON ({error}): give a JSON schema") from error
     if not isinstance(schema, dict):
-        raise OptionError(wrong, " is not a schema: give a JSON object, or a pydantic model")
+        raise OptionError(name, " is not a schema: give a JSON object, or a pydantic model")
     if "x-guidance" in schema:
-        raise OptionError(
-            Option("json_schema"),
-            " contains 'x-guidance', which would change how schemas are read: leave it out",
-        )
+        raise OptionError(name, " has 'x-guidance', which changes how it is read: leave it out")
     return schema
 
 
 def check_schema(given: Any) -> Any:
     """Refuse what is no JSON schema."""
     read_schema(given)
-    return given
-
-
-def check_lark(given: str) -> str:
-    """Refuse a grammar with limits that it cannot have here."""
-    if found := LIMITS.search(given):
-        raise OptionError(
-            Option("grammar"),
-            f" has a rule with {found[1]}=, which does not go with draft tokens: leave it out",
-        )
     return given

@@ -72,7 +72,7 @@ class Grammars:
         tokenizer = self._tokenizer(name)
         error = self._trial(text) if self._trial else ""
         if error := error or first_error(tokenizer, text):
-            reason = f" cannot be used ({error.strip()}): see docs/structured-output.md"
+            reason = f" cannot be used ({error}): see docs/structured-output.md"
             raise OptionError(Option(name), reason)
         make = partial(new_matcher, tokenizer, text)
         return partial(Grammar, make, frozenset(tokenizer.eos_tokens), ends)

@@ -44,25 +44,17 @@ def new_matcher(tokenizer: "LLTokenizer", grammar: str) -> "LLMatcher":
 
 
 def first_error(tokenizer: "LLTokenizer", grammar: str) -> str:
-    """The error of a grammar, or over the first tokens of a text in it; empty if there is none."""
-    matcher = new_matcher(tokenizer, grammar)
-    for _ in range(FIRST):
+    """The error of a grammar, or of a text's first tokens and their rollback; empty without one."""
+    matcher, length = new_matcher(tokenizer, grammar), 0
+    while not matcher.is_error() and length < FIRST:
         fits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
         fits[tokenizer.eos_tokens] = 0
-        if matcher.is_error() or not fits.any():
+        if not fits.any():
             break
         matcher.consume_token(int(fits.argmax()))
-    return str(matcher.get_error())
-
-
-def _limit_memory() -> None:
-    """Let the process have no more memory than it has now, and `MAX_BYTES`."""
-    import resource
-
-    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
-    most = pages * resource.getpagesize() + MAX_BYTES
-    resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        length += 1
+    matcher.rollback(length)
+    return str(matcher.get_error()).partition("\n<")[0].strip()
 
 
 def main() -> None:
@@ -71,7 +63,12 @@ def main() -> None:
     os.nice(5)
     tokenizer = open_tokenizer(Path(file), int(vocab_size), list(map(int, eos_ids)))
     if sys.platform == "linux":
-        _limit_memory()
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+        most = pages * resource.getpagesize() + MAX_BYTES
+        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
         # The signal ends the process, within native code too.
         signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
