@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections import OrderedDict
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from functools import partial
@@ -132,23 +131,22 @@ class Trial:
         self._command = [sys.executable, script, str(file), *map(str, (vocab_size, *eos_ids))]
         self._lock = Lock()
         self._process: subprocess.Popen[str] | None = None
-        self._errors: OrderedDict[bytes, str] = OrderedDict()
+        self._errors: dict[bytes, str] = {}
 
     def __call__(self, grammar: str) -> str:
         """The error of a grammar; empty if there is none."""
         key = blake2b(grammar.encode()).digest()
         with self._lock:
+            if len(self._errors) >= MAX_TRIED:
+                self._errors.clear()
             if key not in self._errors:
                 self._errors[key] = self._ask(grammar)
-                if len(self._errors) > MAX_TRIED:
-                    self._errors.popitem(last=False)
             return self._errors[key]
 
     def _ask(self, grammar: str) -> str:
         if self._process is None:
-            self._process = subprocess.Popen(  # noqa: S603
-                self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-            )
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)  # noqa: S603
         asks, answers = self._process.stdin, self._process.stdout
         with suppress(OSError):  # it has ended
             print(json.dumps(grammar), file=asks, flush=True)

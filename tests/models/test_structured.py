@@ -6,7 +6,7 @@ from contextlib import ExitStack
 import openai
 import pytest
 from jsonschema import validate
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.batch_file.results import Results
@@ -31,7 +31,7 @@ PLAIN = {"num_assistant_tokens": 0}
 
 
 class Size(BaseModel, extra="forbid"):
-    size: int
+    size: int = Field(ge=0, le=99)
     is_large: bool
 
 
