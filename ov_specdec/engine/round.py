@@ -105,16 +105,15 @@ def propose(sequence: Sequence) -> Steps[Drafted]:
     return Drafted(plan, offers, proposal, forced)
 
 
-def declined(plan: Plan, offers: Iterable[Offer], new: Ids[int]) -> tuple[str, float, bool] | None:
+def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, float, bool] | None:
     """A match that was not taken: source, confidence, and whether it has the main model's token.
 
-    It has that with the probability that verification would have accepted it. new: the tokens that
-    follow; none if the text ended before.
+    It has that with the probability that verification would have accepted it.
     """
-    for offer in offers if new else ():
+    for offer in offers:
         is_taken = plan.length and offer == plan.offer
         if offer.token is not None and offer.confidence is not None and not is_taken:
-            return offer.source, offer.confidence, offer.token == new[0]
+            return offer.source, offer.confidence, offer.token == token
     return None
 
 
@@ -157,6 +156,7 @@ def record(
     """The record of a round that ends now. watch: has run since its draft."""
     plan, proposal = drafted.plan, drafted.proposal
     num_forced = min(len(drafted.forced), num_accepted)
+    offers = drafted.offers if num_forced < len(new) else ()
     return RoundStats(
         num_drafted=len(proposal.draft.tokens),
         num_accepted=num_accepted - num_forced,
@@ -175,7 +175,7 @@ def record(
         cached_tokens=done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
         expected_accepted=sum(plan.expected[: len(proposal.draft.tokens)]),
-        declined=declined(plan, drafted.offers, new[num_forced:]),
+        declined=declined(plan, offers, new[num_forced]) if offers else None,
         num_sequences=done.num_sequences,
         draft_failed=proposal.has_failed,
     )
