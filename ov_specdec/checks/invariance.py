@@ -15,7 +15,7 @@ import numpy as np
 
 from ov_specdec.checks.probe import Probe, ProbeSpan
 from ov_specdec.errors import SessionError, openvino_message
-from ov_specdec.records.record import keep_section, read_section
+from ov_specdec.records.files import keep_section, read_section
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.base import Runner
 

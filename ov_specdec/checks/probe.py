@@ -1,14 +1,31 @@
 """Feeds one text to a runner in several ways, for checks that compare the logits."""
 
 from collections.abc import Callable, Hashable
-from typing import NamedTuple
+from contextlib import closing
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from ov_specdec.cache.slot import Slot
 from ov_specdec.runner.base import Runner, Span
 from ov_specdec.sampling.logits import Logits
 
+if TYPE_CHECKING:
+    from ov_specdec.runner.paged import PagedModel
+
 NUM_IDS = 47
 """Number of ids in the text, below any vocabulary's size."""
+
+NUM_CACHED = 34
+"""Cached tokens before the passes of a static shape's trial: beyond the first block of 32."""
+
+TRIAL_PASSES = 4
+"""Passes of each form in a trial. The first dynamic one follows a pass of another size."""
+
+STATIC_TOLERANCE = 0.02
+"""Allowed difference of a static shape's logits, relative to the greatest, if bits need not be
+equal: rounding to bf16 in another order causes 0.005."""
 
 
 def probe_tokens(begin: int, end: int) -> list[int]:
@@ -66,3 +83,34 @@ class Probe:
         # From its length, since some runners roll back further.
         tokens = probe_tokens(slot.length + span.shift, span.end + span.shift)
         return Span(slot, tokens, span.num_rows, num_committed=self._num_stable)
+
+
+def try_static(runner: "PagedModel", size: int, compiled: Any) -> float | None:
+    """Compare passes of a static shape with dynamic ones; if it is right, the runner keeps it.
+
+    Returns the seconds that it saves; None if its logits are wrong. They have to be bitwise equal
+    if passes are batch-invariant. Raises `SessionError` if context or memory have no room.
+    """
+    is_right = False
+    with closing(Probe(runner)) as probe:
+        try:
+            probe.forward(ProbeSpan(0, NUM_CACHED))
+            logits, seconds = _time(probe, size)
+            runner.add_static(size, compiled)
+            others, own_seconds = _time(probe, size)
+            most = 0.0 if runner.is_invariant else STATIC_TOLERANCE * np.abs(logits).max()
+            is_right = bool(np.abs(logits - others).max() <= most)
+        finally:
+            if not is_right:
+                runner.drop_static(size)
+    return max(seconds - own_seconds, 0.0) if is_right else None
+
+
+def _time(probe: Probe, size: int) -> tuple[Logits, float]:
+    """Logits [size, vocab] of a pass, and its minimum seconds."""
+    seconds = []
+    for _ in range(TRIAL_PASSES):
+        begin = perf_counter()
+        logits = probe.forward(ProbeSpan(NUM_CACHED, NUM_CACHED + size, size))
+        seconds.append(perf_counter() - begin)
+    return logits.copy(), min(seconds)

@@ -14,6 +14,7 @@ from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.agreement import verifiable
+from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.generation_config import (
     GenerationConfigUse,
@@ -22,7 +23,6 @@ from ov_specdec.models.generation_config import (
 )
 from ov_specdec.models.invariance import SLOWER, WantedInvariance, configure, open_invariance
 from ov_specdec.models.locate import embedded_folder, locate
-from ov_specdec.models.memory_limit import limit_memory
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers

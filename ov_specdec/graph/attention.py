@@ -4,14 +4,11 @@ import numpy as np
 import openvino as ov
 
 from ov_specdec.errors import ModelError, Option
-from ov_specdec.graph.paging import before, paged_attentions
+from ov_specdec.graph.paging import WINDOW, before, paged_attentions
 
 ATTENTION = "ScaledDotProductAttention"
 MASK = 3
 """Index of the mask among the inputs of an exported attention."""
-
-SLIDING_WINDOW = 10
-"""Index of the window among the inputs of OpenVINO's paged attention; 0: no window."""
 
 
 def is_local(model: ov.Model, context_length: int) -> bool:
@@ -77,7 +74,7 @@ def count_windowed(model: ov.Model) -> int:
 
 def require_windows(model: ov.Model, num_wanted: int) -> None:
     """Raise `ModelError` for a paged model that lost windows of the exported one."""
-    found = [node.input_value(SLIDING_WINDOW).get_node() for node in paged_attentions(model)]
+    found = [node.input_value(WINDOW).get_node() for node in paged_attentions(model)]
     num_kept = sum(n.get_type_name() != "Constant" or int(n.get_data()) != 0 for n in found)
     if num_kept < num_wanted:
         raise ModelError(

@@ -10,11 +10,9 @@ from ov_specdec.errors import ModelError, Option, openvino_message
 from ov_specdec.graph.positions import takes_positions
 from ov_specdec.runner.base import KEPT_INDICES, LOGITS_INDICES, LONG
 
-QUERY, KEY, VALUE = 0, 1, 2
-"""Indices of queries, keys and values among the inputs of OpenVINO's paged attention."""
-
-ALIBI_SLOPES = 11
-"""Index of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
+QUERY, KEY, VALUE, WINDOW, ALIBI_SLOPES, SINKS = 0, 1, 2, 10, 11, 20
+"""Indices among the inputs of OpenVINO's paged attention: a window of 0 is none, and without ALiBi
+and sinks theirs are empty."""
 
 INDICES = 1
 """Index of the indices among the inputs of Gather."""
@@ -163,8 +161,8 @@ def _gives_positions(count: ov.Node) -> bool:
 
 
 def paged_attentions(model: ov.Model) -> list[ov.Node]:
-    """The attentions of a paged model."""
-    return [node for node in model.get_ops() if "PagedAttention" in node.get_type_name()]
+    """The attentions of a paged model, in order."""
+    return [node for node in model.get_ordered_ops() if "PagedAttention" in node.get_type_name()]
 
 
 def select_rows(model: ov.Model, axis: int) -> bool:

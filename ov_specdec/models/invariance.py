@@ -7,13 +7,13 @@ from typing import Literal
 
 from ov_specdec.checks.invariance import Invariance, describe, read_verdict
 from ov_specdec.errors import DeviceError, Option, OptionError
+from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, fingerprint, load_model
 from ov_specdec.models.devices import Precision, find_device, openvino_core
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.memory_limit import limit_memory
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
-from ov_specdec.records.record import record_file
+from ov_specdec.records.files import record_file
 from ov_specdec.results.stats import BatchInvariance
 
 WantedInvariance = bool | Literal["auto"]

@@ -15,8 +15,6 @@ from ov_specdec.graph.attention import (
     require_whole,
     require_windows,
 )
-from ov_specdec.graph.attention_rows import repeat_attention_rows
-from ov_specdec.graph.keys import center_keys
 from ov_specdec.graph.paging import (
     choose_factors,
     has_delta_rule,
@@ -28,7 +26,7 @@ from ov_specdec.graph.paging import (
     static_shape,
     to_paged,
 )
-from ov_specdec.graph.qkv import fuse_qkv
+from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Device,

@@ -12,8 +12,7 @@ from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from ov_specdec.text.guard import GuardReport, compare_tokenizers, list_differences
-from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.prompt import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 

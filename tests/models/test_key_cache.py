@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph.keys import KEYS, SINKS, center_keys
 from ov_specdec.graph.paging import to_paged
+from ov_specdec.graph.products import KEYS, SINKS, center_keys
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.source import read_ir
