@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -10,11 +10,10 @@ from ov_specdec.cache.slot import Beyond
 from ov_specdec.checks.probe import Probe, ProbeSpan
 from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.graph.attention import chunks, windows
-from ov_specdec.models.compile import LoadedModel, ToLoad, load_model
+from ov_specdec.models.compile import LoadedModel, ToLoad, load_model, load_stateful
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.prepare import AS_ASKED
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source, read_ir
+from ov_specdec.models.source import open_source
 from ov_specdec.records.files import read_section, record_file, write_section
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.rewinding import RewindingModel
@@ -67,13 +66,10 @@ def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     if loaded.kv == "stateful" or loaded.config.kv != "auto":
         raise _refusal(loaded, reason)
     source, config, vocab_size = model
-    source = replace(source, model=read_ir(source.folder))
-    config = replace(config, kv="stateful", batch_invariant=False)
     try:
-        other = load_model(source, config, vocab_size=vocab_size)
+        other = load_stateful(source, config, reason, vocab_size=vocab_size)
     except DeviceError as error:
         raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
-    other = replace(other, reason=other.reason.replace(AS_ASKED, reason, 1))
     if second := difference(other):
         raise _refusal(other, f"{reason}; {second}")
     return other

@@ -89,7 +89,7 @@ def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     sources' IR. Raises `DeviceError` if a device does not support a setting, `ModelError` for a
     model whose KV cache cannot be rolled back.
     """
-    prepared = [prepare(source, config, config.kv) for source, config, _ in models]
+    prepared = [prepare(source, config) for source, config, _ in models]
     # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
     # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
@@ -97,6 +97,16 @@ def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     sizes = [vocab_size for _, _, vocab_size in models]
     encoders = _load_encoders(models)
     return [_open(*model) for model in zip(prepared, compiled, sizes, encoders, strict=True)]
+
+
+def load_stateful(
+    source: ModelSource, config: RuntimeConfig, reason: str, *, vocab_size: int
+) -> LoadedModel:
+    """Compile a model anew on a stateful KV cache. reason: why it has no paged one."""
+    source = replace(source, model=read_ir(source.folder))
+    prepared = prepare(source, replace(config, kv="stateful", batch_invariant=False))
+    prepared = replace(prepared, reason=prepared.reason.replace(AS_ASKED, reason, 1))
+    return _open(prepared, prepared.compile(), vocab_size, None)
 
 
 def _open(
@@ -113,10 +123,7 @@ def _open(
     if isinstance(model, DeviceError):
         if not prepared.may_fall_back:
             raise model
-        fresh = replace(source, model=read_ir(source.folder))
-        other = prepare(fresh, config, "stateful")
-        reason = other.reason.replace(AS_ASKED, str(model), 1)
-        return _open(replace(other, reason=reason), other.compile(), vocab_size, encoder)
+        return load_stateful(source, config, str(model), vocab_size=vocab_size)
     runner = _runner(prepared, model, vocab_size, encoder)
     compiler = prepared.compiler()
     return LoadedModel(runner, prepared.kv, prepared.reason, source.folder, config, compiler)

@@ -7,7 +7,7 @@ import openvino as ov
 
 from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
 from ov_specdec.graph.paging import recurrent_state
-from ov_specdec.graph.positions import reconnect_positions, take_positions
+from ov_specdec.graph.positions import connect_positions
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
@@ -105,8 +105,7 @@ def read_ir(folder: ModelFolder) -> ov.Model:
             f"{folder.ir} has an input '{unknown[0]}', which text decoders do not have: "
             f"use a model exported with --task {task}"
         )
-    if not take_positions(model):
-        reconnect_positions(model)
+    connect_positions(model)
     return model
 
 

@@ -62,7 +62,7 @@ def broken(monkeypatch, tmp_path):
         same_positions(model)
         return model
 
-    for module in ("source", "compile", "agreement"):
+    for module in ("source", "compile"):
         monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_broken)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -130,7 +130,7 @@ def test_a_hybrid_that_forgets_its_states_is_refused(kind, monkeypatch, tmp_path
         forget_states(model, kind)
         return model
 
-    for module in ("source", "compile", "agreement"):
+    for module in ("source", "compile"):
         monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_broken)
     hybrid = open_hybrid("qwen3_5_text", tmp_path / "pair")
     with pytest.raises(
