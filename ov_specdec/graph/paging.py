@@ -1,7 +1,7 @@
 """Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -137,27 +137,36 @@ def before(node: ov.Node, ends: Collection[str] = (*SOURCES, "ShapeOf")) -> Iter
                 ahead += [value.get_node() for value in node.input_values()]
 
 
+def after(node: ov.Node, is_end: Callable[[ov.Node], bool]) -> Iterator[ov.Input]:
+    """The inputs that read a node, and those that depend on it, up to nodes that end it."""
+    seen, ahead = set[str](), [node]
+    while ahead:
+        outputs = ahead.pop().outputs()
+        for reader in (reader for output in outputs for reader in output.get_target_inputs()):
+            yield reader
+            node = reader.get_node()
+            if (name := node.get_name()) not in seen and not is_end(node):
+                seen.add(name)
+                ahead.append(node)
+
+
 def _gives_positions(count: ov.Node) -> bool:
     """Whether a count is embedded, used for a rotation, or added to attention scores.
 
     Counts that are only compared form a mask, not positions.
     """
-    seen, ahead = set[str](), [count]
-    while ahead:
-        outputs = ahead.pop().outputs()
-        for user in (user for output in outputs for user in output.get_target_inputs()):
-            node = user.get_node()
-            name, kind = node.get_friendly_name(), node.get_type_name()
-            # A rotation, scores with ALiBi, an embedding.
-            takes = kind in ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
-            if takes or (kind == "Gather" and user.get_index() == INDICES):
-                return True
-            if name in seen or kind in ("ShapeOf", "Result"):
-                continue
-            seen.add(name)
-            if node.get_output_element_type(0) != ov.Type.boolean:
-                ahead.append(node)
-    return False
+
+    def is_compared(node: ov.Node) -> bool:
+        is_end = node.get_type_name() in ("ShapeOf", "Result")
+        return is_end or node.get_output_element_type(0) == ov.Type.boolean
+
+    kinds = ((reader.get_node().get_type_name(), reader) for reader in after(count, is_compared))
+    return any(
+        # A rotation, scores with ALiBi, an embedding.
+        kind in ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
+        or (kind == "Gather" and reader.get_index() == INDICES)
+        for kind, reader in kinds
+    )
 
 
 def paged_attentions(model: ov.Model) -> list[ov.Node]:

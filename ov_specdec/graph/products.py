@@ -1,7 +1,7 @@
 """Products of queries, keys and values in a paged model: fused, centered, and repeated by row."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import openvino as ov
@@ -15,6 +15,7 @@ from ov_specdec.graph.paging import (
     SINKS,
     SOURCES,
     VALUE,
+    after,
     before,
     paged_attentions,
 )
@@ -248,21 +249,14 @@ def _fused(attended: Sequence[ov.Output], attentions: Sequence[ov.Node]) -> list
         else:
             ahead += [value.get_node() for value in values]
     ends = {attention.get_friendly_name() for attention in attentions}
-    is_all = all(_made_of(rows, ends) <= seen for rows in found.values())
+
+    def is_end(node: ov.Node) -> bool:
+        return node.get_friendly_name() in ends or _reads_head_size(node)
+
+    readers = (reader for rows in found.values() for reader in after(rows.get_node(), is_end))
+    made = (reader.get_node() for reader in readers)
+    is_all = all(node.get_friendly_name() in seen or is_end(node) for node in made)
     return list(found.values()) if is_all else []
-
-
-def _made_of(rows: ov.Output, ends: Collection[str]) -> set[str]:
-    """The names of the nodes that depend on rows, up to `ends`."""
-    names, ahead = set[str](), [rows]
-    while ahead:
-        for reader in ahead.pop().get_target_inputs():
-            node = reader.get_node()
-            name = node.get_friendly_name()
-            if name not in {*names, *ends} and not _reads_head_size(node):
-                names.add(name)
-                ahead += node.outputs()
-    return names
 
 
 def _reads_head_size(node: ov.Node) -> bool:

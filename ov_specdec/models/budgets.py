@@ -57,18 +57,17 @@ def limit_memory(
                 Option("kv", "paged"),
                 " (encoder-decoder models have no paged one)",
             )
-        num_tokens, num_states = needed, STATES * (max_batch_size + 1)
-        if bytes_per_token:
-            memory = (
-                SHARE_OF_FREE * free_memory(device) / len(by_device)
-                if kv_cache_size is None
-                else kv_cache_size * GB
-            )
-            if bytes_per_state:
-                num_states = min(num_states, int(SHARE_OF_STATES * memory / bytes_per_state))
-            room = int((memory - num_states * bytes_per_state) / bytes_per_token)
-            num_tokens = min(needed, room) if kv_cache_size is None else room
-        if kv_cache_size is not None and num_tokens < LEAST_TOKENS:
+        if not bytes_per_token:
+            continue
+        share = SHARE_OF_FREE * free_memory(device) / len(by_device)
+        memory = share if kv_cache_size is None else kv_cache_size * GB
+        num_states = STATES * (max_batch_size + 1)
+        if bytes_per_state:
+            num_states = min(num_states, int(SHARE_OF_STATES * memory / bytes_per_state))
+        num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)
+        if kv_cache_size is None:
+            num_tokens = min(needed, num_tokens)
+        elif num_tokens < LEAST_TOKENS:
             per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, needed))
             raise OptionError(
                 Option("kv_cache_size", kv_cache_size),

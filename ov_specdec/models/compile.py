@@ -2,11 +2,11 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from filecmp import cmp
-from functools import partial
+from pathlib import Path
 
 import openvino as ov
 
@@ -169,14 +169,11 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
                 f" has no effect with {main.folder.path}, which is a decoder: leave it out",
             )
         return [None] * len(models)
-    own = [_prepare_encoder(main, config)]
-    own += [_prepare_encoder(s, c) for s, c, _ in drafts if not _shares_encoder(main, s)]
-    # Only compilation: see `load_models`.
-    with ThreadPoolExecutor() as pool:
-        compiled = list(pool.map(lambda compile_: compile_(), own))
-    encoders = [Encoder(_require_compiled(model)) for model in compiled]
-    shared = [encoders[0], *(encoders[-1] for _ in drafts)]
-    for (source, _, _), encoder in zip(models, shared, strict=True):
+    encoders = [_load_encoder(main, config)]
+    for source, own, _ in drafts:
+        is_shared = _shares_encoder(main, source)
+        encoders.append(encoders[0] if is_shared else _load_encoder(source, own))
+    for (source, _, _), encoder in zip(models, encoders, strict=True):
         width = source.model.input(HIDDEN_STATES).partial_shape[-1]
         if width.is_static and width.get_length() != encoder.width:
             raise ModelError(
@@ -184,19 +181,11 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
                 f"{width.get_length()}, the encoder gives {encoder.width}: put the draft's own "
                 "encoder into its folder"
             )
-    return [*shared]
+    return [*encoders]
 
 
-def _require_compiled(model: ov.CompiledModel | DeviceError) -> ov.CompiledModel:
-    if isinstance(model, DeviceError):
-        raise model
-    return model
-
-
-def _prepare_encoder(
-    source: ModelSource, config: RuntimeConfig
-) -> Callable[[], ov.CompiledModel | DeviceError]:
-    """What compiles an encoder; `ModelError` if its input is neither a text nor a recording."""
+def _load_encoder(source: ModelSource, config: RuntimeConfig) -> Encoder:
+    """Compile an encoder; `ModelError` if its input is neither a text nor a recording."""
     path = source.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
@@ -207,8 +196,8 @@ def _prepare_encoder(
             f"{path} reads {', '.join(sorted(inputs))}, which is neither a text nor a recording: "
             "use a model for text or speech"
         )
-    device = find_device(openvino_core(), config.encoder_device or config.device)
-    return partial(compile_for, device, model, config.properties_for(device), path)
+    config = replace(config, device=config.encoder_device or config.device)
+    return Encoder(_compile(model, path, config))
 
 
 def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:
@@ -231,6 +220,13 @@ def load_aligner(
         give_weights(model, heads)
     except ModelError as error:
         raise ModelError(f"{folder.path} has no word times: {error}") from error
+    return Aligner(_compile(model, folder.ir, config), encoder)
+
+
+def _compile(model: ov.Model, path: Path, config: RuntimeConfig) -> ov.CompiledModel:
+    """A compiled model; raises its `DeviceError`."""
     device = find_device(openvino_core(), config.device)
-    compiled = compile_for(device, model, config.properties_for(device), folder.ir)
-    return Aligner(_require_compiled(compiled), encoder)
+    compiled = compile_for(device, model, config.properties_for(device), path)
+    if isinstance(compiled, DeviceError):
+        raise compiled
+    return compiled
