@@ -111,7 +111,7 @@ def load(
     to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
     loaded = load_models(to_load)
     limit_memory(loaded, kv_cache_size, max_batch_size)
-    loaded = verifiable(loaded, to_load)
+    loaded = [verifiable(*each) for each in zip(loaded, to_load, strict=True)]
     invariance = open_invariance(loaded[0], off)
     if batch_invariant is True and not invariance.check().is_verified:
         raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")

@@ -28,16 +28,10 @@ def to_paged(model: ov.Model) -> None:
     sequence in the caches. Raises `ModelError` if OpenVINO cannot do it, or would lose the model's
     positions.
     """
+    # A private name: OpenVINO has no public one for it yet.
+    from openvino._offline_transformations import paged_attention_transformation
+
     counts_by_index = not hides_by_mask(model)
-    try:
-        # A private name: OpenVINO has no public one for it yet.
-        from openvino._offline_transformations import paged_attention_transformation
-    except ImportError as error:
-        raise ModelError(
-            f"OpenVINO {ov.__version__} lacks paged_attention_transformation: use ",
-            Option("kv", "stateful"),
-            ", or openvino 2026.4",
-        ) from error
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:

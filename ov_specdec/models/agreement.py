@@ -1,6 +1,5 @@
 """Checks that passes and KV caches of a model agree, or falls back to the stateful cache."""
 
-from collections.abc import Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 
@@ -49,39 +48,30 @@ CACHE_TOLERANCE = 0.01
 """Maximum distance of two rows in f32 by rounding after thousands of tokens."""
 
 
-def verifiable(loaded: Sequence[LoadedModel], models: Sequence[ToLoad]) -> list[LoadedModel]:
-    """The same models if their passes agree, with replacements for those whose passes do not.
+def verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
+    """The same model if its passes agree, or else a replacement.
 
-    models: their sources. Memory limits are set before, because setting one after passes would copy
+    model: its source. Memory limits are set before, because setting one after passes would copy
     the KV cache. Results are kept in records. If passes on a paged KV cache that the caller
     did not require disagree, the stateful one is used. Raises `ModelError` if that does not help.
     """
-    return [_verifiable(one, model) for one, model in zip(loaded, models, strict=True)]
-
-
-def _verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
     reason = difference(loaded)
-    if not reason:
-        return loaded
-    if loaded.kv == "stateful" or loaded.config.kv != "auto":
-        raise _refusal(loaded, reason)
-    source, config, vocab_size = model
-    try:
-        other = load_stateful(source, config, reason, vocab_size=vocab_size)
-    except DeviceError as error:
-        raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
-    if second := difference(other):
-        raise _refusal(other, f"{reason}; {second}")
-    return other
-
-
-def _refusal(loaded: LoadedModel, reason: str) -> ModelError:
-    return ModelError(
-        f"{loaded.folder.path}: {reason}, so draft tokens could not be verified: use "
-        "another model, or ",
-        Option("precision", "exact"),
-        " if its precision rounds strongly",
-    )
+    if reason and loaded.kv == "paged" and loaded.config.kv == "auto":
+        source, config, vocab_size = model
+        try:
+            loaded = load_stateful(source, config, reason, vocab_size=vocab_size)
+        except DeviceError as error:
+            raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
+        second = difference(loaded)
+        reason = f"{reason}; {second}" if second else ""
+    if reason:
+        raise ModelError(
+            f"{loaded.folder.path}: {reason}, so draft tokens could not be verified: use "
+            "another model, or ",
+            Option("precision", "exact"),
+            " if its precision rounds strongly",
+        )
+    return loaded
 
 
 def difference(loaded: LoadedModel) -> str:
