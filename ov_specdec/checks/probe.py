@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ov_specdec.cache.slot import Slot
+from ov_specdec.cache.slot import Beyond, Slot
 from ov_specdec.runner.base import Runner, Span
 from ov_specdec.sampling.logits import Logits
 
@@ -16,6 +16,18 @@ if TYPE_CHECKING:
 
 NUM_IDS = 47
 """Number of ids in the text, below any vocabulary's size."""
+
+PREFIX = 8
+"""Tokens before the compared passes."""
+
+COMPARED_TOKENS = 3
+"""Tokens of one pass, and of as many others with one each: verification needs them to agree."""
+
+MIN_LENGTH = 2 * PREFIX + COMPARED_TOKENS
+"""Minimum context of a compared model."""
+
+AROUND = 8
+"""Compared tokens around a position, half of them beyond it."""
 
 NUM_CACHED = 34
 """Cached tokens before the passes of a static shape's trial: beyond the first block of 32."""
@@ -83,6 +95,45 @@ class Probe:
         # From its length, since some runners roll back further.
         tokens = probe_tokens(slot.length + span.shift, span.end + span.shift)
         return Span(slot, tokens, span.num_rows, num_committed=self._num_stable)
+
+
+def largest_distance(runner: Runner) -> float:
+    """The distance between logits of a pass over several tokens and of passes over one.
+
+    The latter are rolled back first, which tests rollback too; a runner that rolls back to the
+    beginning recomputes everything. It takes five small passes, and caches nothing.
+    """
+    end = PREFIX + COMPARED_TOKENS
+    with closing(Probe(runner, num_stable=PREFIX)) as probe:
+        probe.forward(ProbeSpan(0, PREFIX))
+        spans = [ProbeSpan(begin, begin + 1) for begin in range(PREFIX, end)]
+        single = [probe.forward(span)[0].copy() for span in spans]
+        several = probe.forward(ProbeSpan(PREFIX, end, COMPARED_TOKENS))
+        return max(map(distance, several, single))
+
+
+def rows_around(runner: Runner, position: int) -> Logits:
+    """Logits [AROUND, vocab] of the tokens around a position, half of them in passes of one."""
+    begin, end = position - AROUND // 2, position + AROUND // 2
+    original = runner.original_context
+    is_beyond = original is not None and end > original
+    namespace = Beyond(object()) if is_beyond else object()
+    with closing(Probe(runner, new_namespace=lambda: namespace)) as probe:
+        probe.forward(ProbeSpan(0, begin))
+        spans = [ProbeSpan(begin, position, position - begin)]
+        spans += [ProbeSpan(index, index + 1) for index in range(position, end)]
+        return np.concatenate([probe.forward(span).copy() for span in spans])
+
+
+def distance(row: Logits, other: Logits) -> float:
+    """The distance of two rows of logits [vocab], relative to their deviation from their mean.
+
+    0 for equal rows, the square root of 2 for uncorrelated ones. A constant added to a row changes
+    no distribution, and does not count.
+    """
+    a, b = (each - np.mean(each) for each in (row.astype(np.float64), other.astype(np.float64)))
+    length = float(max(np.linalg.norm(a), np.linalg.norm(b)))
+    return float(np.linalg.norm(a - b)) / length if length else 0.0
 
 
 def try_static(runner: "PagedModel", size: int, compiled: Any) -> float | None:
