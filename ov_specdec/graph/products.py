@@ -22,12 +22,6 @@ from ov_specdec.graph.paging import (
 from ov_specdec.graph.positions import POSITION_IDS
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES
 
-DECOMPRESSION = ("Convert", "Subtract", "Multiply")
-"""Operations that may decompress weights before their product."""
-
-JOINED_TYPES = ("u8", "i8", "f16", "f32")
-"""Types of weights, scales and zero points that numpy supports."""
-
 HEADS = "Reshape"
 """Operations after the products of queries, keys and values. A bias or an activation is not among
 them: the product itself computes it, and after a split it would not.
@@ -77,9 +71,9 @@ def _gives_heads(node: ov.Node) -> bool:
     if any(reader.get_node().get_type_name() != HEADS for reader in readers):
         return False
     sources = [port.get_source_output() for port in _constants(node.input(1))]
-    return all(
+    return all(  # constants with one row for each channel, of types that numpy has
         source.get_node().get_type_name() == "Constant"
-        and source.get_element_type().get_type_name() in JOINED_TYPES
+        and source.get_element_type().get_type_name() in ("u8", "i8", "f16", "f32")
         and [*source.get_shape()][:1] == [_num_channels(node)]
         for source in sources
     )
@@ -88,7 +82,8 @@ def _gives_heads(node: ov.Node) -> bool:
 def _constants(port: ov.Input) -> Iterator[ov.Input]:
     """The ports that read the weights behind a port, and their decompression."""
     node = port.get_source_output().get_node()
-    if node.get_type_name() in DECOMPRESSION and len(node.output(0).get_target_inputs()) == 1:
+    decompresses = node.get_type_name() in ("Convert", "Subtract", "Multiply")
+    if decompresses and len(node.output(0).get_target_inputs()) == 1:
         for value in node.inputs():
             yield from _constants(value)
     else:

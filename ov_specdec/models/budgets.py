@@ -81,10 +81,6 @@ def limit_memory(
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
 """Time for measuring costs: a fraction of loading time, and a minimum in seconds."""
 
-SAMPLE_TOKENS = 100
-"""Tokens of the source for timed passes of an encoder-decoder model, if its context has room. A
-longer source makes all passes longer."""
-
 
 def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
     """The costs of a main model, and of its draft, if any."""
@@ -105,7 +101,7 @@ def _sample_source(folder: ModelFolder) -> Hashable:
     if not folder.is_encoder_decoder:
         return object()
     if not folder.features:
-        num_tokens = min(SAMPLE_TOKENS, folder.context_length)
+        num_tokens = min(100, folder.context_length)  # longer sources make all passes longer
         return Source(np.zeros((1, num_tokens), np.int64), object())
     audio = folder.features
     num_frames = audio["chunk_length"] * audio["sampling_rate"] // audio["hop_length"]

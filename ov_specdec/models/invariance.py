@@ -21,9 +21,6 @@ WantedInvariance = bool | Literal["auto"]
 SLOWER: tuple[Precision, ...] = ("f32", "exact")
 """Precisions that True tries if the default one does not pass: the faster one first."""
 
-CHECKED_SEQUENCES = 4
-"""Capacity of a check, in sequences of maximum length. It has five, four of them short."""
-
 
 def configure(
     wanted: WantedInvariance,
@@ -107,7 +104,7 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
     source = open_source(folder.path)
     try:
         loaded = load_model(source, config, vocab_size=source.vocab_size)
-        limit_memory([loaded], None, CHECKED_SEQUENCES)
+        limit_memory([loaded], None, 4)  # a check has five sequences, four of them short
         status = open_invariance(loaded).check()
     except DeviceError as error:
         return str(error)
