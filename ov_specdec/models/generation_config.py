@@ -106,16 +106,13 @@ def defaults_of(
         for name, value in content.items()
         if value is not None and not name.startswith("_") and name != "transformers_version"
     }
-    for ours, counting_the_prompt in LENGTHS.items():
+    for limit in ("max", "min"):  # precedence is as in transformers
+        ours = f"{limit}_new_tokens"
         if given.get(ours) is not None or ours in values:
-            values.pop(counting_the_prompt, None)
+            values.pop(f"{limit}_length", None)
     if values.get("decoder_start_token_id") == decoder_start_token_id:
         values.pop("decoder_start_token_id", None)
     return SamplingDefaults({"do_sample": False, **drop_neutral(values)})
-
-
-LENGTHS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
-"""The option that takes precedence in transformers."""
 
 
 def _unusable(path: Path, reason: str) -> ModelError:

@@ -105,6 +105,8 @@ def _encode(
     """A prompt without what transformers has around one."""
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
+    if isinstance(prompt, str):
+        require_utf8("the prompt", prompt)
     messages = _as_messages(prompt, options, tokenizer)
     given = [] if messages else given_chat_options(options)
     if given:
@@ -133,7 +135,6 @@ def _encode(
             raise overflow(f"{len(encoded.ids)} tokens", context)
         return generated_tokens.restore(encoded, salt)
     if isinstance(prompt, str):
-        require_utf8("the prompt", prompt)
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)
         adds = options.add_special_tokens is not False
@@ -146,7 +147,6 @@ def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenize
     if isinstance(prompt, str):
         if not options.apply_chat_template or tokenizer.chat_template is None:
             return []
-        require_utf8("the prompt", prompt)
         return [{"role": "user", "content": prompt}]
     if not isinstance(prompt, Sequence) or not any(isinstance(item, Mapping) for item in prompt):
         return []
