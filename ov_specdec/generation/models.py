@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from ov_specdec.checks.invariance import Invariance
 from ov_specdec.drafters.factory import DrafterKind
@@ -18,7 +19,6 @@ from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.generation_config import (
     GenerationConfigUse,
-    SamplingDefaults,
     read_sampling_defaults,
 )
 from ov_specdec.models.invariance import SLOWER, WantedInvariance, configure, open_invariance
@@ -57,10 +57,10 @@ def open_sources(
     ]
 
 
-def sampling_defaults(use: GenerationConfigUse, source: ModelSource) -> SamplingDefaults:
+def sampling_defaults(use: GenerationConfigUse, source: ModelSource) -> dict[str, Any]:
     """The default sampling options: those of the main model's folder, or none."""
     if use == "none":
-        return SamplingDefaults()
+        return {}
     return read_sampling_defaults(source.folder.path, vocab_size=source.vocab_size)
 
 
