@@ -6,7 +6,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ov_specdec.checks.invariance import Invariance
+from ov_specdec.checks.agreement import verifiable
+from ov_specdec.checks.invariance import (
+    SLOWER,
+    Invariance,
+    WantedInvariance,
+    configure,
+    open_invariance,
+)
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
@@ -14,14 +21,12 @@ from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation.text_generator import TextGenerator
-from ov_specdec.models.agreement import verifiable
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.generation_config import (
     GenerationConfigUse,
     read_sampling_defaults,
 )
-from ov_specdec.models.invariance import SLOWER, WantedInvariance, configure, open_invariance
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig

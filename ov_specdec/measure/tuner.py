@@ -8,6 +8,7 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any
 
+from ov_specdec.checks.invariance import SLOWER
 from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.measure.methods import interleave
 from ov_specdec.measure.prompts import TUNING
@@ -20,7 +21,6 @@ from ov_specdec.models.devices import (
     usable_cores,
 )
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.invariance import SLOWER
 from ov_specdec.models.profile import Profile, pair_fingerprint
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline

@@ -8,12 +8,13 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.checks.probe import distance
+from ov_specdec.checks import agreement
+from ov_specdec.checks.agreement import TOLERANCE
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models import agreement, prepare
-from ov_specdec.models.agreement import TOLERANCE
+from ov_specdec.models import prepare
 from ov_specdec.models.source import read_ir
 from ov_specdec.runner.block_memory import VisibleMemory
+from ov_specdec.runner.probe import distance
 from tests.support.tiny_hybrid import PAGED, open_hybrid
 
 

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.checks.probe import try_static
 from ov_specdec.engine import static_shapes as shapes_module
 from ov_specdec.engine.static_shapes import MOST, StaticShapes
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError
@@ -19,6 +18,7 @@ from ov_specdec.models.source import open_source
 from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, FixedCurve, PassCurve
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
+from ov_specdec.runner.probe import try_static
 from tests.support.fakes import ScriptedModel, counting
 from tests.support.flaky import make_flaky
 

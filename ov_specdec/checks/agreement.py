@@ -3,14 +3,6 @@
 from contextlib import suppress
 from dataclasses import dataclass
 
-from ov_specdec.checks.probe import (
-    AROUND,
-    COMPARED_TOKENS,
-    MIN_LENGTH,
-    distance,
-    largest_distance,
-    rows_around,
-)
 from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.graph.attention import chunks, windows
 from ov_specdec.models.compile import LoadedModel, ToLoad, load_model, load_stateful
@@ -18,6 +10,14 @@ from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.records.files import read_section, record_file, write_section
+from ov_specdec.runner.probe import (
+    AROUND,
+    COMPARED_TOKENS,
+    MIN_LENGTH,
+    distance,
+    largest_distance,
+    rows_around,
+)
 from ov_specdec.runner.rewinding import RewindingModel
 
 TOLERANCE = 0.1
