@@ -29,8 +29,6 @@ from ov_specdec.planning.measurement import Measurement
 from ov_specdec.results.stats import BatchInvariance
 
 Properties = Mapping[str, str]
-Score = Callable[[PassCurve], float]
-"""Seconds; lower is better."""
 
 GAIN = 0.97
 """A value is kept if its score is below this fraction of the best so far, to ignore noise."""
@@ -247,14 +245,14 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
 
 def search(
     measure: Callable[[Properties], PassCurve],
-    score: Score,
+    score: Callable[[PassCurve], float],
     choices: Mapping[str, tuple[str, ...]],
     has_time_for: Callable[[int], bool],
 ) -> Found:
     """Try the values of one property after the other, keeping the best; then repeat what was kept.
 
-    measure: raises `DeviceError` for settings that the device refuses. has_time_for: whether so
-    many measurements fit into the time.
+    measure: raises `DeviceError` for settings that the device refuses. score: in seconds.
+    has_time_for: whether so many measurements fit into the time.
     """
     trials = [Trial({}, measure({}))]
     kept, refused = trials[:], dict[str, str]()
