@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.checks import invariance as loading
 from ov_specdec.checks.invariance import (
     CHECKED,
     LARGE_PASS,
@@ -20,7 +21,6 @@ from ov_specdec.checks.invariance import (
     write_verdict,
 )
 from ov_specdec.errors import DeviceError
-from ov_specdec.models import invariance as loading
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
