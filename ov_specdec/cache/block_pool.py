@@ -6,7 +6,7 @@ automatic prefix caching, but keyed by the tokens themselves, and including part
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from itertools import count
 
@@ -54,14 +54,17 @@ class BlockPool:
 
     `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Freed blocks
     without content are allocated first, then new ones. If there are none, cached blocks without
-    users are evicted, the least recently used first.
+    users are evicted, the least recently used first. copy: copies a block's content to another.
     """
 
-    def __init__(self, size: int, max_blocks: int) -> None:
+    def __init__(
+        self, size: int, max_blocks: int, copy: Callable[[int, int], None] = lambda *_: None
+    ) -> None:
         if not 0 < size <= max_blocks:
             raise SessionError(f"a pool of {size} blocks does not fit its limit of {max_blocks}")
         self.size = size
         self.max_blocks = max_blocks
+        self.copy = copy
         self._free: list[int] = []
         self._num_touched = 0  # blocks from this index on were never used
         self._users: dict[int, int] = {}

@@ -156,7 +156,7 @@ class Runner(ABC):
 
     @abstractmethod
     def open(self, namespace: Hashable = None) -> Slot:
-        """Open a new, empty sequence. namespace: see `match_prefix`."""
+        """Open a new, empty sequence. namespace: see `Slot.match_prefix`."""
 
     @abstractmethod
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
@@ -165,31 +165,6 @@ class Runner(ABC):
         A row scores the token after its own. The next pass may overwrite the arrays. Raises
         `SessionError` if a sequence would exceed `max_length`, and `CacheFullError` if the memory
         is used up. After an error each sequence is unchanged or empty, as its `length` says.
-        """
-
-    @abstractmethod
-    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Reuse the cached prefix of these tokens in the namespace. Returns its length.
-
-        The sequence must be empty before.
-        """
-
-    @abstractmethod
-    def rollback(self, slot: Slot, length: int) -> None:
-        """Drop all but the first `length` tokens. Raises `SessionError` if there are fewer.
-
-        A model with recurrent layers may roll back further, to its last kept state; the slot's
-        length says how far, and the rest is recomputed.
-        """
-
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:  # noqa: B027
-        """Share the first `length` tokens of the cache, which will not be rolled back."""
-
-    @abstractmethod
-    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Empty the sequence, and keep these tokens as a cached prefix of the namespace.
-
-        They include all committed tokens, or are empty: then only already shared tokens stay.
         """
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002

@@ -125,7 +125,7 @@ class CachedSequence:
             yield self
             self._observe()
         self._num_compared = len(tokens)
-        self.runner.commit(self._slot, tokens, len(tokens) - 1)
+        self._slot.commit(tokens, len(tokens) - 1)
         return ForwardOutput(
             self._logits,
             self._num_fed,
@@ -185,7 +185,7 @@ class CachedSequence:
         tokens = self._sequence[: max(shared, 0)]
         for reader in self.readers:
             tokens = tokens[: reader.match_prefix(tokens)]
-        matched = self.runner.match_prefix(self._slot, tokens)
+        matched = self._slot.match_prefix(tokens)
         self._cached = list(tokens[:matched])
         self._num_compared = matched
 
@@ -204,12 +204,12 @@ class CachedSequence:
         self._agree_with_slot()
         own = common_prefix(self._cached, self._sequence)
         left, self._cached, self._num_compared = self._cached[:own], [], 0
-        self.runner.free(self._slot, left)
+        self._slot.free(left)
 
     def discard(self) -> None:
         """Free the cache without keeping its content."""
         self._cached, self._num_compared = [], 0
-        self.runner.free(self._slot)
+        self._slot.free()
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """The tensors of the KV cache, for `restore`. See `Runner`."""
@@ -273,7 +273,7 @@ class CachedSequence:
 
     def _rollback(self, length: int) -> None:
         if self._slot.length > length:
-            self.runner.rollback(self._slot, length)
+            self._slot.rollback(length)
             length = self._slot.length
         del self._cached[length:]
         self._num_compared = min(self._num_compared, length)

@@ -94,7 +94,8 @@ class PagedModel(Runner):
         self.memory: BlockMemory = memory or VisibleMemory()
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
-        self.pool = BlockPool(*self._pool_sizes(-(-max_length // self.block_size)))
+        sizes = self._pool_sizes(-(-max_length // self.block_size))
+        self.pool = BlockPool(*sizes, self.memory.copy)
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -162,6 +163,8 @@ class PagedModel(Runner):
 
     def open(self, namespace: Hashable = None) -> BlockTable:
         """Open a new sequence, without blocks."""
+        if self._num_blocks == 0:
+            self._fit_memory(self.pool.size)
         recurrent = self._recurrent
         states = None if recurrent is None else StateTable(recurrent.pool, self.block_size)
         return BlockTable(self.pool, self.block_size, namespace, states)
@@ -173,11 +176,11 @@ class PagedModel(Runner):
         is unchanged.
         """
         self._check(spans)
-        tables = [self._own(span.slot) for span in spans]
+        tables = [require_own(span.slot, BlockTable, self.pool) for span in spans]
         past = [table.length for table in tables]
         sizes = [len(span.tokens) for span in spans]
+        self._make_room(sum(map(BlockTable.num_missing, tables, sizes)))
         try:
-            self._make_room(sum(map(BlockTable.num_missing, tables, sizes)))
             for table, size in zip(tables, sizes, strict=True):
                 table.append(size)
             logits = self._forward_parts(spans, past, tables)
@@ -187,30 +190,9 @@ class PagedModel(Runner):
             raise
         return [rows[:, : self.vocab_size] for rows in logits]
 
-    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Share the cached blocks of these tokens."""
-        table = self._own(slot)
-        self._make_room(1)  # for the copy of a partial block
-        copied = table.match_prefix(tokens)
-        if copied is not None:
-            self.memory.copy(*copied)
-        return table.length
-
-    def rollback(self, slot: Slot, length: int) -> None:
-        """Drop all but the first `length` tokens by setting a counter."""
-        self._own(slot).rollback(length)
-
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Let other sequences share the full blocks of these tokens."""
-        self._own(slot).commit(tokens, length)
-
-    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Free the blocks; these tokens stay in the prefix cache until evicted."""
-        self._own(slot).free(tokens)
-
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
         """Copies of the sequence's blocks, [num_blocks, bytes] of each cache, and states."""
-        table = self._own(slot)
+        table = require_own(slot, BlockTable, self.pool)
         tensors = {name: self.memory.read(name, table.held) for name in self._ports}
         if self._recurrent is not None and table.states is not None:
             tensors |= self._recurrent.read(table.states.saved(table.length))
@@ -218,7 +200,7 @@ class PagedModel(Runner):
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Replace the sequence's blocks by those of `length` tokens."""
-        table = self._own(slot)
+        table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
         self._make_room(table.num_missing(length))
@@ -234,9 +216,6 @@ class PagedModel(Runner):
             self.memory.write(name, table.held, tensors[name])
         if self._recurrent is not None and table.states is not None:
             self._recurrent.write(table.states.saved(length), tensors)
-
-    def _own(self, slot: Slot) -> BlockTable:
-        return require_own(slot, BlockTable, self.pool)
 
     def _forward_parts(
         self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
@@ -308,8 +287,6 @@ class PagedModel(Runner):
 
         If the device has no more memory, the pool stops growing.
         """
-        if self._num_blocks == 0:
-            self._fit_memory(self.pool.size)
         missing = num_blocks - self.pool.num_unused
         if missing <= 0 or self.pool.size == self.pool.max_blocks:
             return
