@@ -7,26 +7,20 @@ automatic prefix caching, but keyed by the tokens themselves, and including part
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from itertools import count
+from typing import NamedTuple
 
 from ov_specdec.cache import common_prefix
 from ov_specdec.errors import CacheFullError, Option, SessionError
 
-
-@dataclass(frozen=True)
-class Root:
-    """The parent of the first block of every sequence of a namespace."""
-
-    namespace: Hashable = None
-
+Root = tuple[Hashable]
+"""The parent of the first block of every sequence of a namespace, which is its content."""
 
 NodeId = int | Root
 """A node by its serial number, which is never used again, or the root."""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """A block that may be shared. tokens: its tokens. parent: the node before it."""
 
     serial: int
@@ -35,8 +29,7 @@ class Node:
     block: int
 
 
-@dataclass(frozen=True)
-class Prefix:
+class Prefix(NamedTuple):
     """The cached prefix of a sequence: full blocks, and the beginning of one more.
 
     nodes: the root, and those of the full blocks. partial: a block whose first `num_partial` tokens

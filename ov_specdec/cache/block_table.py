@@ -31,7 +31,7 @@ class BlockTable(Slot):
         self.states = states
         self.blocks: list[int] = []
         self._block_size = block_size
-        self._root = Root(namespace)
+        self._root: Root = (namespace,)
         # The first `_num_committed` blocks are in the prefix cache; the node of the last of them.
         self._num_committed = 0
         self._node: NodeId = self._root

@@ -55,7 +55,7 @@ class Uneven:
         for slot in slots:
             if slot.length <= self._off.get(slot, 0):
                 self._off.pop(slot, None)  # it was rolled back
-        whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+        whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
         for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):
@@ -251,10 +251,10 @@ def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
 
 def test_large_passes_are_divided_in_their_order():
     spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
-    whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+    whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
     assert list(divide(whole, None)) == [whole]
     parts = [
-        [(part.of, part.begin, part.span.tokens, part.span.num_rows) for part in parts]
+        [(part.of, part.past, part.span.tokens, part.span.num_rows) for part in parts]
         for parts in divide(whole, 4)
     ]
     assert parts == [
