@@ -15,7 +15,7 @@ from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve, Role
 from ov_specdec.planning.draft_length import NO_PLAN, Estimate, Plan
 from ov_specdec.planning.planner import Planner
-from ov_specdec.results.stats import PassStats, Round, StepStats
+from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import forward
 
@@ -64,16 +64,6 @@ class Engine:
         main = self._forward(self._main)
         self.scheduler.sweep()
         self._learn(drafts, main)
-
-    def run(self, sequence: Sequence) -> Iterator[Round]:
-        """Run a sequence to its end, and yield its rounds; raises the error that ends it."""
-        self.add_request(sequence)
-        while not sequence.has_ended:
-            self.step()
-            while sequence.unread:
-                yield sequence.unread.popleft()
-        if sequence.error is not None:
-            raise sequence.error
 
     def cancel_all(self) -> None:
         """End all sequences within one pass. From any thread."""
@@ -204,8 +194,9 @@ class Engine:
             for sequence in batch:
                 self._resume(sequence)
             sizes = [len(span.tokens) for span in spans]
-            if self.shapes and not any(prefills):
-                self._count(model, batch)
+            if not any(prefills):
+                with self._plainly_after_errors():
+                    self._count(model, batch)
             num_prefill = sum(compress(sizes, prefills))
             return PassStats(sum(sizes), len(sizes), num_prefill, perf_counter() - begin)
         return None

@@ -95,7 +95,9 @@ class Runner(ABC):
     takes next to no time, so that passes may be padded with tokens. hidden_size: of a token's
     hidden state; None: passes give none. is_invariant: whether passes have the batch-invariant
     form. is_verified: whether a check on this machine found them batch-invariant. max_pass_tokens:
-    maximum tokens of a pass; larger ones are split. None: any number.
+    maximum tokens of a pass; larger ones are split. None: any number. bytes_per_token: of KV cache;
+    0 if the device manages it. bytes_per_state: of one state of the recurrent layers; 0 without
+    such layers.
     """
 
     max_length: int
@@ -106,21 +108,13 @@ class Runner(ABC):
     is_invariant: bool = False
     is_verified: bool = False
     max_pass_tokens: int | None = None
+    bytes_per_token: int = 0
+    bytes_per_state: int = 0
 
     @property
     def max_draft_tokens(self) -> int | None:
         """Current maximum of draft tokens that a sequence may feed and roll back; None: any."""
         return None
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes of KV cache for each token; 0 if the device manages it."""
-        return 0
-
-    @property
-    def bytes_per_state(self) -> int:
-        """Bytes of one state of the recurrent layers; 0 without such layers."""
-        return 0
 
     @property
     def static_shapes(self) -> frozenset[int]:

@@ -90,8 +90,10 @@ class PagedModel(Runner):
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         states = {name: port for name, port in ports.items() if name.startswith(STATES)}
         self._recurrent = RecurrentStates(states) if states else None
+        self.bytes_per_state = sum(map(bytes_of_block, states.values()))
         # The values are never quantized over the block axis, so their shape has the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
+        self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
         self.memory: BlockMemory = memory or VisibleMemory()
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
@@ -151,16 +153,6 @@ class PagedModel(Runner):
     def max_draft_tokens(self) -> int | None:
         """The number that fits the free states."""
         return None if self._recurrent is None else self._recurrent.pool.max_draft_tokens
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes of a token, over all layers."""
-        return sum(map(bytes_of_block, self._ports.values())) // self.block_size
-
-    @property
-    def bytes_per_state(self) -> int:
-        """Bytes of a recurrent state."""
-        return 0 if self._recurrent is None else self._recurrent.bytes_per_state
 
     def open(self, namespace: Hashable = None) -> BlockTable:
         """Open a new sequence, without blocks."""
