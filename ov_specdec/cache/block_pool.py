@@ -81,7 +81,7 @@ class BlockPool:
     @property
     def num_unused(self) -> int:
         """Existing blocks without users or cached content."""
-        return self.size - self.num_used - len(self._idle)
+        return self.size - len(self._users) - len(self._idle)
 
     def allocate(self) -> int:
         """Allocate a block. Raises `CacheFullError` if all are in use."""
