@@ -174,7 +174,9 @@ class PagedModel(Runner):
             SpanPart(of, table.length, table, span)
             for of, (table, span) in enumerate(zip(tables, spans, strict=True))
         ]
-        self._make_room(sum(part.table.num_missing(len(part.span.tokens)) for part in parts))
+        if self.pool.size < self.pool.max_blocks:
+            missing = (part.table.num_missing(len(part.span.tokens)) for part in parts)
+            self._make_room(sum(missing))
         try:
             for part in parts:
                 part.table.append(len(part.span.tokens))
