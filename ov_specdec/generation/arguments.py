@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
@@ -20,7 +19,14 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
     """
     main = configs[0]
-    _make_cache_dir(main.cache_dir)
+    if main.cache_dir is not None:  # OpenVINO would fail later, with a vague message
+        try:
+            expand_home(main.cache_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(
+                Option("cache_dir", str(main.cache_dir)),
+                f" cannot be made ({error.strerror}): give another folder",
+            ) from error
     encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
     devices = []
     for config in (*configs, *encoders):
@@ -41,19 +47,6 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
             Option("num_threads", main.num_threads),
             f" has no effect on {device.name}: leave it out, or run a model on CPU",
         )
-
-
-def _make_cache_dir(cache_dir: str | Path | None) -> None:
-    """Make the folder for compiled models; OpenVINO would fail later, with a vague message."""
-    if cache_dir is None:
-        return
-    try:
-        expand_home(cache_dir).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError(
-            Option("cache_dir", str(cache_dir)),
-            f" cannot be made ({error.strerror}): give another folder",
-        ) from error
 
 
 def complete(

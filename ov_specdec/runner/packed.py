@@ -63,10 +63,10 @@ class Feed:
             # another shape anew, for 2 of 17 ms (SmolLM2, 16 tokens of 8 sequences).
             attended = [own + 1 for own in tokens]
         fed = attended if form.repeats_tokens or sum(tokens) < least else tokens
-        begins, attention_begins = _begins(fed), _begins(attended)
-        num_rows = [rows for _, rows in layout]
+        begins, attention_begins = [0, *accumulate(fed)], [0, *accumulate(attended)]
         needed = _ranges(
-            [b + n - r for b, n, r in zip(begins, tokens, num_rows, strict=False)], num_rows
+            [b + n - rows for b, (n, rows) in zip(begins, layout, strict=False)],
+            [rows for _, rows in layout],
         )
         rows = np.arange(begins[-1])
         self.needed: slice | NDArray[np.int64] = needed
@@ -81,7 +81,7 @@ class Feed:
         # For each row: its span, and its token's index in the span and in the pass.
         self._span_of = np.repeat(np.arange(len(layout)), fed)
         self._index = _clipped(fed, tokens)
-        self._token = self._index + np.array(_begins(tokens))[self._span_of]
+        self._token = self._index + np.array([0, *accumulate(tokens)])[self._span_of]
         self._attended = attended
         queries = _clipped(attended, fed) + np.repeat(begins[:-1], attended)
         self._arrays: dict[str, NDArray[np.integer]] = {
@@ -135,11 +135,6 @@ class Feed:
             array = self._arrays[name] = np.empty(len(values), np.int32)
             self.tensors[name] = ov.Tensor(array, shared_memory=True)
         array[:] = values
-
-
-def _begins(counts: Sequence[int]) -> list[int]:
-    """Where consecutive parts of these sizes begin, and the end of the last one."""
-    return [0, *accumulate(counts)]
 
 
 def _ranges(begins: Sequence[int], counts: Sequence[int]) -> NDArray[np.int64]:
@@ -200,25 +195,18 @@ class PackedModel:
                 self._feeds.clear()
             feed = self._feeds[layout, form] = Feed(layout, form)
         feed.fill(spans, past, blocks, states)
-        rows = self._infer(feed.tensors)[feed.needed]
-        begins = _begins([num_rows for _, num_rows in layout])
-        return [rows[begin:end] for begin, end in pairwise(begins)]
-
-    def _infer(self, tensors: Mapping[str, ov.Tensor]) -> Logits:
-        """Logits of the needed rows, or of all. tensors: a superset of the model's inputs."""
-        for name, tensor in tensors.items():
+        for name, tensor in feed.tensors.items():
             if name in self._inputs and self._bound.get(name) is not tensor:
                 self._request.set_tensor(name, tensor)
                 self._bound[name] = tensor
         try:
             outputs = self._request.infer(share_outputs=True)
-        except RuntimeError:
-            self._renew_request()
+        except RuntimeError:  # a request whose pass failed is not reused
+            self._request = self._compiled.create_infer_request()
+            self._bound.clear()
+            self.use_caches(self._caches)
             raise
         logits: Logits = [*outputs.values()][self._logits]
-        return logits.reshape(-1, logits.shape[-1])
-
-    def _renew_request(self) -> None:
-        self._request = self._compiled.create_infer_request()
-        self._bound.clear()
-        self.use_caches(self._caches)
+        rows = logits.reshape(-1, logits.shape[-1])[feed.needed]
+        begins = accumulate((num_rows for _, num_rows in layout), initial=0)
+        return [rows[begin:end] for begin, end in pairwise(begins)]

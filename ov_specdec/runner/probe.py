@@ -84,14 +84,14 @@ class Probe:
     def close(self) -> None:
         """Free the sequences."""
         while self._slots:
-            self._runner.free(self._slots.pop())
+            self._slots.pop().free()
 
     def _prepare(self, span: ProbeSpan) -> Span:
         while len(self._slots) <= span.sequence:
             self._slots.append(self._runner.open(self._new_namespace()))
         slot = self._slots[span.sequence]
         if slot.length > span.begin:
-            self._runner.rollback(slot, span.begin)
+            slot.rollback(span.begin)
         # From its length, since some runners roll back further.
         tokens = probe_tokens(slot.length + span.shift, span.end + span.shift)
         return Span(slot, tokens, span.num_rows, num_committed=self._num_stable)

@@ -50,7 +50,7 @@ class Work:
                 self.left -= 1
                 yield
         finally:
-            self.main.free(slot)
+            slot.free()
 
     def enter(self):
         """Give an answer, after which the work begins."""

@@ -55,7 +55,7 @@ class Uneven:
         for slot in slots:
             if slot.length <= self._off.get(slot, 0):
                 self._off.pop(slot, None)  # it was rolled back
-        whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+        whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
         for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):
@@ -259,10 +259,10 @@ def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
 
 def test_large_passes_are_divided_in_their_order():
     spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
-    whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+    whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
     assert list(divide(whole, None)) == [whole]
     parts = [
-        [(part.of, part.begin, part.span.tokens, part.span.num_rows) for part in parts]
+        [(part.of, part.past, part.span.tokens, part.span.num_rows) for part in parts]
         for parts in divide(whole, 4)
     ]
     assert parts == [
@@ -302,7 +302,7 @@ def held(model):
     slot = model.open(object())
     model.forward([Span(slot, TEXT[:PLACE], 1)])
     yield slot
-    model.free(slot)
+    slot.free()
 
 
 def following(model, slot, num_tokens, beside=()):
@@ -310,7 +310,7 @@ def following(model, slot, num_tokens, beside=()):
     begin = slot.length
     span = Span(slot, TEXT[begin : begin + num_tokens], num_tokens)
     logits = model.forward([span, *beside])[0].copy()
-    model.rollback(slot, begin)
+    slot.rollback(begin)
     return logits
 
 
@@ -324,7 +324,7 @@ def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
     logits = following(model, held, 3)
     other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
     np.testing.assert_array_equal(model.forward([other])[0][:2], logits[:2])
-    model.rollback(held, PLACE + 2)
+    held.rollback(PLACE + 2)
     np.testing.assert_array_equal(following(model, held, 1), logits[2:])
 
 
@@ -337,7 +337,7 @@ def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
             if end > slot.length:
                 model.forward([Span(slot, TEXT[slot.length : end], 1)])
         np.testing.assert_array_equal(following(model, slot, 2), logits)
-        model.free(slot)
+        slot.free()
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -349,7 +349,7 @@ def test_nor_on_the_sequences_beside_it(model, held, size, others):
     beside = [Span(s, tokens(n, n), 1) for s, n in zip(slots, others, strict=True)]
     np.testing.assert_array_equal(following(model, held, size, beside), logits)
     for slot in slots:
-        model.free(slot)
+        slot.free()
 
 
 def test_nor_on_passes_that_are_divided(model, held):
@@ -368,8 +368,8 @@ def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(tiny_p
     logits = following(model, other, 3)
     model.forward([Span(slot, full[-1:], 1)])
     np.testing.assert_array_equal(following(model, other, 3), logits)
-    model.free(slot)
-    model.free(other)
+    slot.free()
+    other.free()
 
 
 def load(main, **options):
