@@ -26,7 +26,7 @@ from ov_specdec.openai.structured import (
     ResponseFormat,
     StructuredOutputs,
     TextFormat,
-    TextSettings,
+    TextOptions,
     read_structure,
 )
 from ov_specdec.options.generation import GenerationOptions
@@ -257,7 +257,7 @@ class ResponsesBody(GenerationBody):
         BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
     ]
     instructions: str | None = None
-    text: TextSettings | None = None
+    text: TextOptions | None = None
     max_output_tokens: Positive | None = None
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     parallel_tool_calls: bool | None = None

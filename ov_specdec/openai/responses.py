@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import ConfigDict, Field
+
 from ov_specdec.openai.answer import (
     Answer,
     CachedTokens,
@@ -10,6 +12,7 @@ from ov_specdec.openai.answer import (
     make_usage,
 )
 from ov_specdec.openai.errors import ApiError, Empty, Maybe, Part, encode_event
+from ov_specdec.openai.structured import FormatType
 from ov_specdec.results.chunks import Chunk
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -47,10 +50,22 @@ class Reasoning(Part):
     summary: None = None
 
 
-class TextSettings(Part):
-    """Settings of the text of a response, with the format as it was requested."""
+class GivenFormat(Part):
+    """The format of a response's text, as it was requested."""
 
-    format: dict[str, Any]
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    type: FormatType
+    name: Maybe[str] = None
+    description: Maybe[str] = None
+    strict: Maybe[bool] = None
+    content: Maybe[dict[str, Any]] = Field(None, alias="schema")
+
+
+class TextSettings(Part):
+    """Settings of the text of a response."""
+
+    format: GivenFormat
 
 
 class InputTokens(CachedTokens):

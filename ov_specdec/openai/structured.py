@@ -19,6 +19,9 @@ NEWER_NAMES = {
 """What to give instead of older fields of vLLM, and of fields of llama.cpp and other endpoints."""
 
 
+FormatType = Literal["text", "json_object", "json_schema"]
+
+
 class NamedSchema(Body):
     """A JSON schema. Its name and `strict` change nothing: a schema always holds."""
 
@@ -31,7 +34,7 @@ class NamedSchema(Body):
 class TextFormat(NamedSchema):
     """The format of a response."""
 
-    type: Literal["text", "json_object", "json_schema"]
+    type: FormatType
 
 
 class ResponseFormat(TextFormat):
@@ -40,7 +43,7 @@ class ResponseFormat(TextFormat):
     json_schema: NamedSchema | None = None
 
 
-class TextSettings(Body):
+class TextOptions(Body):
     """Settings of the text of a response."""
 
     unsupported: ClassVar[Unsupported] = {"verbosity": ("medium",)}
