@@ -6,7 +6,7 @@ from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.models.devices import find_device, openvino_core, require_paged
-from ov_specdec.models.generation_config import SamplingDefaults, defaults_of
+from ov_specdec.models.generation_config import defaults_of, fill
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.records.files import expand_home
@@ -52,7 +52,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
 def complete(
     options: GenerationOptions | None,
     named: Mapping[str, Any],
-    defaults: SamplingDefaults,
+    defaults: Mapping[str, Any],
     text_to_text: TextToText | None,
 ) -> GenerationOptions:
     """The options of a generation with defaults for the others, and without a generation_config.
@@ -72,11 +72,11 @@ def complete(
             )
         options = options.model_copy(update=own) if own else options
         given = {name: getattr(options, name) for name in options.model_fields_set}
-        return options.copy_with(**defaults.complete(given))
+        return options.copy_with(**fill(given, defaults))
     if (config := own.pop("generation_config", None)) is not None:
         start = text_to_text.decoder_start_token_id if text_to_text else None
         defaults = defaults_of(config, own, start)
-    return GenerationOptions(**defaults.complete(own))
+    return GenerationOptions(**fill(own, defaults))
 
 
 def check_batch(

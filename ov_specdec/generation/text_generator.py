@@ -261,12 +261,7 @@ class TextGenerator:
                     Option(name, language), " needs an encoder-decoder model: leave it out"
                 )
         ids = encode_prompt(
-            prompt,
-            options,
-            self.tokenizer,
-            self.generated_tokens,
-            self.main.max_length,
-            self._check_length,
+            prompt, options, self.tokenizer, self.generated_tokens, self.main.max_length
         )
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.checks import invariance as loading
 from ov_specdec.checks.invariance import (
     CHECKED,
     LARGE_PASS,
@@ -20,7 +21,6 @@ from ov_specdec.checks.invariance import (
     write_verdict,
 )
 from ov_specdec.errors import DeviceError
-from ov_specdec.models import invariance as loading
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
@@ -231,10 +231,18 @@ def test_a_single_token_alone_is_two_rows():
     assert arrays(((1, 1),)) == ([[0], [0], [0], [0, 1]], [0])
 
 
-def test_a_single_token_beside_others_is_two_rows_of_attention():
+def test_the_last_token_of_each_of_several_sequences_is_two_rows_of_attention():
     inputs, taken = arrays(((1, 1), (3, 2), (1, 1)), is_invariant=True)
-    assert inputs == [[0, 2, 3, 4], [0, 0, 1, 2, 3, 4, 4], [0, 2, 3, 4, 5], [0, 2, 5, 7]]
+    assert inputs == [[0, 2, 3, 4], [0, 0, 1, 2, 3, 3, 4, 4], [0, 2, 3, 4, 6], [0, 2, 6, 8]]
     assert taken == [0, 1, 2, 3]
+
+
+def test_as_many_tokens_of_as_many_sequences_have_one_shape():
+    def shapes(*sizes):
+        feed = Feed(tuple((size, size) for size in sizes), Form(is_invariant=True))
+        return {name: tensor.shape for name, tensor in feed.tensors.items()}
+
+    assert shapes(1, 1, 4) == shapes(2, 2, 2) == shapes(3, 1, 2)
 
 
 def test_without_rows_to_repeat_single_tokens_are_two_tokens():
@@ -245,7 +253,7 @@ def test_without_rows_to_repeat_single_tokens_are_two_tokens():
 
 def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
     inputs, taken = arrays(((2, 1), (1, 1), (2, 0)), all_rows=True, is_invariant=True)
-    assert inputs == [[0, 1, 2, 3, 4], [0, 1, 2, 2, 3, 4], [0, 1, 2, 4, 5], [0, 2, 4, 6]]
+    assert inputs == [[0, 1, 2, 3, 4], [0, 1, 1, 2, 2, 3, 4, 4], [0, 1, 3, 5, 6], [0, 3, 5, 8]]
     assert taken == [1, 2]
 
 
