@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ov_specdec.cli.app import COMMANDS
-from ov_specdec.cli.chat.conversation import describe_commands
+from ov_specdec.cli.conversation import describe_commands
 from ov_specdec.engine.engine import Engine
 from tests.benchmarks.drawing import IMAGES
 from tests.benchmarks.figures.results import Results
