@@ -3,12 +3,6 @@
 
 def main() -> None:
     """Run the command line; one line on stderr and exit code 2 after an error, 130 after Ctrl-C."""
-    try:
-        # Imported here, so that Ctrl-C meanwhile ends in one line too.
-        from ov_specdec.cli.app import run
+    from ov_specdec.cli.app import run
 
-        run()
-    except KeyboardInterrupt:
-        from ov_specdec.cli.messages import end_interrupted
-
-        end_interrupted()
+    run()

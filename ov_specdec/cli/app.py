@@ -12,13 +12,7 @@ from typing import Any
 import click
 
 import ov_specdec
-from ov_specdec.cli.messages import (
-    USER_ERROR,
-    end_interrupted,
-    fail,
-    fail_to_write,
-    say,
-)
+from ov_specdec.cli.terminal import USER_ERROR, end_interrupted, fail, fail_to_write, say
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.foreign_names import HINTS
 
@@ -40,6 +34,9 @@ COMMANDS = {
     "export": "Export a main model, a draft model, or both.",
 }
 """The first line of each command's help."""
+
+BESIDE = {"devices": "check"}
+"""The module of a command that has none of its own."""
 
 ELSEWHERE = {
     "complete": "generate",
@@ -81,7 +78,8 @@ class LazyCommands(click.Group):
         if cmd_name not in self._lines:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"{self._package}.{name}"), name)
+        module = import_module(f"{self._package}.{BESIDE.get(name, name)}")
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(
@@ -106,13 +104,6 @@ class LazyCommands(click.Group):
         """Write the list of commands to the help."""
         with formatter.section("Commands"):
             formatter.write_dl(list(self._lines.items()))
-
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command; on Ctrl-C, click itself would print a blank line."""
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            end_interrupted()
 
 
 @click.group(
