@@ -7,10 +7,11 @@ from typing import Any
 
 import click
 
+from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.models import make_pipeline
 from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
-from ov_specdec.cli.terminal import end_interrupted, print_json, with_errors
+from ov_specdec.cli.terminal import print_json, with_errors
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
+from ov_specdec.cli.app import say
 from ov_specdec.cli.declare import Command, flag_name, options_of, take
 from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, models_first, typed
-from ov_specdec.cli.terminal import say
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_utf8

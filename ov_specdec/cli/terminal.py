@@ -1,20 +1,19 @@
 """Common output of commands: errors in one line, progress on stderr, JSON on stdout."""
 
-import errno
 import functools
 import json
-import os
 import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from shlex import quote
-from typing import Any, NoReturn
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
+from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError
 
@@ -22,48 +21,6 @@ console = Console(stderr=True, highlight=False)
 
 MAX_SHOWN = 80
 """Maximum characters of a value in a message."""
-
-USER_ERROR = 2
-"""Exit code after an error that the user can remedy."""
-
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as for any process that SIGINT ends."""
-
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""Errors of the operating system for a full output."""
-
-
-def fail(message: str) -> NoReturn:
-    """Print an error in one line, and exit."""
-    say(f"error: {message}")
-    sys.exit(USER_ERROR)
-
-
-def end_interrupted(message: str = "interrupted") -> NoReturn:
-    """Print one line about Ctrl-C, and exit."""
-    say(message)
-    sys.exit(INTERRUPTED)
-
-
-def say(message: str) -> None:
-    """Print one line on stderr."""
-    with suppress(OSError):  # a full disk behind stderr: only the exit code remains
-        print(" ".join(message.split()), file=sys.stderr, flush=True)  # noqa: T201
-
-
-def fail_to_write(error: OSError) -> NoReturn:
-    """Exit with one line if a device is full or a file cannot be used; raise other errors."""
-    if error.filename is not None:
-        fail(f"'{error.filename}' cannot be used ({error.strerror}): give another path")
-    if error.errno not in FULL:
-        raise error
-    discard_stdout()
-    fail(f"the output cannot be written ({error.strerror}): free space, or write it elsewhere")
-
-
-def discard_stdout() -> None:
-    """Drop unprinted output: otherwise Python would report the same error again at exit."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -97,8 +54,6 @@ def with_errors(command: Callable[..., None]) -> Callable[..., None]:
     def guarded(*args: Any, debug: bool, **kwargs: Any) -> None:
         try:
             command(*args, **kwargs)
-        except KeyboardInterrupt:  # click itself would print a blank line
-            end_interrupted()
         except BrokenPipeError:
             discard_stdout()  # the reader has gone, as in `| head`
         except SpecdecError as error:

@@ -8,16 +8,11 @@ from typing import Any
 import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
+from ov_specdec.cli.app import USER_ERROR, end_interrupted
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import make_speech_pipeline, models_first, typed
 from ov_specdec.cli.options import GENERATION
-from ov_specdec.cli.terminal import (
-    USER_ERROR,
-    end_interrupted,
-    progress,
-    show_error,
-    with_errors,
-)
+from ov_specdec.cli.terminal import progress, show_error, with_errors
 from ov_specdec.errors import AudioError, Option, OptionError
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.options.model import by_group, option
