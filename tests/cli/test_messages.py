@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from ov_specdec.cli.address import check_address
 from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.declare import unescape
 from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import in_option_names
 from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.server.settings import check_address
 
 
 def command(name):

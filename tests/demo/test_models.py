@@ -10,13 +10,13 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import demo as cli_demo
-from ov_specdec.cli.address import LOOPBACK_NAMES
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison, Run, messages_of, options_of
 from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import GenerationStats
+from ov_specdec.server.settings import LOOPBACK_NAMES
 from tests.support.chats import ANSWER, SYSTEM, USER
 from tests.support.chunks import CANCELLED, CHUNKS, followed, spell
 
