@@ -189,7 +189,7 @@ def test_origins_look_different_without_colours(finished):
 def test_rejected_draft_tokens_are_struck_through_where_switched_on(finished):
     rejected = finished.locator("#rounds del").first
     expect(rejected).not_to_be_visible()
-    finished.get_by_label("Round by round").check()
+    finished.get_by_role("button", name="Round by round").click()
     expect(rejected).to_be_visible()
     assert rejected.inner_text()
     assert "line-through" in rejected.evaluate("e => getComputedStyle(e).textDecoration")
