@@ -40,18 +40,6 @@ COMMANDS = {
 BESIDE = {"devices": "check"}
 """The module of a command that has none of its own."""
 
-ELSEWHERE = {
-    "complete": "generate",
-    "convert": "export",
-    "download": "export",
-    "help": "--help",
-    "models": "devices",
-    "pull": "export",
-    "run": "generate",
-    "version": "--version",
-}
-"""The commands by their names in other programs."""
-
 LIKE = 0.7
 """Minimum similarity of options: below it they have little but "--" in common."""
 
@@ -99,8 +87,7 @@ class LazyCommands(click.Group):
         """As in click, but errors suggest what to type instead."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
-            others = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
-            hint = f"give {ELSEWHERE[name]}" if name in ELSEWHERE else others
+            hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
             ctx.fail(f"there is no command '{name}': {hint}")
         found = super().resolve_command(ctx, args)
         _, command, rest = found
