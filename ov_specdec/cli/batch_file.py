@@ -1,26 +1,95 @@
-"""Answers a file of requests into a file of results, which a later run can resume."""
+"""Answers a file of requests in OpenAI's batch format into a file of results, resuming it.
+
+Source: the request input and output objects of OpenAI's Batch API.
+"""
 
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai import batches
-from ov_specdec.openai.answer import Answer
-from ov_specdec.openai.batches import RESULT_ID
-from ov_specdec.openai.body import Rules
+from ov_specdec.openai.answer import Answer, Ask
+from ov_specdec.openai.body import Rules, explain
 from ov_specdec.openai.completions import StreamedCompletion
-from ov_specdec.openai.errors import ApiError, from_exception
+from ov_specdec.openai.errors import ApiError, Part, from_exception, invalid
+from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
 from ov_specdec.pipeline import SpeculativePipeline
+
+BODIES: dict[str, type[GenerationBody]] = {
+    "/v1/chat/completions": ChatBody,
+    "/v1/completions": CompletionBody,
+}
+"""The type of a request's body, by its url."""
+
+RESULT_ID = "batch_req_"
+"""Prefix of the ids of results, as in OpenAI's."""
 
 AHEAD = 2
 """Open requests for each that runs: the next are ready, and a long file takes little memory."""
 
 BEGINNING = f'{{"id": "{RESULT_ID}'.encode()
 """The beginning of every line, as `Results.write` writes it."""
+
+
+class LineError(Exception):
+    """A line is not a request. code: the reason in one word."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class BatchRequest(BaseModel):
+    """A line of a file of requests, with its body unparsed."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", frozen=True)
+
+    custom_id: Annotated[str, Field(min_length=1)]
+    method: Literal["POST"]
+    url: Literal["/v1/chat/completions", "/v1/completions"]
+    body: Any = None
+
+    def ask(self, rules: Rules | None = None) -> Ask:
+        """Parse the body; `ApiError` for invalid or unsupported fields."""
+        ask = read_ask(BODIES[self.url], self.body, rules)
+        if ask.stream:
+            raise invalid("stream", "stream=true has no effect in a batch: leave it out")
+        return ask
+
+
+def read_request(line: bytes) -> BatchRequest:
+    """The request in a line: {"custom_id", "method": "POST", "url", "body"}; raises `LineError`."""
+    try:
+        content = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise LineError("invalid_json", f"the line is not JSON: {error}") from error
+    try:
+        return BatchRequest.model_validate(content)
+    except ValidationError as error:
+        path, message, kind = explain(error)
+        code = "request" if kind in ("extra_forbidden", "model_type") else path
+        raise LineError(f"invalid_{code}", message) from error
+
+
+def make_result(custom_id: str, status_code: int, body: Part) -> dict[str, Any]:
+    """The result of a request: the answer to it, or `ApiError.body`."""
+    request_id = f"req_{uuid4().hex}"
+    response = {"status_code": status_code, "request_id": request_id, "body": body.model_dump()}
+    result_id = f"{RESULT_ID}{uuid4().hex}"
+    return {"id": result_id, "custom_id": custom_id, "response": response, "error": None}
+
+
+def make_line_failure(number: int, error: LineError) -> dict[str, Any]:
+    """The result of an invalid line. number: of the line, from 1."""
+    complaint = {"code": error.code, "message": str(error), "line": number}
+    result_id = f"{RESULT_ID}{uuid4().hex}"
+    return {"id": result_id, "custom_id": None, "response": None, "error": complaint}
 
 
 class Results:
@@ -105,13 +174,13 @@ class BatchRun:
             if not line.strip():
                 continue
             try:
-                request = batches.read_request(line)
+                request = read_request(line)
                 if request.custom_id in seen:
                     complaint = f"custom_id='{request.custom_id}' is that of an earlier line"
-                    raise batches.LineError("duplicate_custom_id", complaint)
-            except batches.LineError as error:
+                    raise LineError("duplicate_custom_id", complaint)
+            except LineError as error:
                 if not results.skip(number):
-                    yield batches.make_line_failure(number, error)
+                    yield make_line_failure(number, error)
                 continue
             seen.add(request.custom_id)
             if not results.skip(request.custom_id):
@@ -124,7 +193,7 @@ class BatchRun:
         while self._batch:
             yield from self._step()
 
-    def _begin(self, request: batches.BatchRequest) -> None:
+    def _begin(self, request: BatchRequest) -> None:
         ask, name = request.ask(self.rules), self.model_name
         if ask.model not in (None, name):
             problem = f"this run serves the model '{name}', not '{ask.model}'"
@@ -146,7 +215,7 @@ class BatchRun:
                 answer.choices[index].add(piece)
                 if all(choice.ended for choice in answer.choices):
                     del self._answers[custom_id]
-                    yield batches.make_result(custom_id, 200, StreamedCompletion(answer).whole())
+                    yield make_result(custom_id, 200, StreamedCompletion(answer).whole())
 
     def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
         """The result of a failed request; ends its other choices."""
@@ -156,4 +225,4 @@ class BatchRun:
         failure = from_exception(error, custom_id)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return batches.make_result(custom_id, failure.status, failure.body())
+        return make_result(custom_id, failure.status, failure.body())
