@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.server import connection
+from ov_specdec.server import run as connection
 from ov_specdec.server.run import MAX_SMALL, SMALL
 from tests.support.server import serving
 
