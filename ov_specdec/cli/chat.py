@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from ov_specdec.cli.conversation import COMMANDS, LEAVING, Begin, Chat
+from ov_specdec.cli.conversation import COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
     MODELS,
@@ -36,6 +36,7 @@ from ov_specdec.cli.models import (
 from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
 from ov_specdec.cli.terminal import console, flag_of, show_error, with_errors
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
+from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.model import option
@@ -116,10 +117,10 @@ def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def show_answer(begin: Begin, *, is_typed: bool, show_draft: bool) -> GenerationResult:
+def show_answer(stream: GenerationStream, *, is_typed: bool, show_draft: bool) -> GenerationResult:
     """Show an answer as it arrives; until then a spinner on stderr. show_draft: in colours."""
     output, answer = Console(), ResultBuilder()
-    with begin() as stream, interrupts_call(stream.cancel) if is_typed else nullcontext():
+    with stream, interrupts_call(stream.cancel) if is_typed else nullcontext():
         with console.status("Reading"):
             first = next(stream)
         try:

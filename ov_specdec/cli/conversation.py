@@ -4,7 +4,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +19,6 @@ from ov_specdec.records.files import expand_home
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.text.chat import Message, check_messages
 
-Begin = Callable[[], GenerationStream]
-
 SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""
 
@@ -30,12 +27,12 @@ SALT = "chat"
 class Chat:
     """A conversation, and the options of its next answers.
 
-    show: shows the stream of an answer that it begins. options: by their flags without hyphens.
-    given: by Python names. num_drawn: answers since the seed was set.
+    show: shows an answer as it comes. options: by their flags without hyphens. given: by Python
+    names. num_drawn: answers since the seed was set.
     """
 
     models: SpeculativePipeline
-    show: Callable[[Begin], GenerationResult]
+    show: Callable[[GenerationStream], GenerationResult]
     options: Mapping[str, click.Option]
     given: Mapping[str, Any]
     messages: list[Message] = field(default_factory=list)
@@ -65,7 +62,7 @@ class Chat:
         if options.get("seed") is not None:  # else /retry would repeat an answer
             options["choice"] = self.num_drawn
         self.num_drawn += 1
-        result = self.show(partial(self.models.stream, messages, **options))
+        result = self.show(self.models.stream(messages, **options))
         if result.finish_reason == "cancelled" and not result.text:
             return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
         self.messages = [*messages, {"role": "assistant", "content": result.text}]

@@ -54,7 +54,7 @@ class Answering:
 @pytest.fixture
 def chat():
     messages = [SYSTEM, QUESTION, ANSWER]
-    return Chat(Answering(), lambda begin: begin(), options(), {}, messages)
+    return Chat(Answering(), lambda answer: answer, options(), {}, messages)
 
 
 def error(chat, line):

@@ -37,7 +37,7 @@ def test_accepted_draft_tokens_have_a_colour(monkeypatch):
         colours = {"color_system": "truecolor", "force_terminal": True, "no_color": no_color}
         monkeypatch.setattr(chat, "Console", lambda: Console(file=file, **colours))  # noqa: B023
         chunks = Chunk("a\t[b]\n", [1], "plain"), Chunk("d\te f", [2], "draft")
-        answer = chat.show_answer(lambda: Stream(*chunks), is_typed=False, show_draft=True)  # noqa: B023
+        answer = chat.show_answer(Stream(*chunks), is_typed=False, show_draft=True)
         assert file.getvalue() == f"a\t[b]\n{green}"
         assert answer.text == "a\t[b]\nd\te f"
 
@@ -46,5 +46,5 @@ def test_accepted_draft_tokens_have_a_colour(monkeypatch):
 def test_what_is_no_terminal_gets_the_text_as_it_is(capsys, show_draft):
     text = "a\t[b] " + 90 * "c" + " 模型 d"
     stream = Stream(Chunk(text, [1], "plain"))
-    chat.show_answer(lambda: stream, is_typed=False, show_draft=show_draft)
+    chat.show_answer(stream, is_typed=False, show_draft=show_draft)
     assert capsys.readouterr().out == f"{text}\n"
