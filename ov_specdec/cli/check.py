@@ -1,7 +1,4 @@
-"""`ov-specdec check`: compatibility of a pair, batch invariance, and agreement of devices.
-
-`ov-specdec devices`: those of this machine.
-"""
+"""`ov-specdec check` and `devices`: what fits a pair, batch invariance, devices and their texts."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""The OpenAPI document: adds bodies that handlers read themselves, streams, and own endpoints.
+"""The OpenAPI document, and the shapes of the server's own endpoints, such as /tokenize.
 
-OpenAI's errors name one field, in their own shape, so bodies are not parameters of handlers.
+It adds bodies that handlers read themselves, and streams. OpenAI's errors name one field, in their own shape, so bodies are not parameters of handlers.
 """
 
 from collections.abc import Callable

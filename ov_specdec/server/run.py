@@ -1,7 +1,4 @@
-"""Runs the server: loads models while it already listens, and shuts down on a signal.
-
-Its connections are HTTP/1.1 with limits of time and work.
-"""
+"""Runs the server: limits of its connections, models that load while it listens, shutdown."""
 
 import asyncio
 import logging
