@@ -1,6 +1,7 @@
 """The OpenAPI document, and the shapes of the server's own endpoints, such as /tokenize.
 
-It adds bodies that handlers read themselves, and streams. OpenAI's errors name one field, in their own shape, so bodies are not parameters of handlers.
+It adds streams, and bodies that handlers read themselves: OpenAI's errors name one field, in their
+own shape, so bodies are not parameters of handlers.
 """
 
 from collections.abc import Callable
