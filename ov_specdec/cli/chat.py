@@ -41,8 +41,7 @@ from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.model import option
 from ov_specdec.records.files import user_cache
-from ov_specdec.results.chunks import GenerationResult, ResultBuilder
-from ov_specdec.results.origins import GREEN
+from ov_specdec.results.chunks import GREEN, GenerationResult, ResultBuilder
 from ov_specdec.text.chat import Message
 from ov_specdec.text.tokenizer import load_tokenizer
 

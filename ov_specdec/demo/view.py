@@ -12,8 +12,8 @@ from ov_specdec.demo.comparison import Comparison, Run, options_of
 from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.results import origins
-from ov_specdec.results.chunks import ENDINGS
+from ov_specdec.results.chunks import ENDINGS, MEANINGS, as_html
+from ov_specdec.results.chunks import legend as legend_of
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt
 
@@ -64,7 +64,7 @@ def rounds(run: Run) -> str:
         line = ""
         for chunk, rejected in pieces:
             line += f"<del>{escape(_one_line(rejected))}</del>" if rejected else ""
-            line += origins.as_html([(chunk.origin, _one_line(chunk.text))])
+            line += as_html([(chunk.origin, _one_line(chunk.text))])
         lines.append(f"<li>{line}</li>")
     return f'<ol class="rounds" tabindex="0">{"".join(lines)}</ol>'
 
@@ -100,7 +100,7 @@ def status(text: str, *, is_problem: bool = False) -> str:
 def legend() -> str:
     """The meaning of the marks."""
     rejected = "<del>rejected draft token</del> (round by round)"
-    return f'<p class="quiet">{origins.legend(origins.MEANINGS)}; {rejected}</p>'
+    return f'<p class="quiet">{legend_of(MEANINGS)}; {rejected}</p>'
 
 
 def _answer(message: str, run: Run) -> str:
@@ -109,7 +109,7 @@ def _answer(message: str, run: Run) -> str:
 
 
 def _text(run: Run) -> str:
-    return origins.as_html((chunk.origin, chunk.text) for chunk, _ in run.pieces)
+    return as_html((chunk.origin, chunk.text) for chunk, _ in run.pieces)
 
 
 def _figures(run: Run) -> str:

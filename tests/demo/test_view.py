@@ -2,8 +2,7 @@
 
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.origins import MEANINGS, as_html
+from ov_specdec.results.chunks import MEANINGS, Chunk, as_html
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from tests.support.chunks import CANCELLED, followed
 
