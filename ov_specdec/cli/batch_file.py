@@ -161,6 +161,7 @@ class BatchRun:
     def __post_init__(self) -> None:
         # Open requests, keyed by custom id, and by index of the choice too.
         self._batch: Batch[tuple[str, int]] = self.pipeline.open_batch()
+        self._batch.try_grammars()
         self._answers: dict[str, Answer] = {}
 
     def answer(self, lines: Iterable[bytes], results: Results) -> Iterator[None]:
