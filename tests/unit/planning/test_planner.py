@@ -191,6 +191,33 @@ def test_no_pair_of_lengths_yields_more(pair):
     )
 
 
+def test_forced_tokens_fill_a_pass_like_draft_tokens():
+    main = PassCurve({1: 1.0, 8: 1.2, 9: 4.0, 32: 30.0}, change=2.0)
+    planner, sizes, lengths = Planner(FixedCurve(CostCurve(main))), [], []
+    for step in range(24):
+        forced = (0, 3, 5, 0)[step % 4]
+        [plan] = planner.plan([match(0.9)], Load(1, 1, 1 + forced, 0, forced))
+        sizes.append(planner.size)
+        lengths.append(plan.length)
+    assert set(sizes) == {8}
+    assert lengths == [7, 4, 2, 7] * 6
+    # Nor do they make it forget the home size, which a poor match alone does not move.
+    planner.plan([match(0.9)], Load(1, 1, 4, 0, 3))
+    planner.plan([match(0.05)], Load(1, 1, 1))
+    assert planner.size == 8
+
+
+def test_forced_tokens_are_worth_no_less_than_they_cost():
+    """What is planned besides them depends on the costs of larger passes alone."""
+    for forced in (0, 2, 6):
+        best = {
+            length: (1 + forced + sum(0.8**n for n in range(1, length + 1))) for length in range(16)
+        }
+        rates = {n: total / (1.0 + 0.2 * (n + forced)) for n, total in best.items()}
+        [plan] = Planner(COSTS).plan([match(0.8)], Load(1, 1, 1 + forced, 0, forced))
+        assert rates[plan.length] == pytest.approx(max(rates.values()), rel=0.003)
+
+
 def test_texts_that_are_easy_to_guess_get_more_draft_tokens():
     easy, hard, useless = lengths([drafted(0.95), drafted(0.8), drafted(0.0)])
     assert easy > hard > useless == 0

@@ -79,11 +79,13 @@ def steps(draw):
     """The estimates of a step and its load, and new static shapes or a new curve before it."""
     estimates = draw(st.lists(OF_DRAFT | OF_MATCH, max_size=5))
     num_answered = len(estimates) + draw(st.integers(0 if estimates else 1, 20))
+    num_more = draw(st.integers(0, 300))
     load = Load(
         num_answered + draw(st.integers(0, 3)),
         num_answered,
-        num_answered + draw(st.integers(0, 300)),
+        num_answered + num_more,
         draw(st.just(0) | st.integers(0, 512)),
+        draw(st.just(0) | st.integers(0, num_more)),
     )
     return estimates, load, draw(st.none() | SHAPES | COSTS)
 

@@ -205,3 +205,18 @@ def test_what_cannot_be_constrained_is_refused_before_anything_runs(options, wor
 def test_a_text_needs_an_end():
     with pytest.raises(OptionError, match="needs a token that ends the text"):
         generate(generator(eos=()), regex="a")
+
+
+@pytest.mark.parametrize("drafter", ["suffix", "prompt-lookup"])
+def test_matches_are_drafted_as_far_as_they_fit(drafter):
+    """And what is rejected of them fits as well: only the model has refused it."""
+    made, options = generator(drafter=drafter), {"json_schema": SCHEMA, **LENGTH}
+    prompt = '{"name":"x{y","count":"many","kind":"larger","tags":[true,{}]} ' * 3
+    grammar, num_rejected = made.grammars.compile(GenerationOptions(**options), {0})(0), 0
+    result = generate(made, prompt, **options, num_assistant_tokens=6)
+    for chunk in result.chunks:
+        tokens = [*grammar._consumed]
+        assert grammar.num_fitting(tokens, chunk.rejected_ids) == len(chunk.rejected_ids)
+        grammar.follow(chunk.token_ids)
+        num_rejected += len(chunk.rejected_ids)
+    assert result.stats.accepted > 0 < num_rejected
