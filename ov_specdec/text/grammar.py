@@ -16,13 +16,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text import grammar_process
-from ov_specdec.text.grammar_process import (
-    MAX_BYTES,
-    MAX_SECONDS,
-    first_error,
-    new_matcher,
-    open_tokenizer,
-)
+from ov_specdec.text.grammar_process import TOO_MUCH, first_error, new_matcher, open_tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -120,10 +114,7 @@ def _write(name: str, options: GenerationOptions) -> str:
 
 
 class Trial:
-    """Tries grammars in a child process, which the next one replaces if a grammar ends it.
-
-    arguments: see `open_tokenizer`. Thread-safe.
-    """
+    """Tries grammars in a child process. Thread-safe. Arguments: see `open_tokenizer`."""
 
     def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
         script = grammar_process.__file__
@@ -135,24 +126,27 @@ class Trial:
     def __call__(self, grammar: str) -> str:
         """The error of a grammar; empty if there is none."""
         key = blake2b(grammar.encode()).digest()
+        if (known := self._errors.get(key)) is not None:  # without a wait for one that is tried
+            return known
         with self._lock:
             if len(self._errors) >= MAX_TRIED:
                 self._errors.clear()
-            if key not in self._errors:
-                self._errors[key] = self._ask(grammar)
-            return self._errors[key]
+            error = self._errors[key] = self._ask(grammar)
+            return error
 
     def _ask(self, grammar: str) -> str:
         if self._process is None:
-            pipe = subprocess.PIPE
-            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)  # noqa: S603
+            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # a broken process says so
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command, stdin=pipe, stdout=pipe, stderr=nothing, text=True
+            )
         asks, answers = self._process.stdin, self._process.stdout
         with suppress(OSError):  # it has ended
             print(json.dumps(grammar), file=asks, flush=True)
             if answers is not None and (answer := answers.readline()):
                 return str(json.loads(answer))
         self.close()
-        return f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
+        return TOO_MUCH
 
     def close(self) -> None:
         """End the process."""

@@ -1,4 +1,4 @@
-"""Compiles grammars, and tries them in a process that a hostile one may kill.
+"""Compiles grammars, and tries them in processes that a hostile one may kill.
 
 `TOKENIZER VOCAB_SIZE [EOS_ID ...]` reads grammars, and prints the error of each, all as lines of
 JSON. It runs as a file, since with -m Python would import from the current folder.
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MAX_SECONDS, MAX_BYTES = 2.0, 500 * 2**20
 """Limits of one grammar: processor time, and memory besides the tokenizer's."""
+
+TOO_MUCH = f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
 
 MAX_LEXER_STATES = 20_000
 """1 to 2 kB each. Two hundred tools with patterns and formats need 2,000."""
@@ -57,11 +59,9 @@ def first_error(tokenizer: "LLTokenizer", grammar: str) -> str:
     return str(matcher.get_error()).partition("\n<")[0].strip()
 
 
-def main() -> None:
-    """Try grammars until the parent closes the pipe, as the system does at its end."""
-    file, vocab_size, *eos_ids = sys.argv[1:]
-    os.nice(5)
-    tokenizer = open_tokenizer(Path(file), int(vocab_size), list(map(int, eos_ids)))
+def try_out(tokenizer: "LLTokenizer", grammar: str) -> None:
+    """Print the error of a grammar, unless that ends this process before."""
+    os.nice(10)  # passes of the models come first
     if sys.platform == "linux":
         import resource
 
@@ -69,13 +69,22 @@ def main() -> None:
         most = pages * resource.getpagesize() + MAX_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # its signal ends native code too
+    sys.stdout.write(json.dumps(first_error(tokenizer, grammar)) + "\n")
+    sys.stdout.flush()
+    os._exit(0)
+
+
+def main() -> None:
+    """Try each grammar in a copy of this process, until the parent or its end closes the pipe."""
+    file, vocab_size, *eos_ids = sys.argv[1:]
+    tokenizer = open_tokenizer(Path(file), int(vocab_size), list(map(int, eos_ids)))
     for line in sys.stdin:
-        # The signal ends the process, within native code too.
-        signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)
-        error = first_error(tokenizer, json.loads(line))
-        signal.setitimer(signal.ITIMER_PROF, 0.0)
-        sys.stdout.write(json.dumps(error) + "\n")
-        sys.stdout.flush()
+        if not (copy := os.fork()):
+            try_out(tokenizer, json.loads(line))
+        if os.waitpid(copy, 0)[1]:
+            sys.stdout.write(json.dumps(TOO_MUCH) + "\n")
+            sys.stdout.flush()
 
 
 if __name__ == "__main__":
