@@ -179,33 +179,23 @@ def test_logits_are_compared(tiny_pair):
     same = compare_logits(main, main)
     assert same.largest == 0
     assert same.positions == same.agreeing > 100
-    assert same.is_rounding("int8")
+    assert same.is_rounding
     other = compare_logits(main, draft)
     assert other.agreeing < other.positions == same.positions
-    assert not other.is_rounding("fp16")
+    assert not other.is_rounding
 
 
-@pytest.fixture
-def fake_export(tiny_pair, monkeypatch):
+def test_what_was_expanded_is_kept_and_is_of_one_model(tiny_pair, tmp_path, monkeypatch):
     def copy(name, output, weight_format):
         shutil.copytree(tiny_pair[0], output / "made")
         return Exported(output / "made", is_new=True)
 
-    monkeypatch.setattr(build, "export_model", copy)
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_the_checkpoint_is_kept_where_it_is_asked_for(
-    tiny_pair, tmp_path, monkeypatch, fake_export, keep
-):
     same = LogitsDifference(largest=0.0, scale=10.0, positions=8, agreeing=8)
+    monkeypatch.setattr(build, "export_model", copy)
     monkeypatch.setattr(build, "compare_logits", lambda first, second: same)
-    made = expand_model(tiny_pair[0], "1M", tmp_path, "int8", print, keep_checkpoint=keep)
-    kept = {path.suffix for path in made.folder.glob("checkpoint/*")}
-    assert ({".safetensors", ".json"} <= kept) == keep
+    made = expand_model(tiny_pair[0], "1M", tmp_path, print)
     assert list(tmp_path.iterdir()) == [made.folder]
-
-    assert expand_model(tiny_pair[0], "1M", tmp_path, "int8", print).difference is None
+    assert expand_model(tiny_pair[0], "1M", tmp_path, print).difference is None
     other = shutil.copytree(tiny_pair[0], tmp_path / "other" / tiny_pair[0].name)
     with pytest.raises(ExportError, match=rf"was made from {tiny_pair[0].resolve()}, not from"):
-        expand_model(other, "1M", tmp_path, "int8", print)
+        expand_model(other, "1M", tmp_path, print)

@@ -184,10 +184,20 @@ def test_beside_busy_loops_open_prompts_are_measured_and_the_loops_end(given, mo
     assert not any(each.is_running() for each in loops)
 
 
-def test_texts_are_counted_by_the_way_to_them(given, monkeypatch):
-    monkeypatch.setattr(texts, "differing", lambda *_: (({"way": "w"}, dict) for _ in range(1)))
-    assert measured(texts.texts(given, ("1b", "embedded"), 1, 4), 2) == [
-        {"pair": "embedded", "way": "w"}
+@pytest.mark.deep
+def test_texts_that_differ_are_counted_by_the_way_to_them(given, monkeypatch):
+    def ways(models, room, folder):
+        with models.pipeline(max_batch_size=2) as pipeline:
+            yield "in a batch", texts.staggered(pipeline)
+            yield "server, streamed", texts.over_http(pipeline, stream=True)
+            yield "wrong", lambda prompts, run: [[]] * len(prompts)
+
+    monkeypatch.setattr(texts, "ways", ways)
+    rows = measured(texts.texts(given, ("1b", "embedded"), 2, 8), 6)
+    assert [(row["way"], row["texts"], row["differ"], row["of"]) for row in rows] == [
+        *(("in a batch", "greedy", 0, 2), ("in a batch", "seeded", 0, 2)),
+        *(("server, streamed", "greedy", 0, 2), ("server, streamed", "seeded", 0, 2)),
+        *(("wrong", "greedy", 2, 2), ("wrong", "seeded", 2, 2)),
     ]
 
 
