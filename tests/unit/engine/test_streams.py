@@ -245,19 +245,6 @@ class Broken:
         return logits
 
 
-@pytest.mark.parametrize("length", [0, 12])
-def test_a_processor_that_fails_ends_its_own_generation_only(length):
-    pair = Pair()
-    good, bad = pair.stream("ABC"), pair.stream("QRS", logits_processor=[Broken(length)])
-    chunks = [next(good)]
-    with pytest.raises(ZeroDivisionError):
-        list(bad)
-    used = pair.num_used
-    chunks += good
-    assert collect(chunks).token_ids == alone("ABC").token_ids
-    assert pair.num_used == 0 < used
-
-
 def test_an_interrupt_within_one_generation_leaves_the_others_able_to_go_on():
     pair = Pair()
     bad = pair.stream("TUV", logits_processor=[Broken(24, KeyboardInterrupt)])
@@ -268,27 +255,6 @@ def test_an_interrupt_within_one_generation_leaves_the_others_able_to_go_on():
         list(bad)
     for prompt, stream, own in zip(("ABC", "QRS", "XYZ"), streams, chunks, strict=True):
         assert collect([*own, *stream]).token_ids == alone(prompt).token_ids
-    assert pair.num_used == 0
-
-
-def test_a_pass_that_fails_ends_those_that_take_part_and_nothing_else():
-    pair = Pair()
-    first, second = pair.stream("ABC"), pair.stream("QRS")
-    next(first)
-    next(second)
-    pair.main.fails_in = 0
-    for stream in (first, second):
-        with pytest.raises(RuntimeError, match="the device is gone"):
-            list(stream)
-    assert pair.num_used == 0
-    assert collect(pair.stream("ABC")).token_ids == alone("ABC").token_ids
-
-
-def test_generations_that_do_not_fit_together_wait_or_are_preempted_and_lose_nothing():
-    pair = Pair(num_blocks=12)  # 48 tokens; each needs 33 to 40
-    results = rest([pair.stream(prompt) for prompt in PROMPTS])
-    for prompt, result in zip(PROMPTS, results, strict=True):
-        assert result.token_ids == alone(prompt).token_ids
     assert pair.num_used == 0
 
 
@@ -338,39 +304,6 @@ def test_closing_ends_all_streams_those_that_were_not_read_too():
     for stream in streams:
         assert [chunk.finish_reason for chunk in stream][-1] == "cancelled"
     assert len(pair.main.passes) == 1
-
-
-def cached(pair, prompt, **settings):
-    """Tokens of a prompt that were found in the KV cache."""
-    return collect(pair.stream(prompt, **settings)).stats.cached_tokens
-
-
-def test_prefixes_are_shared_among_those_with_the_same_salt_only():
-    pair, prompt = Pair(), "ABCDEFGHIJKL"
-    assert cached(pair, prompt) == 0
-    assert cached(pair, prompt) == len(prompt) - 1
-    assert cached(pair, prompt, cache_salt="one") == 0
-    assert cached(pair, prompt, cache_salt="two") == 0
-    assert cached(pair, prompt, cache_salt="one") == len(prompt) - 1
-
-
-def test_without_cache_prompt_nothing_is_found_and_nothing_left():
-    pair, prompt = Pair(), "ABCDEFGHIJKL"
-    assert cached(pair, prompt, cache_prompt=False) == 0
-    assert cached(pair, prompt) == 0
-    assert cached(pair, prompt, cache_prompt=False) == 0
-    streams = [pair.stream(prompt, cache_prompt=share) for share in (True, False, False)]
-    results = rest(streams)
-    assert [result.stats.cached_tokens for result in results] == [len(prompt) - 1, 0, 0]
-
-
-def test_a_running_generation_shares_its_prompt_with_others():
-    pair, prompt = Pair(), "ABCDEFGHIJKL"
-    first = pair.stream(prompt)
-    next(first)
-    assert cached(pair, [*range(12), 40, 41]) == 8  # whole blocks, of what was accepted
-    assert cached(Pair(), [*range(12), 40, 41]) == 0
-    first.close()
 
 
 def batch(pair, prompts, *own, **shared):
