@@ -1,6 +1,5 @@
 """What passes cost: curves, their measurement, their files, and their correction in use."""
 
-import json
 import threading
 from dataclasses import replace
 from random import Random
@@ -13,7 +12,6 @@ from ov_specdec.planning.cost_source import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.measurement import SWEEPS, WIDE, Measurement
-from ov_specdec.records.record import VERSION
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
@@ -149,25 +147,10 @@ def test_a_curve_is_read_as_it_was_written(tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["curve.json"]
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda text: "",
-        lambda text: text[:40],
-        lambda text: text.replace(f'"version": {VERSION}', '"version": 3'),
-        lambda text: text.replace("2.5", "-2.5"),
-        lambda text: text.replace("2.5", "NaN"),
-        lambda text: text.replace("2.5", '"fast"'),
-        lambda text: json.dumps({**json.loads(text), "main": {}}),
-        lambda text: json.dumps([text]),
-        lambda text: text.replace(f'"sweeps": {SWEEPS}', '"sweeps": 1e999'),
-        lambda text: "[" * 100_000,
-    ],
-)
-def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
+@pytest.mark.parametrize("content", ["", "[" * 100_000])
+def test_a_file_that_cannot_be_used_is_measured_anew(tmp_path, content):
     path = tmp_path / "curve.json"
-    write_curve(path, CURVE)
-    path.write_text(spoil(path.read_text()))
+    path.write_text(content)
     assert read_curve(path) is None
     costs = KeptCosts(model(), model(), path, 0.0)
     assert costs.prepare().main.at(1) > 0

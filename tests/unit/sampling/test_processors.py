@@ -179,13 +179,6 @@ def test_a_history_that_is_an_array_gives_the_same(processor: LogitsProcessor) -
     assert np.array_equal(processor(array, row), processor(tokens, row))
 
 
-def test_nothing_generated_yet_is_nothing_to_penalize() -> None:
-    row = random_row(4)
-    for processor in (PresencePenalty(1.0, 3), FrequencyPenalty(1.0, 3), RepetitionPenalty(2.0)):
-        tokens = [] if isinstance(processor, RepetitionPenalty) else [5, 6, 7]
-        assert np.array_equal(processor(tokens, row), row)
-
-
 class Counted(Sequence[int]):
     """Token ids that count how often they are read."""
 
