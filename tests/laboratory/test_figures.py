@@ -1,6 +1,5 @@
 """Figures: how they are measured and kept."""
 
-import json
 import os
 from contextlib import closing
 from itertools import islice
@@ -81,25 +80,6 @@ def test_a_part_that_fails_leaves_the_others(parts, tmp_path):
     assert "fresh: no such package" in done.stderr
     assert "not measured: fresh" in done.stderr
     assert len(Record.read(tmp_path / "cpu.json").rows) == 2
-
-
-@pytest.mark.parametrize(
-    ("changed", "complaint"),
-    [
-        ({"code": {"commit": "0", "clean": True}}, "other code: commit was 0"),
-        ({"options": {"column": "avx2-vnni"}}, "other options: column was avx2-vnni"),
-    ],
-)
-def test_figures_of_another_commit_or_column_are_not_gone_on_with(
-    parts, tmp_path, changed, complaint
-):
-    parts(fails=False)
-    file = tmp_path / "cpu.json"
-    assert figures("--output", file).returncode == 0
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
-    done = figures("--output", file)
-    assert done.returncode == 2
-    assert complaint in done.stderr
 
 
 def measured(measurements, number):

@@ -149,22 +149,6 @@ def test_neutral_values_pass(fields):
     assert chat(**fields) == chat()
 
 
-def test_usage_in_every_event_is_that_of_its_choice_so_far():
-    wanted = {"include_usage": True, "continuous_usage_stats": True}
-    for ask in (completion, chat):
-        asked = ask(stream=True, n=2, stream_options=wanted)
-        stream = make_stream(answer(asked))
-        pieces = [(0, "a", [1, 2]), (1, "b", [3]), (0, "c", [4])]
-        chunks = [(i, Chunk(text, ids, "plain", num_prompt_tokens=5)) for i, text, ids in pieces]
-        usages = [data_of(stream.add(*chunk)[0].decode().strip())["usage"] for chunk in chunks]
-        assert [usage["completion_tokens"] for usage in usages] == [2, 1, 3]
-        assert [usage["total_tokens"] for usage in usages] == [7, 6, 8]
-    for some in ({"include_usage": True}, {"continuous_usage_stats": True}):
-        stream = make_stream(answer(chat(stream=True, stream_options=some)))
-        event = data_of(stream.add(*chunks[0])[0].decode().strip())
-        assert event.get("usage") is None
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -637,15 +621,6 @@ def data_of(event):
 def last(text="", index=0):
     stats = GenerationStats(5, [round_of(0, 0, 1), round_of(3, 1, 2)])
     return index, Chunk(text, [3], "plain", finish_reason="stop", stats=stats)
-
-
-def test_a_chat_stream_begins_with_a_role_and_ends_with_done():
-    events = events_of(chat(stream=True), (0, Chunk("H", [1], "plain")), last("i"))
-    assert events[-1] == "data: [DONE]"
-    choices = [data_of(event)["choices"][0] for event in events[:-1]]
-    assert choices[0]["delta"] == {"role": "assistant", "content": ""}
-    assert [choice["delta"] for choice in choices[1:]] == [{"content": "H"}, {"content": "i"}]
-    assert [choice["finish_reason"] for choice in choices] == [None, None, "stop"]
 
 
 def test_the_usage_of_a_stream_comes_last_with_the_metrics():

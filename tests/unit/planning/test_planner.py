@@ -13,7 +13,6 @@ from ov_specdec.planning.draft_length import (
     AdaptiveLength,
     Estimate,
     Offer,
-    best_speed,
 )
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.schedule import IsolatedLength
@@ -126,32 +125,12 @@ def test_no_pair_of_lengths_yields_more(pair):
 FLAT_THEN_STEEP = FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0})))
 
 
-def test_what_the_pass_holds_already_is_part_of_its_price():
-    estimates = [match(0.9)] * 2
-    assert sum(lengths(estimates, FLAT_THEN_STEEP)) == 14
-    assert sum(lengths(estimates, FLAT_THEN_STEEP, num_tokens=10)) == 6
-
-
-def test_matches_cost_no_passes_of_the_draft_model():
-    lookup, model = lengths([match(0.7), drafted(0.7)])
-    assert lookup > model > 0
-    main, beside = COSTS.curve.main, [match(0.8), drafted(0.1)]
-    slow = CostCurve(main, PassCurve({1: 5.0, 17: 85.0}))
-    assert lengths(beside, FixedCurve(slow)) == lengths(beside, FixedCurve(CostCurve(main)))
-
-
 def test_no_draft_is_so_long_that_its_passes_hold_too_few_sequences():
     """A pass of the draft model costs the same for one sequence as for all."""
     costs = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 2.0}), PassCurve({1: 0.5, 17: 0.5})))
     assert lengths([drafted(0.9)] * 8, costs) == [3] * 8
     alone, *others = lengths([drafted(0.99), *[drafted(0.6)] * 7], costs)
     assert alone == max(others) < 5
-
-
-def test_a_prompt_beside_changes_nothing_where_each_token_costs_the_same():
-    """It takes its own time, whatever is drafted; the ratio of the whole step would draft on."""
-    estimates = [drafted(0.9), drafted(0.8)]
-    assert lengths(estimates, num_prefill=80) == lengths(estimates) != [0, 0]
 
 
 def test_more_is_drafted_where_a_prompt_has_made_the_pass_one_whose_tokens_are_cheap():
@@ -199,39 +178,12 @@ def test_probes_are_rarer_the_more_they_take():
     assert soon > 5 * late > 0
 
 
-def test_probes_are_as_rare_where_many_sequences_draft_nothing():
-    assert probes([drafted(0.01)] * 8, answering(8)) <= probes([drafted(0.01)], answering(1))
-
-
 def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
     """Else passes over many sequences would seem to be short, and so their best sizes."""
     main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
     planner = Planner(FixedCurve(CostCurve(main, PassCurve({1: 1e-3}))))
     planner.plan([drafted(0.9)] * 4, answering(4))
     assert planner.wished > 8
-
-
-def test_a_round_without_drafts_counts_in_what_a_second_is_worth():
-    """Where matches are rare, the time of other rounds is worth less, and drafts are longer."""
-
-    def length(num_plain):
-        planner = Planner(FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 3.0}))))
-        for chance in (0.8, 0.7):  # another one, so that it is planned anew
-            for _ in range(num_plain):
-                planner.plan([], answering(1))
-            [plan] = planner.plan([match(chance)], answering(1))
-        return plan.length
-
-    assert length(30) > length(2)
-
-
-def test_what_a_sequence_did_alone_has_no_part_in_what_several_do():
-    costs = FixedCurve(CostCurve(PassCurve({1: 1.0, 32: 6.0})))
-    planner, estimates = Planner(costs), [match(0.8)] * 2
-    for _ in range(50):
-        planner.plan([], answering(1))
-    found = [plan.length for plan in planner.plan(estimates, answering(2))]
-    assert found == lengths(estimates, costs)
 
 
 def test_plans_are_made_anew_when_passes_cost_something_else():
@@ -294,27 +246,6 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_the_change_and_the_cha
     assert lengths[0] > lengths[1] == 0
 
 
-def test_a_text_with_few_accepted_tokens_gets_shorter_drafts_at_once():
-    costs = FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 1.75}), PassCurve({1: 0.09})))
-    planner, common, lengths = Planner(costs), Counts(), []
-    for _ in range(40):
-        AdaptiveLength(common, costs).update(a_round(11, 11))
-    policy = AdaptiveLength(common, costs)
-    for accepted in (1, 3, 3, 3):
-        [plan] = planner.plan([policy.answer(asking("model"))], answering(1))
-        policy.update(a_round(plan.length, accepted))
-        lengths.append(plan.length)
-    assert lengths[0] > lengths[1] > lengths[2] > lengths[3]
-
-
-def test_a_draft_need_not_fill_the_pass_that_it_is_padded_to():
-    main = PassCurve({1: 1.0, 16: 1.15}, change=5.0)
-    planner = Planner(FixedCurve(CostCurve(main, PassCurve({1: 0.05}))))
-    planner.plan([drafted(0.97)], answering(1))
-    [plan] = planner.plan([drafted(0.8)], answering(1))
-    assert 0 < plan.length < planner.size - 1
-
-
 @pytest.mark.parametrize(("number", "fed", "size"), [(1, 5, 7), (9, 18, 21)])
 def test_passes_are_padded_to_static_shapes(number, fed, size):
     main = PassCurve({1: 1.0, 101: 2.0}, change=0.5, static=frozenset({7, 21}), saved=0.3)
@@ -345,12 +276,6 @@ def test_the_offer_that_is_worth_more_is_taken():
     for _ in range(20):
         policy.update(a_round(4, 4))
     assert policy.answer(both).offer.source == "model"
-
-
-def test_a_draft_that_is_as_likely_costs_less_without_passes():
-    tokens, curve = match(0.8).expected, COSTS.curve
-    alone, first, each = (best_speed(tokens, curve, passes) for passes in (0, 1, MOST))
-    assert alone > first > each
 
 
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])
