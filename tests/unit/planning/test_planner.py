@@ -172,6 +172,10 @@ def probes(estimates, load, steps=4000):
     return sum(plan.reason == "probe" for step in plans for plan in step)
 
 
+def test_a_match_needs_no_probe_for_its_first_token_is_known():
+    assert probes([match(0.01)], answering(1)) == 0
+
+
 def test_probes_are_rarer_the_more_they_take():
     """After rounds without it, the draft model reads all that has been written since."""
     soon, late = (probes([drafted(0.01, num_unread=n)], answering(1)) for n in (1, 100))
@@ -244,6 +248,14 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_the_change_and_the_cha
         lengths += [planner.plan([match(rate)], answering(1))[0].length]
         planner.plan([], answering(1))
     assert lengths[0] > lengths[1] == 0
+
+
+def test_a_draft_need_not_fill_the_pass_that_it_is_padded_to():
+    main = PassCurve({1: 1.0, 16: 1.15}, change=5.0)
+    planner = Planner(FixedCurve(CostCurve(main, PassCurve({1: 0.05}))))
+    planner.plan([drafted(0.97)], answering(1))
+    [plan] = planner.plan([drafted(0.8)], answering(1))
+    assert 0 < plan.length < planner.size - 1
 
 
 @pytest.mark.parametrize(("number", "fed", "size"), [(1, 5, 7), (9, 18, 21)])
