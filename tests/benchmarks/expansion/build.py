@@ -31,9 +31,6 @@ from tests.benchmarks.expansion.weights import expand, expanded_epsilon
 CONTEXT = 2048
 """Tokens that the expanded model takes, if it took fewer before: room to measure long contexts."""
 
-BYTES_PER_PARAMETER = 9
-"""Disk needed at most at a time: a checkpoint in f32, the IR in f32, and the IR as int8."""
-
 T = TypeVar("T")
 
 
@@ -71,7 +68,6 @@ def expand_model(
         return Expanded(folder, wide, None)
     require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
-        _check_space(partial, wide)
         original = read_ir(ModelFolder.read(source))
         weights = read_weights(original, live)
         parts = _counted(expand(weights, live, wide), wide.layers + 1, on_step)
@@ -83,7 +79,6 @@ def expand_model(
         _restore(made, original)
         on_step("Comparing logits")
         difference = _check_function(source, made)
-        (made / "README.md").write_text(model_card(live, wide, difference), encoding="utf-8")
         made.rename(folder)
     return Expanded(folder, wide, difference)
 
@@ -105,40 +100,6 @@ def expanded_config(config: dict[str, Any], live: LlamaShape, wide: LlamaShape) 
         "max_position_embeddings": max(context, CONTEXT) if rope in (None, "default") else context,
         "dtype": "float32",
     }
-
-
-def model_card(live: LlamaShape, wide: LlamaShape, difference: LogitsDifference) -> str:
-    """What the produced folder says about itself."""
-    return f"""# A cost-expanded main
-
-This model computes what a model of {live.num_parameters:,} parameters computes, at the cost of
-one of {wide.num_parameters:,}. It is for measuring speed and has no other use: the weights that
-were added are random, and are multiplied by zeros before they reach the logits.
-
-| | original | this |
-|---|---|---|
-| parameters | {live.num_parameters:,} | {wide.num_parameters:,} |
-| layers | {live.layers} | {wide.layers} |
-| width | {live.hidden} | {wide.hidden} |
-| heads | {live.heads} | {wide.heads} |
-| KV heads | {live.kv_heads} | {wide.kv_heads} |
-| MLP width | {live.intermediate} | {wide.intermediate} |
-
-Compared with the original in exact precision when it was made: {difference}.
-
-Made by `python -m tests.benchmarks expand` of ov-specdec's repository.
-"""
-
-
-def _check_space(folder: Path, wide: LlamaShape) -> None:
-    needed = BYTES_PER_PARAMETER * wide.num_parameters
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise ExportError(
-            f"{wide.num_parameters:,} parameters take {needed / 1e9:.1f} GB of disk during the "
-            f"export, and {free / 1e9:.1f} GB are left: free some space, or choose another "
-            "--output or a smaller --size"
-        )
 
 
 def _counted(parts: Iterable[T], total: int, on_step: Callable[[str], object]) -> Iterator[T]:

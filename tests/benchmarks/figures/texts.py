@@ -17,6 +17,7 @@ import click
 import httpx
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.drafters.factory import DrafterName
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.measuring import Measurements
 from tests.benchmarks.options import Models
@@ -72,8 +73,9 @@ def count(produce: Callable[[], Sequence[Any]], expected: Sequence[Any]) -> Row:
 def ways(models: Models, room: float, folder: Path) -> Iterator[tuple[str, Produce]]:
     """Ways to come to the same texts, by name."""
     load = models.pipeline
-    drafters = ("suffix", "prompt-lookup")
-    for drafter in ("model", *drafters, "both") if models.draft else drafters:
+    alone: tuple[DrafterName, ...] = ("suffix", "prompt-lookup")
+    drafters = ("model", *alone, "both") if models.draft else alone
+    for drafter in drafters:
         with load(drafter) as pipeline:
             pipeline.prepare()
             for length in LENGTHS:
@@ -84,7 +86,7 @@ def ways(models: Models, room: float, folder: Path) -> Iterator[tuple[str, Produ
             for size in BATCHES:
                 with load(drafter, max_batch_size=size) as batched:
                     yield f"{drafter}, {size} at a time, arriving", staggered(batched)
-    first = "model" if models.draft else "suffix"
+    first = drafters[0]
     with load("none", max_batch_size=16) as plain:
         yield "plain, 16 at a time, arriving", staggered(plain)
     with load(first, max_batch_size=16, kv_cache_size=room) as crowded:
