@@ -63,7 +63,7 @@ def drafting(draft_next, **settings):
     return ModelDrafter(CachedSequence(model), GREEDY), model
 
 
-def test_each_step_is_a_round_where_neither_a_match_nor_the_draft_model_pays():
+def test_each_step_is_a_round_where_no_drafter_pays():
     main = ScriptedModel(lambda tokens: len(tokens) % 2)
     drafter, draft = drafting(counting)
     text = running.sequence(main, [0, 1], 12, Cascade(PromptLookup(), drafter), Hopeless())
@@ -130,7 +130,7 @@ class Snapshots(ScriptedModel):
         super().rollback(slot, length // 4 * 4)
 
 
-def test_a_model_that_can_only_go_back_to_what_it_has_kept_is_fed_the_rest_again():
+def test_what_a_rollback_loses_besides_is_fed_again():
     expected = plain(mixing(1))
     main, draft = Snapshots(mixing(1)), Snapshots(wrong_at(mixing(1), {6, 9, 15, 22, 23}))
     drafter = ModelDrafter(CachedSequence(draft), GREEDY)

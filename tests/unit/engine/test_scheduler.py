@@ -223,7 +223,7 @@ def test_arrivals_cancellations_and_errors_change_nothing_for_others(
 
 
 @pytest.mark.parametrize("chunk", [8, PREFILL_CHUNK])
-def test_a_prompt_that_the_draft_model_reads_keeps_others_waiting_for_a_chunk_at_most(chunk):
+def test_a_prefill_of_the_draft_delays_others_by_a_chunk_at_most(chunk):
     service = Service(max_length=4000, chunk=chunk)
     long = service.request([1] * 3000)
     other = service.request([2, 3], 300, drafter="none")
@@ -342,9 +342,7 @@ class Clock:
 @pytest.mark.parametrize(
     ("per_token", "rests"), [(0.0, 2), (0.05, 2), (0.5, 21)], ids=["flat", "slow", "slower"]
 )
-def test_a_request_of_many_choices_makes_passes_of_others_twice_as_long_at_most(
-    monkeypatch, per_token, rests
-):
+def test_many_choices_make_passes_of_others_twice_as_long_at_most(monkeypatch, per_token, rests):
     service = Service()
     clock = Clock(monkeypatch, service, per_token)
     many = [service.request([i], 80, drafter="none", tenant="a") for i in range(16)]
@@ -373,7 +371,7 @@ def meet(service):
 
 
 @pytest.mark.parametrize("minutes", [0, 9, 11])
-def test_a_request_waits_for_a_short_pass_until_other_tenants_have_long_gone(monkeypatch, minutes):
+def test_passes_stay_short_until_other_tenants_have_long_gone(monkeypatch, minutes):
     service = Service(max_length=2000, chunk=48)
     meet(service)
     now = monotonic() + 60 * minutes
@@ -454,7 +452,7 @@ class Unasked:
         pass
 
 
-def test_lengths_that_do_not_follow_what_passes_cost_do_not_have_it_measured():
+def test_costs_that_no_length_follows_are_not_measured():
     service = Service(costs=Unasked())
     requests = [service.request([1, 2], drafter="none"), service.request([3, 4])]
     assert service.run(requests) == [alone([1, 2]), alone([3, 4])]
@@ -540,7 +538,7 @@ def test_passes_with_prefill_beside_answers_are_filled_up_to_static_shapes():
     service.check_nothing_is_held()
 
 
-def test_passes_are_not_filled_up_with_memory_that_would_preempt_a_sequence(monkeypatch):
+def test_no_pass_is_filled_up_where_that_would_preempt_a_sequence(monkeypatch):
     curve = PassCurve({1: 1.0, 101: 1.5}, change=3.0, static=frozenset({48}))
     costs = FixedCurve(CostCurve(curve, PassCurve({1: 0.01})))
     service = Service(num_blocks=40, max_length=170, wrong=range(0, 200, 2), costs=costs)

@@ -38,7 +38,7 @@ def test_tokens_that_an_interrupt_left_uncounted_are_rolled_back():
     assert held_by(cache) == [*TEXT, 8]
 
 
-def test_a_cache_that_is_taken_up_again_lacks_the_newest_token_even_if_others_have_it():
+def test_the_newest_token_is_fed_again_even_if_others_have_it():
     model = ScriptedModel(mixing(1))
     cache, text = CachedSequence(model), TEXT[:6]
     alone(cache.advance(text, [2], num_rows=1))
@@ -185,13 +185,13 @@ def test_no_more_is_fed_than_can_be_rolled_back(limit, size):
     assert len(cache.span(64, padding=4).tokens) == size
 
 
-def test_a_context_that_memory_made_shorter_than_the_border_ends_where_it_does():
+def test_a_context_that_memory_made_shorter_than_the_border_ends_there():
     model = ScriptedModel(counting, max_length=30, border=BORDER, block_size=1)
     model.limit(8)
     assert CachedSequence(model).room(5) == 4
 
 
-def test_what_was_cached_on_one_side_of_the_border_is_not_found_on_the_other():
+def test_what_was_cached_before_the_border_is_not_found_beyond_it():
     cache, model, text = before_the_border(BORDER)
     cache.free()
     longer = CachedSequence(model)

@@ -57,7 +57,7 @@ def rest(streams):
     return [collect(own) for own in chunks]
 
 
-def test_streams_that_are_read_in_turns_share_passes_and_give_what_each_gets_alone():
+def test_streams_read_in_turns_share_passes_and_give_what_each_gets():
     pair = Pair()
     results = rest([pair.stream(prompt) for prompt in PROMPTS])
     expected = [alone(prompt) for prompt in PROMPTS]
@@ -138,7 +138,7 @@ def test_a_stream_that_was_never_read_holds_nothing_and_is_in_nobodys_way():
     assert collect(unread).token_ids == alone("ABC").token_ids
 
 
-def test_a_stream_that_nobody_reads_any_more_runs_to_its_end_and_loses_nothing():
+def test_a_stream_that_nobody_reads_any_more_loses_nothing():
     pair = Pair(Limits(max_batch_size=2))
     settings = {"max_new_tokens": 100, "num_assistant_tokens": 0}
     left = pair.stream("ABC", **settings)
@@ -245,7 +245,7 @@ class Broken:
         return logits
 
 
-def test_an_interrupt_within_one_generation_leaves_the_others_able_to_go_on():
+def test_an_interrupt_within_one_generation_leaves_the_others():
     pair = Pair()
     bad = pair.stream("TUV", logits_processor=[Broken(24, KeyboardInterrupt)])
     next(bad)
@@ -352,7 +352,7 @@ def test_a_prompt_that_is_refused_runs_none_of_the_batch():
 
 
 @pytest.mark.parametrize("error", [None, ValueError("this processor is broken")])
-def test_an_answer_that_cannot_be_remembered_ends_with_the_error_and_the_others_go_on(error):
+def test_an_answer_that_cannot_be_remembered_ends_and_others_go_on(error):
     pair, failure = Pair(), OSError("the disk is full")
 
     def raises(*_, **__):

@@ -137,7 +137,7 @@ def test_a_request_that_is_alone_needs_no_room_for_measuring():
     assert [token for chunk in chunks for token in chunk.token_ids] == [3, 4, 5, 6, 7]
 
 
-def test_measuring_that_is_interrupted_ends_its_request_and_leaves_no_memory_in_use(monkeypatch):
+def test_an_interrupted_measurement_ends_its_request_and_holds_nothing(monkeypatch):
     main, draft = ScriptedModel(counting), ScriptedModel(counting)
     costs = KeptCosts(main, draft, None, 0.05)
     text = generator(main, draft, costs=costs)

@@ -343,7 +343,7 @@ def test_an_option_that_a_model_has_no_use_for_names_its_field(error, param):
     assert from_exception(error, "r1").param == param
 
 
-def test_an_unknown_name_is_logged_once_and_ignored_unless_it_is_to_be_refused(caplog):
+def test_an_unknown_name_is_logged_once_and_ignored_or_refused(caplog):
     body = {"messages": MESSAGES, "max_token": 5, "stream_options": {"x": 1}, "stream": True}
     rules = Rules()
     for _ in range(2):

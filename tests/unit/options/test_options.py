@@ -187,7 +187,7 @@ def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
 
 
 @pytest.mark.parametrize("is_verified", [False, True])
-def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repeat(is_verified):
+def test_lengths_follow_costs_unless_given_or_a_text_must_repeat(is_verified):
     main = ScriptedModel(counting)
     main.is_verified = is_verified
 
@@ -203,7 +203,7 @@ def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repea
     assert not follows(num_assistant_tokens_schedule="heuristic")
 
 
-def test_seeded_drafts_teach_the_next_seeded_ones_where_logits_are_the_same_in_any_pass():
+def test_seeded_drafts_teach_the_next_seeded_ones():
     main, learned = ScriptedModel(counting), LearnedStats()
     main.is_verified = True
     for options in ({}, {"temperature": 1.0}, {"temperature": 1.0, "seed": 1}):

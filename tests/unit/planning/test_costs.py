@@ -96,7 +96,7 @@ def test_what_memory_has_no_room_for_is_not_measured():
     assert main.pool.num_used == 0
 
 
-def test_without_room_for_the_shortest_passes_the_curve_stays_an_nominal_one(tmp_path):
+def test_without_room_for_the_shortest_passes_the_curve_stays_nominal(tmp_path):
     main = ScriptedModel(counting, max_length=1000, num_blocks=3)
     alone(CachedSequence(main).advance([1] * 12))
     costs = KeptCosts(main, model(), tmp_path / "curve.json", 0.1)

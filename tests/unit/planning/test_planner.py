@@ -133,7 +133,7 @@ def test_no_draft_is_so_long_that_its_passes_hold_too_few_sequences():
     assert alone == max(others) < 5
 
 
-def test_more_is_drafted_where_a_prompt_has_made_the_pass_one_whose_tokens_are_cheap():
+def test_more_is_drafted_where_a_prompt_has_made_tokens_cheap():
     steep_then_flat = FixedCurve(CostCurve(PassCurve({1: 1.0, 32: 32.0, 96: 35.0})))
     estimates = [match(0.8)] * 2
     assert lengths(estimates, steep_then_flat) == [0, 0]
@@ -156,7 +156,7 @@ def test_prompts_bring_no_token():
     assert plans[0].length == plans[1].length > 0
 
 
-def test_what_does_not_pay_is_probed_once_in_a_step_where_it_is_likeliest_to_succeed():
+def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
     estimates = [drafted(chance, is_hopeful=True) for chance in (0.01, 0.05, 0.02)]
     plans = Planner(COSTS).plan(estimates, answering(3))
     assert [(plan.length, plan.reason) for plan in plans] == [
@@ -199,7 +199,7 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
     assert planner.plan([drafted(0.9)] * 2, answering(2)) != before
 
 
-def test_what_seconds_were_worth_is_forgotten_when_a_nominal_curve_is_measured():
+def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
     def measured_after(num_rounds):
         costs = LiveCurve(NOMINAL)
         planner = Planner(costs)
@@ -238,7 +238,7 @@ def test_the_home_size_is_left_once_that_has_cost_as_much_as_a_change():
     assert sizes(90.0, rates)[-1] > 1
 
 
-def test_a_rare_match_is_drafted_where_it_gains_more_than_the_change_and_the_change_back():
+def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
     main = PassCurve({1: 1.0, 16: 1.2}, change=0.5)
     planner = Planner(FixedCurve(CostCurve(main)))
     for _ in range(20):
