@@ -130,13 +130,6 @@ def test_a_request_beside_another_one_needs_no_room_for_measuring():
         finish(text, request)
 
 
-def test_a_request_that_is_alone_needs_no_room_for_measuring():
-    text = small_pair(num_blocks=3)
-    request, chunks = submit(text, "ABC", max_new_tokens=5)
-    finish(text, request)
-    assert [token for chunk in chunks for token in chunk.token_ids] == [3, 4, 5, 6, 7]
-
-
 def test_an_interrupted_measurement_ends_its_request_and_holds_nothing(monkeypatch):
     main, draft = ScriptedModel(counting), ScriptedModel(counting)
     costs = KeptCosts(main, draft, None, 0.05)

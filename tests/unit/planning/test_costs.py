@@ -1,6 +1,5 @@
 """What passes cost: curves, their measurement, their files, and their correction in use."""
 
-import threading
 from dataclasses import replace
 from random import Random
 
@@ -105,21 +104,6 @@ def test_without_room_for_the_shortest_passes_the_curve_stays_nominal(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_measuring_that_is_interrupted_gives_its_memory_back(monkeypatch):
-    main, draft = model(), model()
-    forward, left = main.forward, iter(range(5))
-
-    def interrupted(spans):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return forward(spans)
-
-    monkeypatch.setattr(main, "forward", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure(main, draft, 0.1)
-    assert (main.pool.num_used, draft.pool.num_used) == (0, 0)
-
-
 @pytest.mark.parametrize("seconds", [0, -1, "2"])
 def test_measuring_takes_time(seconds):
     costs = KeptCosts(model(), None, None, 0.1)
@@ -200,24 +184,6 @@ def test_until_passes_are_timed_the_curve_is_nominal_and_not_kept(tmp_path):
     assert main.passes == draft.passes == []
     assert costs.prepare().sweeps > 0
     assert read_curve(path) == costs.curve
-
-
-def test_whoever_reads_while_others_write_finds_a_whole_curve(tmp_path):
-    path, ended = tmp_path / "curve.json", threading.Event()
-    write_curve(path, CURVE)
-
-    def write():
-        for _ in range(50):
-            write_curve(path, CURVE)
-        ended.set()
-
-    writers = [threading.Thread(target=write) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    while not ended.is_set():
-        assert read_curve(path) == CURVE
-    for writer in writers:
-        writer.join()
 
 
 def rounds(size, seconds, number=3, **more):

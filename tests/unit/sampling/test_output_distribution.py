@@ -22,6 +22,7 @@ from tests.support.enumeration import enumerate_outcomes
 from tests.support.fakes import ScriptedModel
 from tests.support.running import rounds, sequence
 from tests.support.toy import table_model
+from tests.traces.letters import Letters, Pieces
 
 OUTPUT_LENGTH = 3
 EXACT = 1e-9
@@ -48,40 +49,14 @@ WARPERS = {
 }
 
 
-class TableTokenizer:
-    """What `PieceTokenizer` is to pairings, with the tokens of a list; the longest that fit."""
-
-    eos_token_id = None
-    prefix = ()
-    fallbacks = frozenset()
-
-    def __init__(self, *tokens):
-        self.bytes_of = tokens
-        self.special = {}
-
-    def decode(self, ids):
-        return b"".join(self.bytes_of[token] for token in ids)
-
-    def encode(self, piece):
-        ids = []
-        while piece:
-            fitting = [token for token in self.bytes_of if piece.startswith(token)]
-            ids.append(self.bytes_of.index(max(fitting, key=len)))
-            piece = piece[len(self.bytes_of[ids[-1]]) :]
-        return ids
-
-
 # Two vocabularies: both have tokens that the other one lacks, and the same ones in another order.
-MAIN_TOKENS = (b"a", b"b", b"ab", b"c", b"d", b"aa", b"e", b"f")
-DRAFT_TOKENS = {
-    4: (b"b", b"a", b"c", b"ba"),
-    8: (b"a", b"b", b"c", b"ab", b"d", b"cc", b"e", b"f"),
-}
+MAIN_TOKENS = ("a", "b", "ab", "c", "d", "aa", "e", "f")
+DRAFT_TOKENS = {4: ("b", "a", "c", "ba"), 8: ("a", "b", "c", "ab", "d", "cc", "e", "f")}
 
 
 def table_pair(size, pairing="auto"):
     """The tokenizers of two models of so many tokens."""
-    main, draft = TableTokenizer(*MAIN_TOKENS[:size]), TableTokenizer(*DRAFT_TOKENS[size])
+    main, draft = (Pieces(Letters(own)) for own in (MAIN_TOKENS[:size], DRAFT_TOKENS[size]))
     return TokenizerPair(main, draft, size, size, pairing)
 
 

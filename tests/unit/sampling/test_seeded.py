@@ -18,7 +18,6 @@ from ov_specdec.sampling.verification import Draft
 from ov_specdec.sampling.warpers import LogitsWarper
 from tests.support.fakes import ScriptedModel
 from tests.support.running import plain, propose, rounds, sequence
-from tests.support.scripted import generator
 from tests.support.toy import table_model
 from tests.unit.sampling.test_output_distribution import (
     PROMPT,
@@ -175,33 +174,6 @@ def test_drafts_of_another_vocabulary_couple_by_the_main_models_ids():
         stats = [round_.stats for round_ in rounds(text)]
         assert sum(s.num_drafted for s in stats) > 0
         assert all(s.num_accepted == s.num_drafted for s in stats)
-
-
-def texts(*settings, draft=None):
-    """Texts of a generator over scripted models of 50 tokens, all in one batch."""
-    main = by_history(3, vocab=50)
-    draft = ScriptedModel(by_history(4, vocab=50) if draft is None else draft)
-    text = generator(ScriptedModel(main), draft)
-    each = [GenerationOptions(max_new_tokens=SIZE, **own) for own in settings]
-    return [result.text for result in text.batch([("ABC", options) for options in each])]
-
-
-def test_alone_or_in_a_batch_plain_or_speculative_the_text_is_the_same():
-    seeded = {"temperature": 0.9, "top_p": 0.9, "seed": 5}
-    [plainly] = texts({**seeded, "num_assistant_tokens": 0})
-    settings = (
-        {},
-        {"num_assistant_tokens": 0},
-        {"num_assistant_tokens": 7},
-        {"num_assistant_tokens_schedule": "heuristic"},
-        {"num_assistant_tokens": 3, "assistant_do_sample": False},
-        {"num_assistant_tokens": 4, "assistant_confidence_threshold": 0.5},
-    )
-    together = texts(*({**seeded, **own} for own in settings))
-    assert together == [plainly] * len(settings)
-    for own in settings:
-        assert texts({**seeded, **own}) == [plainly]
-        assert texts({**seeded, **own}, draft=by_history(3, vocab=50)) == [plainly]
 
 
 def test_rows_that_give_no_distribution_are_refused():
