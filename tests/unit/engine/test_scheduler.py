@@ -383,14 +383,6 @@ def test_passes_stay_short_until_other_tenants_have_long_gone(monkeypatch, minut
     assert sum(map(sum, service.main.sizes)) < 2750  # padded, if more
 
 
-def test_prompts_of_two_tenants_share_a_pass_of_twice_the_size():
-    service = Service(max_length=2000)
-    meet(service)
-    service.submit(*(service.request([i] * 900, 9, drafter="none", tenant="ab"[i]) for i in (0, 1)))
-    service.engine.step()
-    assert [sum(spans) for spans in service.main.sizes] == [2 * SHARED_CHUNK]
-
-
 @pytest.mark.parametrize("num_prompts", [1, 5])
 def test_long_prompts_make_passes_of_others_twice_as_long_at_most(monkeypatch, num_prompts):
     service = Service(max_length=2000)

@@ -28,20 +28,22 @@ def asking(source, confidence=None):
     return (Offer(source, confidence),)
 
 
-def test_lengths_of_a_run_that_must_repeat_do_not_follow_what_passes_cost():
-    def lengths(per_token):
-        policy, generator, taken = IsolatedLength(), Random(0), []
-        for _ in range(40):
+def test_a_run_that_must_repeat_follows_itself_alone():
+    def taken(**passes):
+        policy, generator, plans = IsolatedLength(), Random(0), []
+        for number in range(200):
             plan = policy.answer(asking("model"))
             chances = (generator.random() for _ in range(plan.length))
-            accepted = next((i for i, p in enumerate(chances) if p > 0.6), plan.length)
-            seconds = 1.0 + per_token * plan.length
-            policy.update(a_round(plan.length, accepted, seconds, reason=plan.reason))
-            taken.append(plan.length)
-        return taken
+            rate = 0.6 if number < 40 else 0.0
+            accepted = next((i for i, p in enumerate(chances) if p > rate), plan.length)
+            policy.update(a_round(plan.length, accepted, reason=plan.reason, **passes))
+            plans.append((plan.length, plan.reason))
+        return plans
 
-    assert lengths(0.0) == lengths(0.7)
-    assert len(set(lengths(0.0))) > 1
+    plans = taken()
+    assert plans == taken(seconds=7.0, drafting=3.0) == taken(num_sequences=4)
+    assert len({length for length, _ in plans}) > 2
+    assert {"pays", "loses", "probe"} == {reason for _, reason in plans}
 
 
 def test_a_run_that_must_repeat_counts_rounds_without_a_match():
@@ -52,19 +54,6 @@ def test_a_run_that_must_repeat_counts_rounds_without_a_match():
         return policy.answer(asking("prompt-lookup", 0.8)).length
 
     assert length(30) > length(0)
-
-
-def test_a_run_that_must_repeat_does_not_follow_who_shares_its_passes():
-    def reasons(num_sequences):
-        policy, found = IsolatedLength(), []
-        for _ in range(200):
-            plan = policy.answer(asking("model"))
-            policy.update(a_round(plan.length, 0, num_sequences=num_sequences, reason=plan.reason))
-            found.append(plan.reason)
-        return found
-
-    assert reasons(4) == reasons(1)
-    assert {"loses", "probe"} <= set(reasons(1))
 
 
 def test_the_length_of_the_prompt_is_no_cost_of_drafting():

@@ -132,16 +132,6 @@ def test_the_law_of_a_round_is_the_main_models(
     assert distance(rule, case, kind, length) < EXACT
 
 
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("kind", ["sampled", "certain"])
-def test_the_law_of_a_round_over_8_tokens(
-    kind: DraftKind, rule: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    models = (8, random_model(8, 5), random_model(8, 6))
-    monkeypatch.setitem(HAND_MADE, "by history, 8", models)
-    assert distance(rule, "by history, 8", kind, 2) < EXACT
-
-
 def mean_accepted(rule: str, main: Model, draft: Model, kind: DraftKind, length: int) -> float:
     """How many draft tokens of a draft are accepted on average."""
     outcomes = enumerate_outcomes(speculate_once(rule, main, draft, kind, length))
