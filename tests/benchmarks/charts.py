@@ -8,6 +8,7 @@ import click
 
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.results.origins import BLUE, GREY, ORANGE
+from tests.benchmarks.drawing import IMAGES, INK, finish, new_figure, save_svg
 from tests.benchmarks.figures.results import (
     FOLDER,
     PAIRS,
@@ -20,14 +21,6 @@ from tests.benchmarks.figures.results import (
 from tests.benchmarks.options import PATH
 from tests.benchmarks.record import Row
 from tests.benchmarks.tables import LEAST, quartiles_of
-
-IMAGES = Path(__file__).parents[2] / "docs" / "images"
-
-INK = "#24292f"
-"""Text and lines of a chart; in an SVG file they follow the page's colour scheme."""
-
-STYLE = """<style>svg { color: #24292f }
-@media (prefers-color-scheme: dark) { svg { color: #e6edf3 } }</style>"""
 
 WHAT = "speed over openvino.genai's plain decoding, greedy (median, quartiles)"
 
@@ -48,9 +41,7 @@ def charts(folder: Path, output: Path) -> None:
 
 def speeds(results: Results, shown: dict[str, list[Row]]) -> Any:
     """For each pair the default, and the best of openvino.genai's settings."""
-    from matplotlib.figure import Figure
-
-    figure: Any = Figure(figsize=(6.4, 1.2 + 0.6 * len(shown)), dpi=150, layout="constrained")
+    figure = new_figure(6.4, 1.2 + 0.6 * len(shown))
     axes = figure.subplots()
     for place, rows in enumerate(reversed(shown.values())):
         peer = best(rows, "genai") or ""
@@ -70,28 +61,6 @@ def speeds(results: Results, shown: dict[str, list[Row]]) -> Any:
     axes.barh(0, 0, color=ORANGE, label="default")
     axes.barh(0, 0, color=BLUE, label="openvino.genai, best draft length")
     axes.set_xlabel(WHAT, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    legend = {"frameon": False, "fontsize": 8, "ncols": 2}
-    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), **legend)  # above the bars
+    finish(axes, loc="lower left", bbox_to_anchor=(0, 1), ncols=2)  # above the bars
     figure.supxlabel(results.stamp.replace("; ", "\n", 1), fontsize=6.5, x=0.01, ha="left")
     return figure
-
-
-def save_svg(figure: Any, file: Path, about: str) -> None:
-    """Write a figure without a background, whose ink is the page's. about: its description."""
-    import matplotlib
-
-    ink = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
-    for text in figure.findobj(matplotlib.text.Text):
-        text.set_color(INK)
-    for axes in figure.axes:
-        axes.set_facecolor("none")
-        axes.tick_params(colors=INK)
-        axes.spines[:].set_color(INK)
-    settings = {**ink, "svg.fonttype": "none", "svg.hashsalt": "0"}
-    with matplotlib.rc_context(settings):
-        metadata = {"Date": None, "Creator": None, "Description": about}
-        figure.savefig(file, transparent=True, metadata=metadata)
-    drawn = file.read_text(encoding="utf-8").replace(INK, "currentColor")
-    head, start, rest = drawn.partition("<defs>")
-    file.write_text(f"{head}{STYLE}\n {start}{rest}", encoding="utf-8")

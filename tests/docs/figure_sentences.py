@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from statistics import median
 
-from tests.benchmarks.charts import IMAGES
+from tests.benchmarks.drawing import IMAGES
 from tests.benchmarks.figures.results import (
     PAIRS,
     SINGLE,

@@ -1,7 +1,8 @@
 """Figures in pages: what stands between `<!-- figures: NAME -->` and `<!-- end -->`.
 
-NAME is a key of `TABLES` or of `figure_sentences.TEXTS`. `python -m tests.docs` writes the blocks
-anew, from the files: it measures nothing.
+NAME is a key of `TABLES` or of `figure_sentences.TEXTS`; `NAME of COLUMN` takes the file
+docs/figures/COLUMN.json alone. `python -m tests.docs` writes the blocks anew, from the files: it
+measures nothing.
 """
 
 import re
@@ -33,7 +34,9 @@ from tests.docs.figure_sentences import SEVERAL, TEXTS, pairs_of
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
-BLOCK = re.compile(r"(<!-- figures: ([\w-]+) -->\n)(?:.*?\n)??(<!-- end -->)", re.S)
+BLOCK = re.compile(
+    r"(<!-- figures: ([\w-]+)(?: of ([\w-]+))? -->\n)(?:.*?\n)??(<!-- end -->)", re.S
+)
 NONE = "*Not measured with this version.*\n\n"
 
 Lines = list[Sequence[str]]
@@ -47,9 +50,10 @@ def filled(page: str, results: Sequence[Results]) -> str:
     """A page with its figures as they are now. `KeyError` for a name that does not exist."""
 
     def block(found: re.Match[str]) -> str:
-        head, name, end = found.groups()
+        head, name, column, end = found.groups()
+        chosen = [each for each in results if column in (None, each.name)]
         make = TEXTS.get(name) or partial(show, *TABLES[name])
-        shown = [make(each) for each in results]
+        shown = [make(each) for each in chosen]
         return f"{head}\n{''.join(shown) or NONE}{end}"
 
     return BLOCK.sub(block, page)

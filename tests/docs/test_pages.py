@@ -11,7 +11,7 @@ import pytest
 from ov_specdec.cli.app import COMMANDS
 from ov_specdec.cli.chat.conversation import describe_commands
 from ov_specdec.engine.engine import Engine
-from tests.benchmarks.charts import IMAGES
+from tests.benchmarks.drawing import IMAGES
 from tests.benchmarks.figures.results import Results
 from tests.docs.__main__ import (
     DOCS,

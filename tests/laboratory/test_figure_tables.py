@@ -1,18 +1,24 @@
-"""What is made of figures: the best of methods, and comparisons of files."""
+"""What is made of figures: tables, sentences and charts of pages, and comparisons of files."""
 
-from itertools import product
+from dataclasses import replace
 
 import pytest
 
 from tests.benchmarks.__main__ import main
+from tests.benchmarks.figures import load
+from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import (
+    PAIRS,
+    SINGLE,
+    Results,
     over_best,
     require_falling,
     speeds,
     speedups,
 )
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.record import Record
+from tests.benchmarks.record import LIMIT, Record
+from tests.load.beside import HOSTILE
 from tests.support.command_line import run
 
 
@@ -49,33 +55,77 @@ def test_a_sweep_that_ends_while_rising_is_an_error():
         require_falling(rising)
 
 
-SPEEDS = {"plain": 10.0, "plain-again": 10.1, "default": 20.0, "genai-plain": 8.0}
+SPEEDS = {"plain": 10.0, "plain-again": 10.1, "default": 20.0, "default-not-invariant": 25.0}
+SPEEDS |= {"constant-4": 25.0, "constant-8": 16.0, "genai-plain": 8.0}
+SPEEDS |= {"genai-draft-2": 15.0, "genai-draft-4": 14.0}
+SPEEDS |= {"genai-prompt-lookup-1": 11.0, "genai-prompt-lookup-3": 9.0}
+LOADED = {
+    "guidellm": {"whole": 1200, "failed": 0},
+    "others": {
+        "answered": {"stream": 300, "whole": 200, "hang-up": 4000, **dict.fromkeys(HOSTILE, 50)},
+        "wrong": [],
+        "told to come later": 7,
+        "health by status": {200: 1300, 503: 2},
+        "memory_mb": [300, *range(410, 510, 10)],
+    },
+}
+PAIR_OF = {"tasks": "chat", "several-chat": "chat", "several-1b": "1b", "llama-cpp": "chat"}
 
 
-def written(file, **factors):
-    """A file of figures of one part, made up, in which methods are so many times as fast."""
-    record = Record.begin("figures", {"column": "cpu"}, {})
-    about = {"part": "1b", "pair": "1b", "heat": 0.0}
-    for turn, (method, speed) in product(range(16), SPEEDS.items()):
-        own = {"turn": turn, "prompt": turn // 2, "method": method}
-        record.rows.append({**about, **own, "speed": speed * factors.get(method, 1.0)})
-    record.write(file)
-    return file
+@pytest.fixture
+def results():
+    """Figures of every part, made up: each method has its speed everywhere."""
+    options = {"column": "cpu", "properties": {"INFERENCE_PRECISION_HINT": "f32"}}
+    record = Record.begin("figures", options, {})
+    record.date, record.code = "2026-11-24T08:00:00+00:00", {"commit": 40 * "a", "clean": True}
+    record.machine = {"name": "CPU", "cores": 2, LIMIT: "AVX2_VNNI", "instructions": []}
+    record.machine["priority"] = "SCHED_RR 10"
+    record.rows.append({"part": "load", "seconds": 300, **load.as_row(LOADED, 300)})
+    for turn in range(16):
+        about = {"turn": turn, "prompt": turn // 2, "task": ("qa", "rag")[turn // 8]}
+        about |= {"heat": (0.0, 0.8)[turn % 2], "loading": 2.0, "later speed": 30.0}
+        about |= {"kept": 0.01, "fresh": 0.1, "first": 0.1, "later first": 0.05}
+        about |= {"seconds": 3.0, "duration": 30.0, "tokens": 64, "own": 300.0, "mapped": 100.0}
+        about |= {"token": 5.0, "shapes": "none", "way": "model, 2", "texts": "greedy"}
+        about |= {"differ": 0, "of": 8, "1 of one": 5.0, "1 of 8": 9.0, "form": "usual"}
+        loads = {"cached": (200, 1500)[turn // 8], "requests": (4, 8)[turn % 2]}
+        for part in PARTS.keys() - {"load"}:
+            pair = PAIR_OF.get(part, part if part in PAIRS else "embedded")
+            own = {"part": part, "pair": pair}
+            if part == "busy":
+                own |= {"heat": 0.0, "drafted": 8, "accepted": 3}
+            elif part not in (*SINGLE.values(), "long"):
+                own |= {"heat": None, **loads}
+            elif part == "tasks":
+                own |= {"heat": 0.0}
+            for method, speed in SPEEDS.items():
+                record.rows.append({**about, **own, "method": method, "speed": speed})
+    return Results("cpu", record)
 
 
-def test_files_are_compared_cell_by_cell(tmp_path):
-    old = written(tmp_path / "old.json")
-    new = written(tmp_path / "new.json", **{"default": 0.9, "genai-plain": 0.5})
+def written(folder, name, results, factor=1.0, **methods):
+    """A file of figures in which methods are so many times as fast."""
+    rows = [{**row} for row in results.record.rows]
+    for row in rows:
+        if "speed" in row:
+            row["speed"] *= methods.get(row.get("method", "").replace("-", "_"), factor)
+    replace(results.record, rows=rows).write(folder / name)
+    return folder / name
+
+
+def test_files_are_compared_cell_by_cell(results, tmp_path):
+    old = written(tmp_path, "old.json", results)
+    new = written(tmp_path, "new.json", results, default=0.9, genai_plain=0.5)
     done = run("compare-figures", old, new, main=main)
     assert done.returncode == 1, done.stderr
     lines = [line.strip("|").split("|") for line in done.stdout.splitlines() if line[:1] == "|"]
-    cells = {line[1].strip(): [cell.strip() for cell in line] for line in lines}
-    assert cells["default"] == [
-        *("1b, 1b, 0.0", "default", "speed", "8"),
-        *("20", "18", "0.90 (0.90 to 0.90)", "1.0%", "slower"),
+    cells = {tuple(map(str.strip, line[:3])): [c.strip() for c in line[3:]] for line in lines}
+    assert cells["1b, 1b, 0.0, usual, none", "default", "speed"][1:] == [
+        *("20", "18", "0.90 (0.90 to 0.90)", "1.0%", "slower")
     ]
-    assert (cells["genai-plain"][6], cells["genai-plain"][8]) == ("0.50 (0.50 to 0.50)", "")
-    assert cells["plain"][6] == "1.00 (1.00 to 1.00)"
+    peer = cells["1b, 1b, 0.0, usual, none", "genai-plain", "speed"]
+    assert (peer[3], peer[5]) == ("0.50 (0.50 to 0.50)", "")
+    assert cells["1b, 1b, 0.0, usual, none", "plain", "speed"][3] == "1.00 (1.00 to 1.00)"
     again = run("compare-figures", old, old, main=main)
     assert again.returncode == 0
     assert "cells, 0 slower" in again.stdout
