@@ -13,7 +13,6 @@ import random
 import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -115,10 +114,10 @@ def add_noise(model: ov.Model, noise: float) -> None:
                     reader.replace_source_output(constant.output(0))
 
 
-def prompts(lengths: Sequence[int] = LENGTHS) -> list[list[int]]:
+def prompts() -> list[list[int]]:
     """Random ids, the longer ones with repetitions, as quoting texts have them."""
     generator = random.Random(1)  # noqa: S311
-    ids = [generator.choices(range(1, VOCAB_SIZE - 30), k=length) for length in lengths]
+    ids = [generator.choices(range(1, VOCAB_SIZE - 30), k=length) for length in LENGTHS]
     ids[1][20:30] = ids[1][5:15]
     return ids
 
