@@ -408,7 +408,6 @@ def broken_pair(begin="A", limits=None):
     [
         {},
         {"num_assistant_tokens": "auto"},
-        {"num_assistant_tokens_schedule": "heuristic"},
         {"assistant_confidence_threshold": 0.1},
         {"assistant_confidence_threshold": 0.1, "suppress_tokens": [7]},  # hides the NaN
         {"do_sample": True, "top_k": 1},
