@@ -50,6 +50,13 @@ def test_rows_after_a_rejection_are_not_processed(kind):
     assert recorder.histories == [[7, 8], [7, 8, 1]]
 
 
+def test_rows_after_the_end_of_a_text_are_not_processed():
+    recorder = Recorder()
+    sampler = GreedySampler((recorder,), frozenset({2}))
+    assert verify(sampler, TOKENS, rows(1, 2, 3), Draft([1, 2])).num_accepted == 2
+    assert recorder.histories == [[7, 8], [7, 8, 1]]
+
+
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])
 def test_an_empty_draft_is_plain_decoding(kind):
     recorder = Recorder()

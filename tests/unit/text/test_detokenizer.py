@@ -45,6 +45,10 @@ def test_nothing_of_a_stop_string_is_shown_before_it_is_ruled_out():
     assert "".join(pieces) == "a EN E "
 
 
+def test_the_earliest_of_several_stop_strings_counts():
+    assert "".join(stream("a xyz", ["z", "xyz"])[0]) == "a "
+
+
 def test_a_stop_string_may_begin_in_one_round_and_end_in_the_next():
     shown = IncrementalDetokenizer(byte_piece, [], ["a b"])
     assert shown.push(list(b"xa")) == [0, 1]
