@@ -16,8 +16,8 @@ import click
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.graph.keys import center_keys
 from ov_specdec.graph.paging import select_rows, to_paged
+from ov_specdec.graph.products import center_keys
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span

@@ -14,7 +14,7 @@ from ov_specdec.planning.draft_length import MOST, ConstantLength, Estimate, Heu
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
-from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
+from tests.support.fakes import ScriptedModel, ScriptedSlot, counting, mixing, wrong_at
 
 GREEDY = GreedySampler()
 PROMPT = [3, 1, 4]
@@ -126,8 +126,9 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
 class Snapshots(ScriptedModel):
     """A model that goes back to every fourth token only, as one with recurrent layers may."""
 
-    def rollback(self, slot, length):
-        super().rollback(slot, length // 4 * 4)
+    class slot(ScriptedSlot):  # noqa: N801
+        def rollback(self, length):
+            super().rollback(length // 4 * 4)
 
 
 def test_what_a_rollback_loses_besides_is_fed_again():
