@@ -198,7 +198,7 @@ def test_the_pace_of_a_sequence_is_its_tokens_in_a_recent_step():
     assert policy.answer(asking("model")).pace == pytest.approx(3.0, rel=0.01)
 
 
-def test_drafting_for_several_includes_the_changes_of_size_of_the_draft_model():
+def test_drafting_for_several_counts_changes_of_size_of_the_draft():
     free, dear = (
         CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
         for change in (0.0, 0.5)
