@@ -38,7 +38,7 @@ def difference(kept: Sequence[Record], now: Sequence[Record]) -> str:
         if old is None or new is None:
             return f"{len(kept)} records were kept, now {len(now)}"
         if old != new:
-            lines = (json.dumps(record, indent=1).splitlines() for record in (old, new))
-            found = "\n".join(ndiff(*lines))
+            was, now_is = (json.dumps(record, indent=1).splitlines() for record in (old, new))
+            found = "\n".join(ndiff(was, now_is))
             return f"record {number} of {len(kept)}, {old.get('do', 'step')}:\n{found}"
     return ""
