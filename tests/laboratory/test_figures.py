@@ -82,6 +82,31 @@ def test_a_part_that_fails_leaves_the_others(parts, tmp_path):
     assert len(Record.read(tmp_path / "cpu.json").rows) == 2
 
 
+def test_figures_of_another_column_are_not_gone_on_with(parts, tmp_path):
+    parts(fails=False)
+    file = tmp_path / "cpu.json"
+    assert figures("--output", file).returncode == 0
+    file.write_text(file.read_text().replace('"column": "native"', '"column": "other"'))
+    done = figures("--output", file)
+    assert done.returncode == 2
+    assert "other options: column was other" in done.stderr
+
+
+def test_a_part_that_another_commit_measured_is_measured_anew(parts, tmp_path):
+    calls, file = parts(fails=False), tmp_path / "cpu.json"
+    assert figures("--output", file).returncode == 0
+    kept = json.loads(file.read_text())
+    kept["code"]["fresh"] = {"commit": "0", "clean": True}
+    file.write_text(json.dumps(kept))
+    assert figures("--output", file, only="embedded").returncode == 0
+    assert len(calls) == 4
+    assert figures("--output", file).returncode == 0
+    assert calls[4:] == [("fresh", 0), ("fresh", 1)]
+    record = Record.read(file, "figures")
+    assert len(record.rows) == 4
+    assert record.code["fresh"] == record.code["embedded"]
+
+
 def measured(measurements, number):
     """So many rows of a part, and then its end."""
     with closing(measurements):
