@@ -1,5 +1,6 @@
 """Figures: how they are measured and kept."""
 
+import json
 import os
 from contextlib import closing
 from itertools import islice
