@@ -87,19 +87,6 @@ def finish(text, request):
     assert request.error is None
 
 
-def test_a_request_that_is_cancelled_in_a_step_ends_with_it():
-    def cancelling(tokens):
-        request.cancel()
-        return counting(tokens)
-
-    model = ScriptedModel(cancelling)
-    text = generator(model)
-    request, _ = submit(text, "ABC", max_new_tokens=9)
-    text.loop.step()
-    assert request.has_ended
-    assert model.pool.num_used == 0
-
-
 def test_nothing_is_measured_while_a_request_runs():
     main, draft = ScriptedModel(counting), ScriptedModel(counting)
     costs = KeptCosts(main, draft, None, 0.05)
