@@ -65,7 +65,7 @@ def _signature(function: object, name: str) -> str:
         return ""
     result = f" -> {ast.unparse(head.returns)}" if head.name != "__init__" and head.returns else ""
     given = ast.unparse(head.args).removeprefix("self").removeprefix(", ")
-    return f"```python\n{name}({given}){result}\n```\n\n"
+    return f"```\n{name}({given}){result}\n```\n\n"
 
 
 def _errors() -> Iterator[tuple[str, str]]:
