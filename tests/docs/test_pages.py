@@ -18,7 +18,9 @@ from tests.docs.option_tables import KWARGS, OPTIONS, kwargs, options_page
 
 ROOT = Path(__file__).parents[2]
 DOCS, PACKAGE = ROOT / "docs", ROOT / "ov_specdec"
-OUTSIDE_THE_SITE = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "models").rglob("*.md"))]
+OUTSIDE_THE_SITE = sorted(
+    page for pattern in ("*.md", "models/**/*.md", "tests/**/*.md") for page in ROOT.glob(pattern)
+)
 """Documents that mkdocs does not look at, so that it does not check their links."""
 
 NAMED = re.compile(r"`([a-z_0-9/]+\.py)`")
