@@ -1,7 +1,6 @@
 """`python -m tests.benchmarks charts`: what docs/figures has, as charts in docs/images."""
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
 from statistics import median
 from textwrap import wrap
@@ -23,8 +22,9 @@ from tests.benchmarks.figures.results import (
     methods,
     speedups,
 )
-from tests.benchmarks.labels import label
+from tests.benchmarks.labels import FAMILIES
 from tests.benchmarks.options import PATH
+from tests.benchmarks.peers.methods import split
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import LEAST, numbers, quartiles_of
 
@@ -33,6 +33,8 @@ LARGE = "1b"
 
 DRAFTED = 7
 """Draft tokens of the timeline: passes over one more are timed."""
+
+ROUNDS = 5
 
 COLOURS = (ORANGE, BLUE, GREEN)
 
@@ -52,6 +54,14 @@ def charts(folder: Path, output: Path) -> None:
             for axes, results in zip(panels, shown, strict=True):
                 axes.set_title(results.name, fontsize=9)
                 draw(axes, results)
+                finish(axes)
+            figure.legend(
+                *panels[0].get_legend_handles_labels(),
+                loc="outside upper left",
+                ncols=3,
+                frameon=False,
+                fontsize=8,
+            )
             lines = [line for each in about.splitlines() for line in wrap(each, 170)]
             figure.supxlabel("\n".join(lines), fontsize=5.5, x=0.01, ha="left")
             file = output / f"{name}.svg"
@@ -81,7 +91,6 @@ def speed(axes: Any, results: Results) -> None:
     axes.barh(0, 0, color=BLUE, label="openvino.genai, best draft length")
     counts = ", ".join(str(count(rows)) for rows in shown.values())
     axes.set_xlabel(f"times openvino.genai's plain decoding\n(n = {counts})", fontsize=8)
-    finish(axes, loc="lower left", bbox_to_anchor=(-0.05, 1.06))
 
 
 def temperature(axes: Any, results: Results) -> None:
@@ -109,7 +118,6 @@ def temperature(axes: Any, results: Results) -> None:
     counts = ", ".join(str(count(select(rows, heat=heat))) for heat in heats)
     axes.set_xlabel(f"temperature\n({PAIRS[LARGE]}; n = {counts})", fontsize=8)
     axes.set_ylabel("times openvino.genai's plain decoding", fontsize=8)
-    finish(axes)
 
 
 def of_passes(results: Results, pair: str = LARGE, cached: int = 200) -> list[Row]:
@@ -145,7 +153,6 @@ def gain(axes: Any, results: Results) -> None:
     axes.set_yscale("log")
     axes.set_xlabel("share of draft tokens accepted, each after the others", fontsize=8)
     axes.set_ylabel("pass of the draft / of the main model", fontsize=8)
-    finish(axes)
 
 
 def timeline(axes: Any, results: Results) -> None:
@@ -155,9 +162,10 @@ def timeline(axes: Any, results: Results) -> None:
     verify = curve(of_passes(results))(DRAFTED + 1)
     each, round_ = (median(1000 * _after_first(row) for row in r) for r in (plain, drafts))
     gained = median((row["tokens"] - 1) / (row["passes"] - 1) for row in drafts)
-    starts = np.arange(0, 5.01) * round_
-    for start, end in pairwise(np.arange(0, starts[-1] + each, each)):
-        axes.barh(1, end - start, 0.5, start, color=GREY, edgecolor=INK, linewidth=0.8)
+    starts = np.arange(ROUNDS + 1) * round_
+    ends = np.arange(each, starts[-1] + each / 2, each)
+    for end in ends:
+        axes.barh(1, each, 0.5, end - each, color=GREY, edgecolor=INK, linewidth=0.8)
     for start in starts[:-1]:
         drafting = max(round_ - verify, 0.0)
         axes.barh(0, drafting, 0.5, start, color=ORANGE, edgecolor=INK, linewidth=0.8)
@@ -165,10 +173,10 @@ def timeline(axes: Any, results: Results) -> None:
     axes.barh(0, 0, color=GREY, label="pass over one token")
     axes.barh(0, 0, color=ORANGE, label=f"{DRAFTED} passes of the draft")
     axes.barh(0, 0, color=BLUE, label=f"pass over {DRAFTED + 1} tokens")
-    names = [f"{gained:.1f} tokens a round", "1 token a pass"]
-    axes.set_yticks([0, 1], names, fontsize=8)
+    for place, tokens, end in ((1, ends.size, ends[-1]), (0, ROUNDS * gained, starts[-1])):
+        axes.text(end, place, f" {tokens:.0f} tokens", va="center", fontsize=7)
+    axes.set_yticks([0, 1], ["with drafts", "plain"], fontsize=8)
     axes.set_xlabel(f"milliseconds\n({PAIRS[LARGE]})", fontsize=8)
-    finish(axes, loc="lower left", bbox_to_anchor=(-0.05, 1.06))
 
 
 def _after_first(row: Row) -> float:
@@ -187,9 +195,10 @@ def context(axes: Any, results: Results) -> None:
             said = f"{PAIRS[pair].partition(',')[0]}, {'one text' if style == '-' else '8 texts'}"
             axes.plot(lengths, times, style, color=colour, marker="o", markersize=3, label=said)
     axes.set_yscale("log")
+    axes.set_yticks([2, 5, 10, 20, 50, 100], [2, 5, 10, 20, 50, 100], minor=False)
+    axes.set_yticks([], minor=True)
     axes.set_xlabel("cached tokens of each text", fontsize=8)
     axes.set_ylabel("ms of a pass", fontsize=8)
-    finish(axes, loc="lower left", bbox_to_anchor=(-0.05, 1.06))
 
 
 def memory(axes: Any, results: Results) -> None:
@@ -203,13 +212,12 @@ def memory(axes: Any, results: Results) -> None:
     axes.barh(0, 0, color=ORANGE, label="its own")
     axes.barh(0, 0, color=GREY, alpha=0.5, label="mapped files, which the system can take back")
     axes.set_xlabel("MiB", fontsize=8)
-    finish(axes, loc="lower left", bbox_to_anchor=(-0.05, 1.06))
 
 
 def _process(row: Row) -> str:
     """A process in words."""
     shapes = "" if row["shapes"] == "None" else f", static shapes: {row['shapes']}"
-    return f"{PAIRS[row['pair']].partition(',')[0]}: {label(row['method'])}{shapes}"
+    return f"{PAIRS[row['pair']].partition(',')[0]}: {FAMILIES[split(row['method'])[0]]}{shapes}"
 
 
 def has(part: str) -> Callable[[Results], bool]:
