@@ -22,7 +22,7 @@ from tests.benchmarks.figures.results import (
     methods,
     speedups,
 )
-from tests.benchmarks.labels import FAMILIES
+from tests.benchmarks.labels import label
 from tests.benchmarks.options import PATH
 from tests.benchmarks.peers.methods import split
 from tests.benchmarks.record import Row, select
@@ -217,7 +217,7 @@ def memory(axes: Any, results: Results) -> None:
 def _process(row: Row) -> str:
     """A process in words."""
     shapes = "" if row["shapes"] == "None" else f", static shapes: {row['shapes']}"
-    return f"{PAIRS[row['pair']].partition(',')[0]}: {FAMILIES[split(row['method'])[0]]}{shapes}"
+    return f"{PAIRS[row['pair']].partition(',')[0]}: {label(split(row['method'])[0])}{shapes}"
 
 
 def has(part: str) -> Callable[[Results], bool]:
