@@ -6,15 +6,15 @@ them anew.
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any
 
 from click.testing import CliRunner
-from prometheus_client import Counter
 
 from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.chat.conversation import describe_commands
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
-from ov_specdec.server.metrics import ENGINE, PREFIX, REQUESTS
+from ov_specdec.server.metrics import Metrics, RequestMetrics
 from tests.docs.reference import reference
 
 BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
@@ -85,11 +85,16 @@ def about(name: str) -> str:
 
 def metrics() -> str:
     """The metrics in the server's own words."""
+    scheduler = SimpleNamespace(running=(), num_preemptions=0)
+    loop: Any = SimpleNamespace(engine=SimpleNamespace(scheduler=scheduler), num_waiting=(0, 0))
+    main: Any = SimpleNamespace(num_free=None, capacity=None)
+    engine, requests = Metrics("model"), RequestMetrics("model")
+    engine.watch(loop, main, 1)
     rows = [
-        [f"`{each.name}{'_total' * (each.kind is Counter)}`", each.kind.__name__, each.text]
-        for each in (*REQUESTS, *ENGINE)
+        [f"`{each.name}{'_total' * (each.type == 'counter')}`", each.type, each.documentation]
+        for each in (*requests.registry.collect(), *engine.registry.collect())
     ]
-    return f"Each has the prefix `{PREFIX}`.\n\n{table(['metric', 'type', ''], rows)}"
+    return table(["metric", "type", ""], rows)
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
