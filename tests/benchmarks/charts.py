@@ -253,7 +253,7 @@ CHARTS: Mapping[str, tuple[str, Callable[[Results], bool], Draw, tuple[float, fl
     ),
     "context": (
         "Time of a pass by the tokens that are cached",
-        lambda results: bool(of_passes(results)),
+        lambda results: bool(of_passes(results, cached=1500)),
         context,
         (8.2, 3.8),
     ),
