@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.checks import invariance as loading
 from ov_specdec.checks.invariance import (
     CHECKED,
     LARGE_PASS,
@@ -20,7 +21,6 @@ from ov_specdec.checks.invariance import (
     write_verdict,
 )
 from ov_specdec.errors import DeviceError
-from ov_specdec.models import invariance as loading
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
@@ -55,7 +55,7 @@ class Uneven:
         for slot in slots:
             if slot.length <= self._off.get(slot, 0):
                 self._off.pop(slot, None)  # it was rolled back
-        whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+        whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
         for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):
@@ -231,10 +231,18 @@ def test_a_single_token_alone_is_two_rows():
     assert arrays(((1, 1),)) == ([[0], [0], [0], [0, 1]], [0])
 
 
-def test_a_single_token_beside_others_is_two_rows_of_attention():
+def test_the_last_token_of_each_of_several_sequences_is_two_rows_of_attention():
     inputs, taken = arrays(((1, 1), (3, 2), (1, 1)), is_invariant=True)
-    assert inputs == [[0, 2, 3, 4], [0, 0, 1, 2, 3, 4, 4], [0, 2, 3, 4, 5], [0, 2, 5, 7]]
+    assert inputs == [[0, 2, 3, 4], [0, 0, 1, 2, 3, 3, 4, 4], [0, 2, 3, 4, 6], [0, 2, 6, 8]]
     assert taken == [0, 1, 2, 3]
+
+
+def test_as_many_tokens_of_as_many_sequences_have_one_shape():
+    def shapes(*sizes):
+        feed = Feed(tuple((size, size) for size in sizes), Form(is_invariant=True))
+        return {name: tensor.shape for name, tensor in feed.tensors.items()}
+
+    assert shapes(1, 1, 4) == shapes(2, 2, 2) == shapes(3, 1, 2)
 
 
 def test_without_rows_to_repeat_single_tokens_are_two_tokens():
@@ -245,16 +253,16 @@ def test_without_rows_to_repeat_single_tokens_are_two_tokens():
 
 def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
     inputs, taken = arrays(((2, 1), (1, 1), (2, 0)), all_rows=True, is_invariant=True)
-    assert inputs == [[0, 1, 2, 3, 4], [0, 1, 2, 2, 3, 4], [0, 1, 2, 4, 5], [0, 2, 4, 6]]
+    assert inputs == [[0, 1, 2, 3, 4], [0, 1, 1, 2, 2, 3, 4, 4], [0, 1, 3, 5, 6], [0, 3, 5, 8]]
     assert taken == [1, 2]
 
 
 def test_large_passes_are_divided_in_their_order():
     spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
-    whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+    whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
     assert list(divide(whole, None)) == [whole]
     parts = [
-        [(part.of, part.begin, part.span.tokens, part.span.num_rows) for part in parts]
+        [(part.of, part.past, part.span.tokens, part.span.num_rows) for part in parts]
         for parts in divide(whole, 4)
     ]
     assert parts == [
@@ -294,7 +302,7 @@ def held(model):
     slot = model.open(object())
     model.forward([Span(slot, TEXT[:PLACE], 1)])
     yield slot
-    model.free(slot)
+    slot.free()
 
 
 def following(model, slot, num_tokens, beside=()):
@@ -302,7 +310,7 @@ def following(model, slot, num_tokens, beside=()):
     begin = slot.length
     span = Span(slot, TEXT[begin : begin + num_tokens], num_tokens)
     logits = model.forward([span, *beside])[0].copy()
-    model.rollback(slot, begin)
+    slot.rollback(begin)
     return logits
 
 
@@ -316,7 +324,7 @@ def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
     logits = following(model, held, 3)
     other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
     np.testing.assert_array_equal(model.forward([other])[0][:2], logits[:2])
-    model.rollback(held, PLACE + 2)
+    held.rollback(PLACE + 2)
     np.testing.assert_array_equal(following(model, held, 1), logits[2:])
 
 
@@ -329,7 +337,7 @@ def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
             if end > slot.length:
                 model.forward([Span(slot, TEXT[slot.length : end], 1)])
         np.testing.assert_array_equal(following(model, slot, 2), logits)
-        model.free(slot)
+        slot.free()
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
@@ -341,7 +349,7 @@ def test_nor_on_the_sequences_beside_it(model, held, size, others):
     beside = [Span(s, tokens(n, n), 1) for s, n in zip(slots, others, strict=True)]
     np.testing.assert_array_equal(following(model, held, size, beside), logits)
     for slot in slots:
-        model.free(slot)
+        slot.free()
 
 
 def test_nor_on_passes_that_are_divided(model, held):
@@ -360,8 +368,8 @@ def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(tiny_p
     logits = following(model, other, 3)
     model.forward([Span(slot, full[-1:], 1)])
     np.testing.assert_array_equal(following(model, other, 3), logits)
-    model.free(slot)
-    model.free(other)
+    slot.free()
+    other.free()
 
 
 def load(main, **options):

@@ -8,11 +8,13 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.checks.agreement import TOLERANCE, distance
+from ov_specdec.checks import agreement
+from ov_specdec.checks.agreement import TOLERANCE
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models import agreement, prepare
+from ov_specdec.models import prepare
 from ov_specdec.models.source import read_ir
 from ov_specdec.runner.block_memory import VisibleMemory
+from ov_specdec.runner.probe import distance
 from tests.support.tiny_hybrid import PAGED, open_hybrid
 
 
@@ -62,7 +64,7 @@ def broken(monkeypatch, tmp_path):
         same_positions(model)
         return model
 
-    for module in ("source", "compile", "agreement"):
+    for module in ("source", "compile"):
         monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_broken)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
@@ -130,7 +132,7 @@ def test_a_hybrid_that_forgets_its_states_is_refused(kind, monkeypatch, tmp_path
         forget_states(model, kind)
         return model
 
-    for module in ("source", "compile", "agreement"):
+    for module in ("source", "compile"):
         monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_broken)
     hybrid = open_hybrid("qwen3_5_text", tmp_path / "pair")
     with pytest.raises(

@@ -22,8 +22,7 @@ from ov_specdec import (
     SpeculativePipeline,
     TokenizerMismatchError,
 )
-from ov_specdec.results.chunks import Chunk, collect
-from ov_specdec.results.origins import MEANINGS
+from ov_specdec.results.chunks import MEANINGS, Chunk, collect
 from ov_specdec.results.stats import GenerationStats
 from tests.cli.test_input import change
 from tests.support.tiny import save_tokenizer

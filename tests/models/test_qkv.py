@@ -6,7 +6,7 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.graph.qkv import fuse_qkv
+from ov_specdec.graph.products import fuse_qkv
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import find_device, openvino_core
 from ov_specdec.models.folder import ModelFolder

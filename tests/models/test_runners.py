@@ -38,7 +38,7 @@ def model(request, tiny_pair):
 def slot(model):
     slot = model.open()
     yield slot
-    model.free(slot)
+    slot.free()
 
 
 def tokens(n, seed=0):
@@ -53,7 +53,7 @@ def forward(model: Runner, slot: Slot, text, num_rows=None) -> np.ndarray:
 
 def fresh(model: Runner, slot: Slot, text) -> np.ndarray:
     """Logits of every token of a text, on an empty cache."""
-    model.free(slot)
+    slot.free()
     return forward(model, slot, text).copy()
 
 
@@ -77,7 +77,7 @@ def test_logits_have_a_row_per_token_and_a_column_per_token_of_the_vocabulary(mo
 def test_one_at_a_time_is_all_at_once(model, slot):
     text = tokens(70)
     at_once = fresh(model, slot, text)
-    model.free(slot)
+    slot.free()
     singly = np.concatenate([forward(model, slot, [token]).copy() for token in text])
     np.testing.assert_allclose(singly, at_once, **CLOSE)
 
@@ -87,10 +87,10 @@ def test_one_at_a_time_is_all_at_once(model, slot):
 def test_after_rollback_it_is_as_if_never_appended(model, slot, back_to):
     prompt, dropped, later = tokens(40, 1), tokens(40, 2), tokens(30, 3)
     expected = fresh(model, slot, [*(prompt + dropped)[:back_to], *later])[back_to:]
-    model.free(slot)
+    slot.free()
     forward(model, slot, prompt)
     forward(model, slot, dropped)
-    model.rollback(slot, back_to)
+    slot.rollback(back_to)
     assert slot.length == back_to
     np.testing.assert_allclose(forward(model, slot, later), expected, **CLOSE)
 
@@ -98,16 +98,16 @@ def test_after_rollback_it_is_as_if_never_appended(model, slot, back_to):
 def test_rollback_to_the_same_length_changes_nothing(model, slot):
     text = tokens(20)
     expected = fresh(model, slot, text)
-    model.free(slot)
+    slot.free()
     forward(model, slot, text[:10])
-    model.rollback(slot, 10)
+    slot.rollback(10)
     np.testing.assert_allclose(forward(model, slot, text[10:]), expected[10:], **CLOSE)
 
 
 def test_rollback_to_nothing_is_a_reset(model, slot):
     text = tokens(10)
     expected = fresh(model, slot, text)
-    model.rollback(slot, 0)
+    slot.rollback(0)
     assert slot.length == 0
     np.testing.assert_allclose(forward(model, slot, text), expected, **CLOSE)
 
@@ -120,10 +120,10 @@ def test_two_hundred_random_rounds_leave_no_trace(model, slot):
         new = generator.integers(0, VOCAB_SIZE, generator.integers(1, 9)).tolist()
         if len(text) + len(new) > 200:
             text = text[: int(generator.integers(1, 60))]
-            model.rollback(slot, len(text))
+            slot.rollback(len(text))
         forward(model, slot, new)
         text = (text + new)[: len(text) + int(generator.integers(0, len(new) + 1))]
-        model.rollback(slot, len(text))
+        slot.rollback(len(text))
     probe = tokens(8, 9)
     actual = forward(model, slot, probe).copy()
     np.testing.assert_allclose(actual, fresh(model, slot, text + probe)[-8:], **CLOSE)
@@ -133,7 +133,7 @@ def test_two_hundred_random_rounds_leave_no_trace(model, slot):
 def test_rollback_outside_the_cache_is_refused(model, slot, length):
     forward(model, slot, tokens(10))
     with pytest.raises(SessionError, match=f"cannot roll back to {length}.* 10 tokens"):
-        model.rollback(slot, length)
+        slot.rollback(length)
     assert slot.length == 10
 
 
@@ -153,7 +153,7 @@ def test_a_pass_over_nothing_is_refused(model, slot):
 def test_rows_are_those_of_the_last_tokens(model, slot, num_rows):
     text = tokens(40)
     expected = fresh(model, slot, text)
-    model.free(slot)
+    slot.free()
     rows = forward(model, slot, text, num_rows)
     assert rows.shape == (num_rows, VOCAB_SIZE)
     np.testing.assert_allclose(rows, expected[-num_rows:], **CLOSE)
@@ -255,7 +255,7 @@ def test_a_device_that_gives_no_more_memory_fails_nothing_but_what_has_no_room(t
         forward(model, slots[3], texts[3][128:])
     assert slots[3].length == 128
     assert model.num_free == 0
-    model.free(slots[0], texts[0][:128])  # whose blocks are given up now
+    slots[0].free(texts[0][:128])  # whose blocks are given up now
     for slot, text in list(zip(slots, texts, strict=True))[1:3]:
         expected = by_a_model_of_its_own(tiny_pair[0], text)[128:192]
         np.testing.assert_allclose(forward(model, slot, text[128:192]), expected, **CLOSE)
@@ -280,11 +280,11 @@ def test_more_sequences_than_there_may_be_blocks_for_are_refused_and_do_no_harm(
     first, second = model.open(), model.open()
     text = tokens(256)
     expected = fresh(model, first, text)
-    model.rollback(first, 200)
+    first.rollback(200)
     with pytest.raises(SessionError, match="blocks of the KV cache are in use"):
         forward(model, second, text[:40])
     np.testing.assert_allclose(forward(model, first, text[200:]), expected[200:], **CLOSE)
-    model.free(first)
+    first.free()
     np.testing.assert_allclose(forward(model, second, text), expected, **CLOSE)
 
 
@@ -335,11 +335,11 @@ def test_what_a_sequence_has_left_is_read_by_the_next_one(tiny_pair):
     expected = fresh(model, model.open(), other)
     first, second = model.open(), model.open()
     forward(model, first, text)
-    model.free(first, text)
-    assert model.match_prefix(second, other) == 80
+    first.free(text)
+    assert second.match_prefix(other) == 80
     np.testing.assert_allclose(forward(model, second, other[80:]), expected[80:], **CLOSE)
     third = model.open()
     # What the second one wrote it has written to a copy.
-    assert model.match_prefix(third, text) == 100
+    assert third.match_prefix(text) == 100
     actual = forward(model, third, [3]).copy()
     np.testing.assert_allclose(actual, fresh(model, model.open(), [*text, 3])[-1:], **CLOSE)

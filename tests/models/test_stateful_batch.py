@@ -53,7 +53,7 @@ class Alone:
     def __call__(self, text, num_rows):
         slot = self._model.open(object())
         [logits] = self._model.forward([Span(slot, text, num_rows)])
-        self._model.free(slot)
+        slot.free()
         return logits.copy()
 
 
@@ -74,14 +74,14 @@ class Crowd:
             slot = self.random.choice(list(self.texts))
             text = self.texts.pop(slot)
             if self.random.random() < 0.7:
-                self.model.free(slot, text)
+                slot.free(text)
             else:
-                self.model.free(slot)
+                slot.free()
             assert slot.length == 0
         elif kind == "rollback":
             for slot, text in self.texts.items():
                 length = max(len(text) - self.random.randint(0, 5), 0)
-                self.model.rollback(slot, length)
+                slot.rollback(length)
                 del text[length:]
         elif kind == "pass" and self.texts:
             self.forward()
@@ -93,7 +93,7 @@ class Crowd:
             text = self.texts[slot]
             if not text:
                 prompt = [*tokens(self.random.randint(0, 30)), *self.new(25)]
-                text += prompt[: self.model.match_prefix(slot, prompt)]
+                text += prompt[: slot.match_prefix(prompt)]
                 self.num_matched += len(text) > 0
                 new = prompt[len(text) :] or self.new(1)
             else:
@@ -106,12 +106,12 @@ class Crowd:
             np.testing.assert_allclose(logits, self.expected(text, span.num_rows), **CLOSE)
         for slot in chosen:
             if self.random.random() < 0.9:
-                self.model.commit(slot, self.texts[slot], len(self.texts[slot]) - 1)
+                slot.commit(self.texts[slot], len(self.texts[slot]) - 1)
         self.most = max(self.most, *(len(slot.row.batch.held) for slot in chosen))
         for slot, text in self.texts.items():
             assert slot.length == len(text)
             if len(text) > 200:
-                self.model.rollback(slot, 20)
+                slot.rollback(20)
                 del text[20:]
 
     def new(self, most):
@@ -142,7 +142,7 @@ def feed(model, texts, slots=None):
     spans = [Span(slot, text, 1) for slot, text in zip(slots, texts, strict=True)]
     rows = [logits[0].copy() for logits in model.forward(spans)]
     for slot, text in zip(slots, texts, strict=True):
-        model.commit(slot, text, len(text))
+        slot.commit(text, len(text))
     return slots, rows
 
 
@@ -166,8 +166,8 @@ def test_one_pass_is_run_for_all_that_have_been_read(model):
     [batch] = {slot.row.batch for slot in slots}
     model.forward([Span(slot, [1], 1) for slot in slots])
     assert batch.num_entries == 21
-    model.free(slots[0], tokens(20))
-    model.free(slots[2])
+    slots[0].free(tokens(20))
+    slots[2].free()
     model.forward([Span(slots[1], [2, 3], 1)])
     assert [row.length for row in batch.rows] == [23, 21]
     assert batch.num_entries == 23
@@ -179,7 +179,7 @@ def test_a_prompt_that_others_would_be_padded_to_is_read_by_itself(model):
     model.forward([Span(first, [1], 1), Span(late, tokens(60), 1), Span(second, [2], 1)])
     assert first.row.batch is second.row.batch is not late.row.batch
     assert (first.row.batch.num_entries, late.row.batch.num_entries) == (21, 60)
-    model.commit(late, tokens(60), 60)
+    late.commit(tokens(60), 60)
     model.forward([Span(first, [1], 1), Span(late, [3], 1)])
     assert first.row.batch is late.row.batch
     assert second.row.batch.num_entries == 21  # it took no part, and joins when it does
@@ -208,7 +208,7 @@ def test_hidden_entries_are_dropped_when_there_are_many(llama, max_masked):
     sizes = set()
     for _ in range(80):
         model.forward([Span(slot, tokens(5), 1)])
-        model.rollback(slot, slot.length - 4)
+        slot.rollback(slot.length - 4)
         sizes.add(slot.row.batch.num_entries - slot.length)
     assert max(sizes) == (MAX_MASKED if max_masked is None else max_masked)
 
@@ -217,10 +217,10 @@ def test_sequences_go_on_from_what_others_have_read(model, llama):
     text, expected = tokens(50), Alone(llama)
     [first], _ = feed(model, [text])
     second, third, other = model.open(), model.open(), model.open("another namespace")
-    assert model.match_prefix(second, [*text[:30], 7, 8]) == 30  # of one that goes on
-    model.free(first, text)
-    assert model.match_prefix(third, [*text, 9]) == 50  # of one that has left
-    assert model.match_prefix(other, text) == 0
+    assert second.match_prefix([*text[:30], 7, 8]) == 30  # of one that goes on
+    first.free(text)
+    assert third.match_prefix([*text, 9]) == 50  # of one that has left
+    assert other.match_prefix(text) == 0
     logits = model.forward([Span(second, [7, 8], 2), Span(third, [9], 1)])
     np.testing.assert_allclose(logits[0], expected([*text[:30], 7, 8], 2), **CLOSE)
     np.testing.assert_allclose(logits[1], expected([*text, 9], 1), **CLOSE)
@@ -229,10 +229,10 @@ def test_sequences_go_on_from_what_others_have_read(model, llama):
 def test_what_is_rolled_back_or_dropped_is_not_found(model):
     text = tokens(20)
     [slot], _ = feed(model, [text])
-    model.rollback(slot, 12)
-    assert model.match_prefix(model.open(), text) == 12
-    model.free(slot)
-    assert model.match_prefix(model.open(), text) == 0
+    slot.rollback(12)
+    assert model.open().match_prefix(text) == 12
+    slot.free()
+    assert model.open().match_prefix(text) == 0
 
 
 def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llama):
@@ -252,7 +252,7 @@ def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llam
     with pytest.raises(RuntimeError, match="the device is gone"):
         forward([*caches, long], [cache.span(512) for cache in (*caches, long)])
     assert [cache._slot.length for cache in (*caches, long)] == [0, 0, 0, 0]
-    assert model.match_prefix(model.open(), texts[0]) == 0
+    assert model.open().match_prefix(texts[0]) == 0
     for cache, text in zip(caches, texts, strict=True):
         done = alone(cache.advance([*text, 5, 6]))
         assert (done.num_tokens, cache.tokens) == (32, [*text, 5, 6])
@@ -280,7 +280,7 @@ def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llam
     slots, _ = feed(model, texts)
     model.forward([Span(slot, [1, 2], 1) for slot in slots])
     for slot in slots:
-        model.rollback(slot, slot.length - 1)
+        slot.rollback(slot.length - 1)
     tensors = model.read_kv(slots[1])
     copy = model.open()
     with pytest.raises(SessionError, match="does not fit this KV cache"):
