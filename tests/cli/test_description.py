@@ -7,11 +7,11 @@ import pytest
 from click.testing import CliRunner
 
 from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.cli.batch_file import BODIES
 from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import generate
 from ov_specdec.cli.terminal import in_option_names
-from ov_specdec.openai.batches import BODIES
 from ov_specdec.openai.body import read, with_options
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody, read_ask

@@ -171,7 +171,6 @@ BAD_INPUT = {
         ["generate", str(ROOT / "models" / "main"), "def", "f"],
         "the prompt is 2 arguments: put it into quotes, as in 'def f'",
     ),
-    "command of others": (["run", "x"], "there is no command 'run': give generate (see ov-"),
     "unknown command": (["xyz"], "there is no command 'xyz': there are: generate, "),
     "mistyped command": (["genrate"], "no command 'genrate': did you mean generate? (see ov-"),
     "no repeats": (["compare", "x", "--repeat", "0"], "--repeat 0 must be a whole number"),

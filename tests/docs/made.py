@@ -12,7 +12,7 @@ from typing import Any
 from click.testing import CliRunner
 
 from ov_specdec.cli.app import COMMANDS, app
-from ov_specdec.cli.chat.conversation import describe_commands
+from ov_specdec.cli.conversation import describe_commands
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
 from ov_specdec.server.metrics import Metrics, RequestMetrics
 from tests.docs.reference import reference
@@ -44,6 +44,7 @@ FIELDS = {
     "prompt_cache_key": "for replicas, which receive requests with the same key again",
     "tool_choice": "none or auto",
     "parallel_tool_calls": "without an effect",
+    **dict.fromkeys(("response_format", "text", "structured_outputs"), "a schema or a grammar"),
     "prediction": "a text that the answer is expected to repeat",
 }
 """Fields that are no options, in words."""

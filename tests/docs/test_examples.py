@@ -69,6 +69,12 @@ def test_the_readme_runs(capsys):
     assert again.tokens_per_main_pass > 4
 
 
+def test_the_page_on_structured_output_runs(capsys):
+    namespace = run(ROOT / "docs" / "structured-output.md")
+    assert namespace["result"].parsed.model_dump_json() == namespace["result"].text
+    assert " tokens were forced\n" in capsys.readouterr().out
+
+
 def test_the_page_on_speech_runs(whisper, tmp_path, monkeypatch, capsys):
     models = tmp_path / "models"
     models.mkdir()

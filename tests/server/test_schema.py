@@ -87,6 +87,7 @@ def untyped(schema, definitions, place):
         found = [
             each
             for name, field in fields.items()
+            if name != "schema"  # a JSON schema, as it was requested
             for each in untyped(field, definitions, f"{place}.{name}")
         ]
         others = schema.get("additionalProperties", {})

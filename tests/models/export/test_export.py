@@ -81,8 +81,8 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_the_draft_of_the_embedded_pair_comes_with_its_checkpoint():
-    assert (embedded_folder("draft") / "checkpoint" / "config.json").is_file()
+def test_the_checkpoint_of_the_embedded_draft_is_beside_it_in_a_checkout():
+    assert embedded_folder("draft").with_name("checkpoint").joinpath("config.json").is_file()
 
 
 @pytest.fixture
