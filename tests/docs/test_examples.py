@@ -89,7 +89,7 @@ def test_the_page_on_speech_runs(whisper, tmp_path, monkeypatch, capsys):
 def test_every_python_example_runs():
     """Those of a client are in the tests of the server."""
     pages = {page.name for page in PAGES if [*examples(page)]}
-    assert pages == {"README.md", "guide.md", "speech.md"}
+    assert pages == {"README.md", "guide.md", "speech.md", "structured-output.md"}
     of_clients = {p.name for p in PAGES if f"```python\n{OF_A_CLIENT}" in p.read_text("utf-8")}
     assert of_clients == {"server.md"}
 
