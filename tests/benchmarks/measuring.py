@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial, wraps
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -88,9 +89,11 @@ def begin(name: str, given: Mapping[str, Any]) -> Record:
 
 
 def _described(value: Any) -> Any:
-    """A value for JSON."""
+    """A value for JSON; what is in a file by its hash."""
     if isinstance(value, Prompts):
         return value.described()
+    if isinstance(value, Path):
+        return {"name": value.name, "digest": sha256(value.read_bytes()).hexdigest()}
     return list(value) if isinstance(value, tuple) else value
 
 
