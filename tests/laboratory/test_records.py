@@ -26,7 +26,7 @@ from tests.benchmarks.record import Record
 from tests.benchmarks.simulated.machine import Machine, rounds_of
 from tests.benchmarks.simulated.texts import MadeUp, machine_of, steady
 from tests.support.command_line import run
-from tests.support.tiny_hybrid import open_hybrid
+from tests.support.kept import open_kept
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -172,7 +172,7 @@ def test_simulated_passes_take_what_the_curve_says():
 
 @pytest.mark.deep
 def test_a_model_recites_recorded_texts(tmp_path):
-    folder = open_hybrid("qwen3_5_text", tmp_path / "pair").main
+    folder = open_kept("qwen3_5_text", tmp_path / "pair").main
     texts = [
         {"prompt": [5, 6, 7, 8], "output": [9, 250, 11, 12, 13]},
         {"prompt": [40, 41], "output": [42, 43, 9, 45, 46, 250]},  # 9 in the place of the other's 9
