@@ -52,7 +52,7 @@ def in_pieces(text, source):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_lines_are_broken_between_words_as_they_would_be_for_the_whole_text(seed):
+def test_lines_are_broken_between_words_as_those_of_the_whole_text(seed):
     source = np.random.default_rng(seed)
     width = int(source.integers(13, 31))
     words = ["x" * int(source.integers(1, 11)) for _ in range(80)]
@@ -63,13 +63,6 @@ def test_lines_are_broken_between_words_as_they_would_be_for_the_whole_text(seed
         own = textwrap.wrap(line, width, break_on_hyphens=False, break_long_words=False)
         expected += own or [""]
     assert [line.rstrip() for line in shown] == [line.rstrip() for line in expected]
-
-
-def test_a_word_that_passes_the_edge_moves_to_the_next_line():
-    assert written(["one two th", "ree"], 11) == "one two th\r\x1b[0Kone two \nthree"
-    assert lines(written(["one two", " three"], 11), 11) == ["one two ", "three"]
-    assert lines(written(["one two thr", " four"], 11), 11) == ["one two thr", "four"]
-    assert lines(written(["one two thr", "  ", "four "], 11), 11) == ["one two thr", "four"]
 
 
 def test_what_is_longer_than_a_line_is_broken_within():
