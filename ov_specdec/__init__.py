@@ -62,8 +62,7 @@ if TYPE_CHECKING:
     from ov_specdec.options.generation import GenerationOptions
     from ov_specdec.options.kwargs import GenerationKwargs, TranscriptionKwargs
     from ov_specdec.pipeline import SpeculativePipeline
-    from ov_specdec.results.chunks import Chunk, GenerationResult
-    from ov_specdec.results.origins import Origin
+    from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
     from ov_specdec.results.stats import GenerationStats, RoundStats
     from ov_specdec.speech.options import TranscriptionOptions
     from ov_specdec.speech.segments import (

@@ -17,7 +17,7 @@ from ov_specdec.generation.pipeline import Pipeline
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
-from ov_specdec.models.kept_costs import kept_costs
+from ov_specdec.models.budgets import kept_costs
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.kwargs import GenerationKwargs, PipelineKwargs

@@ -15,8 +15,8 @@ from ov_specdec.generation.arguments import check_devices
 from ov_specdec.generation.pipeline import Pipeline
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
+from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.compile import LoadedModel, load_aligner, load_models
-from ov_specdec.models.kept_costs import kept_costs
 from ov_specdec.models.locate import locate
 from ov_specdec.models.source import FEATURES_CHECK, ModelSource, check_pair, open_source
 from ov_specdec.options.foreign_names import drop_neutral

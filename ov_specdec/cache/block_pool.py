@@ -6,27 +6,21 @@ automatic prefix caching, but keyed by the tokens themselves, and including part
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
 from itertools import count
+from typing import NamedTuple
 
 from ov_specdec.cache import common_prefix
 from ov_specdec.errors import CacheFullError, Option, SessionError
 
-
-@dataclass(frozen=True)
-class Root:
-    """The parent of the first block of every sequence of a namespace."""
-
-    namespace: Hashable = None
-
+Root = tuple[Hashable]
+"""The parent of the first block of every sequence of a namespace, which is its content."""
 
 NodeId = int | Root
 """A node by its serial number, which is never used again, or the root."""
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """A block that may be shared. tokens: its tokens. parent: the node before it."""
 
     serial: int
@@ -35,8 +29,7 @@ class Node:
     block: int
 
 
-@dataclass(frozen=True)
-class Prefix:
+class Prefix(NamedTuple):
     """The cached prefix of a sequence: full blocks, and the beginning of one more.
 
     nodes: the root, and those of the full blocks. partial: a block whose first `num_partial` tokens
@@ -54,14 +47,17 @@ class BlockPool:
 
     `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Freed blocks
     without content are allocated first, then new ones. If there are none, cached blocks without
-    users are evicted, the least recently used first.
+    users are evicted, the least recently used first. copy: copies a block's content to another.
     """
 
-    def __init__(self, size: int, max_blocks: int) -> None:
+    def __init__(
+        self, size: int, max_blocks: int, copy: Callable[[int, int], None] = lambda *_: None
+    ) -> None:
         if not 0 < size <= max_blocks:
             raise SessionError(f"a pool of {size} blocks does not fit its limit of {max_blocks}")
         self.size = size
         self.max_blocks = max_blocks
+        self.copy = copy
         self._free: list[int] = []
         self._num_touched = 0  # blocks from this index on were never used
         self._users: dict[int, int] = {}
@@ -85,7 +81,7 @@ class BlockPool:
     @property
     def num_unused(self) -> int:
         """Existing blocks without users or cached content."""
-        return self.size - self.num_used - len(self._idle)
+        return self.size - len(self._users) - len(self._idle)
 
     def allocate(self) -> int:
         """Allocate a block. Raises `CacheFullError` if all are in use."""

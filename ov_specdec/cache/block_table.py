@@ -1,6 +1,7 @@
 """The blocks of one sequence in a paged KV cache. No tensors here."""
 
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 
 from ov_specdec.cache.block_pool import BlockPool, NodeId, Root
 from ov_specdec.cache.slot import Slot
@@ -30,7 +31,7 @@ class BlockTable(Slot):
         self.states = states
         self.blocks: list[int] = []
         self._block_size = block_size
-        self._root = Root(namespace)
+        self._root: Root = (namespace,)
         # The first `_num_committed` blocks are in the prefix cache; the node of the last of them.
         self._num_committed = 0
         self._node: NodeId = self._root
@@ -38,13 +39,12 @@ class BlockTable(Slot):
 
     @property
     def held(self) -> list[int]:
-        """The allocated blocks; after a rollback the last ones may be empty."""
-        return self.blocks[: self._num_blocks(self.length)]
+        """The blocks with tokens; after a rollback others may follow."""
+        return self.blocks[: -(-self.length // self._block_size)]
 
     def num_missing(self, num_tokens: int) -> int:
         """Blocks to allocate for `num_tokens` more."""
-        room = len(self.blocks) * self._block_size - self.length
-        return 0 if num_tokens <= room else self._num_blocks(num_tokens - room)
+        return max(-(-(self.length + num_tokens) // self._block_size) - len(self.blocks), 0)
 
     def append(self, num_tokens: int) -> None:
         """Make room for `num_tokens` more and count them as held.
@@ -61,12 +61,13 @@ class BlockTable(Slot):
             raise
         self.length += num_tokens
 
-    def match_prefix(self, tokens: Sequence[int]) -> tuple[int, int] | None:
+    def match_prefix(self, tokens: Sequence[int]) -> int:
         """Start an empty table with the cached blocks of the first of these tokens.
 
-        If a block matches in part, returns it and the new block that the caller copies it to.
+        If a block matches in part, it is copied, since the sequence goes on to write to it.
         """
-        self.free()  # blocks left after a rollback to 0
+        if self.blocks:  # left after a rollback to 0
+            self.free()
         prefix = self.pool.match(tokens, self._block_size, self._root)
         if self.states is not None:
             prefix = self.states.match(prefix)
@@ -75,23 +76,20 @@ class BlockTable(Slot):
         self.blocks = prefix.blocks
         self.length = len(prefix.blocks) * self._block_size
         self._num_committed, self._node = len(prefix.blocks), prefix.nodes[-1]
-        if prefix.partial is None:
-            return None
-        self.pool.share(prefix.partial)  # or it might be evicted for the copy
-        try:
-            self.append(prefix.num_partial)
-        except CacheFullError:
-            return None
-        finally:
+        if prefix.partial is not None:
+            self.pool.share(prefix.partial)  # or it might be evicted for the copy
+            with suppress(CacheFullError):
+                self.append(prefix.num_partial)
+                self.pool.copy(prefix.partial, self.blocks[-1])
             self.pool.release([prefix.partial])
-        return prefix.partial, self.blocks[-1]
+        return self.length
 
     def rollback(self, length: int) -> None:
         """Keep only the first `length` tokens, or fewer if there is no state at that length.
 
         Raises `SessionError` if later tokens were committed; with states, the table is then empty.
         """
-        check_rollback(self.length, length)
+        self._check_rollback(length)
         if self.states is not None:
             length = self.states.rollback(length)
             if length < self._num_committed * self._block_size:
@@ -135,7 +133,7 @@ class BlockTable(Slot):
             self.pool.register(self.blocks[self._num_committed], self._node, rest)
         blocks = self._clear()
         self.pool.release(blocks)
-        self.pool.forget(blocks[self._num_blocks(len(tokens)) :])
+        self.pool.forget(blocks[-(-len(tokens) // self._block_size) :])
 
     def _clear(self) -> list[int]:
         """Empty the table. Returns its blocks."""
@@ -144,12 +142,3 @@ class BlockTable(Slot):
         self._num_committed, self._node = 0, self._root
         self._has_prompt = False
         return blocks
-
-    def _num_blocks(self, num_tokens: int) -> int:
-        return -(-num_tokens // self._block_size)
-
-
-def check_rollback(current: int, length: int) -> None:
-    """Refuse a rollback target outside 0..current."""
-    if not 0 <= length <= current:
-        raise SessionError(f"cannot roll back to {length}: the KV cache holds {current} tokens")

@@ -2,30 +2,64 @@
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ov_specdec.errors import SessionError
+
 
 class Slot(ABC):
-    """The KV cache of one sequence in a model, from `Runner.open`. owner: identifies the model."""
+    """The KV cache of one sequence in a model, from `Runner.open`; passes extend it.
+
+    owner: identifies the model. namespace: within which prefixes are shared. is_beyond: whether the
+    sequence is beyond the original context length: see `Beyond`.
+    """
 
     def __init__(self, owner: object, namespace: Hashable = None) -> None:
         self.owner = owner
         self.namespace = namespace
+        self.is_beyond = isinstance(namespace, Beyond)
 
     @property
     @abstractmethod
     def length(self) -> int:
         """Number of tokens in the KV cache. `CachedSequence` has their ids."""
 
-    @property
-    def is_beyond(self) -> bool:
-        """Whether it is beyond the original context length: see `Beyond`."""
-        return isinstance(self.namespace, Beyond)
+    @abstractmethod
+    def match_prefix(self, tokens: Sequence[int]) -> int:
+        """Reuse the cached prefix of these tokens in the namespace. Returns its length.
+
+        The sequence must be empty before.
+        """
+
+    @abstractmethod
+    def rollback(self, length: int) -> None:
+        """Drop all but the first `length` tokens. Raises `SessionError` if there are fewer.
+
+        A model with recurrent layers may roll back further, to its last kept state; the length then
+        says how far, and the rest is recomputed.
+        """
+
+    def commit(self, tokens: Sequence[int], length: int) -> None:  # noqa: B027
+        """Share the first `length` tokens of the cache, which will not be rolled back."""
+
+    @abstractmethod
+    def free(self, tokens: Sequence[int] = ()) -> None:
+        """Empty the sequence, and keep these tokens as a cached prefix of the namespace.
+
+        They include all committed tokens, or are empty: then only already shared tokens stay.
+        """
+
+    def _check_rollback(self, length: int) -> None:
+        """Refuse a rollback to a length that it does not have."""
+        if not 0 <= length <= self.length:
+            raise SessionError(
+                f"cannot roll back to {length}: the KV cache holds {self.length} tokens"
+            )
 
 
 @dataclass(frozen=True)

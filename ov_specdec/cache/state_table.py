@@ -126,8 +126,8 @@ class StateTable:
                 break
         else:
             num_blocks = 0
-        if num_blocks < len(prefix.blocks):
-            self._branch = len(prefix.blocks) * self._block_size
+        is_whole = num_blocks == len(prefix.blocks)
+        self._branch = 0 if is_whole else len(prefix.blocks) * self._block_size
         return Prefix(prefix.blocks[:num_blocks], prefix.nodes[: num_blocks + 1], None, 0)
 
     def offer_branch(self, length: int, node: NodeId) -> None:

@@ -1,22 +1,24 @@
-"""Compares rows of logits closely: of passes of several sizes, and of several KV caches."""
+"""Checks that passes and KV caches of a model agree, or falls back to the stateful cache."""
 
-from contextlib import closing
+from contextlib import suppress
+from dataclasses import dataclass
 
-import numpy as np
-
-from ov_specdec.cache.slot import Beyond
-from ov_specdec.checks.probe import Probe, ProbeSpan
-from ov_specdec.runner.base import Runner
-from ov_specdec.sampling.logits import Logits
-
-PREFIX = 8
-"""Tokens before the compared passes."""
-
-COMPARED_TOKENS = 3
-"""Tokens of one pass, and of as many others with one each: verification needs them to agree."""
-
-MIN_LENGTH = 2 * PREFIX + COMPARED_TOKENS
-"""Minimum context of a compared model."""
+from ov_specdec.errors import DeviceError, ModelError, Option
+from ov_specdec.graph.attention import chunks, windows
+from ov_specdec.models.compile import LoadedModel, ToLoad, load_model, load_stateful
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
+from ov_specdec.records.files import read_section, record_file, write_section
+from ov_specdec.runner.probe import (
+    AROUND,
+    COMPARED_TOKENS,
+    MIN_LENGTH,
+    distance,
+    largest_distance,
+    rows_around,
+)
+from ov_specdec.runner.rewinding import RewindingModel
 
 TOLERANCE = 0.1
 """Maximum distance of two rows by rounding: in bf16 with a u8 KV cache 0.01 was usual and 0.06 the
@@ -26,44 +28,110 @@ EXACT_TOLERANCE = 0.001
 """The same in f32, where it was less than 0.00001. For a tiny Granite that lost the states of its
 linear attention, it was 0.0023."""
 
-AROUND = 8
-"""Compared tokens around a position, half of them beyond it."""
+SHORT = 32
+"""Tokens of the first comparison of caches, of models with windows and without."""
+
+LONGEST = 8192
+"""Maximum tokens to prefill: a minute for a billion parameters on two cores."""
+
+CACHE_TOLERANCE = 0.01
+"""Maximum distance of two rows in f32 by rounding after thousands of tokens."""
 
 
-def largest_distance(runner: Runner) -> float:
-    """The distance between logits of a pass over several tokens and of passes over one.
+def verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
+    """The same model if its passes agree, or else a replacement.
 
-    The latter are rolled back first, which tests rollback too; a runner that rolls back to the
-    beginning recomputes everything. It takes five small passes, and caches nothing.
+    model: its source. Memory limits are set before, because setting one after passes would copy
+    the KV cache. Results are kept in records. If passes on a paged KV cache that the caller
+    did not require disagree, the stateful one is used. Raises `ModelError` if that does not help.
     """
-    end = PREFIX + COMPARED_TOKENS
-    with closing(Probe(runner, num_stable=PREFIX)) as probe:
-        probe.forward(ProbeSpan(0, PREFIX))
-        spans = [ProbeSpan(begin, begin + 1) for begin in range(PREFIX, end)]
-        single = [probe.forward(span)[0].copy() for span in spans]
-        several = probe.forward(ProbeSpan(PREFIX, end, COMPARED_TOKENS))
-        return max(map(distance, several, single))
+    reason = difference(loaded)
+    if reason and loaded.kv == "paged" and loaded.config.kv == "auto":
+        source, config, vocab_size = model
+        try:
+            loaded = load_stateful(source, config, reason, vocab_size=vocab_size)
+        except DeviceError as error:
+            raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
+        second = difference(loaded)
+        reason = f"{reason}; {second}" if second else ""
+    if reason:
+        raise ModelError(
+            f"{loaded.folder.path}: {reason}, so draft tokens could not be verified: use "
+            "another model, or ",
+            Option("precision", "exact"),
+            " if its precision rounds strongly",
+        )
+    return loaded
 
 
-def rows_around(runner: Runner, position: int) -> Logits:
-    """Logits [AROUND, vocab] of the tokens around a position, half of them in passes of one."""
-    begin, end = position - AROUND // 2, position + AROUND // 2
-    original = runner.original_context
-    is_beyond = original is not None and end > original
-    namespace = Beyond(object()) if is_beyond else object()
-    with closing(Probe(runner, new_namespace=lambda: namespace)) as probe:
-        probe.forward(ProbeSpan(0, begin))
-        spans = [ProbeSpan(begin, position, position - begin)]
-        spans += [ProbeSpan(index, index + 1) for index in range(position, end)]
-        return np.concatenate([probe.forward(span).copy() for span in spans])
+def difference(loaded: LoadedModel) -> str:
+    """How the passes of a model disagree; "" if they agree, or verify no draft tokens.
 
-
-def distance(row: Logits, other: Logits) -> float:
-    """The distance of two rows of logits [vocab], relative to their deviation from their mean.
-
-    0 for equal rows, the square root of 2 for uncorrelated ones. A constant added to a row changes
-    no distribution, and does not count.
+    Models with recurrent states have to continue them, even if they verify no draft tokens.
     """
-    a, b = (each - np.mean(each) for each in (row.astype(np.float64), other.astype(np.float64)))
-    length = float(max(np.linalg.norm(a), np.linalg.norm(b)))
-    return float(np.linalg.norm(a - b)) / length if length else 0.0
+    runner = loaded.runner
+    verifies = runner.max_draft_tokens != 0 or isinstance(runner, RewindingModel)
+    if loaded.folder.is_encoder_decoder or not verifies or runner.max_length < MIN_LENGTH:
+        return ""
+    path = record_file(loaded.fingerprint())
+    found = read_section(path, "passes", lambda content: float(content["distance"]))
+    if found is None or not found >= 0.0:
+        found = largest_distance(runner)
+        if path is not None:
+            with suppress(OSError):  # without, it takes under a second
+                write_section(path, "passes", {"distance": found})
+    tolerance = EXACT_TOLERANCE if loaded.config.precision == "exact" else TOLERANCE
+    if found <= tolerance:
+        return ""
+    return (
+        f"on a {loaded.kv} KV cache the logits of a pass over {COMPARED_TOKENS} tokens differ from "
+        f"passes over one (distance {found:.2f}, above {tolerance} for rounding)"
+    )
+
+
+@dataclass(frozen=True)
+class CacheAgreement:
+    """The largest distance of logits between both KV caches, by position.
+
+    not_paged: why the model has no paged cache; "" if it has one.
+    """
+
+    distances: dict[int, float]
+    not_paged: str = ""
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether logits differ by more than rounding."""
+        return any(found > CACHE_TOLERANCE for found in self.distances.values())
+
+    def __str__(self) -> str:
+        if self.not_paged:
+            return f"stateful only ({self.not_paged})"
+        shown = ", ".join(f"{found:.4f} at {at}" for at, found in self.distances.items())
+        verdict = "DIFFER" if self.is_broken else "agree"
+        return f"paged and stateful {verdict} (distance of logits: {shown} tokens)"
+
+
+def compare_caches(folder: ModelFolder) -> CacheAgreement:
+    """Prefill the same text on both KV caches of a decoder, past each of its windows, in f32.
+
+    Raises errors of loading.
+    """
+    source = open_source(folder.path)
+    own, model = source.folder, source.model
+    # The ends of windows, chunks and LongRoPE's short factors, and an early position.
+    sizes = {own.sliding_window, own.chunk, own.original_length, *windows(model), *chunks(model)}
+    most = min(own.context_length, LONGEST) - AROUND
+    positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
+    rows = []
+    for kv in ("stateful", "paged"):
+        config = RuntimeConfig(kv=kv, precision="exact")
+        try:
+            loaded = load_model(open_source(folder.path), config, vocab_size=source.vocab_size)
+        except ModelError as error:
+            if kv == "stateful":
+                raise
+            return CacheAgreement({}, str(error))
+        rows.append([rows_around(loaded.runner, position) for position in positions])
+    pairs = zip(positions, *rows, strict=True)
+    return CacheAgreement({position: max(map(distance, a, b)) for position, a, b in pairs})

@@ -24,13 +24,15 @@ from ov_specdec.measure.methods import (
     ALIKE,
     PLAIN,
     Answer,
+    Turn,
     answer_with,
     find_method,
     interleave,
+    make_table,
     open_pipelines,
+    summarize,
 )
 from ov_specdec.measure.prompts import PROMPT_SETS, read_prompts
-from ov_specdec.measure.summary import Turn, make_table, summarize
 from ov_specdec.models.devices import describe_machine
 from ov_specdec.options.model import option
 from ov_specdec.records.files import replacing

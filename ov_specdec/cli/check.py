@@ -7,13 +7,13 @@ from typing import Any
 
 import click
 
+from ov_specdec.checks.agreement import compare_caches
 from ov_specdec.cli.declare import options_of
 from ov_specdec.cli.models import AGREEMENT, COMPILATION, MODELS, PIPELINE, models_first, show_share
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.prompts import TUNING
-from ov_specdec.models.agreement import compare_caches
 from ov_specdec.models.devices import Precision, describe_machine, find_device, openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import embedded_folder, locate

@@ -2,12 +2,12 @@
 
 import click
 
+from ov_specdec.checks.invariance import look_up
 from ov_specdec.cli.declare import options_of
 from ov_specdec.cli.models import PIPELINE, models_first
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.models.devices import list_devices
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.invariance import look_up
 from ov_specdec.models.locate import locate
 from ov_specdec.models.runtime_config import RuntimeConfig
 

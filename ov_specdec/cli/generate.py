@@ -18,8 +18,8 @@ from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.speedup import estimate_speedup
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
-from ov_specdec.results.logprobs import finite
 from ov_specdec.results.stats import GenerationStats
+from ov_specdec.sampling.logits import finite
 from ov_specdec.text.detokenizer import as_text
 from ov_specdec.text.prompt import Prompt
 from ov_specdec.text.tokenizer import Tokenizer

@@ -12,7 +12,7 @@ from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.errors import SpecdecError
 from ov_specdec.planning.draft_length import MOST
-from ov_specdec.results.origins import BLUE, GREEN, GREY, ORANGE
+from ov_specdec.results.chunks import BLUE, GREEN, GREY, ORANGE
 
 READY, STOPPED = "Ready.", "Stopped."
 EXAMPLE = "This example ran at the start of the demo."

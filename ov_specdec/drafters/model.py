@@ -36,11 +36,11 @@ class LatestTokens:
         return self._cache.room(len(tokens) - self._start)
 
     def advance(
-        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
     ) -> Passes[ForwardOutput]:
-        """See `CachedSequence`. tokens: those of the last call of `room`, or a prefix of them."""
+        """See `CachedSequence`; one row. tokens: those of the last `room`, or a prefix of them."""
         latest = tokens[self._start :] if self._start else tokens
-        return self._cache.advance(latest, draft_tokens, num_rows)
+        return self._cache.advance(latest, draft_tokens, num_rows=1)
 
 
 class ModelDrafter:
@@ -76,7 +76,7 @@ class ModelDrafter:
         length = min(plan.length, self._cache.room(tokens))
         while len(draft_tokens) < length:
             # If the last round accepted all, the first pass also feeds the last of them.
-            fed = yield from self._cache.advance(tokens, draft_tokens, num_rows=1)
+            fed = yield from self._cache.advance(tokens, draft_tokens)
             row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
             try:
                 chosen = self._sampler.sample(history, row)

@@ -41,14 +41,14 @@ class TranslatedCache(LatestTokens):
         return super().room(self.translation.ids) if self.translation.ids else 0
 
     def advance(
-        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
     ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: main ids; draft_tokens: draft ids; logits: the draft's."""
         self.translation.read(tokens)
         ids, num_stable = self.translation.ids, self.translation.num_stable
         # The window's ids may change, so they are fed like draft tokens, which can be rolled back.
         unstable = [*ids[num_stable:], *draft_tokens]
-        return (yield from super().advance(ids[:num_stable], unstable, num_rows or 1))
+        return super().advance(ids[:num_stable], unstable)
 
 
 class IntersectionCache(TranslatedCache):
@@ -69,10 +69,7 @@ class IntersectionCache(TranslatedCache):
         self._row = np.full((1, tokenizers.main_size), OUTSIDE)
 
     def advance(
-        self,
-        tokens: Sequence[int],
-        draft_tokens: Sequence[int] = (),
-        num_rows: int | None = None,  # noqa: ARG002
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
     ) -> Passes[ForwardOutput]:
         """The row after the last token, [1, vocab] of the main model's vocabulary.
 

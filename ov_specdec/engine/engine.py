@@ -3,6 +3,8 @@
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from itertools import compress
+from time import perf_counter
 from types import MappingProxyType
 
 from ov_specdec.engine.round import next_round
@@ -13,7 +15,7 @@ from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve, Role
 from ov_specdec.planning.draft_length import NO_PLAN, Estimate, Plan
 from ov_specdec.planning.planner import Planner
-from ov_specdec.results.stats import PassStats, Round, StepStats, Stopwatch
+from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import forward
 
@@ -63,16 +65,6 @@ class Engine:
         self.scheduler.sweep()
         self._learn(drafts, main)
 
-    def run(self, sequence: Sequence) -> Iterator[Round]:
-        """Run a sequence to its end, and yield its rounds; raises the error that ends it."""
-        self.add_request(sequence)
-        while not sequence.has_ended:
-            self.step()
-            while sequence.unread:
-                yield sequence.unread.popleft()
-        if sequence.error is not None:
-            raise sequence.error
-
     def cancel_all(self) -> None:
         """End all sequences within one pass. From any thread."""
         for sequence in (*self.scheduler.running, *self.scheduler.waiting):
@@ -116,19 +108,16 @@ class Engine:
             sequence.wait_for(None)
             with self._plainly_after_errors():
                 sequence.policy.update(done.value.stats)
-            self._publish(sequence, done.value)
+            try:
+                sequence.publish(done.value)
+            except Exception as error:
+                sequence.end(error)
+            if sequence.finish_reason is not None:
+                sequence.end()
         except BaseException as error:
             sequence.end(error)
             if not isinstance(error, Exception):
                 raise
-
-    def _publish(self, sequence: Sequence, round_: Round) -> None:
-        try:
-            sequence.publish(round_)
-        except Exception as error:
-            sequence.end(error)
-        if sequence.finish_reason is not None:
-            sequence.end()
 
     def _plan(self) -> None:
         """Plan draft lengths: first those that are given, then all others together."""
@@ -187,16 +176,13 @@ class Engine:
 
         num_prefilled: prompt tokens that it prefilled in this step.
         """
-        watch = Stopwatch()
+        begin = perf_counter()
         while batch := self.scheduler.batch(model, num_prefilled):
             caches = [sequence.fed_cache for sequence in batch if sequence.fed_cache is not None]
             prefills = [sequence.state is State.PREFILL for sequence in batch]
-            padded, padding = self._padding(model, batch)
+            limits = zip(caches, batch.values(), self._padding(model, batch), strict=True)
             try:
-                spans = [
-                    cache.span(limit, padding if sequence is padded else 0)
-                    for cache, (sequence, limit) in zip(caches, batch.items(), strict=True)
-                ]
+                spans = [cache.span(limit, padding) for cache, limit, padding in limits]
                 forward(caches, spans)
             except CacheFullError as error:
                 self.scheduler.preempt(error)
@@ -211,40 +197,34 @@ class Engine:
             if not any(prefills):
                 with self._plainly_after_errors():
                     self._count(model, batch)
-            num_prefill = sum(
-                n for n, is_prefill in zip(sizes, prefills, strict=True) if is_prefill
-            )
-            return PassStats(sum(sizes), len(sizes), num_prefill, watch.total())
+            num_prefill = sum(compress(sizes, prefills))
+            return PassStats(sum(sizes), len(sizes), num_prefill, perf_counter() - begin)
         return None
 
-    def _padding(self, model: Runner, batch: dict[Sequence, int]) -> tuple[Sequence | None, int]:
-        """Padding tokens of a pass, and the sequence that they follow.
+    def _padding(self, model: Runner, batch: dict[Sequence, int]) -> list[int]:
+        """Padding tokens of a pass, by sequence: they follow the last one that decodes.
 
         They cannot follow a chunk of a prompt. If the size of a pass may change a text, only passes
         with planned draft lengths are padded.
         """
-        decoding = [sequence for sequence in batch if sequence.state is State.DECODE]
-        may_pad, planned = len(decoding) == len(batch), 0
+        padding, num_tokens, planned = [0] * len(batch), sum(batch.values()), 0
+        decoding = [i for i, each in enumerate(batch) if each.state is State.DECODE]
+        may_pad = len(decoding) == len(batch)
         if model is self._main:
-            is_planned = any(sequence.policy.is_planned for sequence in decoding)
+            is_planned = any(s.policy.is_planned for s in batch if s.state is State.DECODE)
             may_pad, planned = is_planned or model.is_verified, self._planned_size
-        if not decoding or not may_pad:
-            return None, 0
-        num_tokens = sum(batch.values())
-        return decoding[-1], model.padded_size(num_tokens, planned) - num_tokens
+        if decoding and may_pad:
+            padding[decoding[-1]] = model.padded_size(num_tokens, planned) - num_tokens
+        return padding
 
     def _count(self, model: Runner, batch: dict[Sequence, int]) -> None:
         """Count a decode pass, for the choice of static shapes."""
-        shapes = self.shapes.get("main" if model is self._main else "draft")
-        num_tokens = sum(batch.values())
-        if shapes is None:
-            return
-        if model is not self._main:
-            if num_tokens <= 2 * len(batch):  # larger ones catch up with skipped tokens
-                shapes.count(num_tokens)
-        elif any(sequence.policy.is_planned for sequence in batch):
-            shapes.count(self._planner.wished)
-        else:
+        is_main, num_tokens = model is self._main, sum(batch.values())
+        shapes = self.shapes.get("main" if is_main else "draft")
+        if is_main and any(sequence.policy.is_planned for sequence in batch):
+            num_tokens = self._planner.wished
+        # Larger passes of a draft model catch up with skipped tokens.
+        if shapes is not None and (is_main or num_tokens <= 2 * len(batch)):
             shapes.count(num_tokens)
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:

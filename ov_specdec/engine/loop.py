@@ -68,14 +68,11 @@ class EngineLoop:
         """
         self.add(sequence)
         try:
-            while True:
-                while not (sequence.unread or sequence.has_ended):
-                    self.step(lambda: bool(sequence.unread) or sequence.has_ended)
-                has_ended = sequence.has_ended  # before the last pieces are taken
-                while sequence.unread:
+            while not sequence.has_ended or sequence.unread:
+                if sequence.unread:
                     yield sequence.unread.popleft()
-                if has_ended:
-                    break
+                else:
+                    self.step(lambda: bool(sequence.unread) or sequence.has_ended)
         finally:
             self.cancel(sequence)
         # Break the cycle of error, traceback and sequence, which would keep the models alive.

@@ -2,8 +2,7 @@
 
 from dataclasses import replace
 
-from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.origins import Origin
+from ov_specdec.results.chunks import Chunk, Origin
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 

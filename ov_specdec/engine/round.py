@@ -10,10 +10,9 @@ from typing import NamedTuple
 from ov_specdec.drafters.base import Proposal, Steps
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan
-from ov_specdec.results.logprobs import TokenLogprobs, token_logprobs
 from ov_specdec.results.stats import Round, RoundStats, Stopwatch
 from ov_specdec.runner.base import ForwardOutput
-from ov_specdec.sampling.logits import Logits
+from ov_specdec.sampling.logits import Logits, TokenLogprobs, token_logprobs
 from ov_specdec.sampling.samplers import process
 from ov_specdec.sampling.verification import Draft, verify
 

@@ -180,15 +180,15 @@ class Scheduler:
 
     def sweep(self) -> None:
         """Remove sequences that have ended or were cancelled."""
-        self.stepping = [s for s in self.stepping if not s.has_ended]
-        if not any(s.has_ended or s.is_cancelled for s in (*self.running, *self.waiting)):
-            return
-        for sequence in (*self.running, *self.waiting):
-            if sequence.is_cancelled and not sequence.has_ended:
+        waiting = [*self.waiting]
+        for sequence in (*self.running, *waiting):
+            if sequence.is_cancelled and sequence.state is not State.ENDED:
                 sequence.end(Cancelled())
-        self.running = [s for s in self.running if not s.has_ended]
-        for sequence in [s for s in self.waiting if s.has_ended]:
-            self.waiting.remove(sequence)
+        self.running = [s for s in self.running if s.state is not State.ENDED]
+        self.stepping = [s for s in self.stepping if s.state is not State.ENDED]
+        for sequence in waiting:
+            if sequence.state is State.ENDED:
+                self.waiting.remove(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
         """Preempt the newest sequence of the busiest tenant; an only one ends with the error."""

@@ -60,9 +60,9 @@ class Sequence:
     tenant: whose it is, for a fair share of the batch. begun, first_token, latest: when it was
     admitted, and had its first and latest output, by `time.monotonic`.
 
-    round: the current round, a coroutine; None between rounds. It waits for a plan for
-    `offers`, or for a pass that feeds the cache `fed_cache`. num_planned: draft tokens of its
-    plan, until they are proposed.
+    is_first_round: it has no output yet. round: the current round, a coroutine; None between
+    rounds. It waits for a plan for `offers`, or for a pass that feeds the cache `fed_cache`.
+    num_planned: draft tokens of its plan, until they are proposed.
     """
 
     tokens: list[int]
@@ -80,6 +80,7 @@ class Sequence:
     finish_reason: FinishReason | None = None
     state: State = field(default=State.NEW, init=False)
     is_cancelled: bool = field(default=False, init=False)
+    is_first_round: bool = field(default=True, init=False)
     num_prompt_tokens: int = field(init=False)
     round: Steps[Round] | None = field(default=None, init=False)
     offers: Offers | None = field(default=None, init=False)
@@ -100,11 +101,6 @@ class Sequence:
     def has_ended(self) -> bool:
         """Whether it is complete, failed or was cancelled."""
         return self.state is State.ENDED
-
-    @property
-    def is_first_round(self) -> bool:
-        """Whether it has no output yet."""
-        return len(self.tokens) == self.num_prompt_tokens
 
     @property
     def is_preempted(self) -> bool:
@@ -191,6 +187,7 @@ class Sequence:
                 self.finish_reason = "stop"
                 break
         self.tokens += new
+        self.is_first_round = self.is_first_round and not new
         for follower in self._followers:
             follower.follow(new)
         if self.finish_reason is None and len(self.tokens) >= self.max_length:

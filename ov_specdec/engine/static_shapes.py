@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 
-from ov_specdec.checks.static_trial import NUM_CACHED, try_out
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
 from ov_specdec.planning.costs import GRID, MOST_SAVED, SIZES, Costs, PassCurve, Progress, Role
 from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.probe import NUM_CACHED, try_static
 
 SECONDS = 2.0
 """Seconds of decoding before each choice of a static shape: short processes pay nothing."""
@@ -194,7 +194,7 @@ class StaticShapes:
         try:
             if isinstance(compiled, DeviceError):
                 raise compiled
-            saved = try_out(self._runner, size, compiled)
+            saved = try_static(self._runner, size, compiled)
         except CacheFullError:
             self._due = SECONDS
             return

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.models.devices import find_device, openvino_core, require_paged
-from ov_specdec.models.generation_config import SamplingDefaults, defaults_of
+from ov_specdec.models.generation_config import defaults_of, fill
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.records.files import expand_home
@@ -20,7 +19,14 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     configs: the main model's first. Raises `DeviceError` and `OptionError`.
     """
     main = configs[0]
-    _make_cache_dir(main.cache_dir)
+    if main.cache_dir is not None:  # OpenVINO would fail later, with a vague message
+        try:
+            expand_home(main.cache_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(
+                Option("cache_dir", str(main.cache_dir)),
+                f" cannot be made ({error.strerror}): give another folder",
+            ) from error
     encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
     devices = []
     for config in (*configs, *encoders):
@@ -43,23 +49,10 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
         )
 
 
-def _make_cache_dir(cache_dir: str | Path | None) -> None:
-    """Make the folder for compiled models; OpenVINO would fail later, with a vague message."""
-    if cache_dir is None:
-        return
-    try:
-        expand_home(cache_dir).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OptionError(
-            Option("cache_dir", str(cache_dir)),
-            f" cannot be made ({error.strerror}): give another folder",
-        ) from error
-
-
 def complete(
     options: GenerationOptions | None,
     named: Mapping[str, Any],
-    defaults: SamplingDefaults,
+    defaults: Mapping[str, Any],
     text_to_text: TextToText | None,
 ) -> GenerationOptions:
     """The options of a generation with defaults for the others, and without a generation_config.
@@ -79,11 +72,11 @@ def complete(
             )
         options = options.model_copy(update=own) if own else options
         given = {name: getattr(options, name) for name in options.model_fields_set}
-        return options.copy_with(**defaults.complete(given))
+        return options.copy_with(**fill(given, defaults))
     if (config := own.pop("generation_config", None)) is not None:
         start = text_to_text.decoder_start_token_id if text_to_text else None
         defaults = defaults_of(config, own, start)
-    return GenerationOptions(**defaults.complete(own))
+    return GenerationOptions(**fill(own, defaults))
 
 
 def check_batch(

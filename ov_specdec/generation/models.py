@@ -4,8 +4,16 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ov_specdec.checks.invariance import Invariance
+from ov_specdec.checks.agreement import verifiable
+from ov_specdec.checks.invariance import (
+    SLOWER,
+    Invariance,
+    WantedInvariance,
+    configure,
+    open_invariance,
+)
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
@@ -13,16 +21,13 @@ from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation.text_generator import TextGenerator
-from ov_specdec.models.agreement import verifiable
+from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.generation_config import (
     GenerationConfigUse,
-    SamplingDefaults,
     read_sampling_defaults,
 )
-from ov_specdec.models.invariance import SLOWER, WantedInvariance, configure, open_invariance
 from ov_specdec.models.locate import embedded_folder, locate
-from ov_specdec.models.memory_limit import limit_memory
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
@@ -57,10 +62,10 @@ def open_sources(
     ]
 
 
-def sampling_defaults(use: GenerationConfigUse, source: ModelSource) -> SamplingDefaults:
+def sampling_defaults(use: GenerationConfigUse, source: ModelSource) -> dict[str, Any]:
     """The default sampling options: those of the main model's folder, or none."""
     if use == "none":
-        return SamplingDefaults()
+        return {}
     return read_sampling_defaults(source.folder.path, vocab_size=source.vocab_size)
 
 
@@ -111,7 +116,7 @@ def load(
     to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
     loaded = load_models(to_load)
     limit_memory(loaded, kv_cache_size, max_batch_size)
-    loaded = verifiable(loaded, to_load)
+    loaded = [verifiable(*each) for each in zip(loaded, to_load, strict=True)]
     invariance = open_invariance(loaded[0], off)
     if batch_invariant is True and not invariance.check().is_verified:
         raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")

@@ -1,13 +1,23 @@
-"""Saves KV caches of a prompt as safetensors for later processes."""
+"""Saves the KV caches of a prompt to files, so that later processes need not prefill it."""
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from ov_specdec.errors import Option, OptionError
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
+from ov_specdec.records.files import replacing
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.runner.store import draft_file, read_sequence, write_sequence
+
+TOKENS, FINGERPRINT, SALT, CHECKSUM = "tokens", "fingerprint", "cache_salt", "checksum"
+REMEDY = "delete it and save it again"
 
 
 def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: str | Path) -> None:
@@ -26,7 +36,7 @@ def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: s
         try:
             if held := tokens[: model.runner.max_length]:
                 alone(cache.advance(held))
-            write_sequence(file, cache, model.fingerprint(), salt)
+            _write(file, cache, model.fingerprint(), salt)
         finally:
             cache.free()
 
@@ -43,7 +53,7 @@ def load_caches(
         if not is_main and not file.exists():
             continue
         cache = CachedSequence(model.runner, cache_salt)
-        read_sequence(file, cache, model.fingerprint(), cache_salt)
+        _read(file, cache, model.fingerprint(), cache_salt)
         if is_main:
             generator.last_cached = cache.tokens, cache_salt
         cache.free()
@@ -58,4 +68,80 @@ def _files(models: Sequence[LoadedModel], path: str | Path) -> list[tuple[Loaded
             f"the KV cache of {models[0].folder.path}, an encoder-decoder model, cannot be saved: "
             "its encoder reads the prompt, not its KV cache"
         )
-    return list(zip(models, (Path(path), draft_file(Path(path))), strict=False))
+    path = Path(path)
+    draft = path.with_name(f"{path.stem}.draft{path.suffix}")
+    return list(zip(models, (path, draft), strict=False))
+
+
+def _write(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None) -> None:
+    """Write ids and tensors of a KV cache as safetensors.
+
+    fingerprint: of all that the tensors depend on. cache_salt: of the tenant; the file has a digest
+    of it. `_read` requires the same values of both. Raises `OptionError` for an empty
+    cache, and for a path that cannot be written.
+    """
+    if not (tokens := sequence.tokens):
+        raise OptionError(
+            f"there is nothing to save in '{path}': generate something first, with ",
+            Option("cache_prompt"),
+            " on",
+        )
+    if path.is_dir():
+        raise OptionError(f"'{path}' is a folder: name a file in it, such as prompt.safetensors")
+    content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
+    metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt), CHECKSUM: _checksum(content)}
+    try:
+        with replacing(path) as partial:
+            save_file(content, partial, metadata)
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be written: {error}") from error
+
+
+def _read(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None) -> None:
+    """Load a sequence from a file.
+
+    Raises `OptionError` for a file that cannot be read, or with another fingerprint or salt.
+    """
+    if not path.is_file():
+        raise OptionError(
+            f"there is no cache file '{path}': save it with these models, or give another path"
+        )
+    try:
+        with safe_open(path, framework="numpy") as file:  # type: ignore[no-untyped-call]
+            metadata: Mapping[str, str] = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    except (OSError, SafetensorError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be read ({error}): {REMEDY}") from error
+    if metadata.get(FINGERPRINT) != fingerprint:
+        raise OptionError(
+            f"the cache file '{path}' was made with another model, machine, OpenVINO version, KV "
+            f"backend or other properties: {REMEDY}"
+        )
+    if metadata.get(SALT) != _digest(cache_salt):
+        raise OptionError(
+            f"the cache file '{path}' was not saved with ",
+            Option("cache_salt", cache_salt),
+            f": give the salt of the saved generation, or {REMEDY}",
+        )
+    if metadata.get(CHECKSUM) != _checksum(tensors):
+        raise OptionError(f"the cache file '{path}' is damaged: {REMEDY}")
+    try:
+        sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
+    except (KeyError, SessionError) as error:
+        raise OptionError(f"the cache file '{path}' cannot be used ({error}): {REMEDY}") from error
+
+
+def _digest(cache_salt: str | None) -> str:
+    """The digest of a salt in a file, which others may read; empty without a salt."""
+    if cache_salt is None:
+        return ""
+    return hashlib.sha256(cache_salt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _checksum(tensors: Mapping[str, NDArray[Any]]) -> str:
+    """A digest of tensors: a changed bit would change texts without a sign of it."""
+    digest = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
+        digest.update(np.ascontiguousarray(tensor).data)
+    return digest.hexdigest()

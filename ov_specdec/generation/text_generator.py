@@ -22,7 +22,7 @@ from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.options.checks import require_ids
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, Policy
+from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.schedule import LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, ResultBuilder, collect
 from ov_specdec.results.stats import LengthLimit
@@ -181,9 +181,8 @@ class TextGenerator:
             *(references, self.earlier, self.pairing, source),
         )
         drafter = self.drafter.make(request)
-        policy: Policy = ConstantLength(0)
-        if drafter is not None:
-            policy = make_policy(options, self.learned, self.main)
+        is_plain = drafter is None
+        policy = ConstantLength(0) if is_plain else make_policy(options, self.learned, self.main)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
         output.stats.max_sequences = self._max_sequences
         if self.invariance is not None:
@@ -262,12 +261,7 @@ class TextGenerator:
                     Option(name, language), " needs an encoder-decoder model: leave it out"
                 )
         ids = encode_prompt(
-            prompt,
-            options,
-            self.tokenizer,
-            self.generated_tokens,
-            self.main.max_length,
-            self._check_length,
+            prompt, options, self.tokenizer, self.generated_tokens, self.main.max_length
         )
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")

@@ -1,7 +1,7 @@
 """Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -10,11 +10,9 @@ from ov_specdec.errors import ModelError, Option, openvino_message
 from ov_specdec.graph.positions import takes_positions
 from ov_specdec.runner.base import KEPT_INDICES, LOGITS_INDICES, LONG
 
-QUERY, KEY, VALUE = 0, 1, 2
-"""Indices of queries, keys and values among the inputs of OpenVINO's paged attention."""
-
-ALIBI_SLOPES = 11
-"""Index of the slopes among the inputs of OpenVINO's paged attention; empty without ALiBi."""
+QUERY, KEY, VALUE, WINDOW, ALIBI_SLOPES, SINKS = 0, 1, 2, 10, 11, 20
+"""Indices among the inputs of OpenVINO's paged attention: a window of 0 is none, and without ALiBi
+and sinks theirs are empty."""
 
 INDICES = 1
 """Index of the indices among the inputs of Gather."""
@@ -30,16 +28,10 @@ def to_paged(model: ov.Model) -> None:
     sequence in the caches. Raises `ModelError` if OpenVINO cannot do it, or would lose the model's
     positions.
     """
+    # A private name: OpenVINO has no public one for it yet.
+    from openvino._offline_transformations import paged_attention_transformation
+
     counts_by_index = not hides_by_mask(model)
-    try:
-        # A private name: OpenVINO has no public one for it yet.
-        from openvino._offline_transformations import paged_attention_transformation
-    except ImportError as error:
-        raise ModelError(
-            f"OpenVINO {ov.__version__} lacks paged_attention_transformation: use ",
-            Option("kv", "stateful"),
-            ", or openvino 2026.4",
-        ) from error
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
@@ -139,32 +131,41 @@ def before(node: ov.Node, ends: Collection[str] = (*SOURCES, "ShapeOf")) -> Iter
                 ahead += [value.get_node() for value in node.input_values()]
 
 
+def after(node: ov.Node, is_end: Callable[[ov.Node], bool]) -> Iterator[ov.Input]:
+    """The inputs that read a node, and those that depend on it, up to nodes that end it."""
+    seen, ahead = set[str](), [node]
+    while ahead:
+        outputs = ahead.pop().outputs()
+        for reader in (reader for output in outputs for reader in output.get_target_inputs()):
+            yield reader
+            node = reader.get_node()
+            if (name := node.get_name()) not in seen and not is_end(node):
+                seen.add(name)
+                ahead.append(node)
+
+
 def _gives_positions(count: ov.Node) -> bool:
     """Whether a count is embedded, used for a rotation, or added to attention scores.
 
     Counts that are only compared form a mask, not positions.
     """
-    seen, ahead = set[str](), [count]
-    while ahead:
-        outputs = ahead.pop().outputs()
-        for user in (user for output in outputs for user in output.get_target_inputs()):
-            node = user.get_node()
-            name, kind = node.get_friendly_name(), node.get_type_name()
-            # A rotation, scores with ALiBi, an embedding.
-            takes = kind in ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
-            if takes or (kind == "Gather" and user.get_index() == INDICES):
-                return True
-            if name in seen or kind in ("ShapeOf", "Result"):
-                continue
-            seen.add(name)
-            if node.get_output_element_type(0) != ov.Type.boolean:
-                ahead.append(node)
-    return False
+
+    def is_compared(node: ov.Node) -> bool:
+        is_end = node.get_type_name() in ("ShapeOf", "Result")
+        return is_end or node.get_output_element_type(0) == ov.Type.boolean
+
+    kinds = ((reader.get_node().get_type_name(), reader) for reader in after(count, is_compared))
+    return any(
+        # A rotation, scores with ALiBi, an embedding.
+        kind in ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
+        or (kind == "Gather" and reader.get_index() == INDICES)
+        for kind, reader in kinds
+    )
 
 
 def paged_attentions(model: ov.Model) -> list[ov.Node]:
-    """The attentions of a paged model."""
-    return [node for node in model.get_ops() if "PagedAttention" in node.get_type_name()]
+    """The attentions of a paged model, in order."""
+    return [node for node in model.get_ordered_ops() if "PagedAttention" in node.get_type_name()]
 
 
 def select_rows(model: ov.Model, axis: int) -> bool:

@@ -9,8 +9,16 @@ from time import perf_counter
 from typing import Any
 
 from ov_specdec.drafters.factory import DrafterName
-from ov_specdec.measure.methods import ALIKE, PLAIN, Method, answer_with, interleave
-from ov_specdec.measure.summary import SummaryRow, Turn, summarize
+from ov_specdec.measure.methods import (
+    ALIKE,
+    PLAIN,
+    Method,
+    SummaryRow,
+    Turn,
+    answer_with,
+    interleave,
+    summarize,
+)
 from ov_specdec.measure.tuner import GAIN
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline

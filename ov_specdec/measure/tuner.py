@@ -8,6 +8,7 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any
 
+from ov_specdec.checks.invariance import SLOWER
 from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.measure.methods import interleave
 from ov_specdec.measure.prompts import TUNING
@@ -20,7 +21,6 @@ from ov_specdec.models.devices import (
     usable_cores,
 )
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.invariance import SLOWER
 from ov_specdec.models.profile import Profile, pair_fingerprint
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline
@@ -29,8 +29,6 @@ from ov_specdec.planning.measurement import Measurement
 from ov_specdec.results.stats import BatchInvariance
 
 Properties = Mapping[str, str]
-Score = Callable[[PassCurve], float]
-"""Seconds; lower is better."""
 
 GAIN = 0.97
 """A value is kept if its score is below this fraction of the best so far, to ignore noise."""
@@ -247,14 +245,14 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
 
 def search(
     measure: Callable[[Properties], PassCurve],
-    score: Score,
+    score: Callable[[PassCurve], float],
     choices: Mapping[str, tuple[str, ...]],
     has_time_for: Callable[[int], bool],
 ) -> Found:
     """Try the values of one property after the other, keeping the best; then repeat what was kept.
 
-    measure: raises `DeviceError` for settings that the device refuses. has_time_for: whether so
-    many measurements fit into the time.
+    measure: raises `DeviceError` for settings that the device refuses. score: in seconds.
+    has_time_for: whether so many measurements fit into the time.
     """
     trials = [Trial({}, measure({}))]
     kept, refused = trials[:], dict[str, str]()

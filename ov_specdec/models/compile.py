@@ -2,16 +2,16 @@
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from filecmp import cmp
-from functools import partial
+from pathlib import Path
 
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
-from ov_specdec.graph.alignment import Heads, give_weights
+from ov_specdec.graph.attention import Heads, give_weights
 from ov_specdec.models.devices import (
     block_memory,
     compile_for,
@@ -89,7 +89,7 @@ def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     sources' IR. Raises `DeviceError` if a device does not support a setting, `ModelError` for a
     model whose KV cache cannot be rolled back.
     """
-    prepared = [prepare(source, config, config.kv) for source, config, _ in models]
+    prepared = [prepare(source, config) for source, config, _ in models]
     # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
     # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
@@ -97,6 +97,16 @@ def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     sizes = [vocab_size for _, _, vocab_size in models]
     encoders = _load_encoders(models)
     return [_open(*model) for model in zip(prepared, compiled, sizes, encoders, strict=True)]
+
+
+def load_stateful(
+    source: ModelSource, config: RuntimeConfig, reason: str, *, vocab_size: int
+) -> LoadedModel:
+    """Compile a model anew on a stateful KV cache. reason: why it has no paged one."""
+    source = replace(source, model=read_ir(source.folder))
+    prepared = prepare(source, replace(config, kv="stateful", batch_invariant=False))
+    prepared = replace(prepared, reason=prepared.reason.replace(AS_ASKED, reason, 1))
+    return _open(prepared, prepared.compile(), vocab_size, None)
 
 
 def _open(
@@ -113,10 +123,7 @@ def _open(
     if isinstance(model, DeviceError):
         if not prepared.may_fall_back:
             raise model
-        fresh = replace(source, model=read_ir(source.folder))
-        other = prepare(fresh, config, "stateful")
-        reason = other.reason.replace(AS_ASKED, str(model), 1)
-        return _open(replace(other, reason=reason), other.compile(), vocab_size, encoder)
+        return load_stateful(source, config, str(model), vocab_size=vocab_size)
     runner = _runner(prepared, model, vocab_size, encoder)
     compiler = prepared.compiler()
     return LoadedModel(runner, prepared.kv, prepared.reason, source.folder, config, compiler)
@@ -162,14 +169,11 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
                 f" has no effect with {main.folder.path}, which is a decoder: leave it out",
             )
         return [None] * len(models)
-    own = [_prepare_encoder(main, config)]
-    own += [_prepare_encoder(s, c) for s, c, _ in drafts if not _shares_encoder(main, s)]
-    # Only compilation: see `load_models`.
-    with ThreadPoolExecutor() as pool:
-        compiled = list(pool.map(lambda compile_: compile_(), own))
-    encoders = [Encoder(_require_compiled(model)) for model in compiled]
-    shared = [encoders[0], *(encoders[-1] for _ in drafts)]
-    for (source, _, _), encoder in zip(models, shared, strict=True):
+    encoders = [_load_encoder(main, config)]
+    for source, own, _ in drafts:
+        is_shared = _shares_encoder(main, source)
+        encoders.append(encoders[0] if is_shared else _load_encoder(source, own))
+    for (source, _, _), encoder in zip(models, encoders, strict=True):
         width = source.model.input(HIDDEN_STATES).partial_shape[-1]
         if width.is_static and width.get_length() != encoder.width:
             raise ModelError(
@@ -177,19 +181,11 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
                 f"{width.get_length()}, the encoder gives {encoder.width}: put the draft's own "
                 "encoder into its folder"
             )
-    return [*shared]
+    return [*encoders]
 
 
-def _require_compiled(model: ov.CompiledModel | DeviceError) -> ov.CompiledModel:
-    if isinstance(model, DeviceError):
-        raise model
-    return model
-
-
-def _prepare_encoder(
-    source: ModelSource, config: RuntimeConfig
-) -> Callable[[], ov.CompiledModel | DeviceError]:
-    """What compiles an encoder; `ModelError` if its input is neither a text nor a recording."""
+def _load_encoder(source: ModelSource, config: RuntimeConfig) -> Encoder:
+    """Compile an encoder; `ModelError` if its input is neither a text nor a recording."""
     path = source.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
@@ -200,8 +196,8 @@ def _prepare_encoder(
             f"{path} reads {', '.join(sorted(inputs))}, which is neither a text nor a recording: "
             "use a model for text or speech"
         )
-    device = find_device(openvino_core(), config.encoder_device or config.device)
-    return partial(compile_for, device, model, config.properties_for(device), path)
+    config = replace(config, device=config.encoder_device or config.device)
+    return Encoder(_compile(model, path, config))
 
 
 def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:
@@ -224,6 +220,13 @@ def load_aligner(
         give_weights(model, heads)
     except ModelError as error:
         raise ModelError(f"{folder.path} has no word times: {error}") from error
+    return Aligner(_compile(model, folder.ir, config), encoder)
+
+
+def _compile(model: ov.Model, path: Path, config: RuntimeConfig) -> ov.CompiledModel:
+    """A compiled model; raises its `DeviceError`."""
     device = find_device(openvino_core(), config.device)
-    compiled = compile_for(device, model, config.properties_for(device), folder.ir)
-    return Aligner(_require_compiled(compiled), encoder)
+    compiled = compile_for(device, model, config.properties_for(device), path)
+    if isinstance(compiled, DeviceError):
+        raise compiled
+    return compiled

@@ -28,9 +28,6 @@ PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
     "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
     "f16": {"INFERENCE_PRECISION_HINT": "f16"},
 }
-CAPABILITIES: Mapping[str, str] = {"bf16": "BF16", "f16": "FP16"}
-"""Capability that a device needs for a precision; all devices support f32."""
-
 COMPRESSED = ("i8", "u8")
 """Quantized precisions of KV caches, which have scales."""
 
@@ -187,7 +184,7 @@ def usable_cores() -> int:
 
 def computes_in(device: Device, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; all support f32."""
-    needed = CAPABILITIES.get(precision)
+    needed = {"bf16": "BF16", "f16": "FP16"}.get(precision)
     return needed is None or needed in device.capabilities
 
 

@@ -53,9 +53,6 @@ TOKENIZERS = (
 
 ORIGIN_FILE = "exported_from.txt"
 
-RANDOM = "?" * 8
-"""The suffix that `tempfile` appends to make a name unique."""
-
 
 @dataclass(frozen=True)
 class Exported:
@@ -239,7 +236,7 @@ def partial_folder(output: Path, name: str) -> Iterator[Path]:
     try:
         if (output / name).exists():
             raise ExportError(f"another process has just made {output / name}: run this again")
-        for left in output.glob(f".{escape(name)}.{RANDOM}"):
+        for left in output.glob(f".{escape(name)}.{'?' * 8}"):  # as `tempfile` ends names
             shutil.rmtree(left, ignore_errors=True)
         with TemporaryDirectory(
             prefix=f".{name}.", dir=output, ignore_cleanup_errors=True

@@ -4,9 +4,10 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
+from typing_extensions import Self
 
 from ov_specdec.errors import ModelError, shorten
 from ov_specdec.models.locate import DECODER_FILE, ENCODER_FILE, decoder_file
@@ -98,7 +99,7 @@ class ModelFolder:
             content |= inner
         defaults = read_json(generation) if generation.is_file() else {}
         content |= {name: defaults[name] for name in TOKEN_IDS if name in defaults}
-        config = _validate(_Config, content, file)
+        config = _Config.read(content, file)
         lengths = (getattr(config, key) for key in CONTEXT_KEYS)
         context = next(filter(None, lengths), None) or DEFAULT_CONTEXT
         if config.relative_attention_num_buckets is not None:
@@ -126,7 +127,7 @@ class ModelFolder:
             folder,
             decoder_start_token_id=config.bos_token_id if first is None else first,
             forced_bos_token_id=config.forced_bos_token_id,
-            features=_validate(_Features, read_json(audio), audio).model_dump()
+            features=_Features.read(read_json(audio), audio).model_dump()
             if config.num_mel_bins is not None
             else {},
         )
@@ -135,10 +136,27 @@ class ModelFolder:
 Length = Annotated[int, Field(ge=0)] | None
 
 
-class _Config(BaseModel):
-    """What is read of config.json, and of generation_config.json. 0 and null: not given."""
+class _File(BaseModel):
+    """Settings in a file, some of many."""
 
     model_config = ConfigDict(extra="ignore", strict=True)
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any], file: Path) -> Self:
+        """The settings; `ModelError` names one that is invalid."""
+        try:
+            return cls.model_validate(content)
+        except ValidationError as error:
+            first = error.errors()[0]
+            reason = first["msg"][0].lower() + first["msg"][1:]
+            raise ModelError(
+                f"{file} gives {first['loc'][0]} as {shorten(content.get(str(first['loc'][0])))} "
+                f"({reason}): correct it, or export the model again"
+            ) from error
+
+
+class _Config(_File):
+    """What is read of config.json, and of generation_config.json. 0 and null: not given."""
 
     model_type: str = ""
     text_config: dict[str, Any] | None = None
@@ -163,32 +181,14 @@ class _Config(BaseModel):
     num_mel_bins: Any = None
 
 
-class _Features(BaseModel):
+class _Features(_File):
     """Audio settings of preprocessor_config.json."""
-
-    model_config = ConfigDict(extra="ignore", strict=True)
 
     feature_size: PositiveInt
     sampling_rate: PositiveInt
     hop_length: PositiveInt
     n_fft: PositiveInt
     chunk_length: PositiveInt
-
-
-Settings = TypeVar("Settings", bound=BaseModel)
-
-
-def _validate(model: type[Settings], content: Mapping[str, Any], file: Path) -> Settings:
-    """The settings in a file; `ModelError` names one that is invalid."""
-    try:
-        return model.model_validate(content)
-    except ValidationError as error:
-        first = error.errors()[0]
-        reason = first["msg"][0].lower() + first["msg"][1:]
-        raise ModelError(
-            f"{file} gives {first['loc'][0]} as {shorten(content.get(str(first['loc'][0])))} "
-            f"({reason}): correct it, or export the model again"
-        ) from error
 
 
 def _original_length(config: _Config, file: Path) -> int | None:
@@ -204,7 +204,7 @@ def _original_length(config: _Config, file: Path) -> int | None:
     long = next((each for each in kinds if "long_factor" in each), None)
     if long is None or config.original_max_position_embeddings:
         return config.original_max_position_embeddings if long else None
-    return _validate(_Config, long, file).original_max_position_embeddings
+    return _Config.read(long, file).original_max_position_embeddings
 
 
 def _num_bytes(weights: Path) -> int:

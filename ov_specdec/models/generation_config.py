@@ -1,7 +1,6 @@
 """Options from a `transformers.GenerationConfig`: the model's own file, or a given one."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -23,40 +22,32 @@ TAKEN = (
 end-of-sequence tokens always come from the file."""
 
 
-@dataclass(frozen=True)
-class SamplingDefaults:
-    """Default options of generations.
+def fill(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options with defaults for the others.
 
-    values: options that a `GenerationConfig` sets, including do_sample, unless there is none.
+    defaults: those that a `GenerationConfig` sets, including do_sample, unless there is none. None
+    counts as not given. If a given option decides about sampling, contradicting defaults do not
+    apply.
     """
-
-    values: Mapping[str, Any] = field(default_factory=dict)
-
-    def complete(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The given options with defaults for the others.
-
-        None counts as not given. If a given option decides about sampling, contradicting defaults
-        do not apply.
-        """
-        set_by_caller = {name for name, value in given.items() if value is not None}
-        defaults = {k: v for k, v in self.values.items() if k not in set_by_caller}
-        if "tgt_lang" in set_by_caller:
-            defaults.pop("forced_bos_token_id", None)  # another language's
-        if given.get("ignore_eos"):
-            defaults.pop("eos_token_id", None)
-        if "do_sample" in set_by_caller:
-            draws = given["do_sample"]
-        elif set_by_caller.intersection(SAMPLING_OPTIONS):
-            defaults.pop("do_sample", None)  # the given options imply it
-            draws = given.get("temperature") != 0
-        else:
-            draws = defaults.get("do_sample", False)
-        if not draws:
-            defaults = {k: v for k, v in defaults.items() if k not in SAMPLING_OPTIONS}
-        return {**given, **defaults}
+    set_by_caller = {name for name, value in given.items() if value is not None}
+    defaults = {k: v for k, v in defaults.items() if k not in set_by_caller}
+    if "tgt_lang" in set_by_caller:
+        defaults.pop("forced_bos_token_id", None)  # another language's
+    if given.get("ignore_eos"):
+        defaults.pop("eos_token_id", None)
+    if "do_sample" in set_by_caller:
+        draws = given["do_sample"]
+    elif set_by_caller.intersection(SAMPLING_OPTIONS):
+        defaults.pop("do_sample", None)  # the given options imply it
+        draws = given.get("temperature") != 0
+    else:
+        draws = defaults.get("do_sample", False)
+    if not draws:
+        defaults = {k: v for k, v in defaults.items() if k not in SAMPLING_OPTIONS}
+    return {**given, **defaults}
 
 
-def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults:
+def read_sampling_defaults(folder: Path, *, vocab_size: int) -> dict[str, Any]:
     """The defaults of a model folder's generation_config.json; none if there is no file.
 
     As in transformers, it enables sampling only with do_sample. Raises `ModelError` for an invalid
@@ -64,7 +55,7 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     """
     path = folder / "generation_config.json"
     if not path.is_file():
-        return SamplingDefaults()
+        return {}
     content = {name: value for name, value in read_json(path).items() if value is not None}
     for name in content.keys() & CHOOSING:
         if not is_neutral(name, content[name]):
@@ -83,12 +74,12 @@ def read_sampling_defaults(folder: Path, *, vocab_size: int) -> SamplingDefaults
     named = chain.from_iterable(checked.token_ids().values())
     if unknown := [token for token in named if token >= vocab_size]:
         raise _unusable(path, f"the model has no token id {unknown[0]}")
-    return SamplingDefaults({"do_sample": False, **{k: getattr(checked, k) for k in drawn}})
+    return {"do_sample": False, **{k: getattr(checked, k) for k in drawn}}
 
 
 def defaults_of(
     config: object, given: Mapping[str, Any], decoder_start_token_id: int | None
-) -> SamplingDefaults:
+) -> dict[str, Any]:
     """The defaults from a `transformers.GenerationConfig`, or its content.
 
     given: other options, which take precedence. decoder_start_token_id: the model's own, which it
@@ -106,16 +97,13 @@ def defaults_of(
         for name, value in content.items()
         if value is not None and not name.startswith("_") and name != "transformers_version"
     }
-    for ours, counting_the_prompt in LENGTHS.items():
+    for limit in ("max", "min"):  # precedence is as in transformers
+        ours = f"{limit}_new_tokens"
         if given.get(ours) is not None or ours in values:
-            values.pop(counting_the_prompt, None)
+            values.pop(f"{limit}_length", None)
     if values.get("decoder_start_token_id") == decoder_start_token_id:
         values.pop("decoder_start_token_id", None)
-    return SamplingDefaults({"do_sample": False, **drop_neutral(values)})
-
-
-LENGTHS = {"max_new_tokens": "max_length", "min_new_tokens": "min_length"}
-"""The option that takes precedence in transformers."""
+    return {"do_sample": False, **drop_neutral(values)}
 
 
 def _unusable(path: Path, reason: str) -> ModelError:

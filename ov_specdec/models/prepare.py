@@ -15,8 +15,6 @@ from ov_specdec.graph.attention import (
     require_whole,
     require_windows,
 )
-from ov_specdec.graph.attention_rows import repeat_attention_rows
-from ov_specdec.graph.keys import center_keys
 from ov_specdec.graph.paging import (
     choose_factors,
     has_delta_rule,
@@ -28,7 +26,7 @@ from ov_specdec.graph.paging import (
     static_shape,
     to_paged,
 )
-from ov_specdec.graph.qkv import fuse_qkv
+from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Device,
@@ -111,11 +109,11 @@ class Prepared:
         )
 
 
-def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepared:
+def prepare(source: ModelSource, config: RuntimeConfig) -> Prepared:
     """Choose the KV backend of a model, and change its graph for it.
 
-    kv: the backends to choose from. Raises `DeviceError` and `OptionError` for settings that
-    contradict each other, and `ModelError` for an unsupported model.
+    Raises `DeviceError` and `OptionError` for settings that contradict each other, and `ModelError`
+    for an unsupported model.
     """
     device = find_device(openvino_core(), config.device)
     max_length = _max_length(source.folder, config.max_model_len)
@@ -125,7 +123,7 @@ def prepare(source: ModelSource, config: RuntimeConfig, kv: KvBackend) -> Prepar
     if lost := lost_cap(source.model, source.folder.attention_cap):
         warnings.warn(f"{source.folder.path}: {lost}", RuntimeWarning, stacklevel=2)
     max_masked = _max_masked(source, config, device)
-    backend, reason, model = choose_backend(source, device, kv, max_length)
+    backend, reason, model = choose_backend(source, device, config.kv, max_length)
     if state is not None and not device.is_cpu:
         raise DeviceError(
             f"{source.folder.path} has recurrent states ('{state}'), which have not been run on "

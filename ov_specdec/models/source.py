@@ -7,13 +7,12 @@ import openvino as ov
 
 from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
 from ov_specdec.graph.paging import recurrent_state
-from ov_specdec.graph.positions import reconnect_positions, take_positions
+from ov_specdec.graph.positions import connect_positions
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from ov_specdec.text.guard import GuardReport, compare_tokenizers, list_differences
-from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.prompt import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -106,8 +105,7 @@ def read_ir(folder: ModelFolder) -> ov.Model:
             f"{folder.ir} has an input '{unknown[0]}', which text decoders do not have: "
             f"use a model exported with --task {task}"
         )
-    if not take_positions(model):
-        reconnect_positions(model)
+    connect_positions(model)
     return model
 
 

@@ -16,9 +16,8 @@ from ov_specdec.openai.answer import (
     make_usage,
 )
 from ov_specdec.openai.errors import DONE, ApiError, Maybe, Part, encode_event
-from ov_specdec.results.chunks import Chunk, GenerationResult
-from ov_specdec.results.logprobs import TokenLogprobs, finite
-from ov_specdec.results.origins import Origin
+from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
+from ov_specdec.sampling.logits import TokenLogprobs, finite
 from ov_specdec.text.detokenizer import as_text
 
 

@@ -84,6 +84,18 @@ def option(
     )
 
 
+BOUNDS = {
+    "": "",
+    "ge": " of at least {ge}",
+    "ge le": " from {ge} to {le}",
+    "gt": " above {gt}",
+    "gt le": " above {gt}, up to {le}",
+    "le": " of at most {le}",
+    "min_length": " that is not empty",
+}
+"""The bounds of a number or text in words, by the names of its constraints."""
+
+
 def display_of(field: FieldInfo) -> Display:
     """How an option appears."""
     extra: Any = field.json_schema_extra or {}
@@ -216,20 +228,9 @@ def _constraints(metadata: Iterable[Any]) -> Iterable[Any]:
 
 def _bounds_in_words(metadata: Iterable[Any]) -> str:
     bounds = {
-        name: getattr(each, name)
+        name: f"{getattr(each, name):.15g}"
         for each in metadata
         for name in ("ge", "gt", "le", "min_length")
         if hasattr(each, name)
     }
-    shown = {name: f"{bound:.15g}" for name, bound in bounds.items()}
-    if "min_length" in shown:
-        return " that is not empty"
-    if "gt" in shown:
-        return f" above {shown['gt']}" + (f", up to {shown['le']}" if "le" in shown else "")
-    if "ge" in shown:
-        return (
-            f" from {shown['ge']} to {shown['le']}"
-            if "le" in shown
-            else f" of at least {shown['ge']}"
-        )
-    return f" of at most {shown['le']}" if "le" in shown else ""
+    return BOUNDS[" ".join(sorted(bounds))].format(**bounds)

@@ -11,7 +11,7 @@ from ov_specdec.errors import CacheFullError
 from ov_specdec.options.model import require
 from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, LiveCurve, PassCurve, Progress, Role
 from ov_specdec.planning.measurement import SWEEPS, Measurement
-from ov_specdec.records.record import keep_section, read_section
+from ov_specdec.records.files import keep_section, read_section
 from ov_specdec.results.stats import StepStats, Stopwatch
 from ov_specdec.runner.base import Runner
 

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.results.stats import StepStats
+from ov_specdec.results.stats import PassStats, StepStats
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Sizes of measured passes over one sequence; each takes time to measure."""
@@ -177,39 +177,45 @@ class LiveCurve(FixedCurve):
     """A measured curve, corrected by the passes that run.
 
     A pass takes the time of the curve times the machine's current pace, which is common to all
-    passes. So passes of one size, and all steps of the draft model, are compared with recent passes
+    passes. So passes of one size, and all passes of the draft model, are compared with recent ones
     of other sizes. A common slowdown changes nothing, and a size that runs alone is not corrected.
     """
 
     def __init__(self, measured: CostCurve) -> None:
         super().__init__(measured)
         self.measured = measured
-        # By size of passes of the main model; 0 for the draft model's steps.
+        # By size of passes of the main model; 0 for the draft model's passes.
         self._factors: dict[int, float] = {}
         self._compared: dict[int, list[float]] = defaultdict(list)
         # Sizes of the last passes, and how many times as long as in the curve.
         self._last: deque[tuple[int, float]] = deque(maxlen=RECENT)
-        self._last_size = 0
+        self._last_size: dict[Role, int] = {}
 
     def learn(self, step: StepStats) -> None:
         """Learn from a step without prefill."""
         done, main, draft = step.main, self.curve.main, self.curve.draft
-        drafts = [each for each in step.drafts if each.num_tokens == each.num_sequences]
+        # Others read what the draft model lacks.
+        drafts = [each for each in step.drafts if each.num_tokens <= 2 * each.num_sequences]
         if draft is not None and drafts:
-            expected = sum(draft.at(each.num_tokens, each.num_sequences) for each in drafts)
+            expected = sum(self._expected("draft", draft, each) for each in drafts)
             self._compare(0, sum(each.seconds for each in drafts) / expected)
-        expected = main.at(done.num_tokens, done.num_sequences)
-        if done.num_tokens not in main.static:
-            expected += main.change * (done.num_tokens != self._last_size)
-            self._last_size = done.num_tokens
         size = min(GRID, key=lambda size: abs(size - done.num_tokens))
-        self._compare(size, done.seconds / expected)
-        self._last.append((size, done.seconds / expected))
+        ratio = done.seconds / self._expected("main", main, done)
+        self._compare(size, ratio)
+        self._last.append((size, ratio))
 
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
         self.measured = self.measured.with_static(role, sizes, saved)
         self._correct()
+
+    def _expected(self, role: Role, passes: PassCurve, done: PassStats) -> float:
+        """Seconds of a pass by the curve."""
+        seconds = passes.at(done.num_tokens, done.num_sequences)
+        if done.num_tokens not in passes.static:
+            seconds += passes.change * (done.num_tokens != self._last_size.get(role))
+            self._last_size[role] = done.num_tokens
+        return seconds
 
     def _compare(self, size: int, ratio: float) -> None:
         others = [other for last, other in self._last if last != size]

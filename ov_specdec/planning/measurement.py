@@ -7,11 +7,11 @@ from functools import partial
 from statistics import median
 from time import perf_counter
 
-from ov_specdec.checks.probe import probe_tokens
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import SIZES, CostCurve, PassCurve
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward, max_tokens
+from ov_specdec.runner.probe import probe_tokens
 
 SWEEPS = 5
 """Sweeps over all sizes, for a median."""

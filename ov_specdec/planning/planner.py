@@ -7,13 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
-from ov_specdec.planning.draft_length import MOST, Estimate, Plan
+from ov_specdec.planning.draft_length import HORIZON, MOST, Estimate, Plan
 from ov_specdec.planning.ranking import Numbers, Ranking
 from ov_specdec.results.stats import StepStats
-
-HORIZON = 24
-"""Steps over which the rate and the costs of home sizes are taken: 12 and 64 differ by less than
-0.3 % in the replay."""
 
 SAME_ACCEPTANCE, MOST_USES = 0.02, 4
 """A choice serves for so many steps while acceptances differ by less: making one takes 0.2 to 0.4
@@ -84,7 +80,7 @@ class Planner:
 
     where `rate` is the best rate of tokens over this and recent steps. For one sequence this is the
     optimal length of Leviathan et al., section 3.1 (arXiv 2211.17192), for many the goodput of Liu
-    et al. (SmartSpec, arXiv 2406.14066).
+    et al. (SmartSpec, arXiv 2406.14066), in which tokens of sequences that are ahead count less.
 
     A pass of another size than the last one takes longer, so most passes are padded to a home size.
     A step takes another size where that gains more than the change and the change back. The home

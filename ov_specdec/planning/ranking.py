@@ -18,9 +18,11 @@ NUMBERS = np.arange(MOST + 1)
 class Ranking:
     """Draft tokens of all sequences, ranked by the probability that they are accepted.
 
-    The rank is known before a token is drawn. sequence, index: of each, and its index in the draft.
-    The rest are arrays [limits, tokens + 1] for the first k tokens in drafts of limited length.
-    number: of tokens. accepted: expected number of accepted ones. seconds: to draft them.
+    A token of a sequence that has been twice as fast as the others counts half: requests that come
+    together end with the slowest (proportional fairness, Kelly 1997). The rank is known before a
+    token is drawn. sequence, index: of each, and its index in the draft. The rest are arrays
+    [limits, tokens + 1] for the first k tokens in drafts of limited length. number: of tokens.
+    accepted: expected number of accepted ones, as they count. seconds: to draft them.
     """
 
     sequence: NDArray[np.integer]
@@ -41,6 +43,8 @@ class Ranking:
             seconds.cumsum(out=sums[1, 0, 1:])
             number = NUMBERS[: alive.size + 1]
             return cls(0 * number[1:], number[:-1], SIZES[-1:], number[None], *sums)
+        paces = np.array([each.pace for each in estimates])
+        alive = alive * (paces.mean() / paces)[:, None]
         order = (-alive.ravel()).argsort(kind="stable")
         sequence, index = np.divmod(order, MOST)
         # A last pass over one sequence costs about as much as the first over all: without limits 32
@@ -63,7 +67,8 @@ def _drafting(curve: CostCurve, estimates: Sequence[Estimate], alive: Numbers) -
     """Seconds that each draft token adds to the passes of the draft model, [sequences, MOST].
 
     Tokens at the same index share a pass, whose base cost belongs to the most likely sequence.
-    After a fully accepted draft the first pass also feeds its last token.
+    After a fully accepted draft the first pass also feeds its last token, so over several sequences
+    it has another size than the passes before and after it.
     """
     seconds = np.zeros(alive.shape)
     if curve.draft is None or not any(each.num_passes for each in estimates):
@@ -79,7 +84,8 @@ def _drafting(curve: CostCurve, estimates: Sequence[Estimate], alive: Numbers) -
     by_size = curve.draft.by_size(0, len(alive))
     steps = by_size[1:] - by_size[:-1] + curve.draft.per_sequence
     steps[0] = step
-    agains = np.where(rank == 0, again, by_size[2] - by_size[1])[:, None]
-    seconds += steps[rank][:, None] + agains * alive
-    seconds[:, 1:] -= agains * alive[:, :-1]
+    again = by_size[2] - by_size[1]
+    seconds += steps[rank][:, None] + again * alive
+    seconds[rank == 0, :2] += curve.draft.change
+    seconds[:, 1:] -= again * alive[:, :-1]
     return seconds * (NUMBERS[:MOST] < num_passes[:, None])

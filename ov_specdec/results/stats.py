@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
-from ov_specdec.results.logprobs import TokenLogprobs
+from ov_specdec.sampling.logits import TokenLogprobs
 
 FinishReason = Literal["stop", "length", "cancelled"]
 """Why an output ended: end-of-sequence token or stop string, a length limit, or a cancellation."""

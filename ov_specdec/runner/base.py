@@ -95,7 +95,9 @@ class Runner(ABC):
     takes next to no time, so that passes may be padded with tokens. hidden_size: of a token's
     hidden state; None: passes give none. is_invariant: whether passes have the batch-invariant
     form. is_verified: whether a check on this machine found them batch-invariant. max_pass_tokens:
-    maximum tokens of a pass; larger ones are split. None: any number.
+    maximum tokens of a pass; larger ones are split. None: any number. bytes_per_token: of KV cache;
+    0 if the device manages it. bytes_per_state: of one state of the recurrent layers; 0 without
+    such layers.
     """
 
     max_length: int
@@ -106,21 +108,13 @@ class Runner(ABC):
     is_invariant: bool = False
     is_verified: bool = False
     max_pass_tokens: int | None = None
+    bytes_per_token: int = 0
+    bytes_per_state: int = 0
 
     @property
     def max_draft_tokens(self) -> int | None:
         """Current maximum of draft tokens that a sequence may feed and roll back; None: any."""
         return None
-
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes of KV cache for each token; 0 if the device manages it."""
-        return 0
-
-    @property
-    def bytes_per_state(self) -> int:
-        """Bytes of one state of the recurrent layers; 0 without such layers."""
-        return 0
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -156,7 +150,7 @@ class Runner(ABC):
 
     @abstractmethod
     def open(self, namespace: Hashable = None) -> Slot:
-        """Open a new, empty sequence. namespace: see `match_prefix`."""
+        """Open a new, empty sequence. namespace: see `Slot.match_prefix`."""
 
     @abstractmethod
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
@@ -165,31 +159,6 @@ class Runner(ABC):
         A row scores the token after its own. The next pass may overwrite the arrays. Raises
         `SessionError` if a sequence would exceed `max_length`, and `CacheFullError` if the memory
         is used up. After an error each sequence is unchanged or empty, as its `length` says.
-        """
-
-    @abstractmethod
-    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Reuse the cached prefix of these tokens in the namespace. Returns its length.
-
-        The sequence must be empty before.
-        """
-
-    @abstractmethod
-    def rollback(self, slot: Slot, length: int) -> None:
-        """Drop all but the first `length` tokens. Raises `SessionError` if there are fewer.
-
-        A model with recurrent layers may roll back further, to its last kept state; the slot's
-        length says how far, and the rest is recomputed.
-        """
-
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:  # noqa: B027
-        """Share the first `length` tokens of the cache, which will not be rolled back."""
-
-    @abstractmethod
-    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Empty the sequence, and keep these tokens as a cached prefix of the namespace.
-
-        They include all committed tokens, or are empty: then only already shared tokens stay.
         """
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002

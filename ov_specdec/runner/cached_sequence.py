@@ -1,6 +1,7 @@
 """`CachedSequence`: one sequence with its KV cache, which is fed only missing tokens."""
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
+from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,14 +10,7 @@ from numpy.typing import NDArray
 from ov_specdec.cache import common_prefix
 from ov_specdec.cache.slot import Beyond
 from ov_specdec.errors import OptionError, SessionError
-from ov_specdec.results.stats import Stopwatch
-from ov_specdec.runner.base import (
-    ForwardOutput,
-    HiddenStates,
-    HiddenStatesReader,
-    Runner,
-    Span,
-)
+from ov_specdec.runner.base import ForwardOutput, HiddenStates, HiddenStatesReader, Runner, Span
 from ov_specdec.sampling.logits import Logits
 
 PREFILL_CHUNK = 512
@@ -113,26 +107,22 @@ class CachedSequence:
         total = len(tokens) + len(draft_tokens)
         if not 1 <= num_rows <= total:
             raise SessionError(f"{total} tokens cannot give {num_rows} rows of logits")
-        watch = Stopwatch()
+        begin = perf_counter()
         self._sequence, self._draft_tokens, self._num_rows = tokens, draft_tokens, num_rows
         self._logits, self._num_fed = None, 0
         self._choose_factors(total)
         self._rollback_others(total - num_rows)
         if not self._cached:
             self.match_prefix()
-        rollback_seconds = watch.lap()
+        rollback_seconds = perf_counter() - begin
         while self._logits is None:
             yield self
-            self._observe()
+            if self._unobserved:
+                self._observe()
         self._num_compared = len(tokens)
-        self.runner.commit(self._slot, tokens, len(tokens) - 1)
-        return ForwardOutput(
-            self._logits,
-            self._num_fed,
-            self._num_cached,
-            self._num_sequences,
-            rollback_seconds,
-        )
+        self._slot.commit(tokens, len(tokens) - 1)
+        counts = self._num_fed, self._num_cached, self._num_sequences
+        return ForwardOutput(self._logits, *counts, rollback_seconds)
 
     def observe_accepted(self, num_accepted: int) -> None:
         """Pass hidden states of accepted draft tokens of the last `advance` to readers."""
@@ -148,18 +138,21 @@ class CachedSequence:
         far as they fit; they are rolled back like draft tokens.
         """
         self._agree_with_slot()
-        start, rows, num_pending = len(self._cached), self._num_rows, self.num_pending
+        start, rows, size = len(self._cached), self._num_rows, self.num_pending
         if not self._num_fed:
             self._num_cached = start
-        if num_pending > max(limit, rows):
-            size = max(min(limit, num_pending - rows), 1)
-            return self._span(self._needed(start, start + size), 1)
-        tokens = self._needed(start, start + num_pending)
+        if size > max(limit, rows):
+            size, rows, padding = max(min(limit, size - rows), 1), 1, 0
+        tokens = self._needed(start, start + size)
         if padding:
-            room = max_tokens(self.runner) - start - num_pending
-            spare = min(room, self._max_draft_tokens + 1 - rows)
-            tokens += tokens[-1:] * max(min(padding, spare), 0)
-        return self._span(tokens, rows + len(tokens) - num_pending)
+            room = max_tokens(self.runner) - start - size
+            padding = max(min(padding, room, self._max_draft_tokens + 1 - rows), 0)
+            tokens += tokens[-1:] * padding
+            rows += padding
+        states = None
+        if self.readers:
+            states = np.empty((len(tokens), self.runner.hidden_size or 0), np.float32)
+        return Span(self._slot, tokens, rows, states, len(self._sequence))
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
         """Take the logits of a pass over this span, and those of other sequences."""
@@ -185,7 +178,7 @@ class CachedSequence:
         tokens = self._sequence[: max(shared, 0)]
         for reader in self.readers:
             tokens = tokens[: reader.match_prefix(tokens)]
-        matched = self.runner.match_prefix(self._slot, tokens)
+        matched = self._slot.match_prefix(tokens)
         self._cached = list(tokens[:matched])
         self._num_compared = matched
 
@@ -204,12 +197,12 @@ class CachedSequence:
         self._agree_with_slot()
         own = common_prefix(self._cached, self._sequence)
         left, self._cached, self._num_compared = self._cached[:own], [], 0
-        self.runner.free(self._slot, left)
+        self._slot.free(left)
 
     def discard(self) -> None:
         """Free the cache without keeping its content."""
         self._cached, self._num_compared = [], 0
-        self.runner.free(self._slot)
+        self._slot.free()
 
     def read_kv(self) -> dict[str, NDArray[Any]]:
         """The tensors of the KV cache, for `restore`. See `Runner`."""
@@ -228,12 +221,6 @@ class CachedSequence:
         """Maximum tokens that may be fed and rolled back."""
         limit = self.runner.max_draft_tokens
         return self.runner.max_length if limit is None else limit
-
-    def _span(self, tokens: list[int], num_rows: int) -> Span:
-        """A span of these tokens, with an array for hidden states if there are readers."""
-        size = self.runner.hidden_size if self.readers else None
-        states = None if size is None else np.empty((len(tokens), size), np.float32)
-        return Span(self._slot, tokens, num_rows, states, len(self._sequence))
 
     def _observe(self) -> None:
         """Pass hidden states of fed tokens to readers, except for unverified draft tokens."""
@@ -273,7 +260,7 @@ class CachedSequence:
 
     def _rollback(self, length: int) -> None:
         if self._slot.length > length:
-            self.runner.rollback(self._slot, length)
+            self._slot.rollback(length)
             length = self._slot.length
         del self._cached[length:]
         self._num_compared = min(self._num_compared, length)

@@ -10,7 +10,6 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.cache.block_table import check_rollback
 from ov_specdec.cache.slot import Slot, Source
 from ov_specdec.errors import SessionError
 from ov_specdec.results.stats import Stopwatch
@@ -116,9 +115,9 @@ class EncoderDecoderModel(Runner):
         # The content of the states: source and length; their owner, or tokens left by the last one.
         self._source: Source | None = None
         self._hidden: NDArray[np.float32] | None = None
-        self._length = 0
-        self._holder: DecoderSlot | None = None
-        self._left: Sequence[int] = ()
+        self.length = 0
+        self.holder: DecoderSlot | None = None
+        self.left: Sequence[int] = ()
 
     def open(self, namespace: Hashable = None) -> "DecoderSlot":
         """A new sequence. Raises `SessionError` for a namespace that is not a `Source`."""
@@ -130,9 +129,9 @@ class EncoderDecoderModel(Runner):
         """Append tokens to one sequence; after an error it is empty."""
         self._check(spans)
         [span] = spans
-        slot = self._own(span.slot)
-        if self._holder is not slot:
-            self.match_prefix(slot, ())
+        slot = require_own(span.slot, DecoderSlot, self)
+        if self.holder is not slot:
+            self.take_over(slot, ())
         size = len(span.tokens)
         with self._renewed_by_errors():
             if self._hidden is None:
@@ -142,57 +141,41 @@ class EncoderDecoderModel(Runner):
                 tensor = self._request.get_tensor(HIDDEN_STATES)
                 tensor.shape = self._hidden.shape
                 tensor.data[:] = self._hidden
-            feed = decoder_inputs(span.tokens, self._length, self._hidden)
+            feed = decoder_inputs(span.tokens, self.length, self._hidden)
             feed[LOGITS_INDICES] = np.arange(size - span.num_rows, size)
             self._request.infer(
                 {name: feed[name] for name in self._inputs}, share_inputs=True, share_outputs=True
             )
-            self._length += size
+            self.length += size
         logits: Logits = self._request.get_tensor("logits").data
         return [logits[0, -span.num_rows :, : self._vocab_size]]
 
-    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Take over the states, with the prefix of these tokens that was left for this source."""
-        own = self._own(slot)
+    def take_over(self, slot: "DecoderSlot", tokens: Sequence[int]) -> int:
+        """Give a sequence the states, with the prefix of these tokens that was left for it."""
         length = 0
-        if self._source == own.namespace:
-            length = common_prefix(self._left, tokens)
-            self._trim(length)
+        if self._source == slot.namespace:
+            length = common_prefix(self.left, tokens)
+            self.trim(length)
         else:
             self._request.reset_state()
             self._forget()
-        self._holder, self._left = own, ()
+        self.holder, self.left = slot, ()
         return length
 
-    def rollback(self, slot: Slot, length: int) -> None:
-        """Trim the states at once."""
-        own = self._own(slot)
-        check_rollback(own.length, length)
-        if own.length:
-            self._trim(length)
-
-    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Release the states; a later sequence of the source may reuse these tokens."""
-        if self._holder is self._own(slot):
-            self._holder, self._left = None, list(tokens)
-
-    def _own(self, slot: Slot) -> "DecoderSlot":
-        return require_own(slot, DecoderSlot, self)
-
-    def _trim(self, length: int) -> None:
+    def trim(self, length: int) -> None:
         """Drop all but the first `length` tokens from the growing states."""
-        if length == self._length:
+        if length == self.length:
             return
         with self._renewed_by_errors():
             for state in self._request.query_state():
                 if state.name in self._axes:
                     axis = self._axes[state.name]
                     state.state = ov.Tensor(state.state.data.take(range(length), axis))
-            self._length = length
+            self.length = length
 
     def _forget(self) -> None:
-        self._source, self._hidden, self._length = None, None, 0
-        self._holder, self._left = None, ()
+        self._source, self._hidden, self.length = None, None, 0
+        self.holder, self.left = None, ()
 
     @contextmanager
     def _renewed_by_errors(self) -> Iterator[None]:
@@ -214,7 +197,22 @@ class DecoderSlot(Slot):
     @property
     def length(self) -> int:
         """Number of its tokens in the states; 0 if another sequence owns them."""
-        return self.owner._length if self.owner._holder is self else 0
+        return self.owner.length if self.owner.holder is self else 0
+
+    def match_prefix(self, tokens: Sequence[int]) -> int:
+        """Take over the states, with the prefix of these tokens that was left for this source."""
+        return self.owner.take_over(self, tokens)
+
+    def rollback(self, length: int) -> None:
+        """Trim the states at once."""
+        self._check_rollback(length)
+        if self.length:
+            self.owner.trim(length)
+
+    def free(self, tokens: Sequence[int] = ()) -> None:
+        """Release the states; a later sequence of the source may reuse these tokens."""
+        if self.owner.holder is self:
+            self.owner.holder, self.owner.left = None, list(tokens)
 
 
 class Aligner:

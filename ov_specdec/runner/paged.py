@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain
+from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,10 +28,11 @@ INITIAL_TOKENS = 512
 
 
 class SpanPart(NamedTuple):
-    """Some of the tokens of a span, from index `begin`. of: the span's index."""
+    """A span, or some of its tokens, after `past` others. of: the span's index."""
 
     of: int
-    begin: int
+    past: int
+    table: BlockTable
     span: Span
 
 
@@ -39,13 +40,13 @@ def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPar
     """Divide spans into passes over at most `most` tokens each, in order. most: None for any."""
     taken: list[SpanPart] = []
     room = most = most or sum(len(part.span.tokens) for part in parts)
-    for of, _, span in parts:
+    for of, past, table, span in parts:
         begin, num_tokens = 0, len(span.tokens)
         while begin < num_tokens:
             end = min(begin + room, num_tokens)
             num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
-            tokens = span.tokens[begin:end]
-            taken.append(SpanPart(of, begin, span._replace(tokens=tokens, num_rows=num_rows)))
+            own = span._replace(tokens=span.tokens[begin:end], num_rows=num_rows)
+            taken.append(SpanPart(of, past + begin, table, own))
             room -= end - begin
             begin = end
             if room == 0:
@@ -89,12 +90,15 @@ class PagedModel(Runner):
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
         states = {name: port for name, port in ports.items() if name.startswith(STATES)}
         self._recurrent = RecurrentStates(states) if states else None
+        self.bytes_per_state = sum(map(bytes_of_block, states.values()))
         # The values are never quantized over the block axis, so their shape has the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
+        self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
         self.memory: BlockMemory = memory or VisibleMemory()
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
-        self.pool = BlockPool(*self._pool_sizes(-(-max_length // self.block_size)))
+        sizes = self._pool_sizes(-(-max_length // self.block_size))
+        self.pool = BlockPool(*sizes, self.memory.copy)
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -150,18 +154,10 @@ class PagedModel(Runner):
         """The number that fits the free states."""
         return None if self._recurrent is None else self._recurrent.pool.max_draft_tokens
 
-    @property
-    def bytes_per_token(self) -> int:
-        """Bytes of a token, over all layers."""
-        return sum(map(bytes_of_block, self._ports.values())) // self.block_size
-
-    @property
-    def bytes_per_state(self) -> int:
-        """Bytes of a recurrent state."""
-        return 0 if self._recurrent is None else self._recurrent.bytes_per_state
-
     def open(self, namespace: Hashable = None) -> BlockTable:
         """Open a new sequence, without blocks."""
+        if self._num_blocks == 0:
+            self._fit_memory(self.pool.size)
         recurrent = self._recurrent
         states = None if recurrent is None else StateTable(recurrent.pool, self.block_size)
         return BlockTable(self.pool, self.block_size, namespace, states)
@@ -173,44 +169,26 @@ class PagedModel(Runner):
         is unchanged.
         """
         self._check(spans)
-        tables = [self._own(span.slot) for span in spans]
-        past = [table.length for table in tables]
-        sizes = [len(span.tokens) for span in spans]
+        tables = [require_own(span.slot, BlockTable, self.pool) for span in spans]
+        parts = [
+            SpanPart(of, table.length, table, span)
+            for of, (table, span) in enumerate(zip(tables, spans, strict=True))
+        ]
+        if self.pool.size < self.pool.max_blocks:
+            missing = (part.table.num_missing(len(part.span.tokens)) for part in parts)
+            self._make_room(sum(missing))
         try:
-            self._make_room(sum(map(BlockTable.num_missing, tables, sizes)))
-            for table, size in zip(tables, sizes, strict=True):
-                table.append(size)
-            logits = self._forward_parts(spans, past, tables)
+            for part in parts:
+                part.table.append(len(part.span.tokens))
+            return self._forward_parts(parts)
         except BaseException:
-            for table, length in zip(tables, past, strict=True):
-                table.rollback(length)
+            for part in parts:
+                part.table.rollback(part.past)
             raise
-        return [rows[:, : self.vocab_size] for rows in logits]
-
-    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Share the cached blocks of these tokens."""
-        table = self._own(slot)
-        self._make_room(1)  # for the copy of a partial block
-        copied = table.match_prefix(tokens)
-        if copied is not None:
-            self.memory.copy(*copied)
-        return table.length
-
-    def rollback(self, slot: Slot, length: int) -> None:
-        """Drop all but the first `length` tokens by setting a counter."""
-        self._own(slot).rollback(length)
-
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Let other sequences share the full blocks of these tokens."""
-        self._own(slot).commit(tokens, length)
-
-    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Free the blocks; these tokens stay in the prefix cache until evicted."""
-        self._own(slot).free(tokens)
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
         """Copies of the sequence's blocks, [num_blocks, bytes] of each cache, and states."""
-        table = self._own(slot)
+        table = require_own(slot, BlockTable, self.pool)
         tensors = {name: self.memory.read(name, table.held) for name in self._ports}
         if self._recurrent is not None and table.states is not None:
             tensors |= self._recurrent.read(table.states.saved(table.length))
@@ -218,7 +196,7 @@ class PagedModel(Runner):
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Replace the sequence's blocks by those of `length` tokens."""
-        table = self._own(slot)
+        table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
         self._make_room(table.num_missing(length))
@@ -235,71 +213,55 @@ class PagedModel(Runner):
         if self._recurrent is not None and table.states is not None:
             self._recurrent.write(table.states.saved(length), tensors)
 
-    def _own(self, slot: Slot) -> BlockTable:
-        return require_own(slot, BlockTable, self.pool)
-
-    def _forward_parts(
-        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
-    ) -> list[Logits]:
+    def _forward_parts(self, whole: Sequence[SpanPart]) -> list[Logits]:
         """The logits of spans whose tables have room, from one or several passes."""
         if self.original_context is None and self.max_pass_tokens is None:
-            return self._forward_pass(spans, past, tables)
-        logits: list[list[Logits]] = [[] for _ in spans]
-        whole = [SpanPart(index, 0, span) for index, span in enumerate(spans)]
-        # A pass has one kind of rotary factors.
-        sides = [
-            [part for part in whole if tables[part.of].is_beyond is side] for side in (False, True)
-        ]
-        for parts in chain.from_iterable(divide(side, self.max_pass_tokens) for side in sides):
-            done = self._forward_pass(
-                [part.span for part in parts],
-                [past[part.of] + part.begin for part in parts],
-                [tables[part.of] for part in parts],
-            )
-            # The next pass overwrites the logits of this one.
-            for part, rows in zip(parts, done, strict=True):
-                logits[part.of].append(rows.copy())
+            return self._forward_pass(whole)
+        logits: list[list[Logits]] = [[] for _ in whole]
+        for side in (False, True):  # a pass has one kind of rotary factors
+            own = [part for part in whole if part.table.is_beyond is side]
+            for parts in divide(own, self.max_pass_tokens):
+                # The next pass overwrites the logits of this one.
+                for part, rows in zip(parts, self._forward_pass(parts), strict=True):
+                    logits[part.of].append(rows.copy())
         return [np.concatenate(own) for own in logits]
 
-    def _forward_pass(
-        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
-    ) -> list[Logits]:
-        sizes = [len(span.tokens) for span in spans]
-        num_tokens = sum(sizes)
+    def _forward_pass(self, parts: Sequence[SpanPart]) -> list[Logits]:
+        sizes = [len(part.span.tokens) for part in parts]
+        blocks, num_tokens = [part.table.blocks for part in parts], sum(sizes)
         if self.is_invariant:
             num_tokens = max(num_tokens, 2)
             if not self._model.repeats_rows:
                 num_tokens = sum(max(size, 2) for size in sizes)
             # A spare row may write beyond the blocks of its sequence: to the last block of the
             # tensors, which no sequence owns or reads.
-            spare = self._num_blocks - 1
-            blocks = [[*table.blocks, spare] for table in tables]
-        else:
-            blocks = [table.blocks for table in tables]
-        model = self._static.get(num_tokens, self._model)
-        states = self._states_of(spans, past, tables)
-        return model.forward(spans, past, blocks, self.is_invariant, tables[0].is_beyond, states)
+            blocks = [[*own, self._num_blocks - 1] for own in blocks]
+        rows = self._static.get(num_tokens, self._model).forward(
+            [part.span for part in parts],
+            [part.past for part in parts],
+            blocks,
+            self.is_invariant,
+            parts[0].table.is_beyond,
+            {} if self._recurrent is None else self._states_of(parts),
+        )
+        return [own[:, : self.vocab_size] for own in rows]
 
-    def _states_of(
-        self, spans: Sequence[Span], past: Sequence[int], tables: Sequence[BlockTable]
-    ) -> dict[str, Sequence[int]]:
-        """The inputs of a pass with the blocks of recurrent states; empty without such layers."""
-        if self._recurrent is None:
-            return {}
+    def _states_of(self, parts: Sequence[SpanPart]) -> dict[str, Sequence[int]]:
+        """The inputs of a pass with the blocks of recurrent states."""
         states = [
             table.states.extend(
-                length,
+                past,
                 len(span.tokens),
                 span.num_rows,
                 has_spare_row=self.is_invariant and len(span.tokens) == 1,
             )
-            for span, length, table in zip(spans, past, tables, strict=True)
+            for _, past, table, span in parts
             if table.states is not None
         ]
         return {
             "la.block_indices": [block for own in states for block in own.blocks],
             "la.block_indices_begins": [0, *accumulate(len(own.blocks) for own in states)],
-            "la.past_lens": past,
+            "la.past_lens": [part.past for part in parts],
             "la.cache_interval": [own.interval for own in states],
         }
 
@@ -308,8 +270,6 @@ class PagedModel(Runner):
 
         If the device has no more memory, the pool stops growing.
         """
-        if self._num_blocks == 0:
-            self._fit_memory(self.pool.size)
         missing = num_blocks - self.pool.num_unused
         if missing <= 0 or self.pool.size == self.pool.max_blocks:
             return

@@ -31,11 +31,6 @@ class RecurrentStates:
         self._memory = VisibleMemory()
 
     @property
-    def bytes_per_state(self) -> int:
-        """Bytes of one state, over all layers."""
-        return sum(map(bytes_of_block, self._ports.values()))
-
-    @property
     def tensors(self) -> Mapping[str, ov.Tensor]:
         """The tensors by input name."""
         if not self._memory.tensors:
@@ -47,8 +42,9 @@ class RecurrentStates:
         self.pool.blocks.size = self.pool.blocks.max_blocks = num_states
         self._memory = VisibleMemory()
         if not self.pool.has_room:
+            size = sum(map(bytes_of_block, self._ports.values()))
             raise CacheFullError(
-                f"there is memory for {num_states} recurrent states of {self.bytes_per_state} "
+                f"there is memory for {num_states} recurrent states of {size} "
                 "bytes, too few for a sequence: raise ",
                 Option("kv_cache_size"),
                 ", or free some memory",

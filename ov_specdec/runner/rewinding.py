@@ -43,7 +43,7 @@ class RewindingModel(Runner):
     ) -> None:
         self.max_length = max_length
         self.max_draft_tokens = max_draft_tokens
-        self._axes = axes
+        self.axes = axes
         self._attention = StatefulModel(
             compiled,
             axes,
@@ -52,7 +52,7 @@ class RewindingModel(Runner):
             max_masked=max_masked,
             shares_states=False,
         )
-        self._left: tuple[Hashable, list[int]] = (None, [])
+        self.left: tuple[Hashable, list[int]] = (None, [])
 
     def open(self, namespace: Hashable = None) -> "RewindingSlot":
         """A new sequence."""
@@ -62,14 +62,14 @@ class RewindingModel(Runner):
         """Append tokens to one sequence; after an error it is empty."""
         self._check(spans)
         [span] = spans
-        own, tokens = self._own(span.slot), span.tokens
-        self._left = (None, [])
+        own, tokens = require_own(span.slot, RewindingSlot, self), span.tokens
+        self.left = (None, [])
         try:
             if span.num_committed is not None:
                 tokens = tokens[self._prepare(own, span, span.num_committed) :]
             return self._attention.forward([Span(own.attention, tokens, span.num_rows)])
         except BaseException:
-            self._empty(own)
+            own.free()
             raise
 
     def _prepare(self, own: "RewindingSlot", span: Span, num_committed: int) -> int:
@@ -87,56 +87,11 @@ class RewindingModel(Runner):
             self._attention.forward([Span(own.attention, span.tokens[:first], 1)])
         if own.length not in (0, own.copied):
             own.copied = None
-            for state in self._states(own):
+            for state in own.query_states():
                 data = state.state.data
                 np.copyto(own.states.setdefault(state.name, np.empty_like(data)), data)
             own.copied = own.length
         return first
-
-    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Continue from the last sequence's states, if these tokens begin with all of its."""
-        own = self._own(slot)
-        self._empty(own)
-        namespace, left = self._left
-        if own.namespace != namespace or list(tokens[: len(left)]) != left or not left:
-            return 0
-        self._left = (None, [])
-        return self._attention.match_prefix(own.attention, left)
-
-    def rollback(self, slot: Slot, length: int) -> None:
-        """Roll back to the last copy within `length` tokens, else to the beginning."""
-        own = self._own(slot)
-        if length == own.length:
-            return
-        if own.copied is None or not 0 < own.copied <= length:
-            self._empty(own)
-            return
-        for state in self._states(own):
-            state.state = ov.Tensor(own.states[state.name])
-        self._attention.rollback(own.attention, own.copied)
-
-    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Empty the sequence; its states can be reused until the next pass."""
-        own = self._own(slot)
-        if tokens:
-            self.rollback(own, len(tokens))
-        if tokens and own.length:
-            left = list(tokens[: own.length])
-            self._left = (own.namespace, left)
-            self._attention.free(own.attention, left)
-        self._empty(own)
-
-    def _own(self, slot: Slot) -> "RewindingSlot":
-        return require_own(slot, RewindingSlot, self)
-
-    def _states(self, own: "RewindingSlot") -> list[Any]:
-        """The recurrent states of a non-empty sequence."""
-        request = own.attention.held.batch.request
-        return [state for state in request.query_state() if state.name not in self._axes]
-
-    def _empty(self, own: "RewindingSlot") -> None:
-        self._attention.free(own.attention)
-        own.copied = None
 
 
 class RewindingSlot(Slot):
@@ -146,7 +101,9 @@ class RewindingSlot(Slot):
     of recurrent states; None: no copy. states: the copies, by state name.
     """
 
-    def __init__(self, owner: Runner, namespace: Hashable, attention: StatefulSlot) -> None:
+    owner: RewindingModel
+
+    def __init__(self, owner: RewindingModel, namespace: Hashable, attention: StatefulSlot) -> None:
         super().__init__(owner, namespace)
         self.attention = attention
         self.copied: int | None = None
@@ -156,3 +113,37 @@ class RewindingSlot(Slot):
     def length(self) -> int:
         """Number of its tokens in the cache."""
         return self.attention.length
+
+    def match_prefix(self, tokens: Sequence[int]) -> int:
+        """Continue from the last sequence's states, if these tokens begin with all of its."""
+        self.free()
+        namespace, left = self.owner.left
+        if self.namespace != namespace or list(tokens[: len(left)]) != left or not left:
+            return 0
+        self.owner.left = (None, [])
+        return self.attention.match_prefix(left)
+
+    def rollback(self, length: int) -> None:
+        """Roll back to the last copy within `length` tokens, else to the beginning."""
+        if length == self.length:
+            return
+        if self.copied is None or not 0 < self.copied <= length:
+            self.free()
+            return
+        for state in self.query_states():
+            state.state = ov.Tensor(self.states[state.name])
+        self.attention.rollback(self.copied)
+
+    def free(self, tokens: Sequence[int] = ()) -> None:
+        """Empty the sequence; its states can be reused until the next pass."""
+        if tokens:
+            self.rollback(len(tokens))
+        if left := list(tokens[: self.length]):
+            self.owner.left = (self.namespace, left)
+        self.attention.free(left)
+        self.copied = None
+
+    def query_states(self) -> list[Any]:
+        """The recurrent states of a non-empty sequence."""
+        request = self.attention.held.batch.request
+        return [state for state in request.query_state() if state.name not in self.owner.axes]

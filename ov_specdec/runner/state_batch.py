@@ -78,6 +78,11 @@ class StateBatch:
         """Entries beyond those that the longest sequence needs."""
         return self.num_entries - max(row.length for row in self.held)
 
+    def trim(self, max_masked: int) -> None:
+        """Drop masked entries if there are more than so many."""
+        if self.num_masked > max_masked:
+            self.take(self.held)
+
     def add(self) -> Row:
         """A row without tokens."""
         row = Row(self, 0, np.zeros(self.num_entries, np.int64))

@@ -7,7 +7,6 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.block_table import check_rollback
 from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
@@ -62,9 +61,9 @@ class StatefulModel(Runner):
         can_share = shares_states and max_masked > 0 and "beam_idx" in self._inputs
         self.max_sequences = None if can_share else 1
         self._vocab_size = vocab_size
-        self._max_masked = max_masked
+        self.max_masked = max_masked
         self.has_cheap_rollback = max_masked > 0
-        self._batches: list[StateBatch] = []
+        self.batches: list[StateBatch] = []
 
     def open(self, namespace: Hashable = None) -> "StatefulSlot":
         """A new sequence, which has no row yet."""
@@ -73,13 +72,13 @@ class StatefulModel(Runner):
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """One or several passes, by length. After an error its sequences are empty."""
         self._check(spans)
-        slots = [self._own(span.slot) for span in spans]
+        slots = [require_own(span.slot, StatefulSlot, self) for span in spans]
         past = [slot.length for slot in slots]
         logits: dict[StatefulSlot, Logits] = {}
         try:
             for group in grouped(dict(zip(slots, spans, strict=True))):
                 batch = self._batch_of(list(group))
-                self._trim(batch)
+                batch.trim(self.max_masked)
                 num_logits = max(span.num_rows for span in group.values())
                 tokens = {slot.held: span.tokens for slot, span in group.items()}
                 rows = batch.forward(tokens, num_logits)
@@ -87,56 +86,19 @@ class StatefulModel(Runner):
                     logits[slot] = rows[slot.held.source, -span.num_rows :, : self._vocab_size]
         except BaseException:
             for slot, length in zip(slots, past, strict=True):
-                self.rollback(slot, min(length, slot.length))
+                slot.rollback(min(length, slot.length))
             raise
         return [logits[slot] for slot in slots]
 
-    def match_prefix(self, slot: Slot, tokens: Sequence[int]) -> int:
-        """Continue from the row with the longest common prefix."""
-        own = self._own(slot)
-        self.free(own)
-        rows = [row for batch in self._batches for row in batch.rows]
-        shared = [row.num_shared(tokens, own.namespace) for row in rows]
-        if length := max(shared, default=0):
-            row = rows[shared.index(length)]
-            own.row = row.batch.branch(row, length)
-        return length
-
-    def rollback(self, slot: Slot, length: int) -> None:
-        """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
-        own = self._own(slot)
-        check_rollback(own.length, length)
-        if length == 0:
-            self.free(own)
-        elif length < own.length:
-            own.held.keep(length)
-            self._trim(own.held.batch)
-
-    def commit(self, slot: Slot, tokens: Sequence[int], length: int) -> None:
-        """Let other sequences continue from these tokens."""
-        row = self._own(slot).held
-        row.namespace, row.tokens, row.num_committed = slot.namespace, tokens, length
-
-    def free(self, slot: Slot, tokens: Sequence[int] = ()) -> None:
-        """Release the row; these tokens stay reusable while it exists."""
-        own = self._own(slot)
-        if tokens:
-            self.rollback(own, len(tokens))
-            self.commit(own, tokens, len(tokens))
-            own.held.is_held = False
-        elif own.row is not None:
-            own.row.batch.rows.remove(own.row)
-        own.row = None
-
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
         """Copies of the KV states, without stale entries."""
-        row = self._own(slot).row
+        row = require_own(slot, StatefulSlot, self).row
         return row.batch.read(row) if row and row.length else {}
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Replace the states of the sequence by those of `length` tokens."""
-        own = self._own(slot)
-        self.free(own)
+        own = require_own(slot, StatefulSlot, self)
+        own.free()
         check_room(0, length, self.max_length)
         try:
             # States get their shape from a pass: run one over any token.
@@ -148,11 +110,8 @@ class StatefulModel(Runner):
             check_tensors(current, tensors)
             own.row = own.held.batch.write(tensors, length)
         except BaseException:
-            self.free(own)
+            own.free()
             raise
-
-    def _own(self, slot: Slot) -> "StatefulSlot":
-        return require_own(slot, StatefulSlot, self)
 
     def _batch_of(self, slots: Sequence["StatefulSlot"]) -> StateBatch:
         """The batch of all of these sequences, made if needed.
@@ -168,19 +127,16 @@ class StatefulModel(Runner):
             if rows:
                 batch.take(rows)
             # Drop batches without sequences first.
-            self._batches = [*(other for other in self._batches if other.held), batch]
+            self.batches = [*(other for other in self.batches if other.held), batch]
         for slot in slots:
             slot.row = slot.row or batch.add()
         return batch
-
-    def _trim(self, batch: StateBatch) -> None:
-        if batch.num_masked > self._max_masked:
-            batch.take(batch.held)
 
 
 class StatefulSlot(Slot):
     """A sequence of a `StatefulModel`, and its row after the first pass."""
 
+    owner: StatefulModel
     row: Row | None = None
 
     @property
@@ -199,6 +155,40 @@ class StatefulSlot(Slot):
     def is_prefilled(self) -> bool:
         """Whether its prefill is complete."""
         return self.row is not None and self.row.num_committed > 0
+
+    def match_prefix(self, tokens: Sequence[int]) -> int:
+        """Continue from the row with the longest common prefix."""
+        self.free()
+        rows = [row for batch in self.owner.batches for row in batch.rows]
+        shared = [row.num_shared(tokens, self.namespace) for row in rows]
+        if length := max(shared, default=0):
+            row = rows[shared.index(length)]
+            self.row = row.batch.branch(row, length)
+        return length
+
+    def rollback(self, length: int) -> None:
+        """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
+        self._check_rollback(length)
+        if length == 0:
+            self.free()
+        elif length < self.length:
+            self.held.keep(length)
+            self.held.batch.trim(self.owner.max_masked)
+
+    def commit(self, tokens: Sequence[int], length: int) -> None:
+        """Let other sequences continue from these tokens."""
+        row = self.held
+        row.namespace, row.tokens, row.num_committed = self.namespace, tokens, length
+
+    def free(self, tokens: Sequence[int] = ()) -> None:
+        """Release the row; these tokens stay reusable while it exists."""
+        if tokens:
+            self.rollback(len(tokens))
+            self.commit(tokens, len(tokens))
+            self.held.is_held = False
+        elif self.row is not None:
+            self.row.batch.rows.remove(self.row)
+        self.row = None
 
 
 Group = Mapping[StatefulSlot, Span]

@@ -55,7 +55,8 @@ class LogitsWarper:
         peak = check_row(logits)
         ids = None
         if self.top_k and 0 < self.top_k < len(logits):
-            ids = _top_k(logits, self.top_k)
+            rank = len(logits) - self.top_k
+            ids = (logits >= np.partition(logits, rank)[rank]).nonzero()[0]
             logits = logits[ids]
         weights = _weights(logits, peak, self._divisor)
         if self.top_p < 1.0:
@@ -82,13 +83,6 @@ def _weights(logits: Logits, peak: float, temperature: np.float32) -> Weights:
             weights /= temperature
         np.exp(weights, out=weights)
     return weights.astype(np.float64)
-
-
-def _top_k(logits: Logits, top_k: int) -> Ids:
-    """The ids of the k greatest logits, with all that tie with the last of them."""
-    rank = len(logits) - top_k
-    keep: Mask = logits >= np.partition(logits, rank)[rank]
-    return keep.nonzero()[0]
 
 
 def _nucleus(weights: Weights, top_p: float) -> Ids:
@@ -140,21 +134,15 @@ def _is_typical(weights: Weights, typical_p: float) -> Mask:
     logs = np.log(weights)
     distances = np.abs(logs - (weights * logs).sum() / total)
     goal = typical_p * total
-    closest = _closest(distances, FIRST_LOOK)
-    if weights[closest].sum() < goal:
-        closest = np.arange(len(distances))
+    closest = np.arange(len(distances))
+    if len(distances) > FIRST_LOOK:
+        near = distances <= np.partition(distances, FIRST_LOOK - 1)[FIRST_LOOK - 1]
+        closest = np.flatnonzero(near) if weights[near].sum() >= goal else closest
     closest = closest[np.argsort(distances[closest])]
     mass = weights[closest].cumsum()
     last = closest[min(int(mass.searchsorted(goal)), len(closest) - 1)]
     keep: Mask = distances <= distances[last]
     return keep
-
-
-def _closest(distances: Weights, count: int) -> Ids:
-    """The indices of the `count` least distances, or of all if they are fewer, with ties."""
-    if count >= len(distances):
-        return np.arange(len(distances))
-    return np.flatnonzero(distances <= np.partition(distances, count - 1)[count - 1])
 
 
 def _keep(keep: Mask, ids: Ids | None, weights: Weights) -> tuple[Ids | None, Weights]:

@@ -13,9 +13,9 @@ from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, ChunkStream
-from ov_specdec.results.logprobs import TokenLogprobs
 from ov_specdec.results.stats import FinishReason, Stopwatch
 from ov_specdec.runner.encoder_decoder import Aligner, Encoder
+from ov_specdec.sampling.logits import TokenLogprobs
 from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions

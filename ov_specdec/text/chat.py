@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from functools import lru_cache, partial
+from functools import lru_cache
 from time import monotonic
 from typing import Any
 
@@ -128,7 +128,13 @@ def _render(
     begins_answer = options.add_generation_prompt
     if begins_answer is None:
         begins_answer = not options.continue_final_message
-    step = partial(_check_time, monotonic() + MAX_SECONDS)
+    end = monotonic() + MAX_SECONDS
+
+    def step() -> bool:
+        if monotonic() > end:
+            raise TimeoutError(f"it takes over {MAX_SECONDS:g} s")
+        return True
+
     rendered: str = render_jinja_template(
         conversations=[[dict(message) for message in messages]],
         chat_template=parse(template),
@@ -169,9 +175,3 @@ def parse(template: str) -> Any:
         if isinstance(each, nodes.For) and each.test is not None:
             each.test = nodes.And(step(), each.test)
     return parsed
-
-
-def _check_time(end: float) -> bool:
-    if monotonic() > end:
-        raise TimeoutError(f"it takes over {MAX_SECONDS:g} s")
-    return True

@@ -37,7 +37,12 @@ def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
     parts = (spec.get(name) for name in ("normalizer", "pre_tokenizer", "decoder"))
     kinds = {kind for part in parts for kind in _kinds(part)}
     if "ByteLevel" in kinds:
-        return lambda token: token.encode() if token in added else _byte_level(token)
+        # One byte for each character; a token with any other character is plain text.
+        return lambda token: (
+            bytes(BYTE_OF[c] for c in token)
+            if token not in added and BYTE_OF.keys() >= {*token}
+            else token.encode()
+        )
     return _sentencepiece if kinds & {"Metaspace", "ByteFallback"} else None
 
 
@@ -53,11 +58,6 @@ def _kinds(part: dict[str, Any] | None) -> Iterator[str]:
         for name in ("normalizers", "pretokenizers", "decoders"):
             for inner in part.get(name, ()):
                 yield from _kinds(inner)
-
-
-def _byte_level(token: str) -> bytes:
-    """One byte for each character; a token with any other character is plain text."""
-    return bytes(BYTE_OF[c] for c in token) if BYTE_OF.keys() >= {*token} else token.encode()
 
 
 def _sentencepiece(token: str) -> bytes:

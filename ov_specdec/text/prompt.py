@@ -1,6 +1,6 @@
 """Encode a prompt (text, token ids or messages) as ids."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,6 @@ def encode_prompt(
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
     context: int,
-    check_length: Callable[[int], None] | None = None,
 ) -> list[int]:
     """The prompt's ids; empty for an empty prompt.
 
@@ -51,10 +50,9 @@ def encode_prompt(
     Raises `OptionError` for other types, for options of a chat template that is not used, and for
     an attention mask that leaves tokens out.
 
-    context: tokens of prompt and output; see `may_fit`. check_length: refuses a number of tokens;
-    called with that of rendered messages before the work that their answers need.
+    context: tokens of prompt and output; see `may_fit`.
     """
-    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, context, check_length)
+    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, context)
     if not isinstance(prompt, Mapping) or prompt.get("attention_mask") is None:
         return ids
     # A mask may not change what the model reads.
@@ -103,11 +101,12 @@ def _encode(
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
     context: int,
-    check_length: Callable[[int], None] | None,
 ) -> list[int]:
     """A prompt without what transformers has around one."""
     if isinstance(prompt, Sequence) and len(prompt) == 0:
         return []
+    if isinstance(prompt, str):
+        require_utf8("the prompt", prompt)
     messages = _as_messages(prompt, options, tokenizer)
     given = [] if messages else given_chat_options(options)
     if given:
@@ -132,11 +131,10 @@ def _encode(
         encoded = tokenizer.encode_rendered(text, add_special_tokens=adds)
         if (salt := options.cache_salt) is None:
             return encoded.ids
-        if check_length is not None:
-            check_length(len(encoded.ids))
+        if len(encoded.ids) > context:  # before answers are looked for
+            raise overflow(f"{len(encoded.ids)} tokens", context)
         return generated_tokens.restore(encoded, salt)
     if isinstance(prompt, str):
-        require_utf8("the prompt", prompt)
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)
         adds = options.add_special_tokens is not False
@@ -149,7 +147,6 @@ def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenize
     if isinstance(prompt, str):
         if not options.apply_chat_template or tokenizer.chat_template is None:
             return []
-        require_utf8("the prompt", prompt)
         return [{"role": "user", "content": prompt}]
     if not isinstance(prompt, Sequence) or not any(isinstance(item, Mapping) for item in prompt):
         return []

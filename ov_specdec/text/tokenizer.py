@@ -101,7 +101,7 @@ class Tokenizer:
     @property
     def eos_token_id(self) -> int | None:
         """The id of the end-of-sequence token, if the tokenizer names one."""
-        name = _token_text(self._settings.get("eos_token"))
+        name = self._roles.get("eos_token")
         return None if name is None else self._backend.token_to_id(name)
 
     def __len__(self) -> int:
@@ -145,14 +145,9 @@ class Tokenizer:
 
         Raises `OptionError` for what the template cannot render.
         """
-        special_tokens = {
-            name: text
-            for name, value in self._settings.items()
-            if name.endswith("_token") and (text := _token_text(value)) is not None
-        }
         template = self._templates.get("tool_use") if options.tools else None
         template = template or self.chat_template or ""
-        return render_chat(template, messages, special_tokens, options)
+        return render_chat(template, messages, self._roles, options)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of `ids`, by default without special tokens."""
@@ -182,6 +177,14 @@ class Tokenizer:
         return self.decode_all([before, token_id]).removeprefix(self.decode_all([before])).encode()
 
     @cached_property
+    def _roles(self) -> dict[str, str]:
+        """The names of special tokens, by roles such as "eos_token"."""
+        given = {k: v for k, v in self._settings.items() if k.endswith("_token")}
+        # A text, or an object that holds it.
+        names = {k: v.get("content") if isinstance(v, dict) else v for k, v in given.items()}
+        return {role: name for role, name in names.items() if isinstance(name, str)}
+
+    @cached_property
     def _bytes_reader(self) -> Callable[[str], bytes] | None:
         return bytes_reader(self.spec)
 
@@ -199,8 +202,8 @@ class Tokenizer:
 
     def _saved_language(self, src_lang: str) -> int:
         """The token of the language with which the tokenizer was saved, which it adds to texts."""
-        roles = {_token_text(v) for name, v in self._settings.items() if name.endswith("_token")}
-        marks = [t for t in self.encode("") if self._backend.id_to_token(t) not in roles]
+        marked = self._roles.values()
+        marks = [t for t in self.encode("") if self._backend.id_to_token(t) not in marked]
         if len(marks) != 1:
             raise OptionError(
                 Option("src_lang", src_lang),
@@ -261,10 +264,3 @@ def _read_chat_template(file: str | Path) -> str:
             Option("chat_template", str(file)), f" cannot be read ({error}): give a Jinja file"
         ) from error
     return template
-
-
-def _token_text(value: Any) -> str | None:
-    """The text of a special token, which is a string or an object in the files."""
-    if isinstance(value, dict):
-        value = value.get("content")
-    return value if isinstance(value, str) else None

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.results.origins import BLUE, GREY, ORANGE
+from ov_specdec.results.chunks import BLUE, GREY, ORANGE
 from tests.benchmarks.drawing import IMAGES, INK, finish, new_figure, save_svg
 from tests.benchmarks.figures.results import (
     FOLDER,

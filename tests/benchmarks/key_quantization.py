@@ -27,8 +27,8 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from ov_specdec.graph.keys import center_keys
 from ov_specdec.graph.paging import select_rows, to_paged
+from ov_specdec.graph.products import center_keys
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.source import ModelSource, open_source
 from ov_specdec.records.files import read_json

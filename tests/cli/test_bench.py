@@ -11,14 +11,16 @@ from ov_specdec.cli.bench import METHODS, QUICK
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.measure.methods import (
     PLAIN,
+    Spread,
     TimedAnswer,
+    Turn,
     answer_with,
     find_method,
     interleave,
     open_pipelines,
+    summarize,
 )
 from ov_specdec.measure.prompts import CODE, read_prompts
-from ov_specdec.measure.summary import Spread, Turn, summarize
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import Profile, pair_fingerprint
 from tests.support.command_line import run

@@ -15,7 +15,7 @@ from ov_specdec.measure.candidates import (
     measure_all,
     measure_gain,
 )
-from ov_specdec.measure.summary import Spread, SummaryRow
+from ov_specdec.measure.methods import Spread, SummaryRow
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.records.files import as_argument

@@ -130,13 +130,16 @@ class RowsModel(Runner):
             raise MissingRowError
         return [np.array(rows)]
 
-    def match_prefix(self, slot, tokens):
+    def match_prefix(self, tokens):
         return 0
 
-    def rollback(self, slot, length):
+    def rollback(self, length):
         self._text = self._text[:length]
 
-    def free(self, slot, tokens=()):
+    def commit(self, tokens, length):
+        pass
+
+    def free(self, tokens=()):
         self._text = []
 
 

@@ -28,7 +28,7 @@ def logits_after_a_rollback(pipeline):
     runner = pipeline.main.runner
     slot = runner.open()
     runner.forward([Span(slot, range(300, 340), 1)])
-    runner.rollback(slot, 21)
+    slot.rollback(21)
     return runner.forward([Span(slot, range(400, 406), 6)])[0].copy()
 
 

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from ov_specdec.graph import attention_rows
-from ov_specdec.graph.attention_rows import repeat_attention_rows
+from ov_specdec.graph import products
 from ov_specdec.graph.paging import paged_attentions, to_paged
-from ov_specdec.graph.qkv import fuse_qkv
+from ov_specdec.graph.products import fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import find_device, openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
@@ -55,7 +54,7 @@ def logits(model):
 def test_rows_are_selected_behind_a_fused_product_with_the_same_logits(tiny_pair, monkeypatch):
     model, gathers = paged(tiny_pair[0])
     assert gathers == (2, 1)  # the positions, once
-    monkeypatch.setattr(attention_rows, "_fused", lambda *_: [])
+    monkeypatch.setattr(products, "_fused", lambda *_: [])
     other, gathers = paged(tiny_pair[0])
     assert gathers == (4, 0)
     np.testing.assert_array_equal(logits(model), logits(other))

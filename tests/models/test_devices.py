@@ -11,9 +11,9 @@ from ov_specdec.cli import check as check_command
 from ov_specdec.cli.check import Agreement, compare_with_cpu
 from ov_specdec.errors import OptionError
 from ov_specdec.measure import tuner
-from ov_specdec.models import memory_limit
+from ov_specdec.models import budgets
+from ov_specdec.models.budgets import GB, limit_memory
 from ov_specdec.models.devices import Device
-from ov_specdec.models.memory_limit import GB, limit_memory
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.block_memory import VisibleMemory, bytes_of_block
 from tests.support.command_line import run
@@ -41,9 +41,9 @@ def limit(monkeypatch):
 
     def limited(*models, size=None, free=0):
         monkeypatch.setattr(
-            memory_limit, "find_device", lambda core, name: CPU if name == "CPU" else GPU
+            budgets, "find_device", lambda core, name: CPU if name == "CPU" else GPU
         )
-        monkeypatch.setattr(memory_limit, "free_memory", lambda device: free)
+        monkeypatch.setattr(budgets, "free_memory", lambda device: free)
         runners = [FakeRunner(*num_bytes) for _, *num_bytes in models]
         loaded = [
             SimpleNamespace(runner=runner, config=RuntimeConfig(device))

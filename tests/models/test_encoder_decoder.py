@@ -61,7 +61,7 @@ def test_after_a_trim_it_is_as_if_never_appended_bit_for_bit(architecture, model
     slot = model.open(source)
     forward(model, slot, [START, 5, 6, 7])
     forward(model, slot, [9, 10, 11])
-    model.rollback(slot, 4)
+    slot.rollback(4)
     actual = forward(model, slot, [20, 21])
     other = model.open(source_of(architecture, 0, "another namespace"))
     forward(model, other, [START, 5, 6, 7])

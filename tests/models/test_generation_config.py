@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from ov_specdec import GenerationOptions, ModelError, OptionError, SpeculativePipeline
-from ov_specdec.models.generation_config import SamplingDefaults, read_sampling_defaults
+from ov_specdec.models.generation_config import fill, read_sampling_defaults
 
 QWEN = {"do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.1}
 IDLE = {"temperature": 0.6, "top_p": 0.9, "no_repeat_ngram_size": 3}
@@ -19,7 +19,7 @@ def read(folder, content):
 
 
 def complete(folder, content, **given):
-    return GenerationOptions(**read(folder, content).complete(given))
+    return GenerationOptions(**fill(given, read(folder, content)))
 
 
 def test_what_decides_which_tokens_are_chosen_is_taken(tmp_path):
@@ -36,8 +36,8 @@ def test_a_language_that_is_given_wins_over_the_models(tmp_path):
 
 
 def test_a_model_without_the_file_recommends_nothing(tmp_path):
-    assert read_sampling_defaults(tmp_path, vocab_size=300) == SamplingDefaults()
-    assert SamplingDefaults().complete({"top_k": 3}) == {"top_k": 3}
+    assert read_sampling_defaults(tmp_path, vocab_size=300) == {}
+    assert fill({"top_k": 3}, {}) == {"top_k": 3}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.graph.paging import hides_by_mask, to_paged
-from ov_specdec.graph.positions import reconnect_positions, takes_positions
+from ov_specdec.graph.positions import connect_positions, takes_positions
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
 from ov_specdec.models.source import NEVER_DRAFT, open_source
@@ -333,9 +333,9 @@ def test_positions_that_nobody_reads_are_connected(tmp_path):
     with pytest.raises(ModelError, match="does not carry over how it counts positions"):
         to_paged(model)
     model = ov.Core().read_model(folder / IR)
-    assert reconnect_positions(model)
+    assert connect_positions(model)
     assert takes_positions(model)
-    assert not reconnect_positions(model)
+    assert not connect_positions(model)
     assert takes_positions(open_source(folder).model)
 
 

@@ -11,10 +11,10 @@ from time import monotonic, sleep
 import pytest
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.checks.invariance import look_up
 from ov_specdec.engine import loop
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.invariance import look_up
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from tests.support.fakes import ScriptedModel, mixing
@@ -50,7 +50,7 @@ class Work:
                 self.left -= 1
                 yield
         finally:
-            self.main.free(slot)
+            slot.free()
 
     def enter(self):
         """Give an answer, after which the work begins."""

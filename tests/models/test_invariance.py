@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
+from ov_specdec.checks import invariance as loading
 from ov_specdec.checks.invariance import (
     CHECKED,
     LARGE_PASS,
@@ -19,7 +20,6 @@ from ov_specdec.checks.invariance import (
     write_verdict,
 )
 from ov_specdec.errors import DeviceError
-from ov_specdec.models import invariance as loading
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
@@ -54,7 +54,7 @@ class Uneven:
         for slot in slots:
             if slot.length <= self._off.get(slot, 0):
                 self._off.pop(slot, None)  # it was rolled back
-        whole = [SpanPart(of, 0, span) for of, span in enumerate(spans)]
+        whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
         for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):
@@ -232,7 +232,7 @@ def held(model):
     slot = model.open(object())
     model.forward([Span(slot, TEXT[:PLACE], 1)])
     yield slot
-    model.free(slot)
+    slot.free()
 
 
 def following(model, slot, num_tokens, beside=()):
@@ -240,7 +240,7 @@ def following(model, slot, num_tokens, beside=()):
     begin = slot.length
     span = Span(slot, TEXT[begin : begin + num_tokens], num_tokens)
     logits = model.forward([span, *beside])[0].copy()
-    model.rollback(slot, begin)
+    slot.rollback(begin)
     return logits
 
 
@@ -248,7 +248,7 @@ def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
     logits = following(model, held, 3)
     other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
     np.testing.assert_array_equal(model.forward([other])[0][:2], logits[:2])
-    model.rollback(held, PLACE + 2)
+    held.rollback(PLACE + 2)
     np.testing.assert_array_equal(following(model, held, 1), logits[2:])
 
 
@@ -261,7 +261,7 @@ def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
             if end > slot.length:
                 model.forward([Span(slot, TEXT[slot.length : end], 1)])
         np.testing.assert_array_equal(following(model, slot, 2), logits)
-        model.free(slot)
+        slot.free()
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 17, 33])
@@ -274,7 +274,7 @@ def test_a_tokens_logits_depend_on_no_size_and_no_neighbour(model, held, size, o
     beside = [Span(s, tokens(n, n), 1) for s, n in zip(slots, others, strict=True)]
     np.testing.assert_array_equal(following(model, held, size, beside), logits)
     for slot in slots:
-        model.free(slot)
+        slot.free()
 
 
 def test_nor_on_passes_that_are_divided(model, held):
@@ -293,8 +293,8 @@ def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(tiny_p
     logits = following(model, other, 3)
     model.forward([Span(slot, full[-1:], 1)])
     np.testing.assert_array_equal(following(model, other, 3), logits)
-    model.free(slot)
-    model.free(other)
+    slot.free()
+    other.free()
 
 
 def load(main, **options):

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph.keys import KEYS, SINKS, center_keys
+from ov_specdec.graph.paging import KEY, SINKS
+from ov_specdec.graph.products import center_keys
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
@@ -70,7 +71,7 @@ def test_keys_with_biases_lose_less_by_token(biased):
 
 def test_what_is_taken_off_is_the_bias_of_channels_that_rotate_slowly(biased):
     for attention in attentions(centered(biased)):
-        center = attention.input_value(KEYS).get_node().input_value(1).get_node().data
+        center = attention.input_value(KEY).get_node().input_value(1).get_node().data
         np.testing.assert_allclose(center[0, [5, 11]], [200, -100], rtol=0.05)
 
 
@@ -79,7 +80,7 @@ def test_a_layer_with_attention_sinks_is_left_alone(biased):
     sinks = ops.constant(np.zeros((1, 4, 1, 1), np.float32))
     attentions(model)[0].input(SINKS).replace_source_output(sinks.output(0))
     assert center_keys(model) == LAYERS - 1
-    kinds = [node.input_value(KEYS).get_node().get_type_name() for node in attentions(model)]
+    kinds = [node.input_value(KEY).get_node().get_type_name() for node in attentions(model)]
     assert kinds == ["Reshape", "Subtract"]
 
 

@@ -11,8 +11,8 @@ from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine import round as decoding
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
-from ov_specdec.results.logprobs import finite, token_logprobs
 from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.logits import finite, token_logprobs
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.command_line import run

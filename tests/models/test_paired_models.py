@@ -17,8 +17,7 @@ from ov_specdec.models.locate import embedded_folder
 from ov_specdec.planning.draft_length import ConstantLength, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
-from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.fakes import ScriptedModel
 from tests.support.running import plain, propose, rounds, sequence

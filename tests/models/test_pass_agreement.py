@@ -9,11 +9,13 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.checks.agreement import TOLERANCE, distance
+from ov_specdec.checks import agreement
+from ov_specdec.checks.agreement import TOLERANCE
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models import agreement, prepare
+from ov_specdec.models import prepare
 from ov_specdec.models.source import read_ir
 from ov_specdec.runner.block_memory import VisibleMemory
+from ov_specdec.runner.probe import distance
 from tests.support.kept import HYBRIDS, open_kept
 
 
@@ -60,7 +62,7 @@ def spoil(monkeypatch, tmp_path):
         if when_paged:
             monkeypatch.setattr(prepare, "to_paged", to_spoilt)
         else:
-            for module in ("source", "compile", "agreement"):
+            for module in ("source", "compile"):
                 monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_spoilt)
 
     return make

@@ -18,8 +18,7 @@ from ov_specdec import (
     SessionError,
     SpeculativePipeline,
 )
-from ov_specdec.results.chunks import Chunk, collect
-from ov_specdec.results.origins import MEANINGS
+from ov_specdec.results.chunks import MEANINGS, Chunk, collect
 from ov_specdec.results.stats import GenerationStats
 from tests.support.folders import change
 

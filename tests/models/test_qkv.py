@@ -5,7 +5,7 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph.qkv import fuse_qkv
+from ov_specdec.graph.products import fuse_qkv
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import find_device, openvino_core
 from ov_specdec.models.locate import embedded_folder

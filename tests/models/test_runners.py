@@ -39,7 +39,7 @@ def model(request, tiny_pair):
 def slot(model):
     slot = model.open()
     yield slot
-    model.free(slot)
+    slot.free()
 
 
 def forward(model: Runner, slot: Slot, text, num_rows=None) -> np.ndarray:
@@ -50,7 +50,7 @@ def forward(model: Runner, slot: Slot, text, num_rows=None) -> np.ndarray:
 
 def fresh(model: Runner, slot: Slot, text) -> np.ndarray:
     """Logits of every token of a text, on an empty cache."""
-    model.free(slot)
+    slot.free()
     return forward(model, slot, text).copy()
 
 
@@ -71,10 +71,10 @@ def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
 def test_after_rollback_it_is_as_if_never_appended(model, slot, back_to):
     prompt, dropped, later = tokens(40, 1), tokens(40, 2), tokens(30, 3)
     expected = fresh(model, slot, [*(prompt + dropped)[:back_to], *later])[back_to:]
-    model.free(slot)
+    slot.free()
     forward(model, slot, prompt)
     forward(model, slot, dropped)
-    model.rollback(slot, back_to)
+    slot.rollback(back_to)
     assert slot.length == back_to
     np.testing.assert_allclose(forward(model, slot, later), expected, **CLOSE)
 
@@ -91,7 +91,7 @@ def test_what_a_runner_cannot_do_is_refused_and_changes_nothing(model, slot):
             forward(model, slot, text, num_rows)
     for length in (-1, 251):
         with pytest.raises(SessionError, match=f"cannot roll back to {length}.* 250 tokens"):
-            model.rollback(slot, length)
+            slot.rollback(length)
     assert slot.length == 250
     assert forward(model, slot, tokens(6)).shape == (6, VOCAB_SIZE)
 
@@ -175,7 +175,7 @@ def test_a_device_without_more_memory_fails_only_what_has_no_room(tiny_pair):
         forward(model, slots[3], texts[3][128:])
     assert slots[3].length == 128
     assert model.num_free == 0
-    model.free(slots[0], texts[0][:128])  # whose blocks are given up now
+    slots[0].free(texts[0][:128])  # whose blocks are given up now
     for slot, text in list(zip(slots, texts, strict=True))[1:3]:
         expected = by_a_model_of_its_own(tiny_pair[0], text)[128:192]
         np.testing.assert_allclose(forward(model, slot, text[128:192]), expected, **CLOSE)

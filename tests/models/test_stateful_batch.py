@@ -46,7 +46,7 @@ class Alone:
     def __call__(self, text, num_rows):
         slot = self._model.open(object())
         [logits] = self._model.forward([Span(slot, text, num_rows)])
-        self._model.free(slot)
+        slot.free()
         return logits.copy()
 
 
@@ -72,15 +72,15 @@ class Crowd:
             slot = self.random.choice(list(self.texts))
             text = self.texts.pop(slot)
             if self.random.random() < 0.7:
-                self.model.free(slot, text)
+                slot.free(text)
             else:
-                self.model.free(slot)
+                slot.free()
             assert slot.length == 0
         elif kind == "rollback":
             for slot, text in self.texts.items():
                 least = self.shared[slot] if self.is_paged else 0
                 length = max(len(text) - self.random.randint(0, 5), least)
-                self.model.rollback(slot, length)
+                slot.rollback(length)
                 del text[length:]
         elif kind == "pass" and self.texts:
             self.forward()
@@ -92,7 +92,7 @@ class Crowd:
             text = self.texts[slot]
             if not text:
                 prompt = [*tokens(self.random.randint(0, 30)), *self.new(25)]
-                text += prompt[: self.model.match_prefix(slot, prompt)]
+                text += prompt[: slot.match_prefix(prompt)]
                 self.num_matched += len(text) > 0
                 self.shared[slot] = len(text)
                 new = prompt[len(text) :] or self.new(1)
@@ -107,16 +107,16 @@ class Crowd:
         for slot in chosen:
             if self.random.random() < 0.9:
                 self.shared[slot] = len(self.texts[slot]) - 1
-                self.model.commit(slot, self.texts[slot], self.shared[slot])
+                slot.commit(self.texts[slot], self.shared[slot])
         together = [len(chosen if self.is_paged else slot.row.batch.held) for slot in chosen]
         self.most = max(self.most, *together)
         for slot, text in self.texts.items():
             assert slot.length == len(text)
             if len(text) > 200 and self.is_paged:
-                self.model.free(slot)
+                slot.free()
                 del text[:]
             elif len(text) > 200:
-                self.model.rollback(slot, 20)
+                slot.rollback(20)
                 del text[20:]
 
     def new(self, most):
@@ -151,7 +151,7 @@ def feed(model, texts, slots=None):
     spans = [Span(slot, text, 1) for slot, text in zip(slots, texts, strict=True)]
     rows = [logits[0].copy() for logits in model.forward(spans)]
     for slot, text in zip(slots, texts, strict=True):
-        model.commit(slot, text, len(text))
+        slot.commit(text, len(text))
     return slots, rows
 
 
@@ -162,7 +162,7 @@ def test_hidden_entries_are_dropped_when_there_are_many(llama, max_masked):
     sizes = set()
     for _ in range(80):
         model.forward([Span(slot, tokens(5), 1)])
-        model.rollback(slot, slot.length - 4)
+        slot.rollback(slot.length - 4)
         sizes.add(slot.row.batch.num_entries - slot.length)
     assert max(sizes) == (MAX_MASKED if max_masked is None else max_masked)
 
@@ -172,7 +172,7 @@ def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llam
     slots, _ = feed(model, texts)
     model.forward([Span(slot, [1, 2], 1) for slot in slots])
     for slot in slots:
-        model.rollback(slot, slot.length - 1)
+        slot.rollback(slot.length - 1)
     tensors = model.read_kv(slots[1])
     copy = model.open()
     with pytest.raises(SessionError, match="does not fit this KV cache"):

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.checks.static_trial import try_out
 from ov_specdec.engine import static_shapes as shapes_module
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError
@@ -19,6 +18,7 @@ from ov_specdec.models.source import open_source
 from ov_specdec.planning.costs import SIZES, CostCurve, FixedCurve, PassCurve
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
+from ov_specdec.runner.probe import try_static
 from tests.support.fakes import ScriptedModel, counting
 from tests.support.flaky import make_flaky
 
@@ -190,7 +190,7 @@ def test_a_tiny_context_goes_without_a_word(tiny_pair, max_model_len, kv, tmp_pa
 
 
 def test_a_model_none_of_whose_static_shapes_is_right_has_none(monkeypatch):
-    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_out", lambda *_: None)
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_static", lambda *_: None)
     flat = FixedCurve(CostCurve(PassCurve({1: 1.0})))  # any size would save as much
     shapes = StaticShapes(
         *("main", ScriptedModel(counting), lambda size: lambda: size, 0, flat),
@@ -211,9 +211,9 @@ def test_a_shape_for_whose_trial_there_is_no_memory_is_tried_again(tiny_pair, mo
         tried.append(given)
         if len(tried) == 1:
             raise CacheFullError("no block is free")
-        return try_out(*given)
+        return try_static(*given)
 
-    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_out", full_at_first)
+    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_static", full_at_first)
     with SpeculativePipeline(tiny_pair[0], drafter="none", static_shapes=[2]) as pipeline:
         pipeline.prepare()
         assert pipeline.main.runner.static_shapes == set()

@@ -6,9 +6,9 @@
 import pytest
 
 from ov_specdec import ModelError, SpeculativePipeline
+from ov_specdec.checks.agreement import compare_caches
 from ov_specdec.graph.attention import chunks, count_windowed, require_windows, windows
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models.agreement import compare_caches
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.source import open_source
 from tests.families.settings import WINDOW

@@ -12,7 +12,6 @@ from fastapi.testclient import TestClient
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.address import LOOPBACK_NAMES
 from ov_specdec.errors import OptionError
-from ov_specdec.models.generation_config import SamplingDefaults
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.access import JsonLines, Record
@@ -89,7 +88,7 @@ def test_an_answer_is_what_the_pipeline_gives(server, pipeline):
 def test_requests_without_a_temperature_have_the_recommended_one_or_1(
     server, pipeline, monkeypatch, recommended, given, temperature
 ):
-    monkeypatch.setattr(pipeline, "_defaults", SamplingDefaults(recommended))
+    monkeypatch.setattr(pipeline, "_defaults", recommended)
     options = GenerationOptions(**given)
     assert server.service.engine.complete(options, None).temperature == temperature
 

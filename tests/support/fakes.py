@@ -14,6 +14,30 @@ HiddenState = Callable[[Sequence[int]], Sequence[float]]
 """From all tokens so far to the hidden state of the last one, [hidden_size]."""
 
 
+class ScriptedSlot(BlockTable):
+    """A block table that checks what it is asked for."""
+
+    def __init__(self, model: "ScriptedModel", namespace: Hashable) -> None:
+        super().__init__(model.pool, model.block_size, namespace)
+        self.model = model
+
+    def match_prefix(self, tokens: Sequence[int]) -> int:
+        assert self.length == 0, "a sequence begins on an empty cache"
+        return super().match_prefix(tokens)
+
+    def rollback(self, length: int) -> None:
+        super().rollback(length)
+        self.model.rollbacks.append(length)
+
+    def commit(self, tokens: Sequence[int], length: int) -> None:
+        assert self.length >= min(length, len(tokens))
+        super().commit(tokens, length)
+
+    def free(self, tokens: Sequence[int] = ()) -> None:
+        assert self.model.held(self)[: len(tokens)] == list(tokens)
+        super().free(tokens)
+
+
 class ScriptedModel(Runner):
     """A runner on real block tables. Its blocks hold the tokens that they were fed.
 
@@ -27,6 +51,7 @@ class ScriptedModel(Runner):
     has_cheap_rollback = True
     bytes_per_token = 8
     static_shapes = frozenset()
+    slot = ScriptedSlot
 
     def __init__(
         self,
@@ -47,7 +72,7 @@ class ScriptedModel(Runner):
         self.original_context = border
         self.block_size = block_size
         num_blocks = num_blocks or 16 * -(-max_length // block_size)
-        self.pool = BlockPool(num_blocks, num_blocks)
+        self.pool = BlockPool(num_blocks, num_blocks, self._copy)
         self.memory: dict[tuple[int, int], int] = {}
         """Tokens by block, and place in it."""
         self.sizes: list[list[int]] = []
@@ -72,8 +97,8 @@ class ScriptedModel(Runner):
     def limit(self, num_tokens: int, num_states: int = 0) -> None:
         self.pool.size = self.pool.max_blocks = num_tokens // self.block_size
 
-    def open(self, namespace: Hashable = None) -> BlockTable:
-        return BlockTable(self.pool, self.block_size, namespace)
+    def open(self, namespace: Hashable = None) -> "ScriptedSlot":
+        return self.slot(self, namespace)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         past = [span.slot.length for span in spans]
@@ -84,31 +109,15 @@ class ScriptedModel(Runner):
             self._may_fail()
         except BaseException:
             for span, length in zip(spans, past, strict=True):
-                span.slot.rollback(length)
+                BlockTable.rollback(span.slot, length)
             raise
         self.sizes.append([len(span.tokens) for span in spans])
         return [self._rows(span, length) for span, length in zip(spans, past, strict=True)]
 
-    def match_prefix(self, slot: BlockTable, tokens: Sequence[int]) -> int:
-        assert slot.length == 0, "a sequence begins on an empty cache"
-        copied = slot.match_prefix(tokens)
-        if copied is not None:
-            for offset in range(self.block_size):
-                if (copied[0], offset) in self.memory:
-                    self.memory[copied[1], offset] = self.memory[copied[0], offset]
-        return slot.length
-
-    def rollback(self, slot: BlockTable, length: int) -> None:
-        slot.rollback(length)
-        self.rollbacks.append(length)
-
-    def commit(self, slot: BlockTable, tokens: Sequence[int], length: int) -> None:
-        assert slot.length >= length
-        slot.commit(tokens, length)
-
-    def free(self, slot: BlockTable, tokens: Sequence[int] = ()) -> None:
-        assert self.held(slot)[: len(tokens)] == list(tokens)
-        slot.free(tokens)
+    def _copy(self, source: int, target: int) -> None:
+        for offset in range(self.block_size):
+            if (source, offset) in self.memory:
+                self.memory[target, offset] = self.memory[source, offset]
 
     def held(self, slot: BlockTable) -> list[int]:
         """The tokens that the blocks of a sequence hold."""

@@ -31,7 +31,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from ov_specdec.cache.block_pool import BlockPool, Root
+from ov_specdec.cache.block_pool import BlockPool, NodeId
 from ov_specdec.cache.slot import Beyond
 from ov_specdec.drafters.factory import kind_of
 from ov_specdec.engine.engine import Engine
@@ -88,7 +88,9 @@ def determined(journal: Journal) -> Iterator[None]:
     """Nothing depends on time or chance."""
     seeds, make = count(), np.random.default_rng
     with (
+        patch("ov_specdec.engine.engine.perf_counter", lambda: journal.clock),
         patch("ov_specdec.results.stats.perf_counter", lambda: journal.clock),
+        patch("ov_specdec.runner.cached_sequence.perf_counter", lambda: journal.clock),
         patch("numpy.random.default_rng", lambda: make(next(seeds))),
     ):
         yield
@@ -244,10 +246,10 @@ def _pass_curve(passes: Passes) -> PassCurve:
 def _pool(pool: BlockPool) -> Pool:
     by_serial = {node.serial: node.block for node in pool._nodes.values()}
 
-    def parent(node: int | Root) -> int | str:
-        if not isinstance(node, Root):
+    def parent(node: NodeId) -> int | str:
+        if isinstance(node, int):
             return by_serial.get(node, "gone")
-        salt = node.namespace
+        [salt] = node
         if isinstance(salt, Beyond):
             return f"beyond {salt.namespace or ''}".strip()
         return "" if salt is None else salt if isinstance(salt, str) else "own"

@@ -27,8 +27,7 @@ from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.records.files import user_cache
-from ov_specdec.results.chunks import Chunk, GenerationResult, collect
-from ov_specdec.results.origins import GREEN
+from ov_specdec.results.chunks import GREEN, Chunk, GenerationResult, collect
 
 ACCEPTED = Style(color=GREEN)
 

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.cache.block_pool import BlockPool, Root
+from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError
 
@@ -55,7 +55,7 @@ def test_a_pool_larger_than_its_limit_is_refused():
 
 
 TEXT = list(range(10, 20))
-ROOT = Root()
+ROOT = (None,)
 
 
 def left_behind(pool, text):
@@ -68,13 +68,14 @@ def left_behind(pool, text):
 
 
 def test_what_a_sequence_has_left_is_found_by_the_next_one():
-    pool = BlockPool(8, 8)
+    copied = []
+    pool = BlockPool(8, 8, lambda *blocks: copied.append(blocks))
     first = left_behind(pool, TEXT)
     table = BlockTable(pool, block_size=4)
-    copied = table.match_prefix([*TEXT[:9], 0])
+    assert table.match_prefix([*TEXT[:9], 0]) == 9
     # Two full blocks are shared; of the third one, a copy is written to.
     assert table.blocks[:2] == first[:2]
-    assert copied == (first[2], table.blocks[2])
+    assert copied == [(first[2], table.blocks[2])]
     assert table.blocks[2] not in first
     assert table.length == 9
 
@@ -95,10 +96,9 @@ def test_running_sequences_share_what_they_have_committed():
     pool = BlockPool(8, 8)
     first, second = (BlockTable(pool, block_size=4) for _ in range(2))
     first.append(10)
-    assert second.match_prefix(TEXT) is None
-    assert second.length == 0
+    assert second.match_prefix(TEXT) == second.length == 0
     first.commit(TEXT, 9)
-    assert second.match_prefix(TEXT) is None  # the third block is not full, and may still change
+    assert second.match_prefix(TEXT) == 8  # the third block is not full, and may still change
     assert (second.blocks, second.length) == (first.blocks[:2], 8)
     first.free(TEXT)
     second.append(4)
@@ -143,8 +143,7 @@ def test_a_prefix_is_matched_without_the_copy_that_there_is_no_block_for():
     second = BlockTable(pool, block_size=4)
     second.append(1)  # takes the third block
     third = BlockTable(pool, block_size=4)
-    assert third.match_prefix(TEXT[:7]) is None
-    assert third.length == 4
+    assert third.match_prefix(TEXT[:7]) == third.length == 4
 
 
 def test_what_is_forgotten_is_not_found():
@@ -172,8 +171,7 @@ def test_a_table_is_kept_to_the_blocks_of_its_namespace():
     own, same, other = (BlockTable(pool, 4, namespace) for namespace in ("a", "a", "b"))
     own.append(10)
     own.free(TEXT)
-    assert other.match_prefix(TEXT) is None
-    assert other.length == 0
+    assert other.match_prefix(TEXT) == other.length == 0
     same.match_prefix(TEXT)
     assert same.length == 10
 
@@ -278,8 +276,7 @@ TEXTS = st.lists(st.integers(0, 1), min_size=1, max_size=14)
 class Memory:
     """Blocks as a model would have them: what each slot was last written."""
 
-    def __init__(self, pool):
-        self.pool = pool
+    def __init__(self):
         self.slots = {}
 
     def write(self, table, text, start):
@@ -302,15 +299,14 @@ class Memory:
     ),
 )
 def test_whatever_is_shared_each_sequence_reads_its_own_tokens(max_blocks, steps):
-    pool = BlockPool(max_blocks, max_blocks)
-    memory, tables, texts = Memory(pool), [BlockTable(pool, 4) for _ in range(3)], [[], [], []]
+    memory = Memory()
+    pool = BlockPool(max_blocks, max_blocks, memory.copy)
+    tables, texts = [BlockTable(pool, 4) for _ in range(3)], [[], [], []]
     for which, text, is_kept in steps:
         table = tables[which]
         table.free(texts[which] if is_kept else ())
         texts[which] = []
-        if copied := table.match_prefix(text):
-            memory.copy(*copied)
-        held = table.length
+        held = table.match_prefix(text)
         assert memory.read(table) == text[:held]
         try:
             table.append(len(text) - held)

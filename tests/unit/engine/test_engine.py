@@ -16,7 +16,14 @@ from ov_specdec.results.stats import Round
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
-from tests.support.fakes import ScriptedModel, counting, held_by, mixing, wrong_at
+from tests.support.fakes import (
+    ScriptedModel,
+    ScriptedSlot,
+    counting,
+    held_by,
+    mixing,
+    wrong_at,
+)
 
 GREEDY = GreedySampler()
 PROMPT = [3, 1, 4]
@@ -297,8 +304,9 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
 class Snapshots(ScriptedModel):
     """A model that goes back to every fourth token only, as one with recurrent layers may."""
 
-    def rollback(self, slot, length):
-        super().rollback(slot, length // 4 * 4)
+    class slot(ScriptedSlot):  # noqa: N801
+        def rollback(self, length):
+            super().rollback(length // 4 * 4)
 
 
 def test_a_model_that_can_only_go_back_to_what_it_has_kept_is_fed_the_rest_again():

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
+from ov_specdec.engine import engine
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output
@@ -18,7 +19,6 @@ from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
-from ov_specdec.results import stats
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
@@ -382,7 +382,7 @@ class Clock:
             return forward(spans)
 
         monkeypatch.setattr(service.main, "forward", timed)
-        monkeypatch.setattr(stats, "perf_counter", lambda: self.now)
+        monkeypatch.setattr(engine, "perf_counter", lambda: self.now)
 
 
 @pytest.mark.parametrize(

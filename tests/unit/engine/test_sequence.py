@@ -21,7 +21,7 @@ class Forgetful(ScriptedModel):
             return super().forward(spans)
         except RuntimeError:
             for span in spans:
-                self.free(span.slot)
+                span.slot.free()
             raise
 
 

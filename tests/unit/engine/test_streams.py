@@ -7,7 +7,6 @@ from threading import Barrier, Thread
 import numpy as np
 import pytest
 
-from ov_specdec.cache.block_pool import Root
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, SessionError
 from ov_specdec.options.generation import GenerationOptions
@@ -496,8 +495,8 @@ def test_a_draft_model_that_gives_nan_is_left_out_for_the_rest_of_the_text(setti
     assert pair.num_used == 0
     assert len(pair.draft.sizes) < 12
     # Nobody goes on from what it has computed.
-    assert pair.draft.pool.match(range(3), 4, Root()).blocks == []
-    assert pair.draft.pool.match(range(3), 4, Root()).partial is None
+    assert pair.draft.pool.match(range(3), 4, (None,)).blocks == []
+    assert pair.draft.pool.match(range(3), 4, (None,)).partial is None
 
 
 def test_a_main_model_that_gives_nan_is_an_error():

@@ -5,7 +5,7 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph.positions import take_positions
+from ov_specdec.graph.positions import connect_positions
 
 
 def counting(last="MatMul", has_input=False):
@@ -32,8 +32,8 @@ def counting(last="MatMul", has_input=False):
 
 def test_a_model_that_counts_takes_positions_in_place_of_that():
     model = counting()
-    assert take_positions(model)
-    assert not take_positions(model)  # once
+    assert connect_positions(model)
+    assert not connect_positions(model)  # once
     compiled = ov.Core().compile_model(model, "CPU")
     given = {"input_ids": [[5, 6, 7]], "cached": 9, "position_ids": [[4, 2, 8]]}
     angles = compiled({name: np.array(value, np.int64) for name, value in given.items()})[0]
@@ -43,5 +43,5 @@ def test_a_model_that_counts_takes_positions_in_place_of_that():
 @pytest.mark.parametrize("model", [counting(last="Sin"), counting(has_input=True)])
 def test_other_graphs_are_left_as_they_are(model):
     inputs = [port.any_name for port in model.inputs]
-    assert not take_positions(model)
+    assert not connect_positions(model)
     assert [port.any_name for port in model.inputs] == inputs

@@ -23,8 +23,8 @@ from ov_specdec.openai.responses import StreamedResponse
 from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
-from ov_specdec.results.logprobs import TokenLogprobs
 from ov_specdec.results.stats import GenerationStats, RoundStats
+from ov_specdec.sampling.logits import TokenLogprobs
 from ov_specdec.text.generated_tokens import EncodedText
 
 MESSAGES = [{"role": "user", "content": "Hello"}]

@@ -13,7 +13,7 @@ from ov_specdec.planning.cost_source import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.measurement import SWEEPS, WIDE, Measurement
-from ov_specdec.records.record import VERSION
+from ov_specdec.records.files import VERSION
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler

@@ -17,6 +17,7 @@ from ov_specdec.planning.draft_length import (
     best_speed,
 )
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.ranking import Ranking
 from ov_specdec.planning.schedule import IsolatedLength
 from tests.benchmarks.simulated.machine import Machine, rounds_of
 from tests.benchmarks.simulated.texts import TEXTS, MadeUp, machine_of, measured, steady
@@ -295,6 +296,33 @@ def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
     planner = Planner(FixedCurve(CostCurve(main, PassCurve({1: 1e-3}))))
     planner.plan([drafted(0.9)] * 4, answering(4))
     assert planner.wished > 8
+
+
+def test_tokens_of_a_sequence_that_is_ahead_count_less():
+    costs = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
+
+    def shares(pace):
+        ahead = replace(match(0.8), pace=pace)
+        return [plan.length for plan in Planner(costs).plan([ahead, match(0.8)], answering(2))]
+
+    assert shares(1.0)[0] == shares(1.0)[1]
+    assert shares(3.0)[0] < shares(3.0)[1]
+
+
+def test_the_pace_of_a_sequence_is_its_tokens_in_a_recent_step():
+    policy = AdaptiveLength(Counts(), COSTS)
+    for _ in range(200):
+        policy.update(a_round(3, 2))
+    assert policy.answer(asking("model")).pace == pytest.approx(3.0, rel=0.01)
+
+
+def test_drafting_for_several_includes_the_changes_of_size_of_the_draft_model():
+    free, dear = (
+        CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
+        for change in (0.0, 0.5)
+    )
+    seconds = [Ranking.of([drafted(0.9)] * 2, curve).seconds[-1] for curve in (free, dear)]
+    assert seconds[1][-1] == pytest.approx(seconds[0][-1] + 2 * 0.5)
 
 
 def test_a_round_without_drafts_counts_in_what_a_second_is_worth():

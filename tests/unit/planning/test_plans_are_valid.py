@@ -27,7 +27,7 @@ from ov_specdec.planning.costs import (
 from ov_specdec.planning.draft_length import MOST, Estimate, Offer
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
-from ov_specdec.records.record import read_section, write_section
+from ov_specdec.records.files import read_section, write_section
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler

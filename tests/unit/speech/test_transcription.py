@@ -11,8 +11,8 @@ from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.logprobs import TokenLogprobs
 from ov_specdec.results.stats import GenerationStats, RoundStats
+from ov_specdec.sampling.logits import TokenLogprobs
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import collect

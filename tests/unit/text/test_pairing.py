@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import TokenizerMismatchError
-from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.tiny import EOS, save_tokenizer
 from tests.unit.text.test_pieces import save_sentencepiece

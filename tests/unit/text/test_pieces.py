@@ -8,7 +8,7 @@ from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 
 from ov_specdec import TokenizerMismatchError
 from ov_specdec.text.guard import PROBES
-from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.pairing import PieceTokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.tiny import EOS, save_tokenizer
 

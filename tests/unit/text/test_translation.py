@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.text.guard import PROBES
-from ov_specdec.text.pairing import Translation, whole_characters
-from ov_specdec.text.pieces import PieceTokenizer
+from ov_specdec.text.pairing import PieceTokenizer, Translation, whole_characters
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.tiny import save_tokenizer
 from tests.unit.text.test_pieces import save_sentencepiece

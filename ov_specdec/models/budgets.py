@@ -1,11 +1,20 @@
-"""Limits the memory for KV caches of a pair."""
+"""Budgets of loaded models: memory of their KV caches, and time to measure their passes."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from functools import partial
 from math import ceil
 
+import numpy as np
+
+from ov_specdec.cache.slot import Source
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import Device, find_device, free_memory, openvino_core
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.planning.cost_source import KeptCosts
+from ov_specdec.planning.measurement import LARGEST_ROOM
+from ov_specdec.records.files import record_file
+from ov_specdec.runner.cached_sequence import max_tokens
 
 GB = 10**9
 
@@ -48,18 +57,17 @@ def limit_memory(
                 Option("kv", "paged"),
                 " (encoder-decoder models have no paged one)",
             )
-        num_tokens, num_states = needed, STATES * (max_batch_size + 1)
-        if bytes_per_token:
-            memory = (
-                SHARE_OF_FREE * free_memory(device) / len(by_device)
-                if kv_cache_size is None
-                else kv_cache_size * GB
-            )
-            if bytes_per_state:
-                num_states = min(num_states, int(SHARE_OF_STATES * memory / bytes_per_state))
-            room = int((memory - num_states * bytes_per_state) / bytes_per_token)
-            num_tokens = min(needed, room) if kv_cache_size is None else room
-        if kv_cache_size is not None and num_tokens < LEAST_TOKENS:
+        if not bytes_per_token:
+            continue
+        share = SHARE_OF_FREE * free_memory(device) / len(by_device)
+        memory = share if kv_cache_size is None else kv_cache_size * GB
+        num_states = STATES * (max_batch_size + 1)
+        if bytes_per_state:
+            num_states = min(num_states, int(SHARE_OF_STATES * memory / bytes_per_state))
+        num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)
+        if kv_cache_size is None:
+            num_tokens = min(needed, num_tokens)
+        elif num_tokens < LEAST_TOKENS:
             per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, needed))
             raise OptionError(
                 Option("kv_cache_size", kv_cache_size),
@@ -68,3 +76,33 @@ def limit_memory(
             )
         for model in own:
             model.runner.limit(num_tokens, num_states)
+
+
+MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
+"""Time for measuring costs: a fraction of loading time, and a minimum in seconds."""
+
+
+def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
+    """The costs of a main model, and of its draft, if any."""
+    runners = [model.runner for model in models]
+    # A short context has no room for some of the passes.
+    rooms = [min(max_tokens(runner), LARGEST_ROOM) for runner in runners]
+    return KeptCosts(
+        runners[0],
+        runners[1] if len(runners) > 1 else None,
+        record_file(*(model.fingerprint() for model in models), str(rooms)),
+        max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
+        new_namespace=partial(_sample_source, models[0].folder),
+    )
+
+
+def _sample_source(folder: ModelFolder) -> Hashable:
+    """A namespace for timed passes, which shares nothing."""
+    if not folder.is_encoder_decoder:
+        return object()
+    if not folder.features:
+        num_tokens = min(100, folder.context_length)  # longer sources make all passes longer
+        return Source(np.zeros((1, num_tokens), np.int64), object())
+    audio = folder.features
+    num_frames = audio["chunk_length"] * audio["sampling_rate"] // audio["hop_length"]
+    return Source(np.zeros((1, audio["feature_size"], num_frames), np.float32), object())
