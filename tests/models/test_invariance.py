@@ -24,6 +24,7 @@ from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import Span
+from ov_specdec.runner.packed import Feed, Form
 from ov_specdec.runner.paged import SpanPart, divide
 from tests.support.fakes import ScriptedModel, mixing
 from tests.support.passes import tokens
@@ -204,6 +205,14 @@ def test_memory_or_context_that_has_no_room_for_the_check_is_no_verdict(settings
     assert re.match("not checked: .*(blocks of the KV cache|no room)", status.reason)
     assert not known.is_pending  # and is not tried again and again
     assert (model.max_pass_tokens, model.pool.num_used) == (SMALL_PASS, 0)
+
+
+def test_as_many_tokens_of_as_many_sequences_have_one_shape():
+    def shapes(*sizes):
+        feed = Feed(tuple((size, size) for size in sizes), Form(is_invariant=True))
+        return {name: tensor.shape for name, tensor in feed.tensors.items()}
+
+    assert shapes(1, 1, 4) == shapes(2, 2, 2) == shapes(3, 1, 2)
 
 
 @pytest.fixture(scope="module", params=[1, 16])
