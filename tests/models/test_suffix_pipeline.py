@@ -37,6 +37,17 @@ def test_an_earlier_output_gives_the_draft_tokens_of_the_next_one(pipeline, plai
     assert second.stats.main_passes == 1 + -(-39 // 7)
 
 
+@pytest.mark.parametrize("is_verified", [False, True])
+def test_a_seeded_draft_looks_back_only_where_passes_agree(pipeline, monkeypatch, is_verified):
+    monkeypatch.setattr(pipeline.main.runner, "is_verified", is_verified)
+    options = {**OPTIONS, "temperature": 1.1, "seed": 3}
+    first = pipeline.generate(PROMPT, **options)
+    pipeline.generate(PROMPT, **OPTIONS)
+    second = pipeline.generate(PROMPT, **options)
+    assert first.token_ids == second.token_ids
+    assert ("earlier" in sources(second)) is is_verified
+
+
 def test_reference_texts_give_draft_tokens_and_do_not_change_the_output(pipeline, plain):
     expected = plain()
     without = pipeline.generate(PROMPT, cache_prompt=False, **OPTIONS)
