@@ -1,6 +1,7 @@
 """Many sequences in one KV cache, above all in states of a stateful model: each gets its own."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,7 +14,9 @@ from ov_specdec.models.compile import load_model
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
+from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
 from ov_specdec.runner.stateful import MAX_MASKED
+from tests.support.flaky import Flaky, FlakyRequest
 from tests.support.passes import NUM_IDS, tokens
 
 VOCAB_SIZE = NUM_IDS
@@ -165,6 +168,35 @@ def test_hidden_entries_are_dropped_when_there_are_many(llama, max_masked):
         slot.rollback(slot.length - 4)
         sizes.add(slot.row.batch.num_entries - slot.length)
     assert max(sizes) == (MAX_MASKED if max_masked is None else max_masked)
+
+
+def test_rows_are_found_in_their_own_namespace_only(model):
+    feed(model, [tokens(20)])
+    assert model.open("other").match_prefix(tokens(20)) == 0 < model.open().match_prefix(tokens(20))
+
+
+def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llama):
+    compiled, flaky = model._compiled, Flaky()
+    model._compiled = SimpleNamespace(
+        create_infer_request=lambda: FlakyRequest(compiled.create_infer_request(), flaky)
+    )
+    texts, expected = [tokens(30, seed) for seed in range(3)], Alone(llama)
+    caches = [CachedSequence(model) for _ in texts]
+    for cache, text in zip(caches, texts, strict=True):
+        alone(cache.advance(text))
+    long = CachedSequence(model)  # is read by itself, before the pass that fails
+    everyone, news = [*caches, long], [*([*text, 5] for text in texts), tokens(90, 9)]
+    steps = [cache.advance(new) for cache, new in zip(everyone, news, strict=True)]
+    for step in steps:
+        next(step)
+    flaky.fails_in = 1
+    with pytest.raises(RuntimeError, match="the device is gone"):
+        forward(everyone, [cache.span(512) for cache in everyone])
+    assert [cache._slot.length for cache in everyone] == [0, 0, 0, 0]
+    for cache, text in zip(caches, texts, strict=True):
+        done = alone(cache.advance([*text, 5, 6]))
+        assert (done.num_tokens, cache.tokens) == (32, [*text, 5, 6])
+        np.testing.assert_allclose(done.logits, expected([*text, 5, 6], 1), **CLOSE)
 
 
 def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llama):
