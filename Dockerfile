@@ -1,9 +1,9 @@
 # The server with the embedded pair: docker run --rm -p 127.0.0.1:8000:8000 IMAGE
-# Other models: -v ./models:/models, and `--main /models/NAME` after the image.
+# Other models from a volume: -v ./models:/models, and `--main /models/NAME` after the image.
 FROM python:3.12-slim
 
-COPY . /source
-RUN pip install --no-cache-dir "/source[serve,speech]" && rm -rf /source
+# Mounted, since a layer of its own would keep a second copy of the models.
+RUN --mount=type=bind,target=/source,rw pip install --no-cache-dir "/source[serve,speech]"
 
 # A volume takes over the owner of the folder that it covers.
 RUN useradd --create-home server && install -d -o server -g server /home/server/.cache

@@ -6,11 +6,7 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
-from ov_specdec.generation.arguments import (
-    check_batch,
-    check_devices,
-    complete,
-)
+from ov_specdec.generation.arguments import check_batch, check_devices, complete
 from ov_specdec.generation.batch import Batch
 from ov_specdec.generation.models import load, make_generator, open_sources, sampling_defaults
 from ov_specdec.generation.pipeline import Pipeline
@@ -54,21 +50,12 @@ class SpeculativePipeline(Pipeline):
         watch = Stopwatch()
         known = drop_neutral(options, PipelineOptions.model_fields)
         given = PipelineOptions(main=main, draft=draft, **known)
-        kind, configs = given.kind, given.configs
-        check_devices(configs)
-        sources = open_sources(main, draft, kind, given.chat_template)
+        check_devices(given.configs)
+        sources = open_sources(given)
         self._defaults = sampling_defaults(given.generation_config, sources[0])
-        models = load(
-            sources,
-            configs,
-            pairing=given.pairing,
-            profile=given.profile if given.may_tune else "none",
-            batch_invariant=given.batch_invariant,
-            kv_cache_size=given.kv_cache_size,
-            max_batch_size=given.max_batch_size,
-        )
+        models = load(sources, given)
         self.load_seconds = watch.total()
-        self.drafter = kind.name
+        self.drafter = given.kind.name
         self.tokenizer = sources[0].tokenizer
         self.guard_report = models.guard_report
         self.profile = models.profile
@@ -76,7 +63,7 @@ class SpeculativePipeline(Pipeline):
         self._models = models.loaded
         self._invariance = models.invariance
         self._costs = costs = kept_costs(self._models, self.load_seconds)
-        self._generator = make_generator(models, costs, kind, given.limits)
+        self._generator = make_generator(models, costs, given.kind, given.limits)
 
     @classmethod
     def from_pretrained(

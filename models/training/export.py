@@ -50,7 +50,7 @@ def tidy(folder: Path) -> None:
 
 def add_checkpoint(checkpoint: Path, target: Path) -> None:
     """Copy the checkpoint itself, its weights in fp16, so that the export can be tried offline."""
-    target.mkdir(parents=True)
+    target.mkdir(parents=True, exist_ok=True)
     weights = load_file(checkpoint / "model.safetensors")
     halves = {name: tensor.to(torch.float16) for name, tensor in weights.items()}
     save_file(halves, target / "model.safetensors", metadata={"format": "pt"})
@@ -62,7 +62,7 @@ def add_checkpoint(checkpoint: Path, target: Path) -> None:
 
 
 def export(checkpoint: Path, out: Path, weights: str = "int8", keep: bool = False) -> None:
-    """Export ``checkpoint`` to ``out``, replacing it; with ``keep`` the checkpoint goes along."""
+    """Export ``checkpoint`` to ``out``, replacing it; ``keep``: with the checkpoint beside it."""
     part = out.with_name(out.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     command = [str(Path(sys.executable).with_name("optimum-cli")), "export", "openvino"]
@@ -70,14 +70,14 @@ def export(checkpoint: Path, out: Path, weights: str = "int8", keep: bool = Fals
     command += ["--weight-format", weights, "--disable-convert-tokenizer", str(part)]
     subprocess.run(command, check=True)  # noqa: S603 - our own words and two paths
     tidy(part)
-    if keep:
-        add_checkpoint(checkpoint, part / "checkpoint")
-        tidy(part / "checkpoint")
     old = out.with_name(out.name + ".old")
     if out.exists():
         out.rename(old)
     part.rename(out)
     shutil.rmtree(old, ignore_errors=True)
+    if keep:
+        add_checkpoint(checkpoint, out.with_name("checkpoint"))
+        tidy(out.with_name("checkpoint"))
 
 
 def main() -> None:

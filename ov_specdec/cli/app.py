@@ -1,24 +1,20 @@
 """The commands by name, imported on use; and the handling of their errors."""
 
+import errno
 import io
+import os
 import sys
 import warnings
 from collections.abc import Mapping
+from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
 import ov_specdec
-from ov_specdec.cli.messages import (
-    USER_ERROR,
-    end_interrupted,
-    fail,
-    fail_to_write,
-    say,
-)
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.foreign_names import HINTS
 
@@ -41,20 +37,20 @@ COMMANDS = {
 }
 """The first line of each command's help."""
 
-ELSEWHERE = {
-    "complete": "generate",
-    "convert": "export",
-    "download": "export",
-    "help": "--help",
-    "models": "devices",
-    "pull": "export",
-    "run": "generate",
-    "version": "--version",
-}
-"""The commands by their names in other programs."""
+BESIDE = {"devices": "check"}
+"""The module of a command that has none of its own."""
 
 LIKE = 0.7
 """Minimum similarity of options: below it they have little but "--" in common."""
+
+USER_ERROR = 2
+"""Exit code after an error that the user can remedy."""
+
+INTERRUPTED = 130
+"""Exit code after Ctrl-C, as for any process that SIGINT ends."""
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+"""Errors of the operating system for a full output."""
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 """Context settings of all commands."""
@@ -81,7 +77,8 @@ class LazyCommands(click.Group):
         if cmd_name not in self._lines:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"{self._package}.{name}"), name)
+        module = import_module(f"{self._package}.{BESIDE.get(name, name)}")
+        command: click.Command = getattr(module, name)
         return command
 
     def resolve_command(
@@ -90,8 +87,7 @@ class LazyCommands(click.Group):
         """As in click, but errors suggest what to type instead."""
         name = args[0]
         if name not in self._lines and not name.startswith("-"):
-            others = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
-            hint = f"give {ELSEWHERE[name]}" if name in ELSEWHERE else others
+            hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
             ctx.fail(f"there is no command '{name}': {hint}")
         found = super().resolve_command(ctx, args)
         _, command, rest = found
@@ -146,6 +142,39 @@ def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
         except OSError as error:
             fail_to_write(error)
         sys.exit(USER_ERROR)
+
+
+def fail(message: str) -> NoReturn:
+    """Print an error in one line, and exit."""
+    say(f"error: {message}")
+    sys.exit(USER_ERROR)
+
+
+def end_interrupted(message: str = "interrupted") -> NoReturn:
+    """Print one line about Ctrl-C, and exit."""
+    say(message)
+    sys.exit(INTERRUPTED)
+
+
+def say(message: str) -> None:
+    """Print one line on stderr."""
+    with suppress(OSError):  # a full disk behind stderr: only the exit code remains
+        print(" ".join(message.split()), file=sys.stderr, flush=True)  # noqa: T201
+
+
+def fail_to_write(error: OSError) -> NoReturn:
+    """Exit with one line if a device is full or a file cannot be used; raise other errors."""
+    if error.filename is not None:
+        fail(f"'{error.filename}' cannot be used ({error.strerror}): give another path")
+    if error.errno not in FULL:
+        raise error
+    discard_stdout()
+    fail(f"the output cannot be written ({error.strerror}): free space, or write it elsewhere")
+
+
+def discard_stdout() -> None:
+    """Drop unprinted output: otherwise Python would report the same error again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def explain(error: click.ClickException) -> str:

@@ -8,10 +8,9 @@ from typing import Any
 import click
 from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
-from ov_specdec.batch_file.results import Results
-from ov_specdec.batch_file.run import BatchRun
+from ov_specdec.cli.app import end_interrupted
+from ov_specdec.cli.batch_file import BatchRun, Results
 from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.models import CONCURRENT, PIPELINE, make_pipeline, model_name, models_first
 from ov_specdec.cli.terminal import progress, with_errors
 from ov_specdec.errors import OptionError

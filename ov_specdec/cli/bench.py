@@ -14,8 +14,8 @@ import click
 from pydantic import Field
 from rich.console import Console
 
+from ov_specdec.cli.app import say
 from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.messages import say
 from ov_specdec.cli.models import MODELS, ONE_REQUEST, PIPELINE, models_first
 from ov_specdec.cli.options import MEASURED_TOKENS
 from ov_specdec.cli.terminal import console, progress, with_errors

@@ -1,4 +1,4 @@
-"""`ov-specdec check`: compatibility of a pair, batch invariance, and agreement of devices."""
+"""`ov-specdec check` and `devices`: what fits a pair, batch invariance, devices and their texts."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -8,15 +8,23 @@ from typing import Any
 import click
 
 from ov_specdec.checks.agreement import compare_caches
+from ov_specdec.checks.invariance import look_up
 from ov_specdec.cli.declare import options_of
 from ov_specdec.cli.models import AGREEMENT, COMPILATION, MODELS, PIPELINE, models_first, show_share
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.prompts import TUNING
-from ov_specdec.models.devices import Precision, describe_machine, find_device, openvino_core
+from ov_specdec.models.devices import (
+    Precision,
+    describe_machine,
+    find_device,
+    list_devices,
+    openvino_core,
+)
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult
@@ -204,3 +212,25 @@ def compare_tokenizers(main: str, draft: str) -> bool:
         except TokenizerMismatchError as error:
             click.echo(f"pairings: none ({error})")
     return report.compatible
+
+
+@click.command()
+@with_errors
+@models_first("main")
+@options_of(PIPELINE, "main")
+def devices(main: str | None) -> None:
+    """List OpenVINO's devices: name, capabilities, and the KV cache of --kv auto.
+
+    The last column says whether this package was measured on such a device, only simulated, or
+    never run.
+
+    With MAIN, it also shows whether the model's passes are batch-invariant there, if known.
+    """
+    folder = None if main is None else ModelFolder.read(locate(main))
+    for device in list_devices():
+        kv = "paged" if device.takes_paged else "stateful"
+        capabilities = " ".join(device.capabilities)
+        columns = [device.name, device.full_name, capabilities, f"kv {kv}", device.seen]
+        if folder is not None:
+            columns.append(f"batch invariant {look_up(folder, RuntimeConfig(device.name))}")
+        click.echo("\t".join(columns))

@@ -1,9 +1,7 @@
 """Command-line options, made from options of the package, and how their values are typed."""
 
-import codecs
 import functools
 import json
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +14,6 @@ from ov_specdec.cli.help import GroupedOption
 from ov_specdec.options.model import by_group, display_of, kinds_of, options_of_function
 
 Command = Callable[..., None]
-ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|[ntr\\])?")
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,13 +39,10 @@ class Way(click.ParamType[Any]):
 
 
 def unescape(text: str) -> str:
-    r"""The text with \n, \t, \r, \\, \xNN and \uNNNN replaced by their characters.
-
-    Raises `ValueError` for a backslash before anything else, and for text that is not UTF-8.
-    """
-    replaced = ESCAPE.sub(lambda match: codecs.decode(match[0], "unicode_escape"), text)
-    # Python writes characters beyond U+FFFF as one; \uNNNN has two halves for them.
-    return replaced.encode("utf-16", "surrogatepass").decode("utf-16")
+    r"""The text with the escapes of JSON, such as \n, replaced; `ValueError` for others."""
+    replaced: str = json.loads('"' + text.replace('"', r"\"") + '"', strict=False)
+    replaced.encode()  # refuses halves of surrogate pairs
+    return replaced
 
 
 def _numbers(text: str) -> tuple[int, ...]:
@@ -91,7 +85,7 @@ WAYS = {
     "STRING": Way(
         unescape,
         r"has an unknown escape, or is not UTF-8: write \\ for a backslash",
-        note=r"Escapes: \n \t \r \\ \xNN \uNNNN.",
+        note=r"Escapes: \n \t \r \\ \uNNNN.",
     ),
     "TEXT-FILE": Way(
         lambda file: Path(file).read_text(encoding="utf-8"), "cannot be read as text: {error}"

@@ -5,7 +5,6 @@ from typing import Any
 
 import click
 
-from ov_specdec.cli.address import LOOPBACK_NAMES, check_address, is_loopback
 from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.models import (
     COMPILATION,
@@ -21,6 +20,7 @@ from ov_specdec.demo.models import LoadedModels
 from ov_specdec.errors import OptionError, requiring
 from ov_specdec.models.devices import list_devices
 from ov_specdec.options.model import option
+from ov_specdec.server.settings import LOOPBACK_NAMES, check_address, is_loopback
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 FIRST_PORT = 7860

@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
+from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.messages import end_interrupted
 from ov_specdec.cli.models import make_pipeline
 from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
 from ov_specdec.cli.terminal import print_json, with_errors

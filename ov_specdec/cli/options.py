@@ -1,7 +1,6 @@
 """Options that `generate`, `compare` and `chat` share: prompt and generation."""
 
 import functools
-import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
@@ -10,7 +9,6 @@ from typing import Any
 import click
 
 from ov_specdec.cli.declare import Command, flag_name, options_of, take
-from ov_specdec.cli.messages import say
 from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, models_first, typed
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
@@ -107,9 +105,6 @@ def read_prompt(given: Sequence[str], file: str | None) -> str:
         require_utf8("the prompt", given[0])  # Python passes other bytes as lone surrogates
         if not given[0]:
             raise OptionError("the prompt is empty: give at least one token of text")
-        if os.path.isfile(given[0]):  # noqa: PTH113 - a Path raises errors for long or odd texts
-            name = quote(given[0])
-            say(f"the prompt is the name of a file: to read it, give --prompt-file {name}")
         return given[0]
     if file is None and (sys.stdin is None or sys.stdin.isatty()):
         raise OptionError("there is no prompt: give a PROMPT or --prompt-file, or pipe text in")

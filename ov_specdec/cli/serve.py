@@ -9,13 +9,6 @@ from typing import Any, Literal
 
 import click
 
-from ov_specdec.cli.address import (
-    LOOPBACK_NAMES,
-    bare_host,
-    check_address,
-    check_socket,
-    is_loopback,
-)
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
     MODELS,
@@ -28,11 +21,19 @@ from ov_specdec.cli.models import (
     speech_arguments,
 )
 from ov_specdec.cli.terminal import flag_of, with_errors
-from ov_specdec.cluster.settings import Cluster
 from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.model import option
-from ov_specdec.server.settings import Binding, Settings
+from ov_specdec.server.settings import (
+    LOOPBACK_NAMES,
+    Binding,
+    Cluster,
+    Settings,
+    bare_host,
+    check_address,
+    check_socket,
+    is_loopback,
+)
 from ov_specdec.speech.audio import require_libraries
 
 PREFIX = "OV_SPECDEC"

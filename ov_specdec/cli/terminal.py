@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
+from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
-from ov_specdec.cli.messages import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.errors import SpecdecError
 
 console = Console(stderr=True, highlight=False)

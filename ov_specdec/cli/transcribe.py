@@ -8,8 +8,8 @@ from typing import Any
 import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
+from ov_specdec.cli.app import USER_ERROR, end_interrupted
 from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.messages import USER_ERROR, end_interrupted
 from ov_specdec.cli.models import make_speech_pipeline, models_first, typed
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import progress, show_error, with_errors
@@ -17,9 +17,14 @@ from ov_specdec.errors import AudioError, Option, OptionError
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.options.model import by_group, option
 from ov_specdec.speech.audio import require_libraries
-from ov_specdec.speech.formats import WITH_WORDS, Format, write
 from ov_specdec.speech.options import TranscriptionOptions
-from ov_specdec.speech.segments import TranscriptionResult, collect
+from ov_specdec.speech.segments import (
+    WITH_WORDS,
+    Format,
+    TranscriptionResult,
+    collect,
+    write,
+)
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 SPEECH = SpeechPipelineOptions.model_fields

@@ -30,16 +30,6 @@ class Run:
     seconds: float = 0.0
 
     @property
-    def accepted(self) -> int:
-        """Accepted draft tokens so far."""
-        return sum(len(chunk.token_ids) for chunk, _ in self.pieces if chunk.from_draft)
-
-    @property
-    def rejected(self) -> int:
-        """Rejected draft tokens so far."""
-        return sum(len(chunk.rejected_ids) for chunk, _ in self.pieces)
-
-    @property
     def is_complete(self) -> bool:
         """Whether the generation ended by itself."""
         return self.outcome in ("stop", "length")

@@ -36,61 +36,49 @@ class LoadedModels:
         pairing: PairingName | None = None,
     ) -> None:
         self._main, self._draft = main, draft
-        self._arguments = arguments
-        self._pairing = pairing
-        self._choice: ModelChoice | None = None
-        self._pipeline: SpeculativePipeline | None = None
-        self._closed = False
+        self._arguments, self._pairing = arguments, pairing
+        self._held: tuple[ModelChoice, SpeculativePipeline] | None = None
         self._lock = Lock()  # a cancelled run may still be in its last pass when the next begins
-
-    def holds(self, choice: ModelChoice) -> bool:
-        """Whether these models are loaded."""
-        return self._pipeline is not None and self._choice == choice
 
     @contextmanager
     def lend(self, choice: ModelChoice) -> Iterator[SpeculativePipeline]:
         """The pipeline, loaded if needed. Raises the errors of `SpeculativePipeline`."""
         with self._lock:
-            if self._pipeline is None or self._choice != choice:
-                self._release()  # memory may not suffice for two pairs
-                drafts = choice.drafter in WITH_DRAFT
-                # The draft runs on the main's device by default; naming it would disable profiles.
-                differs = drafts and choice.draft_device != choice.device
-                self._pipeline = pipeline = SpeculativePipeline(
-                    self._main,
-                    self._draft if drafts else None,
-                    drafter=choice.drafter,
-                    pairing=self._pairing if drafts else None,
-                    device=choice.device,
-                    draft_device=choice.draft_device if differs else None,
-                    **self._arguments,
-                )
-                self._choice = choice
-                if self._closed:  # during loading
-                    self._release()
-                pipeline.prepare()
-                pipeline.check_batch_invariant()
-                for own in (PLAIN, {}):  # each kind of run once, before the first visitor
-                    pipeline.generate(WARM_UP_PROMPT, max_new_tokens=24, ignore_eos=True, **own)
-            yield self._pipeline
+            if self._held is None or self._held[0] != choice:
+                self.close()  # memory may not suffice for two pairs
+                self._held = choice, self._load(choice)
+            yield self._held[1]
+
+    def _load(self, choice: ModelChoice) -> SpeculativePipeline:
+        drafts = choice.drafter in WITH_DRAFT
+        # The draft runs on the main's device by default; naming it would disable profiles.
+        differs = drafts and choice.draft_device != choice.device
+        pipeline = SpeculativePipeline(
+            self._main,
+            self._draft if drafts else None,
+            drafter=choice.drafter,
+            pairing=self._pairing if drafts else None,
+            device=choice.device,
+            draft_device=choice.draft_device if differs else None,
+            **self._arguments,
+        )
+        pipeline.prepare()
+        pipeline.check_batch_invariant()
+        for own in (PLAIN, {}):  # each kind of run once, before the first visitor
+            pipeline.generate(WARM_UP_PROMPT, max_new_tokens=24, ignore_eos=True, **own)
+        return pipeline
 
     def close(self) -> None:
-        """Free the models for good, from any thread. A running generation ends within one pass."""
-        self._closed = True
-        self._release()
-
-    def _release(self) -> None:
-        if self._pipeline is not None:
-            self._pipeline.close()
-            self._pipeline = None
+        """Free the models, from any thread. A running generation ends within one pass."""
+        held, self._held = self._held, None
+        if held is not None:
+            held[1].close()
 
 
 def describe(pipeline: SpeculativePipeline) -> str:
     """The KV caches, the profile and the pairing in a line."""
-    models = [("main", pipeline.main)]
-    if pipeline.draft is not None:
-        models.append(("draft", pipeline.draft))
-    caches = ", ".join(f"{name} {model.kv} ({model.reason})" for name, model in models)
+    models = [("main", pipeline.main), ("draft", pipeline.draft)]
+    caches = ", ".join(f"{name} {own.kv} ({own.reason})" for name, own in models if own is not None)
     # Only the name: remote visitors should not see paths.
     profile = "none" if pipeline.profile is None else pipeline.profile.name
     pairing = "" if pipeline.pairing is None else f" Pairing: {pipeline.pairing}."

@@ -18,7 +18,6 @@ from ov_specdec.demo.parts import (
     AT_ONCE,
     COLORS,
     LENGTHS,
-    LOADING,
     NARROW,
     ONE_AT_A_TIME,
     SHOW_WAITING,
@@ -177,7 +176,7 @@ class TextPage:
             return text
         return messages_of(turns, values[self._system])
 
-    def _run(self, values: Values, turns: Turns) -> Iterator[str | None]:
+    def _run(self, values: Values, turns: Turns) -> Iterator[None]:
         """Add a comparison; pauses after each piece of it."""
         form, choice = self._read(values)
         options = options_of(form)
@@ -185,13 +184,10 @@ class TextPage:
         turn.samples = "temperature" in options and options["seed"] is None
         turns.append(turn)
         prompt = self._prompt(values, turns)
-        if not self._models.holds(choice):
-            yield LOADING
         with self._models.lend(choice) as pipeline:
             turn.models = describe(pipeline)
             stream = partial(pipeline.stream, prompt)
-            for _ in turn.compare(stream, options, pipeline.tokenizer.decode):
-                yield None
+            yield from turn.compare(stream, options, pipeline.tokenizer.decode)
 
     def _add_sweep(self, state: gr.State) -> None:
         """The sweep over temperatures."""
@@ -217,8 +213,6 @@ class TextPage:
             form, choice = self._read(values)
             try:
                 prompt = self._prompt(values, values[state])
-                if not self._models.holds(choice):
-                    yield view.status(LOADING), *same
                 with self._models.lend(choice) as pipeline:
                     for step, table in enumerate(view.sweep(pipeline, prompt, form)):
                         now = view.TEMPERATURES[step % len(view.TEMPERATURES)]

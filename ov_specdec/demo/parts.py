@@ -16,7 +16,6 @@ from ov_specdec.results.chunks import BLUE, GREEN, GREY, ORANGE
 
 READY, STOPPED = "Ready.", "Stopped."
 EXAMPLE = "This example ran at the start of the demo."
-LOADING = "Loading models \N{HORIZONTAL ELLIPSIS}"
 WAITING = "Waiting for the models \N{HORIZONTAL ELLIPSIS}"
 SHOW_WAITING = f"() => {json.dumps(view.status(WAITING))}"
 """Shows the line in the browser itself, so that it never comes after the run."""
@@ -31,8 +30,6 @@ NARROW = 340
 """Minimum width of a pane or chart in pixels."""
 
 LENGTHS = ["auto", *range(1, MOST + 1)]
-
-NUM_RESULTS = 7
 
 SHOW_EVERY = 0.06
 """Seconds between updates of a run: the page shares the cores with the models."""
@@ -51,16 +48,16 @@ Turns = list[Comparison]
 
 
 def side_by_side(
-    run: Callable[[Values, Turns], Iterator[str | None]],
+    run: Callable[[Values, Turns], Iterator[None]],
     inputs: set[gr.components.Component],
     example: Comparison,
     message: gr.Textbox | None = None,
 ) -> gr.State:
     """Both panes, with the buttons that start and stop a run. Returns the state: all turns.
 
-    run: adds a comparison to the turns, and pauses after each piece of it, with a status line if it
-    has another one than the comparison. example: shown at the beginning. message: the box of a
-    conversation's next message; without it, each run replaces the last one.
+    run: adds a comparison to the turns, and pauses after each piece of it. example: shown at the
+    beginning. message: the box of a conversation's next message; without it, each run replaces the
+    last one.
     """
     labels = {"run": "Run", "stop": "Stop"}
     if message is not None:
@@ -75,10 +72,9 @@ def side_by_side(
         turns: Turns = values[state] if message is not None else []
         before, shown, box = len(turns), 0.0, [""] * len(boxes)
         try:
-            for line in run(values, turns):
-                if turns and (line or perf_counter() - shown >= SHOW_EVERY):
-                    text = view.status(line or turns[-1].status)
-                    yield turns, *box, text, *_contents(turns)
+            for _ in run(values, turns):
+                if turns and perf_counter() - shown >= SHOW_EVERY:
+                    yield turns, *box, view.status(turns[-1].status), *_contents(turns)
                     shown, box = perf_counter(), same
             text = view.status(turns[-1].status if turns else READY)
         except SpecdecError as error:
@@ -88,11 +84,11 @@ def side_by_side(
         yield turns, *box, text, *_contents(turns)
 
     def stop(turns: Turns) -> tuple[Any, ...]:
-        if not turns:
-            return gr.skip(), *same, view.status(STOPPED), *[gr.skip()] * NUM_RESULTS
-        turns[-1].stop()
-        unanswered = boxes and not turns[-1].plain.output.token_ids
-        box = [turns.pop().message] if unanswered else same
+        box = same
+        if turns:
+            turns[-1].stop()
+            if boxes and not turns[-1].plain.output.token_ids:  # it was not answered
+                box = [turns.pop().message]
         return turns, *box, view.status(STOPPED), *_contents(turns)
 
     def clear(turns: Turns) -> tuple[Any, ...]:
@@ -162,9 +158,9 @@ def _results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
                 made.append(_html(pane, name))
     _html(view.legend(), "legend")
     made.append(_html(details, "details"))
-    shows = gr.Checkbox(label="Round by round, with rejected draft tokens struck through")
-    made.append(_html(rounds, "rounds", visible=False))
-    shows.change(lambda on: gr.update(visible=on), shows, made[-1], **AT_ONCE)
+    title = "Round by round, with rejected draft tokens struck through"
+    with gr.Accordion(title, open=False):
+        made.append(_html(rounds, "rounds"))
     with gr.Row():
         title = "Draft tokens per round"
         made.append(_bars(by_round, "round", "draft tokens", "draft token", title))
@@ -172,8 +168,8 @@ def _results(shown: tuple[Any, ...]) -> list[gr.components.Component]:
     return made
 
 
-def _html(content: str, name: str, **arguments: Any) -> gr.HTML:
-    return gr.HTML(content, elem_id=name, elem_classes="specdec", **arguments)
+def _html(content: str, name: str) -> gr.HTML:
+    return gr.HTML(content, elem_id=name, elem_classes="specdec")
 
 
 def _bars(value: Any, x: str, y: str, color: str, title: str) -> gr.BarPlot:

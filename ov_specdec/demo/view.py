@@ -12,7 +12,8 @@ from ov_specdec.demo.comparison import Comparison, Run, options_of
 from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.results.chunks import ENDINGS, MEANINGS
+from ov_specdec.results.chunks import ENDINGS, MEANINGS, as_html
+from ov_specdec.results.chunks import legend as legend_of
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt
 
@@ -62,8 +63,8 @@ def rounds(run: Run) -> str:
     for pieces in run.rounds:
         line = ""
         for chunk, rejected in pieces:
-            line += f"<del>{_one_line(rejected)}</del>" if rejected else ""
-            line += _mark(chunk.origin, _one_line(chunk.text))
+            line += f"<del>{escape(_one_line(rejected))}</del>" if rejected else ""
+            line += as_html([(chunk.origin, _one_line(chunk.text))])
         lines.append(f"<li>{line}</li>")
     return f'<ol class="rounds" tabindex="0">{"".join(lines)}</ol>'
 
@@ -98,9 +99,8 @@ def status(text: str, *, is_problem: bool = False) -> str:
 
 def legend() -> str:
     """The meaning of the marks."""
-    marks = [f"<li>{_mark(origin, 'token')} {text}</li>" for origin, text in MEANINGS.items()]
-    rejected = "<li><del>token</del> drafted, and rejected (round by round)</li>"
-    return f'<ul class="legend">{"".join(marks)}{rejected}</ul>'
+    rejected = "<del>rejected draft token</del> (round by round)"
+    return f'<p class="quiet">{legend_of(MEANINGS)}; {rejected}</p>'
 
 
 def _answer(message: str, run: Run) -> str:
@@ -109,11 +109,7 @@ def _answer(message: str, run: Run) -> str:
 
 
 def _text(run: Run) -> str:
-    """The text, marked by origin, in few elements, since a page may show many tokens."""
-    return "".join(
-        _mark(origin, escape("".join(chunk.text for chunk, _ in pieces)))
-        for origin, pieces in groupby(run.pieces, key=lambda piece: piece[0].origin)
-    )
+    return as_html((chunk.origin, chunk.text) for chunk, _ in run.pieces)
 
 
 def _figures(run: Run) -> str:
@@ -124,19 +120,16 @@ def _figures(run: Run) -> str:
         "elapsed": f"{run.seconds:.2f} s" if run.seconds else NOTHING,
         "tokens": str(num_tokens),
     }
-    if drafted := run.accepted + run.rejected:
-        figures["accepted"] = f"{run.accepted / drafted:.0%}"
+    accepted = sum(len(chunk.token_ids) for chunk, _ in run.pieces if chunk.from_draft)
+    if drafted := accepted + sum(len(chunk.rejected_ids) for chunk, _ in run.pieces):
+        figures["accepted"] = f"{accepted / drafted:.0%}"
         figures["tokens per pass"] = f"{num_tokens / len(run.rounds):.1f}"
     items = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())
     return f'<dl class="figures">{"".join(items)}</dl>'
 
 
-def _mark(origin: str, html: str) -> str:
-    return f'<span class="{origin}">{html}</span>' if html else ""
-
-
 def _one_line(text: str) -> str:
-    return escape(text).replace("\n", f'<span class="new-line">{NEW_LINE}</span>')
+    return text.replace("\n", NEW_LINE)
 
 
 def draft_tokens_by_round(run: Run) -> pd.DataFrame:

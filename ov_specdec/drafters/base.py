@@ -36,12 +36,18 @@ class Proposal(NamedTuple):
 
         The length then depends on no dropped token, so drawn draft tokens keep their distribution.
         """
-        tokens, probs = self.draft.tokens, self.draft.probs
-        for length, token in enumerate(tokens[:-1], start=1):
+        for length, token in enumerate(self.draft.tokens, start=1):
             if token in ends:
-                draft = Draft(tokens[:length], probs and probs[:length])
-                return self._replace(draft=draft, confidences=self.confidences[:length])
+                return self.first(length)
         return self
+
+    def first(self, length: int) -> "Proposal":
+        """The proposal up to so many draft tokens."""
+        tokens, probs = self.draft
+        if length >= len(tokens):
+            return self
+        draft = Draft(tokens[:length], probs and probs[:length])
+        return self._replace(draft=draft, confidences=self.confidences[:length])
 
 
 class Drafter(Protocol):

@@ -19,6 +19,7 @@ from ov_specdec.planning.schedule import follows_itself
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers
+from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.text.pairing import TokenizerPair
 
@@ -36,8 +37,8 @@ class Request:
     eos_token_ids: end it. namespace: of its KV cache and of earlier outputs. references: an index
     of texts that the output may repeat. earlier: earlier outputs. pairing: of a draft model with
     another tokenizer. source: the input of an encoder-decoder model; if it is a text, its ids are
-    searched like a reference text. sampler, draft_sampler: choose the main model's and a draft
-    model's tokens.
+    searched like a reference text. make_grammar: see `make_samplers`. sampler, draft_sampler:
+    choose the main model's and a draft model's tokens.
     """
 
     main: Runner
@@ -50,6 +51,7 @@ class Request:
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
     pairing: TokenizerPair | None = None
     source: Source | None = None
+    make_grammar: Callable[..., Grammar] | None = None
     sampler: Sampler = field(init=False)
     draft_sampler: Sampler = field(init=False)
 
@@ -59,6 +61,7 @@ class Request:
             prompt_length=len(self.tokens),
             eos_token_ids=self.eos_token_ids,
             prompt_ids=self.source_ids or self.tokens,
+            make_grammar=self.make_grammar,
         )
 
     @property

@@ -1,6 +1,8 @@
 """`Output`: rounds of tokens as chunks of text."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 from ov_specdec.results.chunks import Chunk, Origin
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
@@ -11,11 +13,19 @@ class Output:
     """Turns the rounds of one generation into chunks, up to the first stop string.
 
     text: the detokenizer. num_prompt_tokens: of the prompt, which is not part of the sequence of an
-    encoder-decoder model.
+    encoder-decoder model. parse: turns a text that its grammar accepts into its value.
     """
 
-    def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
+    def __init__(
+        self,
+        text: IncrementalDetokenizer,
+        num_prompt_tokens: int,
+        parse: Callable[[str], Any] | None = None,
+    ) -> None:
         self.stats = GenerationStats(num_prompt_tokens)
+        self.is_complete: Callable[[], bool] = bool
+        """Whether the grammar of the sequence accepts its whole text; by default not."""
+        self._parse = parse
         self._text = text
 
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
@@ -33,8 +43,11 @@ class Output:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
-            num_accepted = min(stats.num_accepted, num_generated)
-            stats = replace(stats, num_accepted=num_accepted, num_generated=num_generated)
+            forced = min(stats.num_forced, num_generated)
+            num_accepted = min(stats.num_accepted, num_generated - forced)
+            stats = replace(
+                stats, num_accepted=num_accepted, num_generated=num_generated, num_forced=forced
+            )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
             chunks[-1] = replace(
@@ -42,6 +55,7 @@ class Output:
                 text=chunks[-1].text + self._text.finish(),
                 finish_reason=finish_reason,
                 stats=self.stats,
+                parse=self._parse if self.is_complete() and not self._text.stopped else None,
             )
         return chunks
 

@@ -4,7 +4,9 @@ Plain decoding proposes nothing. Source: Leviathan et al., algorithm 1 (arXiv 22
 """
 
 from collections.abc import Iterable
+from collections.abc import Sequence as Ids
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 from ov_specdec.drafters.base import Proposal, Steps
@@ -12,6 +14,7 @@ from ov_specdec.engine.sequence import Sequence
 from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan
 from ov_specdec.results.stats import Round, RoundStats, Stopwatch
 from ov_specdec.runner.base import ForwardOutput
+from ov_specdec.sampling.distribution import one_hot
 from ov_specdec.sampling.logits import Logits, TokenLogprobs, token_logprobs
 from ov_specdec.sampling.samplers import process
 from ov_specdec.sampling.verification import Draft, verify
@@ -21,11 +24,20 @@ SCORED_PER_PASS = 64
 
 
 class Drafted(NamedTuple):
-    """What a round verifies, and how it was chosen."""
+    """What a round verifies, and how it was chosen. forced: tokens before the proposal."""
 
     plan: Plan
     offers: Offers = ()
     proposal: Proposal = Proposal(Draft([]))
+    forced: Ids[int] = ()
+
+    @property
+    def draft(self) -> Draft:
+        """Forced tokens, and those of the proposal."""
+        tokens, probs = self.proposal.draft
+        if probs is not None:
+            probs = [*map(one_hot, self.forced), *probs]
+        return Draft([*self.forced, *tokens], probs)
 
 
 def next_round(sequence: Sequence) -> Steps[Round]:
@@ -51,7 +63,7 @@ def decode(sequence: Sequence) -> Steps[Round]:
     """One round, as a coroutine: it waits for passes, and asks for a draft length."""
     watch = Stopwatch()
     drafted = yield from propose(sequence)
-    draft, draft_seconds = drafted.proposal.draft, watch.lap()
+    draft, draft_seconds = drafted.draft, watch.lap()
     # Rejected draft tokens are rolled back when the cache is fed next.
     done = yield from sequence.cache.advance(sequence.tokens, draft.tokens)
     result = verify(sequence.sampler, sequence.tokens, done.logits, draft)
@@ -64,23 +76,32 @@ def decode(sequence: Sequence) -> Steps[Round]:
 
 
 def propose(sequence: Sequence) -> Steps[Drafted]:
-    """The drafter's offers, the plan for them, and what it proposes.
+    """Forced tokens, the drafter's offers, the plan for them, and what it proposes.
 
-    Nothing in the first round, so that the first token comes early, and while the drafter lacks
-    hidden states, which this round provides.
+    The drafter proposes nothing in the first round, so that the first token comes early, and while
+    it lacks hidden states, which this round provides. It takes forced tokens for text: none of them
+    can be rejected.
     """
-    if sequence.drafter is None:
-        return Drafted(NO_PLAN)
-    if sequence.is_first_round or (sequence.cache.readers and sequence.num_uncached > 1):
-        return Drafted(Plan(0, "prefill"))
-    offers = tuple(sequence.drafter.offers(sequence.tokens))
+    forced, grammar, drafter = sequence.force(), sequence.grammar, sequence.drafter
+    if drafter is None:
+        return Drafted(NO_PLAN, forced=forced)
+    lacks_states = sequence.cache.readers and (sequence.num_uncached > 1 or forced)
+    if sequence.is_first_round or lacks_states:
+        return Drafted(Plan(0, "prefill"), forced=forced)
+    tokens = [*sequence.tokens, *forced] if forced else sequence.tokens
+    offers = tuple(drafter.offers(tokens))
+    if grammar is not None:
+        fits = partial(grammar.num_fitting, tokens)
+        offers = tuple(o for o in offers if o.token is None or fits([o.token]))
     if not offers:
-        return Drafted(Plan(0, "unmatched", Offer(sequence.drafter.sources[0])))
+        return Drafted(Plan(0, "unmatched", Offer(drafter.sources[0])), forced=forced)
     plan = (yield offers) or NO_PLAN
     if not plan.length:
-        return Drafted(plan, offers)
-    proposal = yield from sequence.drafter.propose(sequence.tokens, plan)
-    return Drafted(plan, offers, proposal.until(sequence.sampler.ends))
+        return Drafted(plan, offers, forced=forced)
+    proposal = (yield from drafter.propose(tokens, plan)).until(sequence.sampler.ends)
+    if grammar is not None:
+        proposal = proposal.first(fits(proposal.draft.tokens))
+    return Drafted(plan, offers, proposal, forced)
 
 
 def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, float, bool] | None:
@@ -133,9 +154,12 @@ def record(
 ) -> RoundStats:
     """The record of a round that ends now. watch: has run since its draft."""
     plan, proposal = drafted.plan, drafted.proposal
+    num_forced = min(len(drafted.forced), num_accepted)
+    offers = drafted.offers if num_forced < len(new) else ()
     return RoundStats(
         num_drafted=len(proposal.draft.tokens),
-        num_accepted=num_accepted,
+        num_accepted=num_accepted - num_forced,
+        num_forced=num_forced,
         num_generated=len(new),
         draft_seconds=draft_seconds,
         verify_seconds=watch.lap() - done.rollback_seconds,
@@ -150,7 +174,7 @@ def record(
         cached_tokens=done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
         expected_accepted=sum(plan.expected[: len(proposal.draft.tokens)]),
-        declined=declined(plan, drafted.offers, new[0]) if drafted.offers else None,
+        declined=declined(plan, offers, new[num_forced]) if offers else None,
         num_sequences=done.num_sequences,
         draft_failed=proposal.has_failed,
     )

@@ -146,6 +146,7 @@ class Scheduler:
             len(num_verified),
             sum(num_verified),
             min(num_prefill, self._prefill_budget(prefilling, num_verified)) if prefilling else 0,
+            sum([s.num_forced for s in self.stepping if s.state is not State.PREFILL]),
         )
 
     def _split(self) -> tuple[list[Sequence], list[int]]:

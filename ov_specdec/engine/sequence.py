@@ -21,6 +21,7 @@ from ov_specdec.planning.draft_length import (
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.processors import Follower
 from ov_specdec.sampling.samplers import Sampler
 
@@ -62,7 +63,8 @@ class Sequence:
 
     is_first_round: it has no output yet. round: the current round, a coroutine; None between
     rounds. It waits for a plan for `offers`, or for a pass that feeds the cache `fed_cache`.
-    num_planned: draft tokens of its plan, until they are proposed.
+    num_planned: draft tokens of its plan, until they are proposed. grammar: that its
+    output fits, if any. num_forced: tokens that it forces in this round, before the drafter's.
     """
 
     tokens: list[int]
@@ -86,6 +88,8 @@ class Sequence:
     offers: Offers | None = field(default=None, init=False)
     fed_cache: CachedSequence | None = field(default=None, init=False)
     num_planned: int = field(default=0, init=False)
+    grammar: Grammar | None = field(default=None, init=False)
+    num_forced: int = field(default=0, init=False)
     unread: deque[Any] = field(default_factory=deque, init=False)
     error: BaseException | None = field(default=None, init=False)
     begun: float = field(default=0.0, init=False)
@@ -96,6 +100,7 @@ class Sequence:
         self.num_prompt_tokens = len(self.tokens)
         processors: tuple[object, ...] = self.sampler.processors
         self._followers = [each for each in processors if isinstance(each, Follower)]
+        self.grammar = next((each for each in processors if isinstance(each, Grammar)), None)
 
     @property
     def has_ended(self) -> bool:
@@ -121,12 +126,13 @@ class Sequence:
 
     @property
     def room(self) -> int:
-        """Maximum number of draft tokens, besides the main model's own token.
+        """Maximum number of draft tokens, besides forced ones and the main model's own token.
 
         With LongRoPE, all draft tokens of a pass have the same rotary factors.
         """
         num_tokens = len(self.tokens)
-        return min(self.max_length - num_tokens, self.cache.room(num_tokens)) - 1
+        most = min(self.max_length - num_tokens, self.cache.room(num_tokens))
+        return most - 1 - self.num_forced
 
     @property
     def num_uncached(self) -> int:
@@ -136,7 +142,9 @@ class Sequence:
     @property
     def num_to_verify(self) -> int:
         """Tokens that it adds to the main model's next pass, as far as decided."""
-        return self.cache.num_pending if self.fed_cache is self.cache else 1 + self.num_planned
+        if self.fed_cache is self.cache:
+            return self.cache.num_pending
+        return 1 + self.num_forced + self.num_planned
 
     def num_pending(self, runner: Runner) -> int:
         """Tokens to feed to this model."""
@@ -163,13 +171,21 @@ class Sequence:
         self.offers = what if isinstance(what, tuple) else None
         self.fed_cache = what if isinstance(what, CachedSequence) else None
         if what is None:
-            self.round, self.num_planned = None, 0
+            self.round, self.num_planned, self.num_forced = None, 0, 0
         self._set_running_state()
 
     def _set_running_state(self) -> None:
         cache = self.fed_cache
         is_lagging = cache is not None and cache.num_prefill > MAX_LAG
         self.state = State.PREFILL if self.is_first_round or is_lagging else State.DECODE
+
+    def force(self) -> list[int]:
+        """The tokens that the grammar forces next, as far as a pass may verify draft tokens."""
+        if self.grammar is None or self.options.num_assistant_tokens == 0:
+            return []
+        forced = self.grammar.forced()[: max(self.room, 0)]
+        self.num_forced = len(forced)
+        return forced
 
     def answer(self, offers: Offers) -> Plan | Estimate:
         """Its plan for the next round, or its estimate for the planner."""

@@ -31,6 +31,10 @@ class Batch(Generic[K]):
         self._running: dict[K, EngineSequence] = {}
         self._news: deque[tuple[K, Chunk | BaseException]] = deque()
 
+    def try_grammars(self) -> None:
+        """Try each new grammar in a child process first, since others may have made it."""
+        self._generator.grammars.try_first()
+
     def add(
         self, key: K, prompt: Prompt, options: GenerationOptions | None = None, **named: Any
     ) -> None:

@@ -7,19 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.checks.agreement import verifiable
-from ov_specdec.checks.invariance import (
-    SLOWER,
-    Invariance,
-    WantedInvariance,
-    configure,
-    open_invariance,
-)
+from ov_specdec.checks.invariance import SLOWER, Invariance, configure, open_invariance
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
+from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
@@ -46,16 +41,11 @@ USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
 
-def open_sources(
-    main: str | Path | None,
-    draft: str | Path | None,
-    drafter: DrafterKind,
-    chat_template: str | Path | None,
-) -> list[ModelSource]:
+def open_sources(options: PipelineOptions) -> list[ModelSource]:
     """Read the folders of the main model and of the draft model, if the drafter has one."""
-    chosen = {"main": (main, chat_template)}
-    if drafter.has_draft_model:
-        chosen["draft"] = (draft, None)
+    chosen = {"main": (options.main, options.chat_template)}
+    if options.kind.has_draft_model:
+        chosen["draft"] = (options.draft, None)
     return [
         open_source(embedded_folder(role) if name is None else locate(name), template)
         for role, (name, template) in chosen.items()
@@ -87,38 +77,30 @@ class Models:
     text_to_text: TextToText | None
 
 
-def load(
-    sources: Sequence[ModelSource],
-    configs: Sequence[RuntimeConfig],
-    *,
-    pairing: PairingName | None,
-    profile: str | Path,
-    batch_invariant: WantedInvariance,
-    kv_cache_size: float | None,
-    max_batch_size: int,
-) -> Models:
+def load(sources: Sequence[ModelSource], options: PipelineOptions) -> Models:
     """Load a main model, and its draft if there is one.
 
     Raises as `SpeculativePipeline` does for models and devices.
     """
     begins = sources[0].text_to_text()
-    main, *drafts = configs[: len(sources)]
+    main, *drafts = options.configs
     report, paired, file = None, None, None
     wanted = main.precision
     others = SLOWER if wanted == "default" and not main.properties else ()
     if drafts:
-        report, paired = pair_models(sources, pairing)
-        file, (main, *drafts) = _take_profile(profile, sources, [main, *drafts])
-    main, off = configure(batch_invariant, sources[0].folder, main, others)
+        report, paired = pair_models(sources, options.pairing)
+        if options.may_tune:
+            file, (main, *drafts) = _take_profile(options.profile, sources, [main, *drafts])
+    main, off = configure(options.batch_invariant, sources[0].folder, main, others)
     if main.precision != wanted:  # batch_invariant's precision replaces the profile's
         file = None
     sizes = [source.vocab_size for source in sources]
     to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
     loaded = load_models(to_load)
-    limit_memory(loaded, kv_cache_size, max_batch_size)
+    limit_memory(loaded, options.kv_cache_size, options.max_batch_size)
     loaded = [verifiable(*each) for each in zip(loaded, to_load, strict=True)]
     invariance = open_invariance(loaded[0], off)
-    if batch_invariant is True and not invariance.check().is_verified:
+    if options.batch_invariant is True and not invariance.check().is_verified:
         raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
     return Models(sources[0], loaded, report, paired, file, invariance, begins)
 

@@ -40,6 +40,7 @@ class Pipeline:
         """Free the models. Running generations end within one pass."""
         if self._generator is not None:
             self._generator.loop.close()
+            self._generator.grammars.close()
         self._generator = self._costs = None
         self._models = []
 

@@ -22,6 +22,7 @@ from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.options.checks import require_ids
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.schedule import LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, ResultBuilder, collect
@@ -30,6 +31,7 @@ from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
+from ov_specdec.text.grammar import Grammars, parser_of
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
 from ov_specdec.text.tokenizer import Tokenizer
@@ -70,6 +72,12 @@ class TextGenerator:
     invariance: Invariance | None = None
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
     """The reference texts of unfinished generations."""
+
+    @cached_property
+    def grammars(self) -> Grammars:
+        """What compiles the grammars of structured output."""
+        file = self.tokenizer.path / "tokenizer.json"
+        return Grammars(file, self.vocab_size, sorted(self.eos_token_ids))
 
     @cached_property
     def _max_sequences(self) -> int | None:
@@ -162,7 +170,7 @@ class TextGenerator:
             options.min_tokens,
         )
         references = self._references(options)
-        output = Output(text, len(ids))
+        output = Output(text, len(ids), parser_of(options))
         return self._sequence(tokens, options, output, references, source)
 
     def _sequence(
@@ -176,9 +184,10 @@ class TextGenerator:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
         namespace = source.namespace if source else _namespace(options)
         eos = options.ending_ids(self.eos_token_ids)
+        make_grammar = self.grammars.compile(options, eos) if constraints_of(options) else None
         request = Request(
             *(self.main, self.draft, options, tokens, eos, namespace),
-            *(references, self.earlier, self.pairing, source),
+            *(references, self.earlier, self.pairing, source, make_grammar),
         )
         drafter = self.drafter.make(request)
         is_plain = drafter is None
@@ -187,7 +196,7 @@ class TextGenerator:
         output.stats.max_sequences = self._max_sequences
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
-        return EngineSequence(
+        sequence = EngineSequence(
             tokens,
             length,
             CachedSequence(self.main, source or namespace, readers(drafter)),
@@ -198,6 +207,9 @@ class TextGenerator:
             output,
             tenant=options.cache_salt,
         )
+        if sequence.grammar is not None:
+            output.is_complete = sequence.grammar.accepts
+        return sequence
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
         """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""
@@ -248,7 +260,8 @@ class TextGenerator:
         hidden = dict(self.tokenizer.special_tokens) if skips else {}
         if not options.include_stop_str_in_output:
             stop = options.stop_token_ids
-            ending = frozenset(stop) if skips else options.ending_ids(self.eos_token_ids)
+            is_free = skips and not constraints_of(options)
+            ending = frozenset(stop) if is_free else options.ending_ids(self.eos_token_ids)
             hidden.update((token, as_text(self.tokenizer.piece(token))) for token in ending)
         return hidden
 

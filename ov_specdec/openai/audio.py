@@ -18,9 +18,8 @@ from ov_specdec.openai.body import (
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event, invalid
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import ResultBuilder
-from ov_specdec.speech.formats import write
 from ov_specdec.speech.options import TranscriptionOptions
-from ov_specdec.speech.segments import TranscriptionChunk, TranscriptionResult, collect
+from ov_specdec.speech.segments import TranscriptionChunk, TranscriptionResult, collect, write
 from ov_specdec.speech.settings import Task
 
 AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]

@@ -100,7 +100,8 @@ class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
     option_names: its fields that are generation options, by the names of the options. unsupported:
-    fields that are refused, unless they have one of these values.
+    fields that are refused, unless they have one of these values. newer_names: what to give
+    instead of some of them.
     """
 
     model_config = ConfigDict(
@@ -109,6 +110,7 @@ class Body(BaseModel):
 
     option_names: ClassVar[tuple[str, ...]] = ()
     unsupported: ClassVar[Unsupported] = {}
+    newer_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @property
     def options(self) -> dict[str, Any]:
@@ -128,6 +130,7 @@ class Body(BaseModel):
             elif not any(value == each and type(value) is type(each) for each in neutral):
                 taken = " or ".join(map(show, neutral))
                 remedy = f"only {taken} is taken" if taken else "leave it out"
+                remedy = self.newer_names.get(name, remedy)
                 path = where + name.removesuffix("[]")
                 message = f"{path}={show(value)} is not supported: {remedy}"
                 raise invalid(path, message, "unsupported_value")

@@ -51,6 +51,11 @@ def encode_event(
 
 
 FIELDS = {
+    "choices": "structured_outputs.choice",
+    "grammar": "structured_outputs.grammar",
+    "json_object": "response_format",
+    "json_schema": "response_format",
+    "regex": "structured_outputs.regex",
     **request_fields(GenerationOptions),
     **request_fields(TranscriptionOptions),
     "max_new_tokens": "max_tokens",
@@ -58,6 +63,13 @@ FIELDS = {
     "reference_texts": "prediction",
 }
 """Fields by their option."""
+
+OF_RESPONSES = {
+    "json_object": "text.format",
+    "json_schema": "text.format",
+    "max_new_tokens": "max_output_tokens",
+}
+"""Fields of /v1/responses that have other names."""
 
 MAX_SHOWN = 80
 """Maximum characters of a value in a message."""
@@ -119,7 +131,7 @@ def show(value: object) -> str:
 
 def in_field_names(error: SpecdecError, endpoint: Endpoint | None = None) -> ApiError:
     """An error with options named as the fields of an endpoint."""
-    names = FIELDS | ({"max_new_tokens": "max_output_tokens"} if endpoint == "responses" else {})
+    names = FIELDS | (OF_RESPONSES if endpoint == "responses" else {})
 
     def as_field(option: Option) -> str:
         name = names.get(option.name, option.name)

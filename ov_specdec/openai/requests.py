@@ -3,6 +3,7 @@
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -20,6 +21,14 @@ from ov_specdec.openai.body import (
 )
 from ov_specdec.openai.errors import in_field_names, invalid
 from ov_specdec.openai.messages import Content, InputMessage, Messages, read_messages
+from ov_specdec.openai.structured import (
+    NEWER_NAMES,
+    ResponseFormat,
+    StructuredOutputs,
+    TextFormat,
+    TextOptions,
+    read_structure,
+)
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 
@@ -32,10 +41,9 @@ Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 UNSUPPORTED: Unsupported = {
     **dict.fromkeys(("allowed_token_ids", "grammar", "json_schema", "logits_processors"), ()),
     **dict.fromkeys(("guided_choice", "guided_grammar", "guided_json", "guided_regex"), ()),
-    **dict.fromkeys(("structured_outputs", "thinking_token_budget", "truncate_prompt_tokens"), ()),
+    **dict.fromkeys(("thinking_token_budget", "truncate_prompt_tokens"), ()),
     "bad_words": ([],),
     "length_penalty": (1.0, 1),
-    "response_format": ({"type": "text"},),
     "use_beam_search": (False,),
 }
 """Fields of OpenAI, vLLM and llama.cpp that would change the text, with their neutral values."""
@@ -46,16 +54,22 @@ class GenerationBody(Body):
 
     endpoint: ClassVar[Endpoint]
     unsupported: ClassVar[Unsupported] = UNSUPPORTED
+    newer_names: ClassVar[Mapping[str, str]] = NEWER_NAMES
 
     model: str | None = None
     stream: bool | None = None
     user: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
+    structured_outputs: StructuredOutputs | None = None
 
     def read_options(self) -> dict[str, Any]:
         """Generation options by name."""
         return self.options
+
+    def read_structured(self, form: TextFormat | None) -> dict[str, Any]:
+        """The options, with those of structured output. form: the format of the text."""
+        return {**self.options, **read_structure(form, self.structured_outputs)}
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request. more: fields of its own."""
@@ -100,6 +114,7 @@ class ChoicesBody(GenerationBody):
     n: Annotated[int, Field(ge=1, le=128)] | None = None  # as in OpenAI's reference
     stream_options: StreamOptions | None = None
     return_origins: bool | None = None
+    response_format: ResponseFormat | None = None
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
@@ -152,7 +167,8 @@ class ChatBody(ChoicesBody):
 
     def read_options(self) -> dict[str, Any]:
         """Generation options by name."""
-        options, length, newer = self.options, self.max_tokens, self.max_completion_tokens
+        length, newer = self.max_tokens, self.max_completion_tokens
+        options = self.read_structured(self.response_format)
         if None not in (length, newer) and length != newer:
             raise invalid(
                 "max_tokens",
@@ -194,7 +210,8 @@ class CompletionBody(ChoicesBody):
 
     def read_options(self) -> dict[str, Any]:
         """Generation options by name."""
-        options = {**self.options, "apply_chat_template": False, "max_new_tokens": self.max_tokens}
+        options = self.read_structured(self.response_format)
+        options |= {"apply_chat_template": False, "max_new_tokens": self.max_tokens}
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
         if self.echo and (self.logprobs is not None or self.max_tokens == 0):
@@ -227,9 +244,9 @@ class ResponsesBody(GenerationBody):
         **dict.fromkeys(("include", "tools"), ([],)),
         "previous_response_id": (),
         "reasoning": ({}, {"effort": "none"}),
+        "response_format": ({"type": "text"},),
         "service_tier": ("auto", "default"),
         "stream_options": ({}, {"include_obfuscation": False}),
-        "text": ({}, {"format": {"type": "text"}}),
         "top_logprobs": (0,),
         "truncation": ("disabled",),
     }
@@ -240,6 +257,7 @@ class ResponsesBody(GenerationBody):
         BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
     ]
     instructions: str | None = None
+    text: TextOptions | None = None
     max_output_tokens: Positive | None = None
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     parallel_tool_calls: bool | None = None
@@ -247,7 +265,8 @@ class ResponsesBody(GenerationBody):
 
     def read_options(self) -> dict[str, Any]:
         """Generation options by name."""
-        return {**self.options, "max_new_tokens": self.max_output_tokens}
+        options = self.read_structured(self.text.format if self.text else None)
+        return {**options, "max_new_tokens": self.max_output_tokens}
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
@@ -260,6 +279,7 @@ class ResponsesBody(GenerationBody):
             "metadata": self.metadata or {},
             "parallel_tool_calls": self.parallel_tool_calls is not False,
             "temperature": options.temperature,
+            "text": self.text.settings if self.text else {"format": {"type": "text"}},
             "tool_choice": self.tool_choice or "auto",
             "top_p": 1.0 if options.top_p is None else options.top_p,
             "user": self.user or self.safety_identifier,

@@ -2,6 +2,8 @@
 
 from typing import Any, Literal
 
+from pydantic import ConfigDict, Field
+
 from ov_specdec.openai.answer import (
     Answer,
     CachedTokens,
@@ -10,6 +12,7 @@ from ov_specdec.openai.answer import (
     make_usage,
 )
 from ov_specdec.openai.errors import ApiError, Empty, Maybe, Part, encode_event
+from ov_specdec.openai.structured import FormatType
 from ov_specdec.results.chunks import Chunk
 
 Status = Literal["in_progress", "completed", "incomplete"]
@@ -47,16 +50,22 @@ class Reasoning(Part):
     summary: None = None
 
 
-class TextFormat(Part):
-    """The format of plain text."""
+class GivenFormat(Part):
+    """The format of a response's text, as it was requested."""
 
-    type: Literal["text"] = "text"
+    model_config = ConfigDict(serialize_by_alias=True)
+
+    type: FormatType
+    name: Maybe[str] = None
+    description: Maybe[str] = None
+    strict: Maybe[bool] = None
+    content: Maybe[dict[str, Any]] = Field(None, alias="schema")
 
 
 class TextSettings(Part):
     """Settings of the text of a response."""
 
-    format: TextFormat = TextFormat()
+    format: GivenFormat
 
 
 class InputTokens(CachedTokens):
@@ -102,7 +111,7 @@ class Response(Part):
     service_tier: Literal["default"] = "default"
     store: Literal[False] = False
     temperature: float | None
-    text: TextSettings = TextSettings()
+    text: TextSettings
     tool_choice: Literal["none", "auto"]
     tools: Empty = ()
     top_logprobs: Literal[0] = 0

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from ov_specdec.errors import Option, OptionError
+from ov_specdec.options.structured import OF_JSON, constraints_of
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that only affect sampling."""
@@ -40,6 +41,13 @@ def require_no_conflict(options: Any) -> None:
             _refuse(options, name, NO_EFFECT, "do_sample")
     if options.choice and options.seed is None:
         _refuse(options, "choice", "has no effect without", "seed", BOTH)
+    constraints = constraints_of(options)
+    if len(constraints) > 1:
+        _refuse(options, constraints[0], "is a constraint, and so is", constraints[1])
+    if constraints and options.ignore_eos:
+        _refuse(options, constraints[0], "ends the text, so it contradicts", "ignore_eos")
+    if options.json_whitespace != "compact" and not {*constraints} & {*OF_JSON}:
+        _refuse(options, "json_whitespace", "has no effect without", "json_schema", BOTH)
     if options.tgt_lang is not None and options.forced_bos_token_id is not None:
         _refuse(options, "tgt_lang", "contradicts", "forced_bos_token_id")
     number, schedule = "num_assistant_tokens", "num_assistant_tokens_schedule"

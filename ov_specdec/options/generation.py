@@ -10,9 +10,11 @@ from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, requi
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.kwargs import PipelineKwargs
 from ov_specdec.options.model import Options, Several, Text, TokenId, option
+from ov_specdec.options.structured import check_schema
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
+Whitespace = Literal["compact", "spaced", "any"]
 
 MAX_DRAFT_LENGTH = 256
 """Maximum draft length that may be given; one pass verifies the whole draft."""
@@ -32,6 +34,7 @@ def _check_bias(bias: float) -> float:
 
 Bias = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_check_bias)]
 TemplateArguments = Annotated[Mapping[str, Any], AfterValidator(check_template)]
+Schema = Annotated[Mapping[str, Any] | Text | type[Any], AfterValidator(check_schema)]
 
 
 class GenerationOptions(Options):
@@ -227,6 +230,31 @@ class GenerationOptions(Options):
         (),
         "Draft from matches in this text, which the output may quote.",
         more="It is not part of the prompt.",
+        metavar="TEXT-FILE",
+        field=None,
+    )
+    json_schema: Schema | None = option(
+        None,
+        "Constrain the output to JSON of this schema.",
+        more="A mapping, its text, or a pydantic model, of which `result.parsed` is an instance.",
+        metavar="JSON-FILE",
+        field=None,
+        group="Structured output",
+        expects="a JSON schema as a mapping or text, or a pydantic model",
+    )
+    json_object: bool = option(False, "Constrain the output to a JSON object.", field=None)
+    json_whitespace: Whitespace = option(
+        "compact", "Write JSON without spaces, with one after each comma and colon, or with any."
+    )
+    regex: Text | None = option(
+        None, "Constrain the output to a regular expression.", metavar="REGEX", field=None
+    )
+    choices: Several[Text] = option(
+        (), "Constrain the output to this text.", flag="choice", metavar="TEXT", field=None
+    )
+    grammar: Text | None = option(
+        None,
+        "Constrain the output to a Lark grammar.",
         metavar="TEXT-FILE",
         field=None,
     )

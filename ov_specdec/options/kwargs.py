@@ -47,6 +47,12 @@ class GenerationKwargs(TypedDict, total=False):
     prompt_lookup_num_tokens: int | None
     max_matching_ngram_size: int | None
     reference_texts: str | Sequence[str]
+    json_schema: Mapping[str, Any] | str | type[Any] | None
+    json_object: bool
+    json_whitespace: Literal["compact", "spaced", "any"]
+    regex: str | None
+    choices: str | Sequence[str]
+    grammar: str | None
     logprobs: int | None
     logprobs_mode: Literal["raw_logprobs", "processed_logprobs"]
     prompt_logprobs: int | None

@@ -27,13 +27,15 @@ class Load:
     """The main model's next pass without draft tokens; by default over a single sequence.
 
     num_sequences: in the pass. num_answered: those that get a token from it. num_tokens: of these,
-    without draft tokens that are to be planned. num_prefill: prefill tokens.
+    without draft tokens that are to be planned. num_prefill: prefill tokens. num_forced: of
+    `num_tokens`, those that grammars force, which sequences get too.
     """
 
     num_sequences: int = 1
     num_answered: int = 1
     num_tokens: int = 1
     num_prefill: int = 0
+    num_forced: int = 0
 
 
 @dataclass
@@ -113,7 +115,8 @@ class Planner:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         curve = self._costs.curve
         self._begin(load, curve.sweeps)
-        kind = tuple((each.offer.source, each.offer.confidence) for each in estimates)
+        offers = tuple((each.offer.source, each.offer.confidence) for each in estimates)
+        kind = load.num_forced, offers
         choice, follows = self._choices.get(kind), (load, self._home, self._last_size)
         if choice is None or not choice.serves(estimates, curve, follows):
             choice = self._choices[kind] = self._choose(estimates, load, follows)
@@ -134,7 +137,9 @@ class Planner:
 
     def _begin(self, load: Load, sweeps: int) -> None:
         """Forget what was planned under another load, or with a nominal curve."""
-        alike = sweeps, load.num_sequences, load.num_answered, load.num_tokens
+        # Forced tokens come and go: they fill a pass like draft tokens.
+        num_tokens = load.num_tokens - load.num_forced
+        alike = sweeps, load.num_sequences, load.num_answered, num_tokens
         if not load.num_prefill and alike != self._load:
             self._load, self._past, self._home = alike, (0.0, 0.0), -1
             self._home_costs = np.zeros(MOST * load.num_answered + 1)
@@ -143,12 +148,14 @@ class Planner:
             self._choices.clear()
 
     def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
-        curve, first = self._costs.curve, load.num_tokens
+        curve, forced = self._costs.curve, load.num_forced
+        first = load.num_tokens - forced
         most = MOST * len(estimates) if load.num_prefill else MOST * load.num_answered
         passes = curve.main.by_size(first, first + most, load.num_sequences)
         ranking = Ranking.of(estimates, curve)
-        number, seconds = ranking.number.ravel(), ranking.seconds.ravel()
-        tokens = load.num_answered + ranking.accepted.ravel()
+        number, seconds = ranking.number.ravel() + forced, ranking.seconds.ravel()
+        number = number.clip(max=most)  # a pass may be larger by as many as are forced
+        tokens = load.num_answered + forced + ranking.accepted.ravel()
         all_tokens, all_seconds = self._past
         rate = float(((all_tokens + tokens) / (all_seconds + seconds + passes[number])).max())
         gains, size, costs = tokens - rate * seconds, 0, self._home_costs
@@ -161,7 +168,7 @@ class Planner:
             best = int(np.where(number <= size - first, gains, -np.inf).argmax())
         spent = float(seconds[best] + passes[size - first if size else 0])
         lengths = ranking.lengths(best, len(estimates))
-        trying = float(passes[min(1, most)] - passes[0])
+        trying = float(passes[min(forced + 1, most)] - passes[min(forced, most)])
         done = float(tokens[best]), spent
         return Choice(estimates, curve, lengths, size, self.wished, done, costs, trying, follows)
 

@@ -7,7 +7,7 @@ from inspect import GEN_RUNNING, getgeneratorstate
 from itertools import groupby
 from threading import RLock
 from time import monotonic
-from typing import Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 from typing_extensions import Self
 
@@ -105,7 +105,8 @@ class Chunk:
     prompt_logprobs: of each token of the prompt, on the first chunk. num_prompt_tokens: of the
     whole prompt, on every chunk. finish_reason and stats: on the last chunk only; "stop" after an
     end-of-sequence token or the stop string in `stats.stop_string`, "cancelled" after a
-    cancellation, "length" at the limit named by `stats.length_limit`.
+    cancellation, "length" at the limit named by `stats.length_limit`. parse: on the last chunk,
+    turns the text into its value, if its grammar accepts it.
     """
 
     text: str
@@ -117,6 +118,7 @@ class Chunk:
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_prompt_tokens: int = 0
+    parse: Callable[[str], Any] | None = None
 
     @property
     def from_draft(self) -> bool:
@@ -182,6 +184,16 @@ class GenerationResult:
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     chunks: Sequence[Chunk] = ()
+
+    @property
+    def parsed(self) -> Any:
+        """The value of structured output: of JSON, an instance of a pydantic model, or the text.
+
+        None unless the grammar accepts the whole text. Raises what the pydantic model raises for
+        what its schema does not say.
+        """
+        parse = self.chunks[-1].parse if self.chunks else None
+        return None if parse is None else parse(self.text)
 
     @property
     def ending(self) -> Ending:

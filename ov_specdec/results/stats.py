@@ -23,15 +23,16 @@ class RoundStats:
     sequence in each step.
 
     num_accepted: accepted draft tokens within the text, which a stop string may end among them.
-    num_generated: tokens that the round added to the text: num_accepted + 1, unless the text ended
-    among them. seconds: of the whole round, with more than its three parts. pass_tokens: tokens fed
-    to the main model. num_sequences: sequences in its pass; seconds are of the whole pass. source:
-    of the draft tokens. cached_tokens: tokens in its KV cache before. planned, reason: the planned
-    draft length, and why, in one word. expected_accepted: expected number of accepted draft tokens.
-    draft_pass_tokens: tokens fed to the draft model. declined: a match that the policy rejected, by
-    source and confidence, and whether its first draft token was right. draft_failed: the draft
-    model gave no distribution, and was disabled for this sequence. confidences, match_confidence:
-    see `Proposal`.
+    num_forced: tokens before the drafter's that a grammar forced; no draft tokens by count.
+    num_generated: tokens that the round added to the text: num_forced + num_accepted + 1, unless
+    the text ended among them. seconds: of the whole round, with more than its three parts.
+    pass_tokens: tokens fed to the main model. num_sequences: sequences in its pass; seconds are of
+    the whole pass. source: of the draft tokens. cached_tokens: tokens in its KV cache before.
+    planned, reason: the planned draft length, and why, in one word. expected_accepted: expected
+    number of accepted draft tokens. draft_pass_tokens: tokens fed to the draft model. declined: a
+    match that the policy rejected, by source and confidence, and whether its first draft token was
+    right. draft_failed: the draft model gave no distribution, and was disabled for this sequence.
+    confidences, match_confidence: see `Proposal`.
     """
 
     num_drafted: int
@@ -53,6 +54,7 @@ class RoundStats:
     declined: tuple[str, float, bool] | None = None
     num_sequences: int = 1
     draft_failed: bool = False
+    num_forced: int = 0
 
 
 class PassStats(NamedTuple):
@@ -71,9 +73,10 @@ class PassStats(NamedTuple):
 class Round(NamedTuple):
     """The tokens that one pass of the main model added to the sequence.
 
-    tokens: the new tokens. num_from_draft: the number of accepted draft tokens, which come first;
-    the token after them, if any, is the main model's own. draft_tokens: all draft tokens. logprobs:
-    of each new token, if requested. prompt_logprobs: of each prompt token, in the first round.
+    tokens: the new tokens. num_from_draft: the number of forced tokens and accepted draft tokens,
+    which come first; the token after them, if any, is the main model's own. draft_tokens: all of
+    these. logprobs: of each new token, if requested. prompt_logprobs: of each prompt token, in the
+    first round.
     """
 
     tokens: list[int]
@@ -169,6 +172,11 @@ class GenerationStats:
         return sum(r.draft_failed for r in self.rounds)
 
     @property
+    def forced(self) -> int:
+        """Tokens of the output that a grammar forced, and that needed no pass of their own."""
+        return sum(r.num_forced for r in self.rounds)
+
+    @property
     def acceptance_rate(self) -> float:
         """Fraction of accepted draft tokens; 0 if nothing was drafted."""
         return self.accepted / self.drafted if self.drafted else 0.0
@@ -238,7 +246,10 @@ class GenerationStats:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures above, for JSON; times in seconds. draft_failures: only if there are any."""
+        """The figures above, for JSON; times in seconds. draft_failures, grammar: if there are any.
+
+        grammar: the forced tokens.
+        """
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
@@ -248,6 +259,8 @@ class GenerationStats:
         figures = {name: getattr(self, name) for name in names.split()}
         if self.draft_failures:
             figures["draft_failures"] = self.draft_failures
+        if self.forced:
+            figures["grammar"] = self.forced
         return {**figures, "batch_invariant": self.batch_invariant.as_dict()}
 
 

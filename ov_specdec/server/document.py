@@ -1,14 +1,15 @@
-"""The OpenAPI document: adds bodies that handlers read themselves, and streams.
+"""The OpenAPI document, and the shapes of the server's own endpoints, such as /tokenize.
 
-OpenAI's errors name one field, in their own shape, so bodies are not parameters of handlers.
+It adds streams, and bodies that handlers read themselves: OpenAI's errors name one field, in their
+own shape, so bodies are not parameters of handlers.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from pydantic.json_schema import models_json_schema
 
 from ov_specdec.openai.audio import (
@@ -19,12 +20,14 @@ from ov_specdec.openai.audio import (
     TranslationForm,
     VerboseTranscription,
 )
-from ov_specdec.openai.body import Body
+from ov_specdec.openai.body import Body, with_options
 from ov_specdec.openai.completions import ChatChunk, ChatCompletion, Completion, CompletionChunk
-from ov_specdec.openai.errors import ErrorBody, Part
+from ov_specdec.openai.errors import ErrorBody, Part, invalid
+from ov_specdec.openai.messages import Messages, read_messages
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.openai.responses import RESPONSE_EVENTS, Response
-from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.text.prompt import Prompt
 
 REF = "#/components/schemas/{model}"
 
@@ -67,6 +70,52 @@ class ModelList(Part):
 
     object: Literal["list"] = "list"
     data: list[Model]
+
+
+@with_options(
+    GenerationOptions,
+    (
+        *("add_special_tokens", "chat_template_kwargs"),
+        *("add_generation_prompt", "continue_final_message"),
+    ),
+)
+class TokenizeBody(Body):
+    """Body of /tokenize: a prompt or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    return_token_strs: bool | None = None
+
+    def read(self) -> tuple[Prompt, GenerationOptions]:
+        """The prompt, and its options."""
+        if self.prompt is not None and self.messages is None:
+            return self.prompt, GenerationOptions(**self.options, apply_chat_template=False)
+        if self.messages is None or self.prompt is not None:
+            raise invalid("prompt", "give either a prompt or messages")
+        return read_messages(self.messages), GenerationOptions(**self.options)
+
+
+class DetokenizeBody(Body):
+    """Body of /detokenize."""
+
+    model: str | None = None
+    tokens: Annotated[list[int], Field(fail_fast=True)]
+
+
+class Tokens(Part):
+    """Answer of /tokenize."""
+
+    count: int
+    max_model_len: int
+    tokens: list[int]
+    token_strs: list[str] | None
+
+
+class Text(Part):
+    """Answer of /detokenize."""
+
+    prompt: str
 
 
 class Health(Part):

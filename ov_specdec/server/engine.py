@@ -76,6 +76,7 @@ class LocalEngine:
                 "a step failed, and with it all running requests", exc_info=error
             )
         )
+        self.generator.grammars.try_first()
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_verified)

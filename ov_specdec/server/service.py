@@ -10,10 +10,16 @@ from typing import Any
 from ov_specdec.errors import ContextLengthError, shorten
 from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.tokens import DetokenizeBody, Text, TokenizeBody, Tokens
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import NOT_INVARIANT
-from ov_specdec.server.document import BatchInvariant, Model
+from ov_specdec.server.document import (
+    BatchInvariant,
+    DetokenizeBody,
+    Model,
+    Text,
+    TokenizeBody,
+    Tokens,
+)
 from ov_specdec.server.engine import EngineClient
 from ov_specdec.server.limits import RETRY_AFTER, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export

@@ -1,13 +1,20 @@
-"""Settings of a server, with their descriptions for the command line."""
+"""Settings of a server, its address and its replicas, described for the command line."""
 
+import ipaddress
+import socket
 from collections.abc import Sequence
-from typing import Annotated, ClassVar
+from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, model_validator
+from typing_extensions import Self
 
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.model import Options, option
 from ov_specdec.server.stream import MAX_UNREAD
+
+LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
+"""Names of this machine in URLs."""
 
 LIST = "a list of texts, even of one"
 
@@ -48,6 +55,53 @@ class Binding(Options):
             return f"unix:{self.uds}"
         scheme = "http" if self.ssl_certfile is None else "https"
         return f"{scheme}://{self.host}:{self.port}"
+
+
+def check_address(host: str, port: int | None) -> int | None:
+    """Refuse a host and port that cannot be bound. Returns the port.
+
+    port: 0 takes a free one; None leaves the choice to the server. Raises `OptionError`.
+    """
+    address = bare_host(host)
+    try:
+        family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]
+        with socket.create_server(found[:2], family=family) as server:
+            return int(server.getsockname()[1]) if port == 0 else port
+    except (OSError, UnicodeError) as error:
+        shown = f"--host '{host}'" if port is None else f"--host '{host}' --port {port}"
+        reason, *_ = str(error.args[-1]).split(" (while")  # the address is named already
+        raise OptionError(
+            f"{shown} cannot be used ({reason}): choose another --port, or an address of this "
+            "machine, such as 127.0.0.1"
+        ) from error
+
+
+def check_socket(path: str) -> None:
+    """Refuse the path of a Unix socket that cannot be made. Raises `OptionError`."""
+    file = Path(path)
+    if file.is_socket():  # of a server that was killed: it is replaced
+        return
+    try:
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(path)
+        file.unlink()
+    except OSError as error:
+        reason = f" cannot be used ({error.strerror or error}): give another path"
+        raise OptionError(Option("uds", path), reason) from error
+
+
+def bare_host(host: str) -> str:
+    """A host without the brackets that an IPv6 address has in a URL."""
+    return host.removeprefix("[").removesuffix("]")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach it."""
+    address = bare_host(host)
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
 
 
 class Settings(Options):
@@ -137,3 +191,47 @@ class Settings(Options):
     max_unread: int = option(
         MAX_UNREAD, "Maximum chunks of a stream ahead of its reader.", ge=1, flag=None
     )
+
+
+class Cluster(Options):
+    """Replicas under Ray Serve; raises `OptionError` for values that contradict each other."""
+
+    replicas: int | None = option(
+        None,
+        "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
+        ge=1,
+        unset="one process, without Ray",
+        group="Replicas",
+    )
+    autoscale: tuple[int, int] | None = option(
+        None,
+        "Scale the number of replicas with the load.",
+        unset="constant, --replicas",
+        metavar="MIN:MAX",
+    )
+    address: str | None = option(
+        None,
+        "Ray cluster of the replicas: auto or HOST:PORT.",
+        unset="starts one on this machine",
+        metavar="ADDRESS",
+    )
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        low, high = self.autoscale or (1, self.replicas or 1)
+        if not self.scale and self.address is not None:
+            raise OptionError(
+                f"--address '{self.address}' has no effect without --replicas: give both"
+            )
+        if not low <= (first := self.replicas or low) <= high:
+            raise OptionError(f"--replicas {first} must be within --autoscale {low}:{high}")
+        return self
+
+    @property
+    def scale(self) -> dict[str, Any]:
+        """As arguments of `ClusterArgs`; empty for one process, without replicas."""
+        if self.autoscale is None:
+            return {"replicas": self.replicas} if self.replicas is not None else {}
+        low, high = self.autoscale
+        first = self.replicas or low
+        return {"autoscale": {"min_replicas": low, "initial_replicas": first, "max_replicas": high}}

@@ -43,7 +43,8 @@ class Record:
     """Results of a command, a row for each.
 
     options: all that say what is measured, not how long. models: by role, name and hash. code: the
-    commit, and whether the files in it were as committed. date: of the first row.
+    commit, and whether the files in it were as committed; of figures by part. date: of the first
+    row.
     """
 
     command: str

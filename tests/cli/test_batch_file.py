@@ -8,9 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.batch_file.results import Results
-from ov_specdec.batch_file.run import BatchRun
-from ov_specdec.openai.batches import LineError, make_result, read_request
+from ov_specdec.cli.batch_file import BatchRun, LineError, Results, make_result, read_request
 from ov_specdec.openai.body import Rules
 from ov_specdec.openai.errors import ApiError
 from tests.support.command_line import run

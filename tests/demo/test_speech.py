@@ -38,7 +38,7 @@ def test_both_methods_hear_the_same(pipeline, heard):
     assert comparison.status == "Done."
     assert comparison.plain.output.token_ids == comparison.speculative.output.token_ids
     assert comparison.note.startswith("Both texts are the same")
-    assert comparison.speculative.accepted > 0
+    assert comparison.speculative.output.stats.accepted > 0
     assert "shares the main model's encoder" in describe(pipeline)
 
 

@@ -78,7 +78,7 @@ def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
     sizes = [count(group) for group in groups] or [1]
     often = f"n = {min(sizes)}" + (f" to {max(sizes)}" if max(sizes) > min(sizes) else "")
     noise = max((s for group in groups if (s := scatter(group)) is not None), default=None)
-    facts = [f"`{results.name}`: {results.stamp}"]
+    facts = [f"`{results.name}`: {results.stamp_of(parts)}"]
     facts += dict.fromkeys(PARTS[part].about for part in parts if part in results.parts)
     facts.append(f"{often}; medians, quartiles in brackets where n is at least {LEAST}")
     if noise is not None:

@@ -67,6 +67,12 @@ def test_the_readme_runs(capsys):
     assert re.search(r"\d+% accepted, \d+ tokens/s", printed)
 
 
+def test_the_page_on_structured_output_runs(capsys):
+    namespace = run(ROOT / "docs" / "structured-output.md")
+    assert namespace["result"].parsed.model_dump_json() == namespace["result"].text
+    assert " tokens were forced\n" in capsys.readouterr().out
+
+
 def test_the_page_on_speech_runs(whisper, tmp_path, monkeypatch, capsys):
     models = tmp_path / "models"
     models.mkdir()

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ov_specdec.cli.app import COMMANDS
-from ov_specdec.cli.chat.conversation import describe_commands
+from ov_specdec.cli.app import BESIDE, COMMANDS
+from ov_specdec.cli.conversation import describe_commands
 from ov_specdec.engine.engine import Engine
 from tests.benchmarks.drawing import IMAGES
 from tests.benchmarks.figures.results import Results
@@ -33,7 +33,7 @@ NAMED = re.compile(r"`([a-z_0-9/]+\.py)`")
 def test_the_page_of_the_command_line_has_every_command():
     page = (DOCS / "cli.md").read_text(encoding="utf-8")
     assert re.findall(r"^    :command: (.*)$", page, re.MULTILINE) == list(COMMANDS)
-    modules = [f"ov_specdec.cli.{name}" for name in COMMANDS]
+    modules = [f"ov_specdec.cli.{BESIDE.get(name, name)}" for name in COMMANDS]
     assert re.findall(r"^    :module: (.*)$", page, re.MULTILINE) == modules
     assert describe_commands() in page, "the commands of a chat have changed"
 

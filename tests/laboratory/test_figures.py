@@ -86,11 +86,11 @@ def test_a_part_that_fails_leaves_the_others(parts, tmp_path):
 @pytest.mark.parametrize(
     ("changed", "complaint"),
     [
-        ({"code": {"commit": "0", "clean": True}}, "other code: commit was 0"),
+        ({"versions": {"openvino": "0"}}, "other versions: openvino was 0"),
         ({"options": {"column": "avx2-vnni"}}, "other options: column was avx2-vnni"),
     ],
 )
-def test_figures_of_another_commit_or_column_are_not_gone_on_with(
+def test_figures_of_other_versions_or_another_column_are_not_gone_on_with(
     parts, tmp_path, changed, complaint
 ):
     parts(fails=False)
@@ -100,6 +100,21 @@ def test_figures_of_another_commit_or_column_are_not_gone_on_with(
     done = figures("--output", file)
     assert done.returncode == 2
     assert complaint in done.stderr
+
+
+def test_a_part_that_another_commit_measured_is_measured_anew(parts, tmp_path):
+    calls, file = parts(fails=False), tmp_path / "cpu.json"
+    assert figures("--output", file).returncode == 0
+    kept = json.loads(file.read_text())
+    kept["code"]["fresh"] = {"commit": "0", "clean": True}
+    file.write_text(json.dumps(kept))
+    assert figures("--output", file, only="embedded").returncode == 0
+    assert len(calls) == 4
+    assert figures("--output", file).returncode == 0
+    assert calls[4:] == [("fresh", 0), ("fresh", 1)]
+    record = Record.read(file, "figures")
+    assert len(record.rows) == 4
+    assert record.code["fresh"] == record.code["embedded"]
 
 
 def measured(measurements, number):

@@ -73,7 +73,7 @@ def test_the_scripts_train_distil_and_evaluate_a_pair(tmp_path):
     assert all(0 <= p <= judged <= 1 for p, judged in report["long_prompts"].values())
     assert len(report["ratios"]) == 1
     assert result["text"].count("| greedy |") == 3
-    assert (tmp_path / "draft-int8" / "checkpoint" / "model.safetensors").is_file()
+    assert (tmp_path / "checkpoint" / "model.safetensors").is_file()
     assert (tmp_path / "loss.svg").is_file()
 
 

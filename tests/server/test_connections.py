@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from ov_specdec.server import connection
-from ov_specdec.server.connection import MAX_SMALL, SMALL
+from ov_specdec.server import run as connection
+from ov_specdec.server.run import MAX_SMALL, SMALL
 
 SOON = 0.1
 PATIENCE = 30

@@ -10,14 +10,13 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cli.address import LOOPBACK_NAMES
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.access import JsonLines, Record
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
-from ov_specdec.server.settings import Settings
+from ov_specdec.server.settings import LOOPBACK_NAMES, Settings
 from tests.support.server import NAME, serving, wait_until
 
 KEYS = ("key-of-a", "key-of-b")

@@ -18,8 +18,7 @@ import uvicorn
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.app import make_app
-from ov_specdec.server.connection import Connection
-from ov_specdec.server.run import Server, open_engine
+from ov_specdec.server.run import Connection, Server, open_engine
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 

@@ -31,7 +31,7 @@ LAYERS = (
     {"pipeline"},
     {"speech_pipeline"},
     {"measure"},
-    {"demo", "server", "batch_file"},
+    {"demo", "server"},
     {"cluster"},
     {"cli"},
 )

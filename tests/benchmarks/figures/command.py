@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks figures`: what the pages state, into docs/figures."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import closing
 from dataclasses import replace
 from functools import partial
@@ -60,7 +60,8 @@ def figures(
     """Measure what the pages state into one file for each column.
 
     COLUMN is a kind of processor; "native" is this one as it is. A file is gone on with on the
-    same processor, at the same priority, with the same commit, models and versions only.
+    same processor, at the same priority, with the same models and versions only. What another
+    commit measured of these parts is measured anew.
     """
     properties = dict(enter(column, instructions(CPUINFO) or []).properties)
     level = priority.take()
@@ -79,7 +80,7 @@ def figures(
     record = Record.begin("figures", options, given.folders)
     record.machine["priority"] = level
     file = output or FOLDER / f"{column}.json"
-    record = resumed(record, file)
+    record = resumed(record, file, only)
     failed = measure_parts(record, given, only, minutes, most, file)
     for line in warnings(record.rows):
         click.echo(line, err=True)
@@ -94,14 +95,19 @@ def prompts_of_parts() -> dict[str, str]:
     return {**found, "contexts": sha256(heldout_text().encode()).hexdigest()[:12]}
 
 
-def resumed(record: Record, file: Path) -> Record:
-    """The record in a file, to go on with, or this one where there is none.
+def resumed(record: Record, file: Path, parts: Collection[str]) -> Record:
+    """The record in a file, to go on with, or this one where there is none. Its code is by part.
 
     Not all models have to be given each time: those that only one of the two knows are in both.
     """
+    code = dict.fromkeys(parts, record.code)
     if not file.exists():
+        record.code = code
         return record
     kept = Record.read(file, "figures")
+    others = [part for part in parts if kept.code.get(part) != record.code]
+    kept.rows = [row for row in kept.rows if row["part"] not in others]
+    record.code = kept.code = kept.code | code
     kept.models, record.models = (
         {**record.models, **kept.models},
         {**kept.models, **record.models},

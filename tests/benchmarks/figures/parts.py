@@ -41,11 +41,11 @@ METHODS = {
 }
 LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
 SHORT = (1, 2, 4, 7)
-"""Draft lengths of several requests, and of llama.cpp."""
+"""Draft lengths of llama.cpp."""
 
 LOADS = {
-    "1b": (*sweep("genai-draft", SHORT[1:], own=False), "default-not-invariant"),
-    "chat": (*sweep("genai-prompt-lookup", (*SHORT[1:], 12), own=False), "default-not-invariant"),
+    "1b": (*sweep("genai-draft", (2, 4), own=False), "default-not-invariant"),
+    "chat": (*sweep("genai-prompt-lookup", (2, 4), own=False), "default-not-invariant"),
 }
 LLAMA_CPP = (*PLAIN, "llama-cpp-plain", *(f"llama-cpp-prompt-lookup-{n}" for n in SHORT))
 CASES = (
@@ -85,7 +85,7 @@ def single(pair: str, minutes: float, tokens: int, rounds: int) -> Part:
     return Part(minutes, pair, f"{HELD_OUT}; outputs of {tokens} tokens", measure)
 
 
-def several(pair: str, minutes: float) -> Part:
+def several(pair: str, minutes: float, rounds: int) -> Part:
     """Several requests of a pair at once."""
     measure = partial(
         together,
@@ -94,13 +94,13 @@ def several(pair: str, minutes: float) -> Part:
         prompt_set=SETS[pair],
         cached=(200, 1500),
         sizes=(4, 8),
-        tokens=32,
-        rounds=6,
+        tokens=64,
+        rounds=rounds,
     )
     about = "prompts: held-out source code, cached, before the last 64 tokens of a prompt of "
     about += "Spec-Bench" if pair == "chat" else "held-out code"
     return Part(
-        minutes, pair, f"{about}; outputs of 32 tokens, timed once all have their first", measure
+        minutes, pair, f"{about}; outputs of 64 tokens, timed once all have their first", measure
     )
 
 
@@ -139,8 +139,8 @@ PARTS: Mapping[str, Part] = {
             number=4,
         ),
     ),
-    "several-1b": several("1b", 9),
-    "several-chat": several("chat", 4),
+    "several-1b": several("1b", 13, rounds=3),
+    "several-chat": several("chat", 7, rounds=6),
     "busy": Part(
         5,
         "embedded",

@@ -58,14 +58,19 @@ class Results:
 
     @property
     def stamp(self) -> str:
-        """Processor and its settings, versions, date and commit."""
+        """Processor and its settings, versions, date and commits."""
+        return self.stamp_of([*self.parts])
+
+    def stamp_of(self, parts: Sequence[str]) -> str:
+        """The same for the commits of these parts."""
         machine, versions = self.record.machine, self.record.versions
         given = self.record.options.get("properties", {})
         settings = [f"{LIMIT}={machine[LIMIT]}"] if machine[LIMIT] else []
         settings += [f"{name}={value}" for name, value in given.items()]
         settings.append(f"priority: {machine.get('priority', 'usual')}")
         programs = [f"{name} {versions[name]}" for name in SHOWN if versions.get(name)]
-        code = f"commit {str(self.record.code['commit'])[:10]}"
+        codes = [self.record.code[part]["commit"] for part in parts if part in self.record.code]
+        code = f"commit {' and '.join(dict.fromkeys(str(commit)[:10] for commit in codes))}"
         return (
             f"{machine['name']} ({widest(machine['instructions'] or [])}), {machine['cores']} "
             f"cores, {', '.join(settings)}; {', '.join(programs)}; "

@@ -77,8 +77,8 @@ def test_marians_tokenizer_is_refused(tmp_path):
         load_tokenizer(tmp_path)
 
 
-def test_the_draft_of_the_embedded_pair_comes_with_its_checkpoint():
-    assert (embedded_folder("draft") / "checkpoint" / "config.json").is_file()
+def test_the_checkpoint_of_the_embedded_draft_is_beside_it_in_a_checkout():
+    assert embedded_folder("draft").with_name("checkpoint").joinpath("config.json").is_file()
 
 
 @pytest.fixture

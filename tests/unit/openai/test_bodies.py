@@ -20,11 +20,11 @@ from ov_specdec.openai.requests import (
     read_ask,
 )
 from ov_specdec.openai.responses import StreamedResponse
-from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.sampling.logits import TokenLogprobs
+from ov_specdec.server.document import DetokenizeBody, TokenizeBody
 from ov_specdec.text.generated_tokens import EncodedText
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -214,8 +214,15 @@ def test_usage_in_every_event_is_that_of_its_choice_so_far():
         ({"stream": 1}, "stream=1 must be true or false"),
         ({"tools": [{"type": "function"}]}, 'tools=[{"type": "function"}] is not supported'),
         ({"store": True}, "store=true is not supported: only false is taken"),
-        ({"response_format": {"type": "json_object"}}, "response_format="),
-        ({"structured_outputs": {"json": {}}}, "structured_outputs="),
+        ({"response_format": {"type": "xml"}}, "response_format.type="),
+        ({"response_format": {"type": "json_schema"}}, "the format has no schema"),
+        ({"structured_outputs": {}}, "structured_outputs is empty"),
+        (
+            {"structured_outputs": {"regex": "a", "choice": ["a"]}},
+            'structured_outputs.regex="a" is',
+        ),
+        ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag="),
+        ({"structured_outputs": {"json": 3}}, "structured_outputs.json=3 must be a JSON schema"),
         ({"use_beam_search": True}, "use_beam_search=true is not supported"),
         ({"seed": 2**63}, "seed="),
         ({"user": 5}, "user=5 must be a text"),
@@ -266,19 +273,48 @@ def test_a_list_has_a_bound_that_its_error_names(name, value, where, most):
 
 
 @pytest.mark.parametrize(
-    "fields",
+    ("fields", "newer"),
     [
-        {"response_format": {"type": "json_object"}},
-        {"guided_json": {}},
-        {"guided_regex": "a"},
-        {"grammar": "root ::= a"},
-        {"json_schema": {}},
+        ({"guided_json": {}}, "response_format, or structured_outputs.json"),
+        ({"guided_regex": "a"}, "structured_outputs.regex"),
+        ({"grammar": "root ::= a"}, "structured_outputs.grammar, in Lark's notation"),
+        ({"json_schema": {}}, "response_format, or structured_outputs.json"),
     ],
 )
-def test_no_endpoint_ignores_a_structure_that_is_asked_for(fields):
+def test_older_names_of_structured_output_are_refused_with_the_newer_ones(fields, newer):
     for ask in (chat, completion, responses):
         error = refused(ask, **fields)
         assert ([error.param], error.code) == ([*fields], "unsupported_value")
+        assert error.message.endswith(f"is not supported: give {newer}")
+
+
+NAMED = {"name": "point", "strict": True, "schema": {"type": "object"}}
+
+
+def test_every_endpoint_takes_structured_output():
+    assert chat().options == chat(response_format={"type": "text"}).options
+    for ask in (chat, completion):
+        form = {"type": "json_schema", "json_schema": NAMED}
+        assert ask(response_format=form).options.json_schema == {"type": "object"}
+        assert ask(response_format={"type": "json_object"}).options.json_object
+    for ask in (chat, completion, responses):
+        outputs = {"json": "{}", "json_object": True, "regex": "a", "choice": ["a"], "grammar": "b"}
+        for name, value in outputs.items():
+            own = {"json": "json_schema", "choice": "choices"}.get(name, name)
+            given = ask(structured_outputs={name: value, "disable_any_whitespace": True})
+            assert getattr(given.options, own) == (("a",) if name == "choice" else value)
+        both = {"regex": "a", "json_object": True}
+        error = refused(ask, structured_outputs=both)
+        assert "is a constraint, and so is structured_outputs.regex" in error.message
+    asked = responses(text={"format": {"type": "json_schema", **NAMED}, "verbosity": "medium"})
+    assert asked.options.json_schema == {"type": "object"}
+    assert asked.settings["text"] == {"format": {"type": "json_schema", **NAMED}}
+    assert responses().settings["text"] == {"format": {"type": "text"}}
+    error = refused(responses, text={"format": {"type": "json_object"}}, ignore_eos=True)
+    assert (error.param, "contradicts ignore_eos=true" in error.message) == ("text.format", True)
+    error = refused(responses, response_format={"type": "json_object"})
+    assert error.message.endswith('only {"type": "text"} is taken') is False
+    assert "give text.format" in error.message
 
 
 @pytest.mark.parametrize(

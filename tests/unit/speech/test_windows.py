@@ -11,9 +11,8 @@ from transformers import WhisperForConditionalGeneration
 
 from ov_specdec.errors import OptionError
 from ov_specdec.speech.features import FeatureExtractor
-from ov_specdec.speech.formats import clock, write
 from ov_specdec.speech.options import TranscriptionOptions
-from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
+from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult, clock, write
 from ov_specdec.speech.windows import compression_ratio, split
 from tests.unit.speech.test_rules import SETTINGS
 

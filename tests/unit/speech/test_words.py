@@ -12,8 +12,7 @@ from transformers.models.whisper.generation_whisper import (
 )
 from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
 
-from ov_specdec.speech.formats import write
-from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
+from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult, write
 from ov_specdec.speech.words import (
     Word,
     first_positions,

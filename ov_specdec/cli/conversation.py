@@ -1,9 +1,10 @@
 """A conversation with the options of its answers, and the commands that change both."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
@@ -18,8 +19,6 @@ from ov_specdec.records.files import expand_home
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.text.chat import Message, check_messages
 
-Begin = Callable[[], GenerationStream]
-
 SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""
 
@@ -28,12 +27,12 @@ SALT = "chat"
 class Chat:
     """A conversation, and the options of its next answers.
 
-    show: shows the stream of an answer that it begins. options: by their flags without hyphens.
-    given: by Python names. num_drawn: answers since the seed was set.
+    show: shows an answer as it comes. options: by their flags without hyphens. given: by Python
+    names. num_drawn: answers since the seed was set.
     """
 
     models: SpeculativePipeline
-    show: Callable[[Begin], GenerationResult]
+    show: Callable[[GenerationStream], GenerationResult]
     options: Mapping[str, click.Option]
     given: Mapping[str, Any]
     messages: list[Message] = field(default_factory=list)
@@ -63,7 +62,7 @@ class Chat:
         if options.get("seed") is not None:  # else /retry would repeat an answer
             options["choice"] = self.num_drawn
         self.num_drawn += 1
-        result = self.show(partial(self.models.stream, messages, **options))
+        result = self.show(self.models.stream(messages, **options))
         if result.finish_reason == "cancelled" and not result.text:
             return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
         self.messages = [*messages, {"role": "assistant", "content": result.text}]
@@ -100,55 +99,33 @@ class Chat:
 
     def _save(self, file: str) -> str:
         path, content = expand_home(file), json.dumps(self.messages, ensure_ascii=False, indent=2)
-        try:
+        with _naming(path, "written"):
             path.write_bytes(f"{content}\n".encode())
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", error)
-            raise OptionError(
-                f"'{path}' cannot be written ({reason}): give another file"
-            ) from error
         return f"saved {len(self.messages)} messages in '{file}'"
 
     def _load(self, file: str) -> str:
         path = expand_home(file)
-        try:
+        with _naming(path, "loaded"):
             messages = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            raise OptionError(
-                f"'{path}' cannot be read ({error.strerror}): give another file"
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise OptionError(
-                f"'{path}' holds no JSON ({error}): give a file that /save wrote"
-            ) from error
-        if not isinstance(messages, list):
-            raise OptionError(f"'{path}' holds no list of messages: give a file that /save wrote")
-        try:
+            if not isinstance(messages, list):
+                raise ValueError("it holds no list of messages")
             self.messages = [*check_messages(messages)]
-        except OptionError as error:
-            raise OptionError(f"'{path}' holds no conversation: {error}") from error
         return f"loaded {len(messages)} messages from '{file}'"
 
     def _set(self, argument: str) -> str:
+        """Set an option, named as on the command line or in Python; its default without a value."""
         if not argument:
             values = self._complete(self.given)
             names = {flag: str(option.name) for flag, option in self.options.items()}
             return _columns({flag: _shown(getattr(values, name)) for flag, name in names.items()})
         flag, _, text = argument.partition(" ")
-        if not text:
-            problem = f"/set {flag} lacks its value: type /set {flag} VALUE, or /unset {flag}"
-            raise OptionError(problem)
-        return self._change(flag, text.strip())
-
-    def _change(self, flag: str, text: str = "") -> str:
-        """Set an option, named as on the command line or in Python. text: "" unsets it."""
         typed = flag.lstrip("-").replace("_", "-")
         if typed not in self.options:
             hint = suggest(typed, self.options, "/set lists all options")
             raise OptionError(f"there is no option '{flag}': {hint}")
         option, given = self.options[typed], dict(self.given)
         before = given.pop(str(option.name), None)
-        if text:
+        if text := text.strip():
             context = click.Context(click.Command("/set"))
             try:
                 value = option.process_value(context, (text,) if option.multiple else text)
@@ -161,7 +138,7 @@ class Chat:
         self.given = given
         if typed == "seed":
             self.num_drawn = 0
-        return ""
+        return "" if text else f"{typed} has its default"
 
     def _complete(self, given: Mapping[str, Any]) -> GenerationOptions:
         """Given options with defaults for others; refuses invalid ones."""
@@ -184,6 +161,16 @@ def describe(result: GenerationResult) -> str:
         f"ended by the {result.finish_message}": stats.stop_string is not None,
     }
     return " | ".join(part for part, applies in parts.items() if applies)
+
+
+@contextmanager
+def _naming(path: Path, done: str) -> Iterator[None]:
+    """Name a file that cannot be used."""
+    try:
+        yield
+    except (OSError, ValueError, RecursionError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise OptionError(f"'{path}' cannot be {done} ({reason}): give another file") from error
 
 
 def describe_commands(*_: object) -> str:
@@ -211,8 +198,7 @@ COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
     "/undo": ("", "Remove the last message and its answer.", Chat._undo),
     "/retry": ("", "Answer the last message again.", Chat._retry),
     "/system": ("[TEXT]", 'Show or replace the system message; "" removes it.', Chat._system),
-    "/set": ("[OPTION VALUE]", "Set an option of the command line, or list all.", Chat._set),
-    "/unset": ("OPTION", "Set an option back to its default.", Chat._change),
+    "/set": ("[OPTION [VALUE]]", "Set an option, or its default; or list all.", Chat._set),
     "/save": ("FILE", "Write the messages to a JSON file.", Chat._save),
     "/load": ("FILE", "Continue with the messages of such a file.", Chat._load),
     "/exit": ("", "Leave; so do exit, quit, /bye and Ctrl-D.", lambda *_: ""),
@@ -220,5 +206,5 @@ COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
 """The argument of each command, its help, and its function; `LEAVING` ends a chat before."""
 
 KEYS = """\
-Enter sends, Alt-Enter or Ctrl-J starts a new line, Tab completes, Up recalls earlier lines.
+Enter sends, Alt-Enter starts a new line, Tab completes, Up recalls earlier lines.
 Ctrl-C ends an answer, Ctrl-D the chat. For a message that begins with /, type //."""

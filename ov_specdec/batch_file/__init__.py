@@ -1,1 +1,0 @@
-"""Answers a file of requests into a file of results, in OpenAI's batch format."""

@@ -1,0 +1,193 @@
+"""`ov-specdec chat`: a conversation with the models, in the terminal or from a pipe."""
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import click
+from prompt_toolkit import PromptSession
+from prompt_toolkit.completion import Completer, NestedCompleter, PathCompleter, WordCompleter
+from prompt_toolkit.completion import merge_completers as merge
+from prompt_toolkit.history import FileHistory, History, InMemoryHistory
+from prompt_toolkit.key_binding import KeyBindings
+from prompt_toolkit.output import create_output
+from prompt_toolkit.shortcuts import CompleteStyle
+from rich.console import Console
+from rich.segment import Segment, Segments
+from rich.style import Style
+
+from ov_specdec.cli.conversation import COMMANDS, LEAVING, Chat
+from ov_specdec.cli.declare import options_of, own_options, take
+from ov_specdec.cli.models import (
+    MODELS,
+    ONE_REQUEST,
+    PIPELINE,
+    make_pipeline,
+    model_name,
+    models_first,
+    typed,
+)
+from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
+from ov_specdec.cli.terminal import console, flag_of, show_error, with_errors
+from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
+from ov_specdec.generation.text_generator import GenerationStream
+from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.options.checks import require_utf8
+from ov_specdec.options.model import option
+from ov_specdec.records.files import user_cache
+from ov_specdec.results.chunks import GREEN, GenerationResult, ResultBuilder
+from ov_specdec.text.chat import Message
+from ov_specdec.text.tokenizer import load_tokenizer
+
+ACCEPTED = Style(color=GREEN)
+
+
+@click.command()
+@with_errors
+@models_first(*MODELS)
+@options_of(Shared.model_fields, "system")
+@own_options
+@options_of(PIPELINE, *ONE_REQUEST)
+@generation_options("cache_prompt")
+def chat(
+    *,
+    system: str | None,
+    show_draft: bool = option(False, "Show text from accepted draft tokens in a colour."),
+    **options: Any,
+) -> None:
+    """Talk with a chat model in the terminal, or answer each line of stdin.
+
+    With --seed, answers draw different numbers, but the same chat gives the same answers again.
+    """
+    pipeline, given = take(options, PIPELINE), typed(take(options, GENERATION))
+    check_generation(given, pipeline)
+    main, draft = pipeline["main"], pipeline["draft"]
+    folder = embedded_folder("main") if main is None else locate(main)
+    name = "the embedded model" if main is None else model_name(main)
+    if load_tokenizer(folder).chat_template is None:  # known before the model is compiled
+        raise OptionError(
+            name if main is None else Option("main", main),
+            " has no chat template: give a chat model as main, or continue a text with ov-specdec "
+            "generate",
+        )
+    require_utf8("the system message", system or "")
+    messages: list[Message] = [{"role": "system", "content": system}] if system else []
+    parameters = click.get_current_context().command.params
+    known = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
+    settable = {flag_of(each).removeprefix("--"): each for each in known}
+    is_typed = sys.stdin is not None and sys.stdin.isatty()
+    with make_pipeline(pipeline) as models:
+        show = partial(show_answer, is_typed=is_typed, show_draft=show_draft)
+        talk = Chat(models, show, settable, given, messages)
+        if is_typed:
+            source = models.drafter if draft is None else f"{models.drafter} {model_name(draft)}"
+            note(f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves")
+        converse(talk, typed_lines(talk.options) if is_typed else piped_lines(), goes_on=is_typed)
+
+
+def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
+    """Execute lines until one leaves the chat, or they end. goes_on: after an error, shown then."""
+    for line in filter(str.strip, lines):
+        if line.strip() in LEAVING:
+            return
+        try:
+            if reply := chat.respond(line):
+                note(reply)
+        except SpecdecError as error:
+            if not goes_on:
+                raise
+            is_full = isinstance(error, ContextLengthError)
+            show_error(error, "; /undo or /clear makes room" if is_full else "")
+
+
+@contextmanager
+def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
+    """Let Ctrl-C call a function, and do nothing else."""
+    before = signal.signal(signal.SIGINT, lambda *_: function())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def show_answer(stream: GenerationStream, *, is_typed: bool, show_draft: bool) -> GenerationResult:
+    """Show an answer as it arrives; until then a spinner on stderr. show_draft: in colours."""
+    output, answer = Console(), ResultBuilder()
+    with stream, interrupts_call(stream.cancel) if is_typed else nullcontext():
+        with console.status("Reading"):
+            first = next(stream)
+        try:
+            for chunk in chain([first], stream):
+                answer.add(chunk)
+                if show_draft:  # as a segment: rich would wrap a text and replace its tabs
+                    piece = Segment(chunk.text, ACCEPTED if chunk.from_draft else None)
+                    output.print(Segments([piece]), soft_wrap=True)
+                else:
+                    click.echo(chunk.text, nl=False)
+        finally:
+            click.echo()
+    return answer.result
+
+
+def note(text: str) -> None:
+    """Show a note, dim, on stderr."""
+    console.print(text, style="dim", markup=False, soft_wrap=not console.is_terminal)
+
+
+def typed_lines(options: Iterable[str]) -> Iterator[str]:
+    """Typed messages until Ctrl-D. options: names to complete."""
+    keys = KeyBindings()
+    keys.add("escape", "enter")(lambda event: event.current_buffer.insert_text("\n"))
+    editor: PromptSession[str] = PromptSession(
+        "> ",
+        prompt_continuation="  ",
+        key_bindings=keys,
+        completer=command_completer(options),
+        # Completion by Tab, as in a shell: a menu would need room below the line.
+        complete_style=CompleteStyle.READLINE_LIKE,
+        complete_while_typing=False,
+        history=_history(),
+        # If only stdout is redirected, the prompt goes to stderr.
+        output=create_output(always_prefer_tty=True),
+    )
+    # A second Ctrl-C may come just after the end of an answer.
+    with interrupts_call(lambda: None), suppress(EOFError):
+        while True:
+            with suppress(KeyboardInterrupt):  # clears a line
+                yield editor.prompt()
+                continue
+            if not editor.default_buffer.text:
+                note("Ctrl-D or /exit leaves the chat")
+
+
+def command_completer(options: Iterable[str]) -> Completer:
+    """Completes commands and their arguments: options or files."""
+    names, files = WordCompleter(sorted(options), WORD=True), PathCompleter(expanduser=True)
+    arguments = NestedCompleter({"/set": names, "/save": files, "/load": files})
+    return merge([WordCompleter(list(COMMANDS), sentence=True), arguments], deduplicate=True)
+
+
+def _history() -> History:
+    """Earlier lines in a file that only its owner can read, or in memory if there can be none."""
+    if folder := user_cache():
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(folder / "history", os.O_CREAT | os.O_RDWR, mode=0o600))
+            return FileHistory(folder / "history")
+    return InMemoryHistory()
+
+
+def piped_lines() -> Iterator[str]:
+    """The lines of stdin as they arrive; `OptionError` for one that is not UTF-8."""
+    stdin = io.BytesIO() if sys.stdin is None else sys.stdin.buffer  # None: it is closed
+    try:
+        for line in io.TextIOWrapper(stdin, encoding="utf-8"):
+            yield line.rstrip("\n")
+    except UnicodeDecodeError as error:
+        raise OptionError(f"stdin cannot be read as text: {error}; give UTF-8") from error

@@ -1,0 +1,97 @@
+"""Structured output in requests: OpenAI's `response_format`, and vLLM's `structured_outputs`."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
+
+from ov_specdec.openai.body import Body, Unsupported, said
+from ov_specdec.openai.errors import invalid
+
+NEWER_NAMES = {
+    "grammar": "give structured_outputs.grammar, in Lark's notation",
+    "guided_choice": "give structured_outputs.choice",
+    "guided_grammar": "give structured_outputs.grammar, in Lark's notation",
+    "guided_json": "give response_format, or structured_outputs.json",
+    "guided_regex": "give structured_outputs.regex",
+    "json_schema": "give response_format, or structured_outputs.json",
+    "response_format": "give text.format",
+}
+"""What to give instead of older fields of vLLM, and of fields of llama.cpp and other endpoints."""
+
+
+FormatType = Literal["text", "json_object", "json_schema"]
+
+
+class NamedSchema(Body):
+    """A JSON schema. Its name and `strict` change nothing: a schema always holds."""
+
+    name: str | None = None
+    description: str | None = None
+    strict: bool | None = None
+    content: dict[str, Any] | None = Field(None, alias="schema")
+
+
+class TextFormat(NamedSchema):
+    """The format of a response."""
+
+    type: FormatType
+
+
+class ResponseFormat(TextFormat):
+    """The format of another answer, where the schema is nested."""
+
+    json_schema: NamedSchema | None = None
+
+
+class TextOptions(Body):
+    """Settings of the text of a response."""
+
+    unsupported: ClassVar[Unsupported] = {"verbosity": ("medium",)}
+
+    format: TextFormat | None = None
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the response repeats."""
+        if self.format is None:
+            return {"format": {"type": "text"}}
+        return {"format": self.format.model_dump(by_alias=True, exclude_none=True)}
+
+
+class StructuredOutputs(Body):
+    """What the output has to fit, one of these."""
+
+    unsupported: ClassVar[Unsupported] = {
+        **dict.fromkeys(("structural_tag", "whitespace_pattern"), ()),
+        **dict.fromkeys(("disable_additional_properties", "disable_fallback"), (False,)),
+        "disable_any_whitespace": (True, False),  # json_whitespace is compact by default
+    }
+
+    content: Annotated[dict[str, Any] | str, said("a JSON schema")] | None = Field(
+        None, alias="json"
+    )
+    json_object: bool | None = None
+    regex: str | None = None
+    choice: list[str] | None = Field(None, min_length=1, max_length=20_000)
+    grammar: str | None = None
+
+
+def read_structure(form: TextFormat | None, outputs: StructuredOutputs | None) -> dict[str, Any]:
+    """The options of structured output, by name."""
+    options: dict[str, Any] = {}
+    if outputs is not None:
+        names = {"content": "json_schema", "choice": "choices"}
+        given = outputs.model_dump(exclude_none=True, include={*StructuredOutputs.model_fields})
+        options = {names.get(name, name): value for name, value in given.items()}
+        if not options:
+            raise invalid("structured_outputs", "structured_outputs is empty: leave it out")
+    if form is not None and form.type == "json_object":
+        options["json_object"] = True
+    if form is not None and form.type == "json_schema":
+        nested = form.json_schema if isinstance(form, ResponseFormat) else form
+        if nested is None or nested.content is None:
+            raise invalid("response_format", "the format has no schema: give it one")
+        if "json_schema" in options:
+            raise invalid("response_format", "response_format contradicts structured_outputs.json")
+        options["json_schema"] = nested.content
+    return options

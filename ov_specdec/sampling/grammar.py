@@ -1,0 +1,156 @@
+"""A grammar as the last processor: masks of what may follow, and the tokens that must follow."""
+
+from collections.abc import Callable, Sequence, Set
+from itertools import takewhile
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ov_specdec.errors import DeadEndError
+from ov_specdec.sampling.logits import Logits
+
+if TYPE_CHECKING:
+    from llguidance import LLMatcher
+
+T = TypeVar("T")
+Mask = NDArray[np.bool_]
+
+FORBIDDEN = np.float32(-np.inf)
+
+MAX_FORCED = 32
+"""Maximum forced tokens of a round, as many as a request may draft: other requests wait for them,
+and a constant may have thousands."""
+
+
+class Grammar:
+    """Forbids tokens after which no text fits a grammar. Implements `Follower`.
+
+    Draft tokens are consumed for the rows after them, and rolled back when a row needs another
+    text. Masks are kept, so that drafting and verification share them.
+
+    make: a matcher of an empty text, which keeps its first error, through rollback too. eos_ids:
+    tokens that it takes for its end. ends: those that end this text, and are never consumed.
+    prompt_length: tokens of the sequence that are not output. num_others: first tokens of the
+    output that are not part of the grammar's text.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], "LLMatcher"],
+        eos_ids: Set[int],
+        ends: Set[int],
+        prompt_length: int,
+        num_others: int = 0,
+    ) -> None:
+        self._make = make
+        self._matcher = make()
+        self._ends, self._foreign_ends = ends, [*eos_ids - ends]
+        self._start = prompt_length + num_others
+        self._num_others = num_others
+        self._consumed: list[int] = []
+        """Accepted tokens, and draft tokens after them."""
+        self._num_accepted = 0
+        self._masks: dict[int, Mask] = {}
+        """By the number of consumed tokens before the row."""
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The row with -inf at tokens that do not fit."""
+        if len(tokens) < self._start:
+            return logits
+        return np.where(self._mask(tokens)[: len(logits)], logits, FORBIDDEN)
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Take accepted tokens, the last of which may end the text."""
+        others = min(self._num_others, len(tokens))
+        self._num_others -= others
+        new = [*takewhile(lambda token: token not in self._ends, tokens[others:])]
+        before = self._num_accepted
+        # Those of the last round may still be asked for, for log-probabilities.
+        self._masks = {n: mask for n, mask in self._masks.items() if n >= before}
+        self._agree(new)
+        self._num_accepted += len(new)
+        self._consume(new[len(self._consumed) - before :])
+
+    def forced(self) -> list[int]:
+        """The tokens that must follow the accepted ones, none of which ends the text."""
+        if self._num_others:
+            return []
+        self._rollback(self._num_accepted)
+        forced = self._ask(lambda matcher: matcher.compute_ff_tokens())
+        return [*takewhile(lambda token: token not in self._ends, forced[:MAX_FORCED])]
+
+    def num_fitting(self, tokens: Sequence[int], drafted: Sequence[int]) -> int:
+        """How many draft tokens after `tokens` fit, up to one that ends the text."""
+        history = list(tokens)
+        for length, token in enumerate(drafted):
+            try:
+                if len(history) >= self._start and not self._mask(history)[token]:
+                    return length
+            except DeadEndError:
+                return length
+            if token in self._ends:
+                return length + 1
+            history.append(token)
+        return len(drafted)
+
+    def accepts(self) -> bool:
+        """Whether the accepted text is complete."""
+        self._rollback(self._num_accepted)
+        return self._matcher.is_accepting() and not self._matcher.is_error()
+
+    def _mask(self, tokens: Sequence[int]) -> Mask:
+        """Which tokens fit after a history."""
+        length = len(tokens) - self._start
+        self._agree(tokens[self._start + self._num_accepted :])
+        if (mask := self._masks.get(length)) is None:
+            self._rollback(length)
+            self._consume(tokens[self._start + len(self._consumed) :])
+            mask = self._masks[length] = self._compute_mask()
+        return mask
+
+    def _compute_mask(self) -> Mask:
+        bits = self._ask(lambda matcher: matcher.compute_bitmask())
+        mask = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").view(np.bool_)
+        mask[self._foreign_ends] = False
+        if self._matcher.is_accepting():
+            mask[[*self._ends]] = True
+        return mask
+
+    def _agree(self, tokens: Sequence[int]) -> None:
+        """Roll back consumed tokens after the accepted ones that are not these."""
+        consumed = self._consumed[self._num_accepted :]
+        for place, (own, other) in enumerate(zip(consumed, tokens, strict=False)):
+            if own != other:
+                self._rollback(self._num_accepted + place)
+                break
+
+    def _rollback(self, length: int) -> None:
+        """Roll back to so many consumed tokens."""
+        surplus = len(self._consumed) - length
+        if surplus > 0:
+            del self._consumed[length:]
+            self._masks = {n: mask for n, mask in self._masks.items() if n <= length}
+            if not self._matcher.rollback(surplus):
+                self._renew()
+
+    def _consume(self, tokens: Sequence[int]) -> None:
+        if new := list(tokens):
+            self._ask(lambda matcher: matcher.consume_tokens(new))
+            self._consumed += new
+
+    def _ask(self, question: Callable[["LLMatcher"], T]) -> T:
+        """A matcher's answer; after an error that of a fresh one, which lacks rejected detours."""
+        answer = question(self._matcher)
+        if self._matcher.is_error():
+            self._renew()
+            answer = question(self._matcher)
+        if self._matcher.is_error():
+            reason = self._matcher.get_error()
+            self._rollback(self._num_accepted)  # a draft model's detour need not end the request
+            raise DeadEndError(f"no token may follow, because the grammar failed: {reason}")
+        return answer
+
+    def _renew(self) -> None:
+        self._matcher = self._make()
+        self._matcher.consume_tokens(self._consumed)

@@ -1,0 +1,163 @@
+"""Structured output: options of a generation as a grammar, compiled by llguidance."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
+from functools import partial
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING, Any
+
+from ov_specdec.errors import Option, OptionError, requiring
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.text import grammar_process
+from ov_specdec.text.grammar_process import (
+    MAX_BYTES,
+    MAX_SECONDS,
+    first_error,
+    new_matcher,
+    open_tokenizer,
+)
+
+if TYPE_CHECKING:
+    from llguidance import LLTokenizer
+    from llguidance._lib import JsonCompileOptions
+
+WHITESPACE: dict[str, "JsonCompileOptions"] = {
+    "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
+    "spaced": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
+    "any": {"whitespace_flexible": True},
+}
+"""llguidance's options of JSON, by `json_whitespace`."""
+
+MAX_TRIED = 1024
+"""Maximum grammars whose trial is remembered."""
+
+
+class Grammars:
+    """Compiles grammars for one tokenizer, which is read at the first use. Thread-safe.
+
+    file: its tokenizer.json. vocab_size: columns of the logits. eos_ids: the model's
+    end-of-sequence tokens.
+    """
+
+    def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        self._arguments = file, vocab_size, eos_ids
+        self._lock = Lock()
+        self._read: LLTokenizer | None = None
+        self._trial: Trial | None = None
+
+    def try_first(self) -> None:
+        """From now on, try each new grammar in a child process first: others may have made it."""
+        self._trial = Trial(*self._arguments)
+
+    def compile(self, options: GenerationOptions, ends: Set[int]) -> Callable[..., Grammar]:
+        """What makes the grammar of a generation: a `Grammar` without its last two arguments.
+
+        ends: tokens that end its text. Raises `OptionError` for a grammar that is invalid, or that
+        fails within its first tokens.
+        """
+        [name] = constraints_of(options)
+        with requiring(f"{Option(name)} needs llguidance", "structured"):
+            text = _write(name, options)
+        if not ends:
+            reason = " needs a token that ends the text, and this model has none: give "
+            raise OptionError(Option(name), reason, Option("eos_token_id"))
+        tokenizer = self._tokenizer(name)
+        error = self._trial(text) if self._trial else ""
+        if error := error or first_error(tokenizer, text):
+            reason = f" cannot be used ({error}): see docs/structured-output.md"
+            raise OptionError(Option(name), reason)
+        make = partial(new_matcher, tokenizer, text)
+        return partial(Grammar, make, frozenset(tokenizer.eos_tokens), ends)
+
+    def close(self) -> None:
+        """End the child process."""
+        if self._trial is not None:
+            self._trial.close()
+
+    def _tokenizer(self, name: str) -> "LLTokenizer":
+        with self._lock:
+            try:
+                self._read = self._read or open_tokenizer(*self._arguments)
+            except ValueError as error:
+                reason = f" needs a BPE tokenizer, and not that of this model ({error})"
+                raise OptionError(Option(name), reason, ": use another model") from error
+            return self._read
+
+
+def parser_of(options: GenerationOptions) -> Callable[[str], Any] | None:
+    """What turns a complete text into its value: JSON, an instance of a pydantic model, or itself.
+
+    None without a constraint, and if the text has more than what fits it. It can be pickled, unless
+    the schema is a pydantic model.
+    """
+    if options.include_stop_str_in_output or not options.skip_special_tokens:
+        return None
+    of_json = getattr(options.json_schema, "model_validate_json", json.loads)
+    return next((of_json if name in OF_JSON else str for name in constraints_of(options)), None)
+
+
+def _write(name: str, options: GenerationOptions) -> str:
+    """The constraint in llguidance's form."""
+    from llguidance import LLMatcher
+
+    if name in OF_JSON:
+        schema = read_schema(options.json_schema) if name == "json_schema" else {"type": "object"}
+        spaces = WHITESPACE[options.json_whitespace]
+        return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=spaces)
+    if name == "regex":
+        return LLMatcher.grammar_from_regex(str(options.regex))
+    grammar = options.grammar
+    if name == "choices":  # one terminal, of which a text has any number of alternatives
+        texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in options.choices)
+        grammar = f"start: CHOICE\nCHOICE: {texts}"
+    return LLMatcher.grammar_from_lark(str(grammar))
+
+
+class Trial:
+    """Tries grammars in a child process, which the next one replaces if a grammar ends it.
+
+    arguments: see `open_tokenizer`. Thread-safe.
+    """
+
+    def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        script = grammar_process.__file__
+        self._command = [sys.executable, script, str(file), *map(str, (vocab_size, *eos_ids))]
+        self._lock = Lock()
+        self._process: subprocess.Popen[str] | None = None
+        self._errors: dict[bytes, str] = {}
+
+    def __call__(self, grammar: str) -> str:
+        """The error of a grammar; empty if there is none."""
+        key = blake2b(grammar.encode()).digest()
+        with self._lock:
+            if len(self._errors) >= MAX_TRIED:
+                self._errors.clear()
+            if key not in self._errors:
+                self._errors[key] = self._ask(grammar)
+            return self._errors[key]
+
+    def _ask(self, grammar: str) -> str:
+        if self._process is None:
+            pipe = subprocess.PIPE
+            self._process = subprocess.Popen(self._command, stdin=pipe, stdout=pipe, text=True)  # noqa: S603
+        asks, answers = self._process.stdin, self._process.stdout
+        with suppress(OSError):  # it has ended
+            print(json.dumps(grammar), file=asks, flush=True)
+            if answers is not None and (answer := answers.readline()):
+                return str(json.loads(answer))
+        self.close()
+        return f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
+
+    def close(self) -> None:
+        """End the process."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()

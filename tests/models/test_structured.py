@@ -1,0 +1,199 @@
+"""Structured output of tiny models, from Python, the command line, the server and batch files."""
+
+import json
+from contextlib import ExitStack
+
+import openai
+import pytest
+from jsonschema import validate
+from ov_specdec.batch_file.results import Results
+from ov_specdec.batch_file.run import BatchRun
+from pydantic import BaseModel, Field
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.models.locate import embedded_folder
+from tests.support.command_line import run
+from tests.support.server import serving
+
+PROMPT = "def area("
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "maxLength": 5},
+        "size": {"enum": ["small", "large", 3]},
+        "parts": {"type": "array", "items": {"type": "boolean"}, "maxItems": 2},
+    },
+    "required": ["name", "size", "parts"],
+    "additionalProperties": False,
+}
+LENGTH = {"max_new_tokens": 120}
+PLAIN = {"num_assistant_tokens": 0}
+
+
+class Size(BaseModel, extra="forbid"):
+    size: int = Field(ge=0, le=99)
+    is_large: bool
+
+
+@pytest.fixture(scope="module")
+def pipeline(tiny_pair):
+    with SpeculativePipeline(*tiny_pair, precision="exact") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def served(chat_pair):
+    with SpeculativePipeline(*chat_pair, precision="exact") as made, serving(made) as running:
+        yield running
+
+
+@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0, "seed": 5}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"drafter": "model"},
+        {"drafter": "none"},
+        {"drafter": "model", "kv": "stateful"},
+        {"drafter": "none", "kv": "stateful"},
+        {"drafter": "both"},
+        {"drafter": "prompt-lookup"},
+        {"static_shapes": (1, 4, 8)},
+    ],
+    ids=str,
+)
+def test_a_text_is_that_of_plain_decoding(tiny_pair, options, sampling):
+    draft = tiny_pair[1:] if options.get("drafter") in (None, "model", "both") else ()
+    with SpeculativePipeline(tiny_pair[0], *draft, precision="exact", **options) as made:
+        for constraint in ({"json_schema": SCHEMA}, {"regex": "[a-f]{3}(red|green) 0x[0-9]{4}"}):
+            given = {**constraint, **sampling, **LENGTH}
+            plain = made.generate(PROMPT, **given, **PLAIN)
+            result = made.generate(PROMPT, **given)
+            assert result.token_ids == plain.token_ids
+            assert result.finish_reason == "stop"
+            assert result.parsed == plain.parsed
+            assert result.stats.forced + result.stats.accepted > 1 > plain.stats.forced
+            assert len(result.stats.rounds) < len(plain.stats.rounds)
+
+
+@pytest.mark.parametrize("pairing", ["intersection", "retokenize"])
+def test_drafts_of_another_tokenizer_fit_too(tiny_pair, pairing):
+    main, draft = tiny_pair[0], embedded_folder("draft")
+    with SpeculativePipeline(main, draft, precision="exact", pairing=pairing) as made:
+        plain = made.generate(PROMPT, json_schema=SCHEMA, **LENGTH, **PLAIN)
+        result = made.generate(PROMPT, json_schema=SCHEMA, **LENGTH, num_assistant_tokens=3)
+        assert result.token_ids == plain.token_ids
+        assert result.stats.drafted > 0
+        validate(result.parsed, SCHEMA)
+
+
+def test_python_gives_a_value(pipeline):
+    result = pipeline.generate(PROMPT, json_schema=Size, **LENGTH, seed=1, temperature=0.7)
+    assert isinstance(result.parsed, Size)
+    kept = pipeline.generate(PROMPT, json_schema=Size, **LENGTH, seed=1, temperature=0.7)
+    assert (kept.text, kept.parsed) == (result.text, result.parsed)
+    assert result.stats.as_dict()["grammar"] == result.stats.forced > 5
+
+
+def test_the_command_line_reads_files(tiny_pair, tmp_path):
+    schema, lark = tmp_path / "schema.json", tmp_path / "choice.lark"
+    schema.write_text(json.dumps(SCHEMA))
+    lark.write_text('start: "x" ("y" | "z")~2..4')
+    base = ("generate", PROMPT, "--main", tiny_pair[0], "--drafter", "none", "--json")
+    constraints = {
+        ("--json-schema", schema): lambda text: validate(json.loads(text), SCHEMA) is None,
+        ("--json-schema", schema, "--json-whitespace", "spaced"): lambda text: '": ' in text,
+        ("--regex", "a{3,5}"): lambda text: set(text) == {"a"},
+        ("--choice", "left", "--choice", "right"): lambda text: text in ("left", "right"),
+        ("--grammar", lark): lambda text: text.startswith("x") and len(text) > 2,
+    }
+    for arguments, fits in constraints.items():
+        done = run(*base, *arguments, "--max-new-tokens", 120)
+        assert done.returncode == 0, done.stderr
+        content = json.loads(done.stdout)
+        assert content["finish_reason"] == "stop"
+        assert fits(content["text"])
+    refused = run(*base, "--json-object", "--regex", "a")
+    assert refused.returncode == 2
+    assert "--json-object is a constraint, and so is --regex" in refused.stderr.replace("\n", " ")
+
+
+def test_the_official_client_parses_answers(served):
+    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none")
+    asked = {"model": client.models.list().data[0].id, "temperature": 0}
+    messages = [{"role": "user", "content": "How large is it?"}]
+    chat = client.chat.completions.parse(
+        **asked, messages=messages, response_format=Size, max_tokens=100
+    )
+    assert isinstance(chat.choices[0].message.parsed, Size)
+    response = client.responses.parse(
+        **asked, input="How large is it?", text_format=Size, max_output_tokens=100
+    )
+    assert isinstance(response.output_parsed, Size)
+    assert response.text.format.name == "Size"
+    outputs = {"choice": ["left", "right"]}
+    completion = client.completions.create(
+        **asked, prompt="x", extra_body={"structured_outputs": outputs}
+    )
+    assert completion.choices[0].text in outputs["choice"]
+
+
+def test_a_batch_file_has_them_too(pipeline, tmp_path):
+    bodies = {
+        "schema": {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
+        "regex": {"structured_outputs": {"regex": "a{3}"}},
+        "wrong": {"structured_outputs": {"regex": "("}},
+        "hostile": {"structured_outputs": {"json": {"multipleOf": 999_983}}},
+    }
+    lines = [
+        json.dumps(
+            {
+                "custom_id": name,
+                "method": "POST",
+                "url": "/v1/completions",
+                "body": {"prompt": PROMPT, "temperature": 0, "max_tokens": 100, **body},
+            }
+        ).encode()
+        for name, body in bodies.items()
+    ]
+    list(BatchRun(pipeline, "tiny", 4).answer(lines, Results(tmp_path / "results")))
+    results = map(json.loads, (tmp_path / "results").read_text().splitlines())
+    found = {result["custom_id"]: result["response"] for result in results}
+    validate(json.loads(found["schema"]["body"]["choices"][0]["text"]), SCHEMA)
+    assert found["regex"]["body"]["choices"][0]["text"] == "aaa"
+    assert found["wrong"]["status_code"] == found["hostile"]["status_code"] == 400
+    assert "2 s or 500 MB" in found["hostile"]["body"]["error"]["message"]
+
+
+RULES = "\n".join(f"r{i}: r{i + 1}" for i in range(6000))
+CHAIN = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(6000)}
+HOSTILE = {
+    "a chain of references": {"json": {"$ref": "#/$defs/d0", "$defs": {**CHAIN, "d6000": {}}}},
+    "a chain of rules": {"grammar": f'start: r0\n{RULES}\nr6000: "a"'},
+    "a large multiple": {"json": {"type": "integer", "multipleOf": 999_983}},
+    "many optional properties": {
+        "json": {"type": "object", "properties": {f"p{i}": {"const": i} for i in range(2000)}}
+    },
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_grammar_is_a_400_and_nothing_else(served, kind):
+    good = {"structured_outputs": {"regex": "a{3}"}}
+    answer = served.post("/v1/completions", prompt="x", structured_outputs=HOSTILE[kind])
+    assert answer.status_code == 400, answer.text
+    assert "cannot be used" in answer.json()["error"]["message"]
+    assert served.complete("x", **good)["choices"][0]["text"] == "aaa"
+
+
+def test_a_text_to_text_model_begins_with_its_own_token(encoder_decoder):
+    with ExitStack() as stack:
+        made = stack.enter_context(
+            SpeculativePipeline(encoder_decoder("bart").main, drafter="none", precision="exact")
+        )
+        forced = {"forced_bos_token_id": 3}
+        for more in ({}, forced):
+            plain = made.generate(PROMPT, json_schema=SCHEMA, max_new_tokens=100, **PLAIN, **more)
+            result = made.generate(PROMPT, json_schema=SCHEMA, max_new_tokens=100, **more)
+            assert result.token_ids == plain.token_ids
+            assert (result.token_ids[0] == 3) == bool(more)
+            assert result.stats.forced > 3

@@ -1,0 +1,49 @@
+"""A text generator over scripted models with random logits, and the tokens of a real tokenizer."""
+
+from pathlib import Path
+
+import numpy as np
+
+from ov_specdec.drafters.factory import kind_of
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import Limits
+from ov_specdec.generation.text_generator import TextGenerator
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support.fakes import ScriptedModel, mixed
+
+FOLDER = Path(__file__).parents[1] / "data" / "hybrid" / "lfm2" / "main"
+TOKENIZER = load_tokenizer(FOLDER)
+"""Byte-level BPE of 290 tokens, of which the first ends a text."""
+
+SIZE = TOKENIZER.vocab_size
+
+
+def random_logits(seed=0, noise=0.0):
+    """A script of random rows that depend on all tokens. noise: makes a draft of the model."""
+
+    def row(tokens):
+        numbers = np.random.default_rng(mixed(tokens, seed))
+        return (numbers.normal(size=SIZE) * 3 + noise * numbers.normal(size=SIZE)).astype("f4")
+
+    return row
+
+
+MODEL = random_logits()
+
+
+def generator(script=MODEL, draft=None, drafter=None, limits=Limits(), eos=(0,), **model):
+    """Generates with a scripted model, and with a draft model if its script is given."""
+    main = ScriptedModel(script, vocab_size=SIZE, **model)
+    other = None if draft is None else ScriptedModel(draft, vocab_size=SIZE, **model)
+    loop = EngineLoop(Engine(main, other, limits, LearnedStats().costs))
+    kind = kind_of(drafter or ("model" if draft else "none"))
+    return TextGenerator(main, loop, TOKENIZER, SIZE, frozenset(eos), kind, other)
+
+
+def generate(made, prompt="def area(", **options):
+    """One result."""
+    [result] = made.batch([(prompt, GenerationOptions(**options))])
+    return result

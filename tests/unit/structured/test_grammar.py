@@ -1,0 +1,169 @@
+"""The processor alone: masks after detours, errors, and the law of sampled texts."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from ov_specdec.drafters.factory import draft_with
+from ov_specdec.drafters.suffix import SuffixDrafter
+from ov_specdec.errors import DeadEndError
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.sampling.samplers import RandomSampler
+from ov_specdec.sampling.warpers import LogitsWarper
+from tests.support.enumeration import enumerate_outcomes
+from tests.support.fakes import ScriptedModel
+from tests.support.running import rounds, sequence
+from tests.support.structured import MODEL, SIZE, TOKENIZER, generator, random_logits
+
+SCHEMA = {"type": "array", "items": {"enum": ["left", "let", 5, True]}, "maxItems": 4}
+PROMPT = [5, 6, 7]
+ROW = np.zeros(SIZE, np.float32)
+
+
+def compiled(ends=(0,), **options):
+    """Makes processors of a constraint."""
+    make = generator().grammars.compile(GenerationOptions(**options), frozenset(ends))
+    return partial(make, len(PROMPT))
+
+
+def fitting(grammar, tokens):
+    return np.flatnonzero(np.isfinite(grammar(tokens, ROW))).tolist()
+
+
+def test_detours_leave_no_trace():
+    make, numbers = compiled(json_schema=SCHEMA), np.random.default_rng(0)
+    grammar, text, masks = make(), list(PROMPT), 0
+    while True:
+        fresh = make()
+        fresh.follow(text[len(PROMPT) :])
+        allowed = fitting(fresh, text)
+        assert fitting(grammar, text) == allowed
+        assert grammar.forced() == fresh.forced()
+        assert allowed == fresh.forced()[:1] or not fresh.forced()
+        for _ in range(3):  # drafts that are dropped
+            draft = list(text)
+            while len(draft) < len(text) + 6 and draft[-1] != 0:
+                draft.append(int(numbers.choice(fitting(grammar, draft))))
+        if allowed == [0]:
+            break
+        new = [token for token in draft[len(text) :] if token][: numbers.integers(4)]
+        new = new or [next(token for token in allowed if token)]
+        grammar.follow(new)
+        text += new
+        masks += 1
+    assert masks > 5
+    assert grammar.accepts()
+
+
+def test_drafts_end_where_they_do_not_fit():
+    grammar = compiled(regex="ab[0-9]{2}")()
+    ids = TOKENIZER.encode("ab123")
+    assert grammar.num_fitting(PROMPT, ids) == 4
+    assert grammar.num_fitting(PROMPT, [*ids[:4], 0, 0]) == 5
+    assert grammar.num_fitting(PROMPT, [*ids[:2], 0]) == 2
+    assert grammar.num_fitting(PROMPT, []) == 0
+    assert grammar.forced() == ids[:2]
+
+
+def test_a_first_token_may_be_no_part_of_the_text():
+    grammar = compiled(regex="ab")(1)
+    assert len(fitting(grammar, PROMPT)) == SIZE
+    assert grammar.forced() == []
+    assert grammar.num_fitting(PROMPT, [9, 65, 66, 66]) == 3
+    grammar.follow([9])
+    assert fitting(grammar, [*PROMPT, 9]) == [65]
+    grammar.follow([65, 66, 0])
+    assert grammar.accepts()
+
+
+class Flaky:
+    """A matcher of any text that fails after so many tokens in its life. See `Matcher`."""
+
+    def __init__(self, lives):
+        self.lives, self.text = lives, []
+
+    def consume_tokens(self, tokens):
+        self.lives -= len(tokens)
+        self.text += tokens
+        return not self.is_error()
+
+    def rollback(self, num_tokens):
+        del self.text[len(self.text) - num_tokens :]
+        return not self.is_error()
+
+    def compute_bitmask(self):
+        mask = np.zeros(SIZE + 6, np.uint8)
+        mask[sum(self.text) % SIZE] = 1
+        return np.packbits(mask, bitorder="little").tobytes()
+
+    def compute_ff_tokens(self):
+        return [sum(self.text) % SIZE]
+
+    def is_accepting(self):
+        return not self.is_error()
+
+    def is_error(self):
+        return self.lives < 0
+
+    def get_error(self):
+        return "it is worn out" if self.is_error() else ""
+
+
+def test_a_fresh_matcher_takes_over_after_an_error():
+    made = []
+
+    def make():
+        made.append(Flaky(6))
+        return made[-1]
+
+    grammar, text = Grammar(make, frozenset(), frozenset([0]), 0), []
+    for token in (1, 2, 3, 4, 5):
+        for other in (7, 8, token):
+            assert fitting(grammar, [*text, other]) == [0, (sum(text) + other) % SIZE]
+        grammar.follow([token])
+        text.append(token)
+        assert grammar.forced() == [sum(text)]
+    assert len(made) > 2
+    assert fitting(grammar, [*text, 9]) == [0, sum(text) + 9]
+    with pytest.raises(DeadEndError, match="the grammar failed: it is worn out"):
+        grammar([*text, 9, 9], ROW)
+    assert grammar.num_fitting(text, [15, 24, 9]) < 3
+    assert grammar.forced() == [sum(text)]
+    grammar.follow([9])
+    with pytest.raises(DeadEndError):
+        grammar.follow([9])
+
+
+@pytest.mark.parametrize("kind", ["none", "model", "suffix"])
+@pytest.mark.parametrize(
+    "constraint", [{"regex": "x?[ab]{1,2}(zz|y)"}, {"choices": ["aa", "ab", "aab"]}]
+)
+def test_sampled_texts_have_the_law_of_plain_decoding(kind, constraint):
+    make, ends = compiled(**constraint), frozenset([0])
+
+    def law(kind, length):
+        def run(random):
+            sampler = RandomSampler((make(),), LogitsWarper(temperature=2.0), random, ends)
+            drafter = None
+            if kind == "model":
+                other = ScriptedModel(random_logits(noise=1.0), vocab_size=SIZE)
+                drafter = draft_with(other, sampler)
+            if kind == "suffix":
+                drafter = SuffixDrafter([TOKENIZER.encode("abzzaabyaaab")], tokens=PROMPT)
+            main = ScriptedModel(MODEL, vocab_size=SIZE)
+            options = GenerationOptions(num_assistant_tokens=length)
+            text = sequence(
+                main, PROMPT, 20, drafter, ConstantLength(length), sampler=sampler, options=options
+            )
+            list(rounds(text))
+            return tuple(text.tokens[len(PROMPT) :])
+
+        return enumerate_outcomes(run)
+
+    expected, actual = law("none", 0), law(kind, 2)
+    assert len(expected) > 2
+    assert expected.keys() == actual.keys()
+    assert all(abs(actual[text] - prob) < 1e-9 for text, prob in expected.items())
