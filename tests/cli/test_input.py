@@ -58,7 +58,6 @@ BAD_INPUT = {
     "generate x --max_new_tokens 5": "give --max-new-tokens (see ov-",
     "generate x --chat": "run ov-specdec chat",
     "--model x": "--model is no option of ov-specdec: give a",
-    "run x": "there is no command 'run': give generate (see ov-",
     "xyz": "there is no command 'xyz': there are: generate, ",
     "genrate": "no command 'genrate': did you mean generate? (see ov-",
 }
