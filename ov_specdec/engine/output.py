@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
-from ov_specdec.results.chunks import Chunk, Origin
+from ov_specdec.results.chunks import Chunk, Origin, Parse
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
@@ -13,19 +12,13 @@ class Output:
     """Turns the rounds of one generation into chunks, up to the first stop string.
 
     text: the detokenizer. num_prompt_tokens: of the prompt, which is not part of the sequence of an
-    encoder-decoder model. parse: turns a text that its grammar accepts into its value.
+    encoder-decoder model.
     """
 
-    def __init__(
-        self,
-        text: IncrementalDetokenizer,
-        num_prompt_tokens: int,
-        parse: Callable[[str], Any] | None = None,
-    ) -> None:
+    def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
         self.stats = GenerationStats(num_prompt_tokens)
-        self.is_complete: Callable[[], bool] = bool
-        """Whether the grammar of the sequence accepts its whole text; by default not."""
-        self._parse = parse
+        self.parser: Callable[[], Parse | None] = lambda: None
+        """What turns the text into its value, if a grammar accepts the whole sequence."""
         self._text = text
 
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
@@ -55,7 +48,7 @@ class Output:
                 text=chunks[-1].text + self._text.finish(),
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=self._parse if self.is_complete() and not self._text.stopped else None,
+                parse=None if self._text.stopped else self.parser(),
             )
         return chunks
 

@@ -170,7 +170,7 @@ class TextGenerator:
             options.min_tokens,
         )
         references = self._references(options)
-        output = Output(text, len(ids), parser_of(options))
+        output = Output(text, len(ids))
         return self._sequence(tokens, options, output, references, source)
 
     def _sequence(
@@ -207,8 +207,8 @@ class TextGenerator:
             output,
             tenant=options.cache_salt,
         )
-        if sequence.grammar is not None:
-            output.is_complete = sequence.grammar.accepts
+        if (grammar := sequence.grammar) is not None:
+            output.parser = lambda: parser_of(options) if grammar.accepts() else None
         return sequence
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:

@@ -52,10 +52,8 @@ def encode_event(
 
 FIELDS = {
     "choices": "structured_outputs.choice",
-    "grammar": "structured_outputs.grammar",
-    "json_object": "response_format",
-    "json_schema": "response_format",
-    "regex": "structured_outputs.regex",
+    **{name: f"structured_outputs.{name}" for name in ("grammar", "regex")},
+    **dict.fromkeys(("json_object", "json_schema"), "response_format"),
     **request_fields(GenerationOptions),
     **request_fields(TranscriptionOptions),
     "max_new_tokens": "max_tokens",
@@ -65,8 +63,7 @@ FIELDS = {
 """Fields by their option."""
 
 OF_RESPONSES = {
-    "json_object": "text.format",
-    "json_schema": "text.format",
+    **dict.fromkeys(("json_object", "json_schema"), "text.format"),
     "max_new_tokens": "max_output_tokens",
 }
 """Fields of /v1/responses that have other names."""

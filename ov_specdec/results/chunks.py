@@ -62,6 +62,7 @@ def _marked(origin: Origin, text: str) -> str:
 
 
 C = TypeVar("C")
+Parse = Callable[[str], Any]
 
 
 class Ending(NamedTuple):
@@ -118,7 +119,7 @@ class Chunk:
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_prompt_tokens: int = 0
-    parse: Callable[[str], Any] | None = None
+    parse: Parse | None = None
 
     @property
     def from_draft(self) -> bool:

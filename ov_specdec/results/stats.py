@@ -246,10 +246,7 @@ class GenerationStats:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures above, for JSON; times in seconds. draft_failures, grammar: if there are any.
-
-        grammar: the forced tokens.
-        """
+        """The figures above, for JSON; times in seconds. draft_failures, grammar: only if not 0."""
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "

@@ -85,7 +85,7 @@ class Grammar:
         history = list(tokens)
         for length, token in enumerate(drafted):
             try:
-                if len(history) >= self._start and not self._mask(history)[token]:
+                if not self._mask(history)[token]:
                     return length
             except DeadEndError:
                 return length

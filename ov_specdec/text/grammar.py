@@ -94,13 +94,12 @@ class Grammars:
 def parser_of(options: GenerationOptions) -> Callable[[str], Any] | None:
     """What turns a complete text into its value: JSON, an instance of a pydantic model, or itself.
 
-    None without a constraint, and if the text has more than what fits it. It can be pickled, unless
-    the schema is a pydantic model.
+    None if the text has more than what fits. It can be pickled, unless it is of a pydantic model.
     """
     if options.include_stop_str_in_output or not options.skip_special_tokens:
         return None
     of_json = getattr(options.json_schema, "model_validate_json", json.loads)
-    return next((of_json if name in OF_JSON else str for name in constraints_of(options)), None)
+    return of_json if constraints_of(options)[0] in OF_JSON else str
 
 
 def _write(name: str, options: GenerationOptions) -> str:

@@ -1,7 +1,4 @@
-"""Outputs of plain decoding, and what a draft model would have drafted in each place of them.
-
-`replay` tries drafters and draft lengths on the record.
-"""
+"""Outputs of plain decoding, for `recite`."""
 
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -9,10 +6,6 @@ from functools import partial
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.drafters.model import confidence
-from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.samplers import Chosen
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row
@@ -20,34 +13,10 @@ from tests.benchmarks.tables import table
 from tests.benchmarks.texts import Prompts
 
 
-def output_of(
-    pipeline: SpeculativePipeline, prompt: list[int], max_new_tokens: int, drafts: int, **options
-) -> Row:
-    """The ids of what follows a prompt, and drafts of so many tokens in each place."""
-    run = {"max_new_tokens": max_new_tokens, "num_assistant_tokens": 0, "cache_prompt": False}
-    output = pipeline.generate(prompt, **run, **options).token_ids
-    row = {"prompt": prompt, "output": output}
-    if drafts:
-        row["drafts"] = drafts_of(pipeline.draft.runner, prompt, output, drafts)
-    return row
-
-
-def drafts_of(
-    runner: Runner, prompt: list[int], output: list[int], size: int
-) -> list[tuple[int, list[float]]]:
-    """In each place of a text: how many draft tokens agree with it, and the confidence in each."""
-    text, cache, places = [*prompt, *output], CachedSequence(runner), []
-    for place in range(len(prompt) + 1, len(text) - size):
-        tokens, confidences = [], []
-        while len(tokens) < size:
-            row = alone(cache.advance(text[:place], tokens, num_rows=1)).logits[0]
-            tokens.append(int(row.argmax()))
-            confidences.append(round(float(confidence(row, Chosen(tokens[-1]))), 5))
-        pairs = enumerate(zip(tokens, text[place:], strict=False))
-        agree = next((n for n, (one, other) in pairs if one != other), size)
-        places.append((agree, confidences))
-    cache.discard()
-    return places
+def output_of(pipeline: SpeculativePipeline, prompt: list[int], max_new_tokens: int) -> Row:
+    """The ids of a prompt, and of what follows it."""
+    output = pipeline.generate(prompt, max_new_tokens=max_new_tokens, cache_prompt=False).token_ids
+    return {"prompt": prompt, "output": output}
 
 
 def tables(rows: Sequence[Row]) -> Iterator[str]:
@@ -55,7 +24,6 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
     columns = {
         "prompts": lambda own: str(len(own)),
         "tokens": lambda own: str(sum(len(row["output"]) for row in own)),
-        "places with drafts": lambda own: str(sum(len(row.get("drafts", ())) for row in own)),
     }
     yield table(rows, ["task"], columns)
 
@@ -64,15 +32,12 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 @model_options
 @prompt_options("code")
 @click.option("--max-new-tokens", default=128, show_default=True)
-@click.option("--ignore-eos", is_flag=True, help="Go on after the end of an output.")
-@click.option("--drafts", default=0, show_default=True, help="Draft so many tokens in each place.")
 @measures
-def record_outputs(
-    models: Models, prompts: Prompts, max_new_tokens: int, ignore_eos: bool, drafts: int
-) -> Measurements:
-    """Record outputs of plain decoding, and drafts of them, for `replay`."""
-    options = {"ignore_eos": True} if ignore_eos else {}
-    with models.pipeline("model" if drafts else "none") as pipeline:
+def record_outputs(models: Models, prompts: Prompts, max_new_tokens: int) -> Measurements:
+    """Record outputs of plain decoding, for `recite`."""
+    with models.pipeline("none") as pipeline:
         for number, (task, prompt) in enumerate(prompts.ids(pipeline.tokenizer)):
-            measure = partial(output_of, pipeline, prompt, max_new_tokens, drafts, **options)
-            yield {"task": task, "number": number}, measure
+            yield (
+                {"task": task, "number": number},
+                partial(output_of, pipeline, prompt, max_new_tokens),
+            )

@@ -21,6 +21,7 @@ from ov_specdec.models.source import NEVER_DRAFT, open_source
 from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.rewinding import MOST_REPEATED
+from ov_specdec.runner.stateful import StatefulModel
 from tests.families.verdict import Rehearsed
 from tests.support.kept import HYBRIDS, IR, NUM_TOKENS, open_kept
 
@@ -91,14 +92,14 @@ def test_text_is_that_of_transformers_on_fresh_and_on_kept_caches(hybrid, kind, 
 def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeypatch, copied):
     prompt, output = hybrid.expected[2]
     with load(hybrid, hybrid.draft, kv="stateful") as pipeline:
-        sizes, attention = [], pipeline.draft.runner._attention
-        forward = attention.forward
+        sizes, forward = [], StatefulModel.forward
 
-        def counted(spans):
-            sizes.extend(len(span.tokens) for span in spans)
-            return forward(spans)
+        def counted(model, spans):
+            if model is pipeline.draft.runner:
+                sizes.extend(len(span.tokens) for span in spans)
+            return forward(model, spans)
 
-        monkeypatch.setattr(attention, "forward", counted)
+        monkeypatch.setattr(StatefulModel, "forward", counted)
         result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
     assert result.token_ids == output
     assert [size for size in sizes if size > 30] == [len(prompt) + 1]

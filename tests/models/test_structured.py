@@ -6,11 +6,10 @@ from contextlib import ExitStack
 import openai
 import pytest
 from jsonschema import validate
-from ov_specdec.batch_file.results import Results
-from ov_specdec.batch_file.run import BatchRun
 from pydantic import BaseModel, Field
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.cli.batch_file import BatchRun, Results
 from ov_specdec.models.locate import embedded_folder
 from tests.support.command_line import run
 from tests.support.server import serving
