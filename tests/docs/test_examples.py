@@ -91,7 +91,7 @@ def test_every_python_example_runs():
     pages = {page.name for page in PAGES if [*examples(page)]}
     assert pages == {"README.md", "guide.md", "speech.md", "structured-output.md"}
     of_clients = {p.name for p in PAGES if f"```python\n{OF_A_CLIENT}" in p.read_text("utf-8")}
-    assert of_clients == {"server.md"}
+    assert of_clients == {"server.md", "structured-output.md"}
 
 
 def commands():
