@@ -18,7 +18,7 @@ from tests.support.tiny_whisper import RATE, recording
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-PAGES = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("models/*.md")]
+PAGES = [page for at in ("", "docs/", "models/**/", "tests/**/") for page in ROOT.glob(f"{at}*.md")]
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 OF_A_CLIENT = "from openai"
@@ -105,7 +105,7 @@ def commands():
                         yield page.name, line, start, words[words.index(start) + 1 :]
 
 
-@pytest.mark.parametrize(("page", "line", "program", "words"), commands())
+@pytest.mark.parametrize(("page", "line", "program", "words"), [*commands()])
 def test_commands_of_examples_have_the_options_that_are_given(page, line, program, words):
     group = app if program == "ov-specdec" else benchmarks
     if words[0].startswith("-") or words[0].isupper():
