@@ -18,7 +18,7 @@ from tests.benchmarks.measuring import in_turns, measure_into
 from tests.benchmarks.options import Models, model_options
 from tests.benchmarks.recite import add_texts
 from tests.benchmarks.record import Record
-from tests.support.tiny_hybrid import open_hybrid
+from tests.support.kept import open_kept
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -120,7 +120,7 @@ def test_a_turn_that_was_interrupted_is_measured_anew(record, tmp_path):
 
 @pytest.mark.deep
 def test_a_model_recites_recorded_texts(tmp_path):
-    folder = open_hybrid("qwen3_5_text", tmp_path / "pair").main
+    folder = open_kept("qwen3_5_text", tmp_path / "pair").main
     texts = [
         {"prompt": [5, 6, 7, 8], "output": [9, 250, 11, 12, 13]},
         {"prompt": [40, 41], "output": [42, 43, 9, 45, 46, 250]},  # 9 in the place of the other's 9
