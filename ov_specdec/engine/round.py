@@ -14,7 +14,6 @@ from ov_specdec.engine.sequence import Sequence
 from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan
 from ov_specdec.results.stats import Round, RoundStats, Stopwatch
 from ov_specdec.runner.base import ForwardOutput
-from ov_specdec.sampling.distribution import one_hot
 from ov_specdec.sampling.logits import Logits, TokenLogprobs, token_logprobs
 from ov_specdec.sampling.samplers import process
 from ov_specdec.sampling.verification import Draft, verify
@@ -24,20 +23,11 @@ SCORED_PER_PASS = 64
 
 
 class Drafted(NamedTuple):
-    """What a round verifies, and how it was chosen. forced: tokens before the proposal."""
+    """What a drafter proposes in a round, and how it was chosen."""
 
     plan: Plan
     offers: Offers = ()
     proposal: Proposal = Proposal(Draft([]))
-    forced: Ids[int] = ()
-
-    @property
-    def draft(self) -> Draft:
-        """Forced tokens, and those of the proposal."""
-        tokens, probs = self.proposal.draft
-        if probs is not None:
-            probs = [*map(one_hot, self.forced), *probs]
-        return Draft([*self.forced, *tokens], probs)
 
 
 def next_round(sequence: Sequence) -> Steps[Round]:
@@ -61,9 +51,9 @@ def next_round(sequence: Sequence) -> Steps[Round]:
 
 def decode(sequence: Sequence) -> Steps[Round]:
     """One round, as a coroutine: it waits for passes, and asks for a draft length."""
-    watch = Stopwatch()
-    drafted = yield from propose(sequence)
-    draft, draft_seconds = drafted.draft, watch.lap()
+    watch, forced = Stopwatch(), sequence.force()
+    drafted = yield from propose(sequence, forced)
+    draft, draft_seconds = drafted.proposal.draft.after(forced), watch.lap()
     # Rejected draft tokens are rolled back when the cache is fed next.
     done = yield from sequence.cache.advance(sequence.tokens, draft.tokens)
     result = verify(sequence.sampler, sequence.tokens, done.logits, draft)
@@ -71,37 +61,39 @@ def decode(sequence: Sequence) -> Steps[Round]:
     num_from_draft = min(result.num_accepted, len(new))
     sequence.cache.observe_accepted(num_from_draft)
     logprobs = score(sequence, new, done.logits)
-    stats = record(drafted, done, result.num_accepted, new, draft_seconds, watch)
+    num_forced = min(len(forced), result.num_accepted)
+    num_accepted = result.num_accepted - num_forced
+    stats = record(drafted, done, num_forced, num_accepted, new, draft_seconds, watch)
     return Round(new, num_from_draft, draft.tokens, stats, logprobs, [])
 
 
-def propose(sequence: Sequence) -> Steps[Drafted]:
-    """Forced tokens, the drafter's offers, the plan for them, and what it proposes.
+def propose(sequence: Sequence, forced: Ids[int]) -> Steps[Drafted]:
+    """The drafter's offers, the plan for them, and what it proposes.
 
-    The drafter proposes nothing in the first round, so that the first token comes early, and while
-    it lacks hidden states, which this round provides. It takes forced tokens for text: none of them
-    can be rejected.
+    It proposes nothing in the first round, so that the first token comes early, and while it lacks
+    hidden states, which this round provides. It takes forced tokens for text: none of them can be
+    rejected.
     """
-    forced, grammar, drafter = sequence.force(), sequence.grammar, sequence.drafter
+    grammar, drafter = sequence.grammar, sequence.drafter
     if drafter is None:
-        return Drafted(NO_PLAN, forced=forced)
+        return Drafted(NO_PLAN)
     lacks_states = sequence.cache.readers and (sequence.num_uncached > 1 or forced)
     if sequence.is_first_round or lacks_states:
-        return Drafted(Plan(0, "prefill"), forced=forced)
+        return Drafted(Plan(0, "prefill"))
     tokens = [*sequence.tokens, *forced] if forced else sequence.tokens
     offers = tuple(drafter.offers(tokens))
     if grammar is not None:
         fits = partial(grammar.num_fitting, tokens)
         offers = tuple(o for o in offers if o.token is None or fits([o.token]))
     if not offers:
-        return Drafted(Plan(0, "unmatched", Offer(drafter.sources[0])), forced=forced)
+        return Drafted(Plan(0, "unmatched", Offer(drafter.sources[0])))
     plan = (yield offers) or NO_PLAN
     if not plan.length:
-        return Drafted(plan, offers, forced=forced)
+        return Drafted(plan, offers)
     proposal = (yield from drafter.propose(tokens, plan)).until(sequence.sampler.ends)
     if grammar is not None:
         proposal = proposal.first(fits(proposal.draft.tokens))
-    return Drafted(plan, offers, proposal, forced)
+    return Drafted(plan, offers, proposal)
 
 
 def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, float, bool] | None:
@@ -147,6 +139,7 @@ def score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogpr
 def record(
     drafted: Drafted,
     done: ForwardOutput,
+    num_forced: int,
     num_accepted: int,
     new: list[int],
     draft_seconds: float,
@@ -154,11 +147,10 @@ def record(
 ) -> RoundStats:
     """The record of a round that ends now. watch: has run since its draft."""
     plan, proposal = drafted.plan, drafted.proposal
-    num_forced = min(len(drafted.forced), num_accepted)
     offers = drafted.offers if num_forced < len(new) else ()
     return RoundStats(
         num_drafted=len(proposal.draft.tokens),
-        num_accepted=num_accepted - num_forced,
+        num_accepted=num_accepted,
         num_forced=num_forced,
         num_generated=len(new),
         draft_seconds=draft_seconds,

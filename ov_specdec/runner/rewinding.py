@@ -7,7 +7,6 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.slot import Slot
 from ov_specdec.runner.base import Runner, Span, require_own
 from ov_specdec.runner.stateful import StatefulModel, StatefulSlot
 from ov_specdec.sampling.logits import Logits
@@ -18,7 +17,7 @@ Qwen3.5 of 0.8 B each token adds 3 ms to a pass of 50 ms on CPU: half of eight c
 a pass in every fourth round."""
 
 
-class RewindingModel(Runner):
+class RewindingModel(StatefulModel):
     """A stateful model with recurrent layers, whose passes continue from its states.
 
     Recurrent states are copied before a pass with draft tokens. After a rejection they are
@@ -28,8 +27,9 @@ class RewindingModel(Runner):
     longer than draft tokens save; see `Runner`.
     """
 
-    max_sequences = 1
     max_draft_tokens: int | None = None
+    # The states of recurrent layers would have to be saved too.
+    read_kv, write_kv = Runner.read_kv, Runner.write_kv
 
     def __init__(
         self,
@@ -41,10 +41,7 @@ class RewindingModel(Runner):
         max_masked: int,
         max_draft_tokens: int | None,
     ) -> None:
-        self.max_length = max_length
-        self.max_draft_tokens = max_draft_tokens
-        self.axes = axes
-        self._attention = StatefulModel(
+        super().__init__(
             compiled,
             axes,
             max_length=max_length,
@@ -52,76 +49,71 @@ class RewindingModel(Runner):
             max_masked=max_masked,
             shares_states=False,
         )
+        self.has_cheap_rollback = False
+        self.max_draft_tokens = max_draft_tokens
         self.left: tuple[Hashable, list[int]] = (None, [])
 
     def open(self, namespace: Hashable = None) -> "RewindingSlot":
         """A new sequence."""
-        return RewindingSlot(self, namespace, self._attention.open(namespace))
+        return RewindingSlot(self, namespace)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """Append tokens to one sequence; after an error it is empty."""
         self._check(spans)
         [span] = spans
-        own, tokens = require_own(span.slot, RewindingSlot, self), span.tokens
+        slot, tokens = require_own(span.slot, RewindingSlot, self), span.tokens
         self.left = (None, [])
         try:
             if span.num_committed is not None:
-                tokens = tokens[self._prepare(own, span, span.num_committed) :]
-            return self._attention.forward([Span(own.attention, tokens, span.num_rows)])
+                tokens = tokens[self._prepare(slot, span, span.num_committed) :]
+            return super().forward([Span(slot, tokens, span.num_rows)])
         except BaseException:
-            own.free()
+            slot.free()
             raise
 
-    def _prepare(self, own: "RewindingSlot", span: Span, num_committed: int) -> int:
+    def _prepare(self, slot: "RewindingSlot", span: Span, num_committed: int) -> int:
         """Copy the states for a rollback of this span. Returns the tokens that were fed for it.
 
         The last accepted token is not among them: its row is needed with those of draft tokens.
         """
-        total, num_uncached = own.length + len(span.tokens), num_committed - own.length
+        total, num_uncached = slot.length + len(span.tokens), num_committed - slot.length
         if total <= num_committed or num_uncached < 0:
             return 0  # no draft tokens, or there is a copy already
         first = min(num_uncached - 1, len(span.tokens) - span.num_rows)
-        if first <= (MOST_REPEATED if own.length else 0):
+        if first <= (MOST_REPEATED if slot.length else 0):
             first = 0
         if first:
-            self._attention.forward([Span(own.attention, span.tokens[:first], 1)])
-        if own.length not in (0, own.copied):
-            own.copied = None
-            for state in own.query_states():
+            super().forward([Span(slot, span.tokens[:first], 1)])
+        if slot.length not in (0, slot.copied):
+            slot.copied = None
+            for state in slot.recurrent():
                 data = state.state.data
-                np.copyto(own.states.setdefault(state.name, np.empty_like(data)), data)
-            own.copied = own.length
+                np.copyto(slot.states.setdefault(state.name, np.empty_like(data)), data)
+            slot.copied = slot.length
         return first
 
 
-class RewindingSlot(Slot):
+class RewindingSlot(StatefulSlot):
     """A sequence of a `RewindingModel`.
 
-    attention: its slot of attention layers, which holds the tokens. copied: its length at the copy
-    of recurrent states; None: no copy. states: the copies, by state name.
+    copied: its length at the copy of recurrent states; None: no copy. states: the copies, by name.
     """
 
     owner: RewindingModel
 
-    def __init__(self, owner: RewindingModel, namespace: Hashable, attention: StatefulSlot) -> None:
+    def __init__(self, owner: RewindingModel, namespace: Hashable) -> None:
         super().__init__(owner, namespace)
-        self.attention = attention
         self.copied: int | None = None
         self.states: dict[str, NDArray[Any]] = {}
-
-    @property
-    def length(self) -> int:
-        """Number of its tokens in the cache."""
-        return self.attention.length
 
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Continue from the last sequence's states, if these tokens begin with all of its."""
         self.free()
         namespace, left = self.owner.left
-        if self.namespace != namespace or list(tokens[: len(left)]) != left or not left:
+        if self.namespace != namespace or list(tokens[: len(left)]) != left:
             return 0
         self.owner.left = (None, [])
-        return self.attention.match_prefix(left)
+        return super().match_prefix(left)
 
     def rollback(self, length: int) -> None:
         """Roll back to the last copy within `length` tokens, else to the beginning."""
@@ -130,9 +122,9 @@ class RewindingSlot(Slot):
         if self.copied is None or not 0 < self.copied <= length:
             self.free()
             return
-        for state in self.query_states():
+        for state in self.recurrent():
             state.state = ov.Tensor(self.states[state.name])
-        self.attention.rollback(self.copied)
+        super().rollback(self.copied)
 
     def free(self, tokens: Sequence[int] = ()) -> None:
         """Empty the sequence; its states can be reused until the next pass."""
@@ -140,10 +132,10 @@ class RewindingSlot(Slot):
             self.rollback(len(tokens))
         if left := list(tokens[: self.length]):
             self.owner.left = (self.namespace, left)
-        self.attention.free(left)
+        super().free(left)
         self.copied = None
 
-    def query_states(self) -> list[Any]:
+    def recurrent(self) -> list[Any]:
         """The recurrent states of a non-empty sequence."""
-        request = self.attention.held.batch.request
-        return [state for state in request.query_state() if state.name not in self.owner.axes]
+        states = self.held.batch.request.query_state()
+        return [state for state in states if state.name not in self.owner.axes]

@@ -54,7 +54,7 @@ class StatefulModel(Runner):
     ) -> None:
         self.max_length = max_length
         self.original_context = original_context
-        self._axes = axes
+        self.axes = axes
         self._compiled = compiled
         self._inputs = frozenset(name for port in compiled.inputs for name in port.names)
         # Rows are padded with masked entries, and reordered by `beam_idx`.
@@ -104,7 +104,7 @@ class StatefulModel(Runner):
             # States get their shape from a pass: run one over any token.
             self.forward([Span(own, [0], 1)])
             current = {
-                name: np.repeat(state, length, self._axes[name])
+                name: np.repeat(state, length, self.axes[name])
                 for name, state in self.read_kv(own).items()
             }
             check_tensors(current, tensors)
@@ -123,7 +123,7 @@ class StatefulModel(Runner):
         batch = batches.pop() if len(batches) == 1 else None
         if batch is None or not (slots[0].is_prefilled or set(batch.held) <= set(rows)):
             request = self._compiled.create_infer_request()
-            batch = StateBatch(request, self._axes, self._inputs, slots[0].is_beyond)
+            batch = StateBatch(request, self.axes, self._inputs, slots[0].is_beyond)
             if rows:
                 batch.take(rows)
             # Drop batches without sequences first.

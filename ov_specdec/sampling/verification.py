@@ -14,6 +14,13 @@ class Draft(NamedTuple):
     tokens: list[int]
     probs: list[Distribution] | None = None
 
+    def after(self, forced: Sequence[int]) -> "Draft":
+        """The draft behind tokens that are certain to be accepted."""
+        if not forced:
+            return self
+        probs = None if self.probs is None else [*map(one_hot, forced), *self.probs]
+        return Draft([*forced, *self.tokens], probs)
+
 
 class VerificationResult(NamedTuple):
     """The first `num_accepted` draft tokens are accepted, and `next_token` follows them.

@@ -98,7 +98,7 @@ ENOUGH_IN_COMMON = 0.9
 
 With 94 % in common, the intersection had 0.85 times the accepted draft tokens per round of
 retokenization in greedy decoding, and 2 to 5 times in sampling. With 83 %, it had 0.61 times in
-greedy decoding, the usual case (`python -m tests.benchmarks accepted-per-round pairing`).
+greedy decoding, the usual case.
 """
 
 NUM_EXAMPLES = 8

@@ -5,20 +5,15 @@ import click
 from ov_specdec.cli.app import SETTINGS, LazyCommands, run
 
 COMMANDS = {
-    "accepted-per-round": "Count accepted draft tokens per round, by rule or by pairing.",
     "agreement": "Count how often a draft chooses the main model's token.",
-    "charts": "Draw the chart of docs/images from each file of docs/figures.",
+    "charts": "Draw the charts of docs/images from the files of docs/figures.",
     "compare-figures": "Compare two files of figures, OLD and NEW, cell by cell.",
     "expand": "Expand MODEL, a Llama, to the cost of a larger one that computes the same.",
-    "expand-whisper": "Make a Whisper with the cost of a large one's decoder out of a small one.",
     "figures": "Measure what the pages state into one file for each column.",
     "key-quantization": "Measure what each way to keep keys costs: divergence from f32.",
-    "recite": "Make a random model of KIND's size that recites TEXTS, to measure costs.",
+    "recite": "Make a random model of the size of LFM2-350M that recites TEXTS, to measure costs.",
     "record-outputs": "Record outputs of plain decoding, and drafts of them, for `replay`.",
     "replay": "Compare the planner with constant lengths on recorded OUTPUTS, without a clock.",
-    "same-texts": "Count texts that are not those of plain decoding alone.",
-    "simulation": "Compare the planner with the best constant length on simulated machines.",
-    "table": "Print the tables of RECORDS, which other commands wrote.",
 }
 """The first line of each command's help."""
 
@@ -27,7 +22,7 @@ COMMANDS = {
     cls=LazyCommands, package="tests.benchmarks", lines=COMMANDS, context_settings=SETTINGS
 )
 def benchmarks() -> None:
-    """Equipment to measure ov-specdec with: models, recordings, replays and comparisons."""
+    """Equipment to measure ov-specdec with: models, recordings and comparisons."""
 
 
 def main() -> None:

@@ -19,11 +19,10 @@ def new_figure(width: float, height: float) -> Any:
     return Figure(figsize=(width, height), dpi=150, layout="constrained")
 
 
-def finish(axes: Any, **legend: Any) -> None:
-    """What all have in common: no box, and a legend for what has labels."""
+def finish(axes: Any) -> None:
+    """What all have in common: no box."""
     axes.spines[["top", "right"]].set_visible(False)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(frameon=False, fontsize=8, **legend)
+    axes.tick_params(labelsize=8)
 
 
 def save_svg(figure: Any, file: Path, about: str) -> None:

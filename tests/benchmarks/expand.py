@@ -7,7 +7,6 @@ import click
 from ov_specdec.cli.terminal import console, with_errors
 from ov_specdec.models.locate import embedded_folder
 from tests.benchmarks.expansion.build import expand_model
-from tests.benchmarks.expansion.comparison import TOLERANCES
 from tests.benchmarks.options import OUTPUT_OPTION
 
 
@@ -21,16 +20,8 @@ from tests.benchmarks.options import OUTPUT_OPTION
     show_default=True,
     help="Parameters to come close to, such as 0.3B, 500M or 1B.",
 )
-@click.option(
-    "--weight-format", type=click.Choice(tuple(TOLERANCES)), default="int8", show_default=True
-)
 @OUTPUT_OPTION
-@click.option(
-    "--keep-checkpoint", is_flag=True, help="Keep the checkpoint too, for torch: 4 bytes a weight."
-)
-def expand(
-    model: str | None, size: str, weight_format: str, output: Path, keep_checkpoint: bool
-) -> None:
+def expand(model: str | None, size: str, output: Path) -> None:
     """Expand MODEL, a Llama, to the cost of a larger one that computes the same.
 
     Without MODEL, the embedded main. For measuring: acceptance stays that of the real pair, and a
@@ -38,14 +29,7 @@ def expand(
     compared with MODEL's. What has been made before is skipped.
     """
     with console.status("Expanding") as status:
-        expanded = expand_model(
-            model or embedded_folder("main"),
-            size,
-            output,
-            weight_format,
-            status.update,
-            keep_checkpoint=keep_checkpoint,
-        )
+        expanded = expand_model(model or embedded_folder("main"), size, output, status.update)
     is_new = expanded.difference is not None
     click.echo(f"{expanded.folder}{'' if is_new else ' (was there already)'}")
     click.echo(f"{expanded.shape.num_parameters:,} parameters")

@@ -1,9 +1,9 @@
 """What all commands that measure have in common: they record, go on, and show tables."""
 
-import hashlib
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import closing
 from functools import partial, wraps
+from hashlib import sha256
 from pathlib import Path
 from time import monotonic
 from typing import Any
@@ -15,9 +15,6 @@ from tests.benchmarks.options import PATH, Command, Models
 from tests.benchmarks.record import Key, Record, Row
 from tests.benchmarks.tables import show
 from tests.benchmarks.texts import Prompts
-
-HOW_OFTEN = "rounds"
-"""The option that says how long to measure, not what: a record may go on with more of them."""
 
 Measurement = tuple[Key, Callable[[], Row]]
 """The fields that a row is known by, and a function that measures the others."""
@@ -34,15 +31,14 @@ def measures(function: Callable[..., Measurements]) -> Command:
     """
 
     @click.option("--output", type=PATH, help="Record to write, or to go on with.")
-    @click.option("--seconds", default=0.0, help="Stop after so long. [measure everything]")
     @with_errors
     @wraps(function)
-    def command(output: Path | None, seconds: float, **given: Any) -> None:
+    def command(output: Path | None, **given: Any) -> None:
         record = begin(function.__name__.replace("_", "-"), given)
         if output is not None:
             record = record.resumed(output)
         with closing(function(**given)) as measurements:
-            measure_into(record, measurements, partial(write, record, output), seconds)
+            measure_into(record, measurements, partial(write, record, output))
         click.echo(show(record))
 
     return command
@@ -58,7 +54,7 @@ def measure_into(
     record: Record,
     measurements: Iterable[Measurement],
     write: Callable[[], None],
-    seconds: float,
+    seconds: float = 0.0,
 ) -> None:
     """Measure what the record lacks, and write it after each turn, or each row that has none.
 
@@ -87,8 +83,7 @@ def begin(name: str, given: Mapping[str, Any]) -> Record:
     for argument, value in given.items():
         if isinstance(value, Models):
             folders |= value.folders
-            options |= value.described()
-        elif argument != HOW_OFTEN:
+        else:
             options[argument] = _described(value)
     return Record.begin(name, options, folders)
 
@@ -98,11 +93,8 @@ def _described(value: Any) -> Any:
     if isinstance(value, Prompts):
         return value.described()
     if isinstance(value, Path):
-        content = value.read_bytes() if value.is_file() else b""
-        return {"name": value.name, "digest": hashlib.sha256(content).hexdigest()}
-    if isinstance(value, tuple):
-        return [_described(each) for each in value]
-    return value
+        return {"name": value.name, "digest": sha256(value.read_bytes()).hexdigest()}
+    return list(value) if isinstance(value, tuple) else value
 
 
 def in_turns(names: Sequence[str], turn: int) -> list[str]:

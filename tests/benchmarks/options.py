@@ -1,16 +1,15 @@
-"""How every command of the laboratory sets a run up: models, device, properties, prompts."""
+"""How every command of the laboratory sets a run up: models and prompts."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
-from ov_specdec.models.devices import Precision, find_device, openvino_core, precision_properties
 from ov_specdec.models.locate import embedded_folder, locate
 from tests.benchmarks.texts import Prompts
 
@@ -22,12 +21,10 @@ OUTPUT_OPTION = click.option("--output", type=PATH, default=Path("models"), show
 
 @dataclass(frozen=True)
 class Models:
-    """The models of a run and how they are compiled. draft: None where none takes part."""
+    """The models of a run, and OpenVINO's properties. draft: None where none takes part."""
 
     main: Path
     draft: Path | None = None
-    device: str = "CPU"
-    precision: Precision = "default"
     properties: Mapping[str, str] = field(default_factory=dict)
 
     def pipeline(self, drafter: DrafterName | None = None, **settings: Any) -> SpeculativePipeline:
@@ -38,79 +35,24 @@ class Models:
         drafter = drafter or ("model" if self.draft else "suffix")
         drafts = {"draft": self.draft} if drafter in WITH_DRAFT else {}
         given = {"properties": dict(self.properties), "profile": "none", **drafts, **settings}
-        return SpeculativePipeline(
-            self.main, drafter=drafter, device=self.device, precision=self.precision, **given
-        )
-
-    def all_properties(self) -> dict[str, str]:
-        """Every OpenVINO property: what `precision` stands for, and those that were given."""
-        device = find_device(openvino_core(), self.device)
-        return {**precision_properties(device, self.precision), **self.properties}
+        return SpeculativePipeline(self.main, drafter=drafter, **given)
 
     @property
     def folders(self) -> dict[str, Path]:
         """The folders by role."""
         return {"main": self.main, **({"draft": self.draft} if self.draft else {})}
 
-    def described(self) -> dict[str, Any]:
-        """For a record; the models themselves stand there by their hashes."""
-        return {
-            "device": self.device,
-            "precision": self.precision,
-            "properties": dict(self.properties),
-        }
-
-
-def pair_options(command: Command) -> Command:
-    """Give a command --main and --draft: folders or Hub names, None for the embedded pair's."""
-    main = click.option("--main", metavar="DIR", help="Main model. [the embedded one]")
-    help_ = "Draft model. [with the embedded main, its own]"
-    return main(click.option("--draft", metavar="DIR", help=help_)(command))
-
-
-def property_option(command: Command) -> Command:
-    """Give a command `properties`: --property."""
-
-    def read(_: click.Context, parameter: click.Parameter, given: tuple[str, ...]) -> Any:
-        if wrong := [each for each in given if "=" not in each]:
-            raise click.BadParameter(f"'{wrong[0]}' is not KEY=VALUE", param=parameter)
-        return dict(each.split("=", 1) for each in given)
-
-    return click.option(
-        "--property",
-        "properties",
-        metavar="KEY=VALUE",
-        multiple=True,
-        callback=read,
-        help="OpenVINO's.",
-    )(command)
-
 
 def model_options(command: Command) -> Command:
-    """Give a command `models`: --main, --draft, --device, --precision, --property."""
+    """Give a command `models`: --main and --draft, folders or Hub names."""
 
-    @pair_options
-    @click.option("--device", default="CPU", show_default=True, help="OpenVINO device.")
-    @click.option("--precision", type=click.Choice(get_args(Precision)), default="default")
-    @property_option
+    @click.option("--main", metavar="DIR", help="Main model. [the embedded one]")
+    @click.option("--draft", metavar="DIR", help="Draft model. [with the embedded main, its own]")
     @wraps(command)
-    def with_models(
-        main: str | None,
-        draft: str | None,
-        device: str,
-        precision: Precision,
-        properties: dict[str, str],
-        **others: Any,
-    ) -> Any:
+    def with_models(main: str | None, draft: str | None, **others: Any) -> Any:
         if main is None:
             draft = draft or str(embedded_folder("draft"))
-        models = Models(
-            locate(main or embedded_folder("main")),
-            locate(draft) if draft else None,
-            device,
-            precision,
-            properties,
-        )
+        models = Models(locate(main or embedded_folder("main")), locate(draft) if draft else None)
         return command(models=models, **others)
 
     return with_models

@@ -1,7 +1,7 @@
 """A model of the size of a real one whose weights are random, and that recites recorded texts.
 
     python -m tests.benchmarks record-outputs --main CHAT --prompts TASKS --output TEXTS.json
-    python -m tests.benchmarks recite lfm2-350m TEXTS.json --tokenizer CHAT --output FOLDER
+    python -m tests.benchmarks recite TEXTS.json --tokenizer CHAT --output FOLDER
     ov-specdec bench --main FOLDER/lfm2-350m-recites --methods suffix --prompt-file TASKS
 
 It costs what the real one costs, and its drafts are accepted as in a real text, whose weights
@@ -11,11 +11,8 @@ that follows a token in its place. Behind a wrong draft token the random weights
 """
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import click
 import numpy as np
@@ -33,70 +30,35 @@ from ov_specdec.models.source import read_ir
 from tests.benchmarks.options import OUTPUT_OPTION, PATH
 from tests.benchmarks.record import Record, Row
 
-COMMON = {
+KIND, FAMILY, TRANSFORMERS = "lfm2-350m", "lfm2", "5.4.*"
+"""The model that is made, its family, and what Optimum exports that with."""
+
+ATTENTION_AT = (2, 5, 8, 10, 12, 14)
+"""Its layers that are no convolutions."""
+
+CONFIG = {
     "vocab_size": 65536,
     "max_position_embeddings": 4096,
     "hidden_size": 1024,
     "num_attention_heads": 16,
     "num_key_value_heads": 8,
     "tie_word_embeddings": True,
+    "num_hidden_layers": 16,
+    "block_ff_dim": 6656,
+    "layer_types": ["full_attention" if layer in ATTENTION_AT else "conv" for layer in range(16)],
 }
-ATTENTION_AT = (2, 5, 8, 10, 12, 14)
-"""The layers of LFM2-350M that are no convolutions."""
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A model to make: its family, what Optimum exports it with, and its config.json."""
-
-    family: str
-    transformers: str | None
-    config: Mapping[str, Any]
-
-
-KINDS = {
-    "lfm2-350m": Kind(
-        "lfm2",
-        "5.4.*",
-        {
-            **COMMON,
-            "num_hidden_layers": 16,
-            "block_ff_dim": 6656,
-            "layer_types": [
-                "full_attention" if layer in ATTENTION_AT else "conv" for layer in range(16)
-            ],
-        },
-    ),
-    "llama-350m": Kind(
-        "llama", None, {**COMMON, "num_hidden_layers": 16, "intermediate_size": 4832}
-    ),
-    "qwen3.5-0.8b": Kind(
-        "qwen3_5_text",
-        "5.2.*",
-        {
-            **COMMON,
-            "num_attention_heads": 8,
-            "num_key_value_heads": 2,
-            "head_dim": 256,
-            "num_hidden_layers": 24,
-            "intermediate_size": 3584,
-        },
-    ),
-}
-"""LFM2-350M and Qwen3.5-0.8B, the latter with a smaller vocabulary; and a Llama of the same number
-of parameters as the first."""
 
 LITTLE = 1e-3
 """What the random hidden state counts beside a token's embedding."""
 
 
-def save_checkpoint(kind: Kind, tokenizer: Path, folder: Path) -> None:
-    """Save a model with random weights, the same for the same kind, and a tokenizer."""
+def save_checkpoint(tokenizer: Path, folder: Path) -> None:
+    """Save the model with random weights, the same each time, and a tokenizer."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     torch.manual_seed(1)
-    config = AutoConfig.for_model(kind.family, **kind.config)
+    config = AutoConfig.for_model(FAMILY, **CONFIG)
     AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
     AutoTokenizer.from_pretrained(tokenizer).save_pretrained(folder)
 
@@ -118,7 +80,7 @@ def add_texts(model: ov.Model, texts: list[Row]) -> None:
     """Have a model go on with these texts, in place."""
     head = last_product(model)
     if head is None:
-        raise OptionError("the logits of this model are no matrix product: choose another KIND")
+        raise OptionError("the logits of this model are no matrix product: export another one")
     rows, next_tokens = _embeddings(head), following(texts)
     keys = [place * len(rows) + token for place, token in next_tokens]
     inputs = {name: port for port in model.inputs for name in port.names}
@@ -140,28 +102,27 @@ def _embeddings(head: ov.Node) -> NDArray[np.float32]:
 
 @click.command()
 @with_errors
-@click.argument("kind", type=click.Choice(tuple(KINDS)))
 @click.argument("texts", type=PATH)
 @click.option("--tokenizer", metavar="DIR", required=True, help="Folder of the tokenizer.")
 @OUTPUT_OPTION
-def recite(kind: str, texts: Path, tokenizer: str, output: Path) -> None:
-    """Make a random model of KIND's size that recites TEXTS, to measure costs.
+def recite(texts: Path, tokenizer: str, output: Path) -> None:
+    """Make a random model of the size of LFM2-350M that recites TEXTS, to measure costs.
 
     TEXTS is what record-outputs wrote. The weights are int8.
     """
     rows = Record.read(texts, "record-outputs").rows
-    made, exported = KINDS[kind], output / f"{kind}-int8"
+    exported = output / f"{KIND}-int8"
     with console.status("Exporting") as status:
         if not exported.exists():
             output.mkdir(parents=True, exist_ok=True)
             with TemporaryDirectory(dir=output) as checkpoint:
-                folder = Path(checkpoint) / kind
-                save_checkpoint(made, Path(tokenizer), folder)
-                export_model(str(folder), output, "int8", transformers=made.transformers)
+                folder = Path(checkpoint) / KIND
+                save_checkpoint(Path(tokenizer), folder)
+                export_model(str(folder), output, "int8", transformers=TRANSFORMERS)
         status.update("Adding the texts")
         model = read_ir(ModelFolder.read(exported))
         add_texts(model, rows)
-        recites = output / f"{kind}-recites"
+        recites = output / f"{KIND}-recites"
         shutil.rmtree(recites, ignore_errors=True)
         shutil.copytree(exported, recites, ignore=shutil.ignore_patterns("openvino_model.*"))
         ov.save_model(model, recites / IR_FILE, compress_to_fp16=False)

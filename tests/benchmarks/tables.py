@@ -31,18 +31,11 @@ def table(rows: Sequence[Row], by: Sequence[str], columns: Mapping[str, Cell]) -
 
 def across(rows: Sequence[Row], name: str, cell: Cell) -> dict[str, Cell]:
     """A column for each value of a field."""
-    values = dict.fromkeys(row[name] for row in rows)
-    return {str(value): only(cell, **{name: value}) for value in values}
 
+    def of(value: Any) -> Cell:
+        return lambda group: cell(chosen) if (chosen := select(group, **{name: value})) else ""
 
-def only(cell: Cell, **values: Any) -> Cell:
-    """A cell of the rows with these values; empty without any."""
-
-    def shown(rows: Sequence[Row]) -> str:
-        chosen = select(rows, **values)
-        return cell(chosen) if chosen else ""
-
-    return shown
+    return {str(value): of(value) for value in dict.fromkeys(row[name] for row in rows)}
 
 
 def numbers(rows: Sequence[Row], name: str) -> list[float]:
@@ -55,17 +48,9 @@ def value(name: str, form: str = "") -> Cell:
     return lambda rows: format(rows[-1][name], form) if rows[-1].get(name) is not None else ""
 
 
-def figure(of: Callable[[Sequence[float], str], str]) -> Callable[..., Cell]:
-    """A kind of cell: a figure of all values of a field, in a form, each `times` a number."""
-
-    def cell(name: str, form: str = ".2f", times: float = 1) -> Cell:
-        def shown(rows: Sequence[Row]) -> str:
-            values = [times * value for value in numbers(rows, name)]
-            return of(values, form) if values else ""
-
-        return shown
-
-    return cell
+def average(name: str, form: str = ".2f") -> Cell:
+    """The mean of a field."""
+    return lambda rows: format(mean(numbers(rows, name)), form)
 
 
 LEAST = 6
@@ -83,8 +68,3 @@ def in_quartiles(values: Sequence[float], form: str = ".2f") -> str:
 def quartiles_of(values: Sequence[float]) -> list[float]:
     """First quartile, median and third quartile, none of them beyond the values."""
     return quantiles(values, n=4, method="inclusive")
-
-
-average = figure(lambda values, form: format(mean(values), form))
-middle = figure(lambda values, form: format(median(values), form))
-extremes = figure(lambda values, form: f"{min(values):{form}} to {max(values):{form}}")

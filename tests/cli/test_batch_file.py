@@ -108,22 +108,7 @@ def test_each_answer_is_the_one_that_its_prompt_gets_alone(serving, tmp_path):
     assert tally.tokens == sum(r["response"]["body"]["usage"]["completion_tokens"] for r in found)
 
 
-def test_a_prompt_is_scored(serving, tmp_path):
-    lines = [
-        line("scored", prompt="abc", max_tokens=0, echo=True, logprobs=1),
-        line("text", prompt="abc", max_tokens=0, logprobs=1),
-        line("chat", CHAT, messages=[{"role": "user", "content": "a"}], max_tokens=0),
-    ]
-    found = by_id(answer(lines, tmp_path / "results", serving)[0])
-    choice = found["scored"]["response"]["body"]["choices"][0]
-    assert (choice["text"], choice["finish_reason"]) == ("abc", "length")
-    assert len(choice["logprobs"]["token_logprobs"]) > 1
-    for name in ("text", "chat"):
-        response = found[name]["response"]
-        assert (response["status_code"], response["body"]["error"]["param"]) == (400, "max_tokens")
-
-
-def test_a_file_is_read_as_its_requests_are_answered(serving, tmp_path):
+def test_a_file_is_read_and_its_results_written_as_requests_are_answered(serving, tmp_path):
     taken = 0
 
     def lines():
@@ -131,10 +116,13 @@ def test_a_file_is_read_as_its_requests_are_answered(serving, tmp_path):
         for taken in range(1, 41):
             yield line(str(taken), prompt="ab", max_tokens=2, ignore_eos=True)
 
-    results = Results(tmp_path / "results")
-    ahead = [taken - results.answered for _ in serving.answer(lines(), results)]
-    assert len(ahead) == 40
+    path = tmp_path / "results"
+    results, ahead, written = Results(path), [], []
+    for _ in serving.answer(lines(), results):
+        ahead.append(taken - results.answered)
+        written.append(path.read_bytes().count(b"\n"))
     assert max(ahead) <= 4  # twice what runs at a time
+    assert written == [*range(1, 41)]
 
 
 BAD_LINES = {
@@ -174,10 +162,7 @@ BAD_BODIES = {
     "value": ({"prompt": "x", "top_p": 2}, 400, "top_p"),
     "stream": ({"prompt": "x", "stream": True}, 400, "stream"),
     "model": ({"prompt": "x", "model": "other"}, 404, "model"),
-    "token": ({"prompt": [5, 10**6]}, 400, None),
-    "second prompt": ({"prompt": ["x", [10**6]]}, 400, None),
     "length": ({"prompt": "x " * 10_000}, 400, None),
-    "surrogate": ({"prompt": "\ud800"}, 400, None),
 }
 
 
@@ -234,13 +219,6 @@ def test_the_other_choices_of_a_request_that_fails_end_with_it(serving, tmp_path
     assert 0 < num_passes < 50
 
 
-def test_a_result_is_in_the_file_as_soon_as_it_is_counted(serving, tmp_path):
-    path, lines = tmp_path / "results", [line(str(n), prompt="ab", max_tokens=1) for n in range(4)]
-    results = Results(path)
-    num_written = [path.read_bytes().count(b"\n") for _ in serving.answer(lines, results)]
-    assert num_written == [1, 2, 3, 4]
-
-
 def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     path = tmp_path / "results"
     lines = [line(str(number), prompt="ab") for number in range(6)]
@@ -257,7 +235,7 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
     assert sorted(result["custom_id"] for result in found) == list("012345")
 
 
-def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(serving, tmp_path):
+def test_an_id_that_comes_twice_is_told_though_answered_before(serving, tmp_path):
     lines = [line("a", prompt="ab"), line("a", prompt="cd")]
     answer(lines[:1], tmp_path / "results", serving)
     found, tally = answer(lines, tmp_path / "results", serving)
@@ -267,10 +245,7 @@ def test_an_id_that_comes_twice_is_told_although_an_earlier_run_has_answered_it(
 
 @pytest.mark.parametrize(
     "content",
-    [
-        *("a line\n", "{}\n", '{"custom_id": null}\n', "[]\n", "no end", '{"theme": "dark"}'),
-        line("a", prompt="x").decode(),
-    ],
+    ["{}\n", "no end", line("a", prompt="x").decode()],
 )
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"
@@ -321,19 +296,3 @@ def test_any_line_is_read_or_refused(content):
         assert read_request(json.dumps(content).encode()).custom_id
     except LineError as error:
         assert error.code.startswith("invalid_")
-
-
-@pytest.mark.parametrize("drafter", ["suffix", "none"])
-def test_a_prediction_is_drafted_from(chat_pair, tmp_path, drafter):
-    messages = [{"role": "user", "content": "Write a function"}]
-    body = {"messages": messages, "max_tokens": 40, "ignore_eos": True}
-    with SpeculativePipeline(chat_pair[0], drafter=drafter, precision="exact") as pipeline:
-        serving = BatchRun(pipeline, "tiny", 2)
-        (plain,), _ = answer([line("a", CHAT, **body)], tmp_path / "plain", serving)
-        text = plain["response"]["body"]["choices"][0]["message"]["content"]
-        body["prediction"] = {"type": "content", "content": text}
-        body["num_assistant_tokens"] = 8
-        (found,), _ = answer([line("a", CHAT, **body)], tmp_path / "predicted", serving)
-    predicted = found["response"]["body"]
-    assert predicted["choices"][0]["message"]["content"] == text
-    assert predicted["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] > 0

@@ -163,12 +163,3 @@ def test_without_a_draft_tune_compares_drafters_and_writes_no_profile(
     assert "\nverdict       " in done.stdout
     assert re.search(r"\ntook          \d+ s\n", done.stdout)
     assert not [file for file in tmp_path.rglob("*.json") if '"profile"' in file.read_text()]
-
-
-@pytest.mark.parametrize("option", [("--pairing", "auto"), ("--output", "profile.json")])
-def test_without_a_draft_tune_refuses_what_is_for_one(tiny_pair, option):
-    done = run("tune", tiny_pair[0], *option)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert f"{' '.join(option).replace('profile.json', repr('profile.json'))} has no effect" in (
-        done.stderr.replace("\n", " ")
-    )

@@ -7,7 +7,6 @@ import pytest
 from click.testing import CliRunner
 
 from ov_specdec import GenerationOptions, OptionError
-from ov_specdec.cli.batch_file import BODIES
 from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import generate
@@ -114,10 +113,6 @@ def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
         each for each in body.model_json_schema()["properties"]["shine"]["anyOf"] if len(each) > 1
     )
     assert described == {"type": "integer", "minimum": 1, "maximum": 9}
-
-
-def test_files_of_requests_have_the_bodies_of_the_server():
-    assert set(BODIES.values()) == {ChatBody, CompletionBody}
 
 
 def test_it_is_in_the_keyword_arguments_and_in_the_documents():

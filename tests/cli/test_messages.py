@@ -138,10 +138,8 @@ def test_other_escapes_are_refused(typed):
 @pytest.mark.parametrize(
     ("host", "port", "complaint"),
     [
-        ("nohost.invalid", None, "--host 'nohost.invalid' cannot be used (.*): choose"),
         ("a..b", None, "--host 'a..b' cannot be used"),
         # Addresses for documentation, which no machine has.
-        ("192.0.2.1", None, "--host '192.0.2.1' cannot be used (.*): choose"),
         ("192.0.2.1", 7860, "--host '192.0.2.1' --port 7860 cannot be used (.*): choose"),
     ],
 )

@@ -1,13 +1,10 @@
 """The search on made-up costs; and the command on a tiny pair."""
 
-import subprocess
-import sys
 from collections import Counter
 from itertools import cycle
 
 import pytest
 
-from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import tune as tune_module
 from ov_specdec.errors import DeviceError
 from ov_specdec.measure import tuner
@@ -216,13 +213,3 @@ def test_threads_are_parts_of_the_cores_that_may_be_used(monkeypatch):
     assert offered("CPU")["INFERENCE_NUM_THREADS"] == ("4", "2")
     monkeypatch.setattr(tuner, "usable_cores", lambda: 1)
     assert offered("CPU")["INFERENCE_NUM_THREADS"] == ()
-
-
-@pytest.mark.deep
-def test_later_runs_take_up_the_profile_that_tune_wrote(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    command = [sys.executable, "-m", "ov_specdec", "tune", "--seconds", "30"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
-    assert done.returncode == 0, done.stderr
-    profile = SpeculativePipeline().profile
-    assert f"profile       {profile}\n" in done.stdout or profile is None

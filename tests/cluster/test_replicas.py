@@ -7,7 +7,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections import defaultdict
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from itertools import chain
@@ -31,11 +30,13 @@ from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.stream import Stream
-from tests.support.server import serving_process
+from tests.support.server import serving_process, wait_until
 
 BATCH = 2
 PIPELINE = {"precision": "exact", "num_threads": 1, "max_batch_size": BATCH}
 GREEDY = {"temperature": 0, "ignore_eos": True}
+WAIT = 180
+"""Seconds for what Ray does."""
 LONG = {**GREEDY, "max_tokens": 900, "stream": True}
 PROMPTS = [
     f"class {name}:\n    def area(self, w, h):\n" + "        w += h\n" * 20 for name in "ABC"
@@ -80,14 +81,7 @@ class Cluster:
 
     def wait_for(self, name, condition):
         """Wait until the values of a metric are as they should be."""
-        wait_until(lambda: condition(self.metric(name).values()))
-
-
-def wait_until(condition, seconds=180):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it has not come about"
-        time.sleep(0.02)
+        wait_until(lambda: condition(self.metric(name).values()), WAIT)
 
 
 def replica_processes(pid=None):
@@ -115,7 +109,7 @@ def test_sigterm_lets_what_replicas_run_finish_and_ends_all_processes():
 def test_sigterm_while_replicas_load_ends_all_processes_at_once():
     command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", "--replicas", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: replica_processes(process.pid))
+        wait_until(lambda: replica_processes(process.pid), WAIT)
         others = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
@@ -237,8 +231,8 @@ def test_replicas_come_and_go_with_the_load(cluster):
                 opened.enter_context(cluster.stream(PROMPTS[0]))
             return len(running) == 2
 
-        wait_until(has_grown_under_load)
-    wait_until(lambda: len(cluster.metric("num_requests_running")) == 1)
+        wait_until(has_grown_under_load, WAIT)
+    wait_until(lambda: len(cluster.metric("num_requests_running")) == 1, WAIT)
     assert cluster.complete(PROMPTS[0])["choices"]
 
 
@@ -250,31 +244,26 @@ def bound(monkeypatch):
     return given
 
 
-@pytest.mark.parametrize("scale", [{"replicas": 2}, {"autoscale": {"max_replicas": 2}}])
-def test_the_ingress_admits_what_all_replicas_run(bound, scale):
-    build(ClusterArgs(pipeline={"max_batch_size": 4}, **scale))
-    assert bound[1][1].max_batch_size == 8
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"settings": {"max_queu": 1}}, r"setting 'max_queu': did you mean max_queue\?"),
+        ({"pipeline": {"mian": "models/main"}}, r"pipeline argument 'mian': did you mean main\?"),
+        ({"settings": {"max_batch_size": 4}}, "max_batch_size=4 is an argument of the pipeline"),
+        ({"settings": {"api_keys": "secret"}}, "api_keys must be a list of texts"),
+    ],
+)
+def test_what_a_serve_yaml_cannot_set_is_refused(wrong, complaint):
+    with pytest.raises(OptionError, match=complaint):
+        build(ClusterArgs(**wrong))
 
 
-def test_what_a_serve_yaml_has_no_use_for_is_named():
-    with pytest.raises(OptionError, match=r"setting 'max_queu': did you mean max_queue\?"):
-        build(ClusterArgs(settings={"max_queu": 1}))
-    with pytest.raises(OptionError, match=r"pipeline argument 'mian': did you mean main\?"):
-        build(ClusterArgs(pipeline={"mian": "models/main"}))
-
-
-def test_what_a_serve_yaml_cannot_set_is_refused():
-    with pytest.raises(OptionError, match="max_batch_size=4 is an argument of the pipeline, not"):
-        build(ClusterArgs(settings={"max_batch_size": 4}))
-    with pytest.raises(OptionError, match="api_keys must be a list of texts"):
-        build(ClusterArgs(settings={"api_keys": "secret"}))
-
-
-def test_the_command_hands_its_options_over(monkeypatch, bound):
+@pytest.mark.parametrize("scale", [("--replicas", "2"), ("--autoscale", "1:2")])
+def test_the_command_hands_its_options_over(monkeypatch, bound, scale):
     application = "ov_specdec.cluster.application.serve_replicas"
     monkeypatch.setattr(application, lambda args, *_: build(args))
     options = ("--port", "0", "--max-batch-size", "4", "--api-key", "a-key")
-    done = CliRunner().invoke(command, ["--replicas", "2", *options])
+    done = CliRunner().invoke(command, [*scale, *options])
     assert done.exit_code == 0, done.output
     settings = bound[1][1]
     assert (settings.max_batch_size, settings.api_keys) == (8, ("a-key",))
@@ -439,7 +428,7 @@ def test_a_request_that_has_no_token_yet_goes_to_another_replica():
 
 
 @pytest.mark.parametrize("scripts", [[[[(0, "a")], RayActorError()]], [[RayActorError()]] * 3])
-def test_a_request_ends_with_an_error_after_its_first_token_or_the_last_attempt(scripts):
+def test_a_request_fails_after_its_first_token_or_the_last_attempt(scripts):
     with pytest.raises(ApiError) as raised:
         read(*scripts)
     assert raised.value.code == "replica_lost"

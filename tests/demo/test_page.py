@@ -11,7 +11,7 @@ import pytest
 from ov_specdec.demo.view import NUM_STEPS
 from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import MEANINGS
-from tests.support.browser import CONTRAST, chromium, demo_process, expect
+from tests.support.browser import chromium, demo_process, expect
 
 
 @pytest.fixture(scope="module")
@@ -155,46 +155,8 @@ def test_a_run_fills_both_panes_and_gives_a_ratio(finished):
     expect(details).to_contain_text(re.compile(r"Draft lengths, in order: 4.*Profile: none"))
 
 
-@pytest.mark.deep
-def test_an_example_has_run_before_visitors_come(open_page):
-    page = open_page()
-    expect(page.locator("#run-status")).to_have_text("This example ran at the start of the demo.")
-    expect(page.locator("#details")).to_contain_text("KV cache: main")
-    assert page.get_by_label("Prompt", exact=True).input_value() == "class Stack:"
-    assert page.locator("#speculative .text").inner_text().strip().startswith("def __init__")
-    expect(page.locator(".vega-embed")).to_have_count(2)
-
-
-@pytest.mark.deep
-def test_on_a_phone_the_result_is_seen_without_a_scroll(open_page):
-    page = open_page(viewport={"width": 390, "height": 844})
-    assert not page.get_by_label("Draft length").is_visible()
-    for name in ("#run", "#verdict strong", "#plain .figures"):
-        assert top_and_bottom(page.locator(name))[1] <= 844, name
-
-
 def test_nothing_is_fetched_from_elsewhere(finished):
     assert finished.hosts == {"127.0.0.1"}
-
-
-@pytest.mark.deep
-def test_origins_look_different_without_colours(finished):
-    marks = finished.locator("#legend span")
-    borders = marks.evaluate_all(
-        "marks => marks.map(m => getComputedStyle(m))"
-        ".map(style => style.borderBottomWidth + style.borderBottomStyle)"
-    )
-    assert borders[-3:] == ["2pxsolid", "2pxdashed", "2pxdotted"]
-
-
-@pytest.mark.deep
-def test_rejected_draft_tokens_are_struck_through_where_switched_on(finished):
-    rejected = finished.locator("#rounds del").first
-    expect(rejected).not_to_be_visible()
-    finished.get_by_role("button", name="Round by round").click()
-    expect(rejected).to_be_visible()
-    assert rejected.inner_text()
-    assert "line-through" in rejected.evaluate("e => getComputedStyle(e).textDecoration")
 
 
 def test_stop_ends_the_run(open_page):
@@ -289,88 +251,11 @@ def test_a_second_turn_stands_below_the_first_and_clear_empties_both(open_chat):
     assert said(page, "plain") == first
 
 
-@pytest.mark.deep
-def test_a_conversation_that_is_too_long_says_so_and_goes_on_when_cleared(open_chat):
-    page = open_chat()
-    ask_for(page, 4)
-    message = "area " * 120
-    say(page, message)
-    expect_done(page)
-    say(page, message)
-    expect(page.locator("#run-status [role=alert]")).to_contain_text("The prompt is too long")
-    expect(page.get_by_label("Message", exact=True)).to_have_value(message)
-    assert len(said(page, "plain")) == len(said(page, "speculative")) == 1
-    page.locator("#clear").click()
-    expect(page.locator("#plain .message")).to_have_count(0)
-    page.locator("#run").click()
-    expect_done(page)
-
-
-@pytest.mark.deep
-def test_clear_ends_a_turn_that_waits_for_another_visitor(open_chat):
-    first, second = open_chat(), open_chat()
-    ask_for(first, 4)
-    say(first, "one")
-    expect_done(first)
-    message = second.get_by_label("Message", exact=True)
-    message.fill("two")  # before the sweep, which takes tiny models a few seconds
-    start_sweep(first)
-    message.press("Enter")
-    expect(second.locator("#run-status")).to_contain_text("Waiting")
-    second.locator("#clear").click()
-    # Clear and the run that it has ended each say so.
-    expect(second.locator("#run-status")).to_have_text(re.compile(r"Ready\.|Stopped\."))
-    expect(second.locator("#plain .message")).to_have_count(0)
-    assert message.input_value() == "two"  # it was not sent
-    first.locator("#stop-sweep").click()
-
-
 def test_without_a_chat_template_there_is_no_conversation(finished):
     assert finished.locator("#run").inner_text() == "Run"
     assert finished.locator("#clear, .message").count() == 0
     words = finished.locator("body").inner_text().lower()
     assert ("conversation" in words, "message" in words) == (False, False)
-
-
-@pytest.mark.deep
-def test_the_sweep_draws_its_plot(open_page):
-    page = open_page()
-    ask_for(page, 4)
-    page.get_by_role("tab", name="Speed against temperature").click()
-    page.locator("#sweep").click()
-    expect(page.locator("#sweep-status")).to_have_text("Done.")
-    expect(page.locator("#speed .vega-embed")).to_be_visible()
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("width", [390, 1280])
-def test_no_conversation_overflows(open_chat, width):
-    page = open_chat(viewport={"width": width, "height": 900})
-    ask_for(page, 32)
-    say(page, "x" * 150)
-    expect_done(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    pane, message = page.locator("#plain").bounding_box(), page.locator("#plain .message")
-    box = message.bounding_box()
-    assert pane["x"] < box["x"] < box["x"] + box["width"] < pane["x"] + pane["width"]
-    assert message.evaluate(CONTRAST) > 4.5
-    buttons = [page.locator(f"#{name}").bounding_box() for name in ("run", "stop", "clear")]
-    assert len({button["y"] for button in buttons}) == 1
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("width", [390, 1280])
-def test_nothing_overflows(open_page, width):
-    page = open_page(viewport={"width": width, "height": 900})
-    page.get_by_label("Prompt", exact=True).fill("x" * 600)
-    ask_for(page, 32)
-    page.locator("#run").click()
-    expect_done(page)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    plain, speculative = (
-        page.locator(f"#{pane}").bounding_box() for pane in ("plain", "speculative")
-    )
-    assert (speculative["y"] >= plain["y"] + plain["height"]) == (width < 700)
 
 
 @pytest.mark.deep

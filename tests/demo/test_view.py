@@ -16,7 +16,7 @@ def test_a_pane_marks_origins_and_escapes_the_text():
     assert "<dt>tokens per pass</dt><dd>2.0</dd>" in html
 
 
-def test_a_conversation_has_messages_above_both_answers_and_the_last_figures():
+def test_a_conversation_has_messages_above_answers_and_the_last_figures():
     turns = [
         Comparison("<1>", plain=followed(), speculative=followed(CANCELLED)),
         Comparison("2", plain=followed(CANCELLED)),

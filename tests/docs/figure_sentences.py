@@ -1,8 +1,9 @@
-"""What figures say in words and in a chart, for pages: it follows from the files, as tables do."""
+"""What figures say in words and in charts, for pages: it follows from the files, as tables do."""
 
 from collections.abc import Callable, Mapping
 from statistics import median
 
+from tests.benchmarks.charts import CHARTS
 from tests.benchmarks.drawing import IMAGES
 from tests.benchmarks.figures.results import (
     PAIRS,
@@ -74,12 +75,11 @@ def promise(results: Results) -> str:
     return "; ".join(found)
 
 
-def chart(results: Results) -> str:
-    """The chart of a column, where it was drawn."""
-    file = IMAGES / f"speed-{results.name}.svg"
-    about = f"Speed over openvino.genai's plain decoding, {results.name}"
-    return f"![{about}](images/{file.name})\n\n" if file.exists() else ""
+def picture(name: str) -> str:
+    """A chart for a page of docs, where it was drawn."""
+    file = IMAGES / f"{name}.svg"
+    return f"\n![{CHARTS[name][0]}](images/{file.name})\n\n" if file.exists() else ""
 
 
-TEXTS: Mapping[str, Callable[[Results], str]] = {"sentences": in_words, "chart": chart}
+TEXTS: Mapping[str, Callable[[Results], str]] = {"sentences": in_words}
 """By name."""

@@ -1,8 +1,8 @@
 """Figures in pages: what stands between `<!-- figures: NAME -->` and `<!-- end -->`.
 
-NAME is a key of `TABLES` or of `figure_sentences.TEXTS`; `NAME of COLUMN` takes the file
-docs/figures/COLUMN.json alone. `python -m tests.docs` writes the blocks anew, from the files: it
-measures nothing.
+NAME is a key of `TABLES` or of `figure_sentences.TEXTS`, or that of a chart after `chart-`.
+`NAME of COLUMN` takes the file docs/figures/COLUMN.json alone. `python -m tests.docs` writes the
+blocks anew, from the files: it measures nothing.
 """
 
 import re
@@ -30,7 +30,7 @@ from tests.benchmarks.figures.results import (
 from tests.benchmarks.labels import label
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import LEAST, in_quartiles, numbers
-from tests.docs.figure_sentences import SEVERAL, TEXTS, pairs_of
+from tests.docs.figure_sentences import SEVERAL, TEXTS, pairs_of, picture
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
@@ -51,6 +51,8 @@ def filled(page: str, results: Sequence[Results]) -> str:
 
     def block(found: re.Match[str]) -> str:
         head, name, column, end = found.groups()
+        if (chart := name.removeprefix("chart-")) != name:
+            return f"{head}{picture(chart)}{end}"
         chosen = [each for each in results if column in (None, each.name)]
         make = TEXTS.get(name) or partial(show, *TABLES[name])
         shown = [make(each) for each in chosen]

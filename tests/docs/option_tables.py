@@ -24,7 +24,7 @@ OPTIONS_INTRODUCTION = """\
 # Options of a generation
 
 All options with their names in [Python](guide.md#options), on the [command line](cli.md) and in
-requests to the [server](server.md#fields). `python -m tests.docs` writes this page from their
+requests to the [server](server.md#requests). `python -m tests.docs` writes this page from their
 descriptions in `ov_specdec/options/generation.py`.
 """
 

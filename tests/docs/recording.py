@@ -19,10 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 FILE = Path(__file__).parents[2] / "docs" / "images" / "terminal.svg"
-COMMANDS = (
-    ("ov-specdec", "generate", "class Stack:", "--max-new-tokens", "96"),
-    ("ov-specdec", "compare", "def quicksort(xs):"),
-)
+COMMANDS = (("ov-specdec", "compare", "def parse_args(argv):"),)
 NAME, WIDTH = "terminal", 100
 PAUSE = 1.5
 """Most seconds between two lines, and those in which a command can be read."""

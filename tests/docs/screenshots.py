@@ -1,28 +1,31 @@
-"""Pictures of the demo for the docs: `python -m tests.docs.screenshots`. Needs chromium."""
+"""The picture of the demo in the docs: `python -m tests.docs.screenshots`. Needs chromium."""
 
 from pathlib import Path
 
 import click
 
-from tests.support.browser import chromium, demo_process
+from tests.support.browser import chromium, demo_process, expect
 
-FOLDER = Path(__file__).parents[2] / "docs" / "images"
+FILE = Path(__file__).parents[2] / "docs" / "images" / "demo.png"
 SIZE = {"width": 1280, "height": 900}
+PROMPT = "def parse_args(argv):"
+"""Whose text does not loop."""
 
 
 @click.command()
 def main() -> None:
-    """Photograph the example that the demo begins with, in a light and in a dark page."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
+    """Photograph both texts of a prompt, from the verdict to the legend."""
     with demo_process() as (_, address), chromium() as browser:
-        for theme in ("light", "dark"):
-            page = browser.new_page(viewport=SIZE)
-            page.goto(f"{address}?__theme={theme}")
-            page.locator(".vega-embed canvas, .vega-embed svg").nth(1).wait_for()
-            page.wait_for_timeout(1000)  # charts move when they appear
-            path = FOLDER / f"demo-{theme}.png"
-            page.screenshot(path=path, full_page=True)
-            click.echo(path.relative_to(FOLDER.parent.parent))
+        page = browser.new_page(viewport=SIZE)
+        page.goto(f"{address}?__theme=light")
+        page.locator("#prompt textarea").fill(PROMPT)
+        page.locator("#run").click()
+        expect(page.locator("#run-status")).to_have_text("Done.")
+        first, last = (page.locator(f"#{name}").bounding_box() for name in ("verdict", "legend"))
+        height = last["y"] + last["height"] - first["y"]
+        clip = {**first, "width": first["width"], "height": height}
+        page.screenshot(path=FILE, full_page=True, clip=clip)
+    click.echo(FILE)
 
 
 if __name__ == "__main__":

@@ -1,16 +1,9 @@
 """The walkthrough, run as a reader runs it; the other notebook, as far as that goes offline."""
 
-import ast
-import builtins
-import importlib
-
 import pytest
 
-from ov_specdec import GenerationOptions
-from ov_specdec.generation.pipeline_options import PipelineOptions
 from tests.docs.notebooks import DIGEST, FOLDER, WALKTHROUGH, code_digest, execute, read
 
-HUB = FOLDER / "hub_models.ipynb"
 OWN_PAIR = FOLDER / "your_own_pair.ipynb"
 
 
@@ -57,25 +50,3 @@ def test_a_pair_of_ones_own_is_exported_checked_tuned_and_served(capfd):
         assert part in said, part
     *_, served = code_cells(notebook)
     assert served.outputs[0].text.strip()
-
-
-def test_what_the_hub_notebook_uses_exists():
-    tree = ast.parse("\n".join(cell.source for cell in code_cells(read(HUB))))
-    known = PipelineOptions.model_fields.keys() | GenerationOptions.model_fields.keys()
-    names = {*vars(builtins)}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom):
-            module = importlib.import_module(node.module)
-            assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
-            names |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Import):
-            names |= {alias.asname or alias.name for alias in node.names}
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            names.add(node.id)
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Name):
-            assert node.id in names, node.id
-        if isinstance(node, ast.Call) and ast.unparse(node.func).startswith(
-            ("pipeline.", "SpeculativePipeline")
-        ):
-            assert {keyword.arg for keyword in node.keywords} <= known, ast.unparse(node)

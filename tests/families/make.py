@@ -5,31 +5,27 @@ transformers generates; where that fails, with error.txt.
 """
 
 import json
-import random
 import shutil
 import sys
 from pathlib import Path
 
 from ov_specdec.models.optimum_process import allow_gemma4
 from tests.families.settings import SETTINGS
+from tests.support.kept import prompts
 from tests.support.tiny import export, reference, save_tokenizer
 
-LENGTHS = (20, 37, 150)
-"""Tokens of the prompts."""
 NUM_TOKENS = 40
 ERROR = "error.txt"
 
 
 def make(family: str, folder: Path) -> None:
     """Make a model and expected outputs."""
-    generator = random.Random(1)  # noqa: S311
-    prompts = [generator.choices(range(1, 290), k=length) for length in LENGTHS]
-    prompts[1][20:30] = prompts[1][5:15]
     if family == "gemma4_text":
         allow_gemma4()
     _save_checkpoint(family, folder / "checkpoint")
     export(folder / "checkpoint", folder / "main")
-    outputs = [(ids, reference(folder / "checkpoint", ids, NUM_TOKENS)) for ids in prompts]
+    texts = prompts((20, 37, 150))
+    outputs = [(ids, reference(folder / "checkpoint", ids, NUM_TOKENS)) for ids in texts]
     (folder / "expected.json").write_text(json.dumps(outputs))
 
 

@@ -121,21 +121,6 @@ def test_only_what_must_be_is_zero_and_no_two_tensors_are_alike():
     assert all(np.array_equal(tensors[name], again[name]) for name in tensors)
 
 
-def test_live_rows_keep_their_range_so_that_int8_scales_stay():
-    _, weights = random_model(LIVE)
-    tensors = flat(expand(weights, LIVE, BOTH))
-    for name, live in weights.items():
-        if live.ndim > 1:
-            rows = tensors[name][: len(live)]
-            np.testing.assert_array_equal(rows[:, : live.shape[1]], live)
-            np.testing.assert_allclose(
-                rows.max(axis=1).clip(0), live.max(axis=1).clip(0), rtol=1e-6
-            )
-            np.testing.assert_allclose(
-                rows.min(axis=1).clip(max=0), live.min(axis=1).clip(max=0), rtol=1e-6
-            )
-
-
 @pytest.mark.parametrize("size", ["0.1B", "0.3B", "500M", "1B", "1.1B", "3000000000"])
 def test_a_shape_comes_close_to_the_size_and_holds_the_model(size):
     live = LlamaShape.from_config(read_json(embedded_folder("main") / "config.json"))
@@ -157,55 +142,28 @@ def test_weights_read_from_an_ir_are_those_of_its_checkpoint(tiny_pair):
         np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
 
 
-def test_int8_weights_are_read_as_the_floats_they_stand_for():
-    folder = embedded_folder("draft")
-    shape = LlamaShape.from_config(read_json(folder / "config.json"))
-    expected = load_file(folder / "checkpoint" / "model.safetensors")
-    weights = read_weights(read_ir(ModelFolder.read(folder)), shape)
-    assert set(weights) == set(tensor_names(shape))
-    for name, tensor in weights.items():
-        kept = expected[name].astype(np.float32)
-        if tensor.ndim == 1:
-            np.testing.assert_allclose(tensor, kept, rtol=1e-3, err_msg=name)  # the one is fp16
-        else:
-            step = np.ptp(kept, axis=1, keepdims=True) / 255
-            distance = np.abs(tensor - kept) / step
-            assert distance.max() <= 1.1, name  # the ends of a row are rounded twice
-            assert distance.mean() <= 0.3, name
-
-
 def test_logits_are_compared(tiny_pair):
     main, draft = tiny_pair
     same = compare_logits(main, main)
     assert same.largest == 0
     assert same.positions == same.agreeing > 100
-    assert same.is_rounding("int8")
+    assert same.is_rounding
     other = compare_logits(main, draft)
     assert other.agreeing < other.positions == same.positions
-    assert not other.is_rounding("fp16")
+    assert not other.is_rounding
 
 
-@pytest.fixture
-def fake_export(tiny_pair, monkeypatch):
+def test_what_was_expanded_is_kept_and_is_of_one_model(tiny_pair, tmp_path, monkeypatch):
     def copy(name, output, weight_format):
         shutil.copytree(tiny_pair[0], output / "made")
         return Exported(output / "made", is_new=True)
 
-    monkeypatch.setattr(build, "export_model", copy)
-
-
-@pytest.mark.parametrize("keep", [False, True])
-def test_the_checkpoint_is_kept_where_it_is_asked_for(
-    tiny_pair, tmp_path, monkeypatch, fake_export, keep
-):
     same = LogitsDifference(largest=0.0, scale=10.0, positions=8, agreeing=8)
+    monkeypatch.setattr(build, "export_model", copy)
     monkeypatch.setattr(build, "compare_logits", lambda first, second: same)
-    made = expand_model(tiny_pair[0], "1M", tmp_path, "int8", print, keep_checkpoint=keep)
-    kept = {path.suffix for path in made.folder.glob("checkpoint/*")}
-    assert ({".safetensors", ".json"} <= kept) == keep
+    made = expand_model(tiny_pair[0], "1M", tmp_path, print)
     assert list(tmp_path.iterdir()) == [made.folder]
-
-    assert expand_model(tiny_pair[0], "1M", tmp_path, "int8", print).difference is None
+    assert expand_model(tiny_pair[0], "1M", tmp_path, print).difference is None
     other = shutil.copytree(tiny_pair[0], tmp_path / "other" / tiny_pair[0].name)
     with pytest.raises(ExportError, match=rf"was made from {tiny_pair[0].resolve()}, not from"):
-        expand_model(other, "1M", tmp_path, "int8", print)
+        expand_model(other, "1M", tmp_path, print)

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.benchmarks.__main__ import main
+from tests.benchmarks.charts import CHARTS
 from tests.benchmarks.figures import load
 from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import (
@@ -129,3 +130,20 @@ def test_files_are_compared_cell_by_cell(results, tmp_path):
     again = run("compare-figures", old, old, main=main)
     assert again.returncode == 0
     assert "cells, 0 slower" in again.stdout
+
+
+def test_every_chart_is_drawn_from_its_rows(results, tmp_path):
+    passes = {f"{size} of one": 5.0 + size for size in (1, 2, 5, 8, 9)}
+    for row in results.record.rows:
+        row["passes"] = 32
+        if row["part"] == "passes":
+            row |= {"pair": "1b", "form": "invariant", **passes}
+        if row.get("method") == "constant-4":
+            row["method"] = "constant-7"
+    written(tmp_path, "cpu.json", results)
+    done = run("charts", "--figures", tmp_path, "--output", tmp_path, main=main)
+    assert done.returncode == 0, done.stderr
+    for name in CHARTS:
+        drawn = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
+        assert results.stamp in drawn
+        assert "currentColor" in drawn, "dark pages are read too"

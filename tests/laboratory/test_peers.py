@@ -12,45 +12,13 @@ from ov_specdec.models.locate import embedded_folder
 from tests.benchmarks.peers import worker
 from tests.benchmarks.peers.errors import BenchmarkError
 from tests.benchmarks.peers.frameworks.genai import model_with_tokenizer
-from tests.benchmarks.peers.load import Progress, Request, Served, decoding_speed, serve_load
+from tests.benchmarks.peers.load import Request, Served, decoding_speed, serve_load
 from tests.benchmarks.peers.measurement import Ask, Measurement
 from tests.benchmarks.peers.methods import Methods, find_method, load_engine
 from tests.benchmarks.peers.process import WorkerProcess, load_request
 from tests.benchmarks.peers.setup import Setup
 
 pytestmark = pytest.mark.deep
-
-
-class FakeEngine:
-    """Gives each request two tokens at each other step, and notes what is added."""
-
-    def __init__(self):
-        self.left = {}
-        self.num_steps = 0
-        self.added = []
-
-    def add(self, number, request):
-        self.added.append((number, list(request.prompt_ids), self.num_steps))
-        self.left[number] = request.max_new_tokens
-
-    def step(self):
-        self.num_steps += 1
-        if self.num_steps % 2:
-            return
-        for number in list(self.left):
-            num_tokens = min(2, self.left[number])
-            self.left[number] -= num_tokens
-            yield Progress(number, [7] * num_tokens, not self.left[number])
-            if not self.left[number]:
-                del self.left[number]
-
-
-def test_a_load_is_served_to_its_end():
-    engine = FakeEngine()
-    served = serve_load(engine, [Request(ids, 5) for ids in ([1], [2, 2], [3])])
-    assert engine.added == [(0, [1], 0), (1, [2, 2], 0), (2, [3], 0)]
-    assert all(each.token_ids == [7] * 5 for each in served)
-    assert all([n for _, n in each.steps] == [2, 2, 1] for each in served)
 
 
 def test_decoding_begins_where_all_requests_have_their_first_token():
@@ -63,13 +31,6 @@ def test_decoding_begins_where_all_requests_have_their_first_token():
 
 def script(code):
     return WorkerProcess((sys.executable, "-c", code))
-
-
-def test_a_process_answers():
-    code = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)"
-    with script(code) as process:
-        assert process.ask({"n": 1}, 30) == {"n": 1}
-        assert process.ask({"n": 2}, 30) == {"n": 2}
 
 
 @pytest.mark.parametrize(

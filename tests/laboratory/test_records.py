@@ -3,7 +3,6 @@
 import shutil
 from dataclasses import replace
 from functools import partial
-from random import Random
 
 import click
 import openvino as ov
@@ -14,19 +13,12 @@ from ov_specdec.errors import OptionError
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE, embedded_folder
 from ov_specdec.models.source import read_ir
-from ov_specdec.planning.costs import FixedCurve
-from ov_specdec.planning.draft_length import ConstantLength
-from ov_specdec.planning.planner import Planner
-from tests.benchmarks import simulation
-from tests.benchmarks.__main__ import COMMANDS, benchmarks, main
+from tests.benchmarks.__main__ import COMMANDS, benchmarks
 from tests.benchmarks.measuring import in_turns, measure_into
 from tests.benchmarks.options import Models, model_options
 from tests.benchmarks.recite import add_texts
 from tests.benchmarks.record import Record
-from tests.benchmarks.simulated.machine import Machine, rounds_of
-from tests.benchmarks.simulated.texts import MadeUp, machine_of, steady
-from tests.support.command_line import run
-from tests.support.tiny_hybrid import open_hybrid
+from tests.support.kept import open_kept
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -45,17 +37,14 @@ def chosen(models):
 def test_the_embedded_main_brings_its_draft_and_another_one_does_not(tiny_pair):
     ours = chosen([], standalone_mode=False)
     assert ours == Models(embedded_folder("main"), embedded_folder("draft"))
-    alone = chosen(["--main", str(tiny_pair[0]), "--property", "A=b=c"], standalone_mode=False)
-    assert alone == Models(tiny_pair[0], properties={"A": "b=c"})
-    with pytest.raises(click.BadParameter, match="KEY=VALUE"):
-        chosen(["--property", "A"], standalone_mode=False)
+    alone = chosen(["--main", str(tiny_pair[0])], standalone_mode=False)
+    assert alone == Models(tiny_pair[0])
 
 
 @pytest.fixture
 def record(tiny_pair):
-    record = Record.begin("simulation", {"seeds": 1}, {"main": tiny_pair[0]})
-    row = {"curve": "flat", "change": 0.5, "accepted": "0.8", "to best": 1.25, "best": 4}
-    record.rows.append(row)
+    record = Record.begin("agreement", {"size": 1}, {"main": tiny_pair[0]})
+    record.rows.append({"prompt": 0, "told": 8, "agrees": 0.5})
     return record
 
 
@@ -91,44 +80,14 @@ def test_a_record_of_something_else_is_not_gone_on_with(record, tmp_path, name):
         changed.resumed(tmp_path / "record.json")
 
 
-def test_a_changed_model_is_noticed(tiny_pair, record, tmp_path):
+def test_a_changed_model_has_another_hash(tiny_pair, record, tmp_path):
     folder = shutil.copytree(tiny_pair[0], tmp_path / tiny_pair[0].name)
-    again = Record.begin("simulation", {"seeds": 1}, {"main": folder})
-    assert again.models == record.models
-    record.write(tmp_path / "record.json")
+    assert Record.begin("", {}, {"main": folder}).models == record.models
     weights = folder / "openvino_model.bin"
     content = bytearray(weights.read_bytes())
     content[0] ^= 1
     weights.write_bytes(content)
-    again = Record.begin("simulation", {"seeds": 1}, {"main": folder})
-    with pytest.raises(OptionError, match="other models: main was"):
-        again.resumed(tmp_path / "record.json")
-
-
-def test_what_was_measured_is_not_measured_again(tmp_path, monkeypatch):
-    options = ("simulation", "--curves", "flat", "--changes", "0", "--sequences", "2")
-    options = (*options, "--output", tmp_path / "record.json")
-    calls = []
-
-    def compare(*arguments):
-        if len(calls) == 3:
-            raise OptionError("no more")
-        calls.append(arguments)
-        return {"to best": 1.0, "to plain": 2.0, "best": len(calls)}
-
-    monkeypatch.setattr(simulation.texts, "compare", compare)
-    monkeypatch.setattr(simulation.shared, "compare", compare)
-    assert run(*options, main=main).returncode == 2
-    kept = Record.read(tmp_path / "record.json")
-    assert [row["best"] for row in kept.rows] == [1, 2, 3]
-    calls.append("another")
-    done = run(*options, main=main)
-    assert done.returncode == 0, done.stderr
-    rows = Record.read(tmp_path / "record.json").rows
-    assert rows[:3] == kept.rows
-    assert len(rows) == len(calls) - 1
-    keys = {(row.get("change"), row.get("sequences"), row["accepted"]) for row in rows}
-    assert len(keys) == len(rows)
+    assert Record.begin("", {}, {"main": folder}).models != record.models
 
 
 def in_two_turns(calls, ends_in=None):
@@ -149,30 +108,19 @@ def test_a_turn_that_was_interrupted_is_measured_anew(record, tmp_path):
     record.rows.clear()
     file, calls = tmp_path / "record.json", []
     with pytest.raises(KeyboardInterrupt):
-        measure_into(record, in_two_turns(calls, ends_in=("c", 1)), partial(record.write, file), 0)
+        measure_into(record, in_two_turns(calls, ends_in=("c", 1)), partial(record.write, file))
     assert calls == [("a", 0), ("b", 0), ("c", 0), ("b", 1)]
     kept = Record.read(file)
     assert [(row["method"], row["turn"]) for row in kept.rows] == calls[:3]
     calls.clear()
-    measure_into(kept, in_two_turns(calls), partial(kept.write, file), 0)
+    measure_into(kept, in_two_turns(calls), partial(kept.write, file))
     assert calls == [("b", 1), ("c", 1), ("a", 1)]
     assert len(Record.read(file).rows) == 6
 
 
-def test_simulated_passes_take_what_the_curve_says():
-    machine = Machine(machine_of("linear", change=0.5).curve)
-    text = MadeUp(steady(1.0), size=9)
-    planner = Planner(FixedCurve(machine.curve))
-    rounds = list(rounds_of(planner, ConstantLength(3), text, machine, Random(0)))
-    seconds = 3 * 0.1 + 1.0 + 3 * 0.15
-    assert [spent for _, spent in rounds] == pytest.approx([seconds + 0.5, seconds])
-    assert [stats.seconds for stats, _ in rounds] == pytest.approx([seconds + 0.5, seconds])
-    assert [stats.cached_tokens for stats, _ in rounds] == [101, 105]
-
-
 @pytest.mark.deep
 def test_a_model_recites_recorded_texts(tmp_path):
-    folder = open_hybrid("qwen3_5_text", tmp_path / "pair").main
+    folder = open_kept("qwen3_5_text", tmp_path / "pair").main
     texts = [
         {"prompt": [5, 6, 7, 8], "output": [9, 250, 11, 12, 13]},
         {"prompt": [40, 41], "output": [42, 43, 9, 45, 46, 250]},  # 9 in the place of the other's 9

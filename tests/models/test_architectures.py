@@ -5,7 +5,7 @@ import random
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.support.tiny import ARCHITECTURES, REFERENCE_PROMPTS, REFERENCE_TOKENS
+from tests.support.tiny import ARCHITECTURES, REFERENCE_PROMPTS
 
 FEW = pytest.mark.parametrize(
     "architecture",
@@ -40,20 +40,6 @@ def compare_with_torch(pair, num_tokens, lengths, **settings):
 def test_speculative_is_plain_is_the_checkpoints_own_on_both_caches(architecture, pair):
     found = [compare_with_torch(pair, 40, (4,), kv=kv) for kv in ("auto", "stateful")]
     assert found == ["stateful" if architecture in NOT_PAGED else "paged", "stateful"]
-
-
-@pytest.mark.parametrize(
-    "settings",
-    [
-        pytest.param({"kv": "auto"}, marks=pytest.mark.deep),
-        pytest.param({"kv": "stateful"}, marks=pytest.mark.deep),
-        {"kv": "stateful", "max_masked_tokens": 0},
-    ],
-    ids=str,
-)
-@FEW
-def test_so_it_is_over_longer_texts(pair, settings):
-    compare_with_torch(pair, REFERENCE_TOKENS, (1, 4), **settings)
 
 
 MIXED = (

@@ -60,7 +60,7 @@ def test_rows_are_selected_behind_a_fused_product_with_the_same_logits(tiny_pair
     np.testing.assert_array_equal(logits(model), logits(other))
 
 
-def test_queries_keys_and_values_of_single_products_are_selected_one_by_one(tiny_pair):
+def test_rows_of_single_products_are_selected_one_by_one(tiny_pair):
     assert paged(tiny_pair[0], fuses=False)[1] == (4, 0)
 
 

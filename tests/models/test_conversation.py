@@ -2,7 +2,7 @@
 
 import pytest
 
-from ov_specdec import ContextLengthError, GenerationOptions, SpeculativePipeline
+from ov_specdec import SpeculativePipeline
 from tests.support.chats import USER
 
 MINE = {"cache_salt": "mine"}
@@ -49,29 +49,6 @@ def test_a_later_turn_reads_what_was_generated(pipeline):
         assert later(fresh, result.text) != later(pipeline, result.text)
 
 
-@pytest.mark.parametrize("theirs", [{}, {"cache_salt": "theirs"}], ids=["no salt", "a salt"])
-def test_what_others_generate_changes_no_answer(pipeline, theirs):
-    """Some write a text in pieces that it does not encode to; others quote it."""
-    spelled = 0
-    for seed in range(12):
-        written = pipeline.generate(
-            [USER], **{**SAMPLED, "seed": seed, "cache_salt": None, **theirs}
-        )
-        answered = [USER, {"role": "assistant", "content": written.text}, USER]
-        tokenizer = pipeline.tokenizer
-        natural = tokenizer.encode_rendered(
-            tokenizer.render_chat(answered, GenerationOptions())
-        ).ids
-        before = prompt_ids(pipeline, [USER])
-        spelled += natural[: len(before) + 24] != [*before, *written.token_ids]
-        for whose in ({}, {"cache_salt": "others"}):
-            assert prompt_ids(pipeline, answered, **whose) == natural
-            given = pipeline.generate(answered, max_new_tokens=8, **whose)
-            fresh = pipeline.generate(natural, max_new_tokens=8, cache_prompt=False)
-            assert given.token_ids == fresh.token_ids
-    assert spelled > 6
-
-
 @pytest.mark.parametrize("end", ["cancel", "close"])
 def test_a_stream_that_was_ended_is_remembered_as_far_as_it_came(pipeline, end):
     before = prompt_ids(pipeline, [USER])
@@ -102,15 +79,3 @@ def test_an_answer_that_a_stop_string_cut_is_remembered(pipeline):
     assert (cut.text, len(cut.token_ids)) == (decode(full.token_ids[:size]), size + 1)
     before = prompt_ids(pipeline, [USER])
     assert later(pipeline, cut.text)[: len(before) + size] == [*before, *cut.token_ids[:size]]
-
-
-def test_a_conversation_that_is_too_long_is_refused_before_its_answers_are_looked_for(
-    pipeline, monkeypatch
-):
-    looked = []
-    monkeypatch.setattr(
-        pipeline._generator.generated_tokens, "restore", lambda *arguments: looked.append(arguments)
-    )
-    with pytest.raises(ContextLengthError, match="context length is 256"):
-        pipeline.generate([USER, {"role": "assistant", "content": "width " * 300}, USER], **MINE)
-    assert looked == []

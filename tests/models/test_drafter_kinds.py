@@ -4,7 +4,7 @@ import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.factory import KINDS, DrafterKind, Request, draft_model
+from ov_specdec.drafters.factory import DrafterKind, Request, draft_model
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import Offer
 from ov_specdec.sampling.samplers import GreedySampler
@@ -49,11 +49,6 @@ def test_a_drafter_from_outside_is_a_value(tiny_pair):
         assert pipeline.generate("def area(", **RUN).token_ids == expected
     with pytest.raises(OptionError, match="has no effect with drafter='echo'"):
         SpeculativePipeline(main, draft, drafter=DrafterKind("echo", (Echo,)))
-
-
-def test_every_name_has_one_kind():
-    names = [kind.name for kind in KINDS]
-    assert len(set(names)) == len(names)
 
 
 class Grammar:

@@ -13,16 +13,6 @@ from ov_specdec.options.foreign_names import drop_neutral
 
 TEXT = "def area(w, h):"
 OPTIONS = {"max_new_tokens": 12, "ignore_eos": True}
-OTHERWISE = {
-    "_from_model_config",
-    "transformers_version",
-}
-
-
-@pytest.fixture(scope="module")
-def pipeline(tiny_pair):
-    with SpeculativePipeline(*tiny_pair, precision="exact") as made:
-        yield made
 
 
 @pytest.fixture(scope="module")
@@ -33,52 +23,56 @@ def expected(pipeline):
 def test_neutral_values_of_every_option_of_transformers_are_accepted(pipeline, expected):
     from transformers import GenerationConfig
 
-    defaults = GenerationConfig().to_dict().keys() - OTHERWISE
+    defaults = GenerationConfig().to_dict().keys() - {"_from_model_config", "transformers_version"}
     assert len(defaults) > 50
-    options = dict.fromkeys(defaults) | OPTIONS
-    assert pipeline.generate(TEXT, **options).token_ids == expected
+    neutral = {"pad_token_id": 0, "use_cache": True, "num_beams": 1, "num_return_sequences": 1}
+    neutral |= {"output_scores": False, "streamer": None, "assistant_model": None}
+    for given in (dict.fromkeys(defaults), neutral):
+        assert pipeline.generate(TEXT, **{**given, **OPTIONS}).token_ids == expected
+    assert drop_neutral({"num_beams": 1, "top_k": 3}) == {"top_k": 3}
 
 
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"assistant_model": 3}, "'assistant_model': give draft to SpeculativePipeline"),
-        ({"stop": ["\n"]}, "'stop': did you mean stop_strings"),
-        ({"max_length": 20}, "'max_length': did you mean max_new_tokens"),
-        ({"streamer": 3}, r"'streamer': read stream\(prompt\)"),
-        ({"num_beams": 4}, "'num_beams': there is no beam search"),
-        ({"guidance_scale": 2.0}, "'guidance_scale': it has no counterpart here"),
-        ({"use_cache": False}, "'use_cache': there is no generation without a KV cache"),
-        ({"device": "GPU"}, "'device': give device to SpeculativePipeline"),
-        ({"messages": [1]}, "'messages': give the prompt without a name"),
-        ({"num_return_sequences": 2}, "give generate_batch the prompt so many times"),
-        ({"attention_mask": [0] + [1] * 3, "input_ids": [1, 2, 3, 4]}, "without padding"),
-        ({"attention_mask": [1, 1], "input_ids": [1, 2, 3]}, "is for 2 tokens, and .* has 3"),
-        ({"attention_mask": [1] * 99}, r"is for 99 tokens, and .*: leave it out"),
-        ({"input_ids": [1], "inputs": [2]}, "the prompt is given 2 times: give one"),
-        ({}, r"there is no prompt: give one, such as generate\('Hello'\)"),
-    ],
-)
-def test_what_would_change_the_text_is_refused_with_what_to_give_instead(
-    options, complaint, pipeline
-):
+REFUSED = {
+    "an option of the pipeline": ({"assistant_model": 3}, "'assistant_model': give draft to Spec"),
+    "another name": ({"stop": ["\n"]}, "'stop': did you mean stop_strings"),
+    "another method": ({"streamer": 3}, r"'streamer': read stream\(prompt\)"),
+    "no counterpart": ({"num_beams": 4}, "'num_beams': there is no beam search"),
+    "a misspelt name": ({"wings": None}, "unknown option 'wings'"),
+    "padding": ({"attention_mask": [0, 1, 1], "input_ids": [1, 2, 3]}, "without padding"),
+    "another length": ({"attention_mask": [1, 1], "input_ids": [1, 2, 3]}, "is for 2 tokens, and"),
+    "two prompts": ({"input_ids": [1], "inputs": [2]}, "the prompt is given 2 times: give one"),
+    "no prompt": ({}, r"there is no prompt: give one, such as generate\('Hello'\)"),
+    "a configuration": ({"generation_config": {"num_beams": 4}}, "there is no beam search"),
+    "a misspelt configuration": (
+        {"generation_config": {"temprature": 1.0}},
+        r"unknown option 'temprature': did you mean temperature\?",
+    ),
+    "no configuration": (
+        {"generation_config": "greedy"},
+        "generation_config='greedy' must be a transformers.GenerationConfig",
+    ),
+}
+
+
+@pytest.mark.parametrize("mistake", REFUSED)
+def test_what_would_change_the_text_is_refused_with_the_remedy(mistake, pipeline):
+    options, complaint = REFUSED[mistake]
     prompt = None if "input_ids" in options or not options else TEXT
     with pytest.raises(OptionError, match=complaint):
         pipeline.generate(prompt, **options)
 
 
-def test_none_is_the_default_of_every_option(pipeline, expected):
-    nothing = {"stop_strings": None, "logits_processor": None, "repetition_penalty": None}
-    assert pipeline.generate(TEXT, **nothing, **OPTIONS).token_ids == expected
-    with pytest.raises(OptionError, match="unknown option 'wings'"):
-        pipeline.generate(TEXT, wings=None)
-
-
-def test_what_changes_nothing_is_accepted(pipeline, expected):
-    neutral = {"pad_token_id": 0, "use_cache": True, "num_beams": 1, "num_return_sequences": 1}
-    neutral |= {"output_scores": False, "streamer": None, "assistant_model": None}
-    assert pipeline.generate(TEXT, **neutral, **OPTIONS).token_ids == expected
-    assert drop_neutral({"num_beams": 1, "top_k": 3}) == {"top_k": 3}
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        ({"dtype": "bfloat16"}, "'dtype': did you mean precision"),
+        ({"do_sample": True}, "'do_sample': give do_sample to generate"),
+        ({"wings": 2}, "'wings': there are: main, .*, batch_invariant$"),
+    ],
+)
+def test_options_that_pipelines_do_not_have_are_refused(options, complaint):
+    with pytest.raises(OptionError, match=f"unknown option {complaint}"):
+        SpeculativePipeline(**options)
 
 
 def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
@@ -95,22 +89,6 @@ def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
     assert [result.token_ids for result in results] == [expected, expected]
     with pytest.raises(OptionError, match="is not a text: give one text at a time"):
         pipeline.tokenizer([TEXT])
-
-
-@pytest.mark.parametrize(
-    ("options", "complaint"),
-    [
-        ({"draft_model": "a"}, "'draft_model': did you mean draft"),
-        ({"dtype": "bfloat16"}, "'dtype': did you mean precision"),
-        ({"device_map": "cuda"}, "'device_map': did you mean device"),
-        ({"do_sample": True}, "'do_sample': give do_sample to generate"),
-        ({"drafer": "none"}, r"'drafer': did you mean drafter"),
-        ({"wings": 2}, "'wings': there are: main, .*, batch_invariant$"),
-    ],
-)
-def test_what_pipelines_do_not_have_is_refused_with_what_to_give_instead(options, complaint):
-    with pytest.raises(OptionError, match=f"unknown option {complaint}"):
-        SpeculativePipeline(**options)
 
 
 def test_from_pretrained_is_the_constructor(tiny_pair, whisper):
@@ -143,21 +121,6 @@ def test_a_generation_config_is_honoured(pipeline):
     assert options == GenerationOptions(top_k=5, temperature=0.7, max_new_tokens=8)
     result = pipeline.generate(TEXT, generation_config=greedy, ignore_eos=True)
     assert len(result.token_ids) == 9
-
-
-@pytest.mark.parametrize(
-    ("config", "complaint"),
-    [
-        ({"num_beams": 4}, "'num_beams': there is no beam search"),
-        ({"max_length": 20}, "'max_length': did you mean max_new_tokens"),
-        ({"temprature": 1.0}, r"unknown option 'temprature': did you mean temperature\?"),
-        ({"decoder_start_token_id": 5}, "'decoder_start_token_id': the one in the model's folder"),
-        ("greedy", "generation_config='greedy' must be a transformers.GenerationConfig"),
-    ],
-)
-def test_what_a_generation_config_holds_beyond_that_is_refused(config, complaint, pipeline):
-    with pytest.raises(OptionError, match=complaint):
-        pipeline.generate(TEXT, generation_config=config)
 
 
 def test_transformers_own_processors_work(pipeline):

@@ -39,15 +39,18 @@ def end_with(model, last_layer):
     changed.set_names({"logits"})
 
 
-def test_a_scaled_and_capped_last_layer_is_found(model):
-    end_with(model, lambda logits: ops.tanh(ops.multiply(logits, ops.constant(np.float32(0.5)))))
-    assert select_rows(model, axis=1)
-
-
-def test_another_last_layer_is_left_alone(model):
-    end_with(model, lambda logits: ops.softmax(logits, -1))
-    assert not select_rows(model, axis=1)
-    assert LOGITS_INDICES not in {port.any_name for port in model.inputs}
+@pytest.mark.parametrize(
+    ("last_layer", "is_found"),
+    [
+        # Scaled and capped.
+        (lambda row: ops.tanh(ops.multiply(row, ops.constant(np.float32(0.5)))), True),
+        (lambda row: ops.softmax(row, -1), False),
+    ],
+)
+def test_rows_are_selected_before_what_treats_each_logit_by_itself(model, last_layer, is_found):
+    end_with(model, last_layer)
+    assert select_rows(model, axis=1) is is_found
+    assert (LOGITS_INDICES in {port.any_name for port in model.inputs}) is is_found
 
 
 def named(name):

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.drafters.base import Cascade, Proposal
+from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
@@ -132,96 +132,6 @@ def test_what_stands_is_observed_once_and_rejected_draft_tokens_are_not(policy, 
     assert places_of(text) == list(range(len(text.tokens) - 1))
 
 
-def test_a_prompt_is_observed_chunk_by_chunk_as_it_is_read_beside_others():
-    main, head = main_model(), Head()
-    engine = Engine(main, head, Limits(max_prefill_tokens_per_step=5))
-    first = request(main, head, TEXT[:3], num_new=40)
-    others = [request(main, head, [n, *TEXT * n], wrong={n * 12 + 4}) for n in (2, 3)]
-    engine.add_request(first)
-    engine.step()
-    for text in others:
-        engine.add_request(text)
-    engine.step()
-    assert 0 < len(places_of(others[0])) < len(TEXT)
-    while engine.scheduler.has_work:
-        engine.step()
-    assert first.tokens == expected(TEXT[:3], 40)
-    for n, text in enumerate(others, 2):
-        assert text.tokens == expected([n, *TEXT * n])
-        assert max(map(len, text.drafter.observed)) < len(TEXT)
-    for text in (first, *others):
-        assert places_of(text) == list(range(len(text.tokens) - 1))
-    assert max(map(len, main.sizes)) == 3
-
-
-def test_a_kept_prefix_is_as_long_as_what_main_and_head_both_hold():
-    main, head = main_model(), Head()
-    run(request(main, head, num_new=12, length=0))  # the head reads nothing
-    nothing = request(main, head)
-    assert run(nothing)[0].stats.cached_tokens == 0
-    assert places_of(nothing) == list(range(len(nothing.tokens) - 1))
-    longer = [*nothing.tokens[:20], 0, 0]
-    run(request(main, head, longer, num_new=1))  # ends before the head runs, and spoils nothing
-    both = request(main, head, longer, wrong={25})
-    rounds = run(both)
-    assert both.tokens == expected(longer)
-    assert rounds[0].stats.cached_tokens == 20
-    assert places_of(both) == list(range(20, len(both.tokens) - 1))
-    main.pool.forget(range(main.pool.size))
-    only_head = request(main, head, longer)
-    assert run(only_head)[0].stats.cached_tokens == 0
-    assert only_head.tokens == both.tokens
-    assert places_of(only_head) == list(range(len(only_head.tokens) - 1))
-
-
-def test_a_prompt_that_is_scored_is_observed():
-    main, head = main_model(), Head()
-    run(request(main, head))
-    scored = request(main, head, TEXT * 8, options=GenerationOptions(prompt_logprobs=1))
-    run(scored)
-    assert scored.tokens == expected(TEXT * 8)
-    assert places_of(scored) == list(range(len(scored.tokens) - 1))
-
-
-def test_what_a_main_model_reads_again_is_observed_again():
-    text = request(main_model(Snapshots), Head(), num_new=30, wrong={14, 16, 21})
-    run(text)
-    assert text.tokens == expected(TEXT, 30)
-    assert len(places_of(text)) > len(set(places_of(text))) == len(text.tokens) - 1
-
-
-LOST = {"main's memory": (36, None, 1), "the head's memory": (None, 36, 2)}
-"""Blocks of main and head; rounds without a draft, as one follows a draft that was dropped."""
-
-
-@pytest.mark.parametrize("lost", LOST.values(), ids=LOST)
-def test_after_preemption_what_was_lost_is_observed_again(lost):
-    main, head = main_model(num_blocks=lost[0]), Head(num_blocks=lost[1])
-    older, newer = (request(main, head, [n, *TEXT], 100, wrong={17, 40, 66}) for n in (1, 2))
-    rounds = run(newer, older)
-    for n, text in enumerate((older, newer), 1):
-        assert text.tokens == expected([n, *TEXT], 100)
-        assert set(places_of(text)) == set(range(len(text.tokens) - 1))
-    assert len(places_of(older)) == len(older.tokens) - 1
-    assert len(places_of(newer)) > len(newer.tokens) - 1
-    assert [round_.stats.reason for round_ in rounds].count("prefill") == lost[2]
-
-
-def test_a_draft_that_waits_for_its_head_is_dropped_and_planned_anew():
-    main, head = main_model(), Head()
-    text = request(main, head, TEXT * 60)
-    engine = Engine(main, head)
-    engine.add_request(text)
-    while text.is_first_round or text.fed_cache is None:
-        engine.step()
-    assert text.fed_cache is text.drafter.cache  # which reads the prompt in several steps
-    engine.scheduler._requeue(text)
-    assert (text.round, text.fed_cache, text.num_planned) == (None, None, 0)
-    while engine.scheduler.has_work:
-        engine.step()
-    assert text.tokens == expected(TEXT * 60)
-
-
 JOBS = st.tuples(
     st.lists(st.integers(0, 2), min_size=1, max_size=30), st.integers(30, 80), st.integers(0, 4)
 )
@@ -258,29 +168,7 @@ def test_every_draft_is_made_of_the_right_states(
     assert main.pool.num_used == head.pool.num_used == 0
 
 
-def test_behind_another_drafter_it_observes_what_that_one_drafted():
-    main, head = main_model(), Head()
-    behind = HeadDrafter(head)
-    prompt = expected(TEXT, 6)  # of which the end is quoted
-    text = running.sequence(
-        main, [*prompt, 0, *prompt[:15]], 60, Cascade(PromptLookup(), behind), ConstantLength(3)
-    )
-    rounds = run(text)
-    assert text.tokens == expected([*prompt, 0, *prompt[:15]], 60 - len(prompt) - 16)
-    assert {round_.stats.source for round_ in rounds[1:]} == {"prompt-lookup", "head"}
-    assert list(chain(*behind.observed)) == list(range(len(text.tokens) - 1))
-
-
-def test_a_drafter_that_fails_to_observe_ends_its_own_request_only():
-    main, head = main_model(), Head()
-    broken, sound = request(main, head), request(main, head, TEXT[1:])
-    broken.drafter.observe = None
-    run(sound, broken)
-    assert isinstance(broken.error, TypeError)
-    assert sound.tokens == expected(TEXT[1:])
-
-
-def test_a_main_model_without_hidden_states_is_refused_when_a_request_comes(tiny_pair):
+def test_a_main_model_without_hidden_states_is_refused(tiny_pair):
     kind = DrafterKind("head", (lambda _: HeadDrafter(Head()),))
     behind = DrafterKind("lookup, then head", (lambda _: PromptLookup(), *kind.makes))
     for each in (kind, behind):

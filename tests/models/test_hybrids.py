@@ -2,16 +2,15 @@
 transformers'."""
 
 import json
-import random
 import shutil
+from functools import partial
 
 import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
-from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.factory import DrafterKind, Request
+from ov_specdec import DeviceError, ModelError, SpeculativePipeline
+from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.graph.paging import hides_by_mask, to_paged
@@ -19,12 +18,12 @@ from ov_specdec.graph.positions import connect_positions, takes_positions
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
 from ov_specdec.models.source import NEVER_DRAFT, open_source
-from ov_specdec.planning.draft_length import Offer
 from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.rewinding import MOST_REPEATED
-from ov_specdec.sampling.verification import Draft
-from tests.support.tiny_hybrid import IR, NUM_TOKENS, PAGED, open_hybrid
+from ov_specdec.runner.stateful import StatefulModel
+from tests.families.verdict import Rehearsed
+from tests.support.kept import HYBRIDS, IR, NUM_TOKENS, open_kept
 
 BLOCK = 32
 GREEDY = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
@@ -33,10 +32,10 @@ GREEDY = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
 @pytest.fixture(
     scope="module",
     # Qwen3-Next has the layers of Qwen3.5, and experts besides.
-    params=[pytest.param(n, marks=pytest.mark.deep if n == "qwen3_next" else []) for n in PAGED],
+    params=[pytest.param(n, marks=pytest.mark.deep if n == "qwen3_next" else []) for n in HYBRIDS],
 )
 def hybrid(request, tmp_path_factory):
-    return open_hybrid(request.param, tmp_path_factory.mktemp(request.param) / "pair")
+    return open_kept(request.param, tmp_path_factory.mktemp(request.param) / "pair")
 
 
 def load(hybrid, *args, kv="paged", **settings):
@@ -49,33 +48,11 @@ def copied(monkeypatch):
     monkeypatch.setattr(prepare_module, "MOST_COPIED", 1.0)
 
 
-class Mostly:
-    """Drafts what transformers generates, with every third token wrong or so."""
-
-    sources = ("mostly",)
-    caches = ()
-    texts: tuple[list[int], ...] = ()
-
-    def __init__(self, request: Request):
-        self._random = random.Random(len(request.tokens))  # noqa: S311
-        own = list(request.tokens)
-        self._text = next(text for text in self.texts if text[: len(own)] == own)
-
-    def offers(self, tokens):
-        return [Offer("mostly", 0.5)]
-
-    def propose(self, tokens, plan):
-        yield from ()
-        following = self._text[len(tokens) : len(tokens) + plan.length]
-        wrong = [token if self._random.random() < 0.65 else token + 1 for token in following]
-        return Proposal(Draft(wrong))
-
-
 @pytest.fixture
-def mostly(hybrid, monkeypatch):
-    texts = tuple([*prompt, *output] for prompt, output in hybrid.expected)
-    monkeypatch.setattr(Mostly, "texts", texts)
-    return DrafterKind("mostly", (Mostly,))
+def mostly(hybrid):
+    """Drafts what transformers generates, but for every third token."""
+    texts = [[*prompt, *output] for prompt, output in hybrid.expected]
+    return DrafterKind("mostly", (partial(Rehearsed, texts),))
 
 
 @pytest.mark.parametrize(
@@ -88,9 +65,7 @@ def mostly(hybrid, monkeypatch):
         pytest.param("stateful", "both", marks=pytest.mark.deep),
     ],
 )
-def test_text_is_that_of_transformers_with_drafts_on_fresh_and_on_kept_caches(
-    hybrid, kind, kv, mostly, copied
-):
+def test_text_is_that_of_transformers_on_fresh_and_on_kept_caches(hybrid, kind, kv, mostly, copied):
     draft = [hybrid.draft] if kind in ("model", "both") else []
     accepted = drafted = 0
     with load(hybrid, *draft, kv=kv, drafter=mostly if kind == "mostly" else kind) as pipeline:
@@ -105,50 +80,32 @@ def test_text_is_that_of_transformers_with_drafts_on_fresh_and_on_kept_caches(
                     if not keeps:
                         accepted += result.stats.accepted
                         drafted += result.stats.drafted
+                    if not keeps and kind == "mostly" and length != "auto":
+                        rounds = result.stats.rounds[1:]
+                        # On a stateful cache a few, and what the last round has added to them.
+                        most = 0 if kv == "paged" else MOST_REPEATED + 1 + length
+                        assert max(r.pass_tokens - 1 - r.num_drafted for r in rounds) <= most
         assert drafted > accepted, "nothing was rejected"
         assert accepted > 0 or kind == "suffix"
-
-
-def test_accepted_draft_tokens_are_never_read_again(hybrid, mostly):
-    prompt, output = hybrid.expected[-1]
-    with load(hybrid, drafter=mostly) as pipeline:
-        result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
-    assert result.token_ids == output
-    rounds = result.stats.rounds
-    assert sum(r.num_drafted > r.num_accepted for r in rounds) > 5
-    assert [r.pass_tokens for r in rounds[1:]] == [1 + r.num_drafted for r in rounds[1:]]
-    assert len(rounds) < 0.6 * NUM_TOKENS
-
-
-def test_few_accepted_draft_tokens_are_read_again_on_a_stateful_cache(hybrid, mostly, copied):
-    prompt, output = hybrid.expected[-1]
-    with load(hybrid, drafter=mostly, kv="stateful") as pipeline:
-        assert not pipeline.main.runner.has_cheap_rollback
-        result = pipeline.generate(prompt, num_assistant_tokens=12, cache_prompt=False, **GREEDY)
-    assert result.token_ids == output
-    again = [r.pass_tokens - 1 - r.num_drafted for r in result.stats.rounds[1:]]
-    # What was few enough before the last round, and what that has added.
-    assert 0 < max(again) <= MOST_REPEATED + 1 + 12
-    assert len(result.stats.rounds) < 0.6 * NUM_TOKENS
 
 
 def test_a_draft_model_on_a_stateful_cache_reads_its_prompt_once(hybrid, monkeypatch, copied):
     prompt, output = hybrid.expected[2]
     with load(hybrid, hybrid.draft, kv="stateful") as pipeline:
-        sizes, attention = [], pipeline.draft.runner._attention
-        forward = attention.forward
+        sizes, forward = [], StatefulModel.forward
 
-        def counted(spans):
-            sizes.extend(len(span.tokens) for span in spans)
-            return forward(spans)
+        def counted(model, spans):
+            if model is pipeline.draft.runner:
+                sizes.extend(len(span.tokens) for span in spans)
+            return forward(model, spans)
 
-        monkeypatch.setattr(attention, "forward", counted)
+        monkeypatch.setattr(StatefulModel, "forward", counted)
         result = pipeline.generate(prompt, num_assistant_tokens=4, cache_prompt=False, **GREEDY)
     assert result.token_ids == output
     assert [size for size in sizes if size > 30] == [len(prompt) + 1]
 
 
-def test_a_turn_goes_on_from_what_the_last_one_has_left_on_a_stateful_cache(hybrid, mostly, copied):
+def test_a_turn_goes_on_from_the_last_one_on_a_stateful_cache(hybrid, mostly, copied):
     first, output = hybrid.expected[2]
     text = [*first, *output, 7]
     with load(hybrid, drafter="none") as fresh:
@@ -244,15 +201,6 @@ def test_nobody_is_admitted_without_states(hybrid):
         assert (runner.num_free, runner.max_draft_tokens) == (0, 0)
 
 
-def test_there_is_memory_for_all_states(hybrid):
-    with load(hybrid, drafter="suffix") as pipeline:
-        runner = pipeline.main.runner
-        for num_states in (10, 700):
-            runner.limit(1000, num_states)
-            bound = runner._model._request.get_tensor("conv_state_table.0")
-            assert bound.shape[0] == num_states
-
-
 def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
     with load(hybrid, drafter="suffix") as pipeline:
         runner, sizes = pipeline.main.runner, []
@@ -288,22 +236,8 @@ def test_turns_go_on_from_the_last_full_block(hybrid):
         assert (salted.token_ids, salted.stats.cached_tokens) == (output, 0)
 
 
-def test_where_prompts_part_a_state_is_kept(hybrid):
-    system = hybrid.expected[2][0][:100]
-    with load(hybrid, drafter="suffix") as pipeline, load(hybrid, drafter="none") as fresh:
-        found = []
-        for start in (1, 2, 3):
-            prompt = [*system, *range(start, start + 60)]
-            result = pipeline.generate(prompt, **GREEDY)
-            plain = fresh.generate(prompt, cache_prompt=False, **GREEDY)
-            assert result.token_ids == plain.token_ids
-            found.append(result.stats.cached_tokens)
-        assert found == [0, 0, 96]
-
-
-@pytest.mark.parametrize("num_new", [5, 11])
-def test_a_saved_cache_goes_on_in_another_process(hybrid, tmp_path, num_new):
-    prompt, output = hybrid.expected[2]
+def test_a_saved_cache_goes_on_in_another_process(hybrid, tmp_path):
+    (prompt, output), num_new = hybrid.expected[2], 11
     file = tmp_path / "prompt.safetensors"
     with load(hybrid, hybrid.draft) as pipeline:
         pipeline.generate(prompt, max_new_tokens=num_new, ignore_eos=True)
@@ -316,20 +250,8 @@ def test_a_saved_cache_goes_on_in_another_process(hybrid, tmp_path, num_new):
         assert result.stats.cached_tokens == (len(prompt) + num_new) // BLOCK * BLOCK
 
 
-def test_a_cache_of_another_model_is_refused(hybrid, tmp_path):
-    file = tmp_path / "prompt.safetensors"
-    with load(hybrid, drafter="none") as pipeline:
-        pipeline.generate(hybrid.expected[1][0], **GREEDY)
-        pipeline.save_cache(file)
-    with (
-        SpeculativePipeline(hybrid.draft, drafter="none", precision="exact") as other,
-        pytest.raises(OptionError, match="another model"),
-    ):
-        other.load_cache(file)
-
-
 def test_static_shapes_change_nothing(tmp_path):
-    hybrid = open_hybrid("lfm2", tmp_path / "pair")
+    hybrid = open_kept("lfm2", tmp_path / "pair")
     prompt, output = hybrid.expected[1]
     with load(hybrid, hybrid.draft, static_shapes=[2, 5]) as pipeline:
         pipeline.prepare(seconds=0.2)
@@ -340,7 +262,7 @@ def test_static_shapes_change_nothing(tmp_path):
 
 
 def test_a_gated_delta_rule_has_no_static_shapes(tmp_path):
-    hybrid = open_hybrid("qwen3_next", tmp_path / "pair")
+    hybrid = open_kept("qwen3_next", tmp_path / "pair")
     with load(hybrid, drafter="suffix") as pipeline:
         assert pipeline.main.compiler is None
     with (
@@ -350,48 +272,9 @@ def test_a_gated_delta_rule_has_no_static_shapes(tmp_path):
         pipeline.prepare(seconds=0.2)
 
 
-def test_a_seed_draws_the_same_text_whatever_is_drafted(hybrid):
-    prompt, _ = hybrid.expected[1]
-    seeded = {"temperature": 0.9, "seed": 3, **GREEDY}
-    with load(hybrid, hybrid.draft) as pipeline:
-        texts = [pipeline.generate(prompt, num_assistant_tokens=k, **seeded) for k in (0, 3, 5)]
-        assert texts[0].token_ids == texts[1].token_ids == texts[2].token_ids
-        assert texts[1].stats.accepted > 0
-
-
-def test_prompts_are_scored(hybrid):
-    prompt, output = hybrid.expected[1]
-    with load(hybrid, drafter="suffix") as pipeline:
-        result = pipeline.generate(prompt, prompt_logprobs=0, logprobs=0, **GREEDY)
-        assert result.token_ids == output
-        again = pipeline.generate([*prompt, *output], prompt_logprobs=0, max_new_tokens=1)
-    scored = [entry.logprob for entry in again.prompt_logprobs[len(prompt) :]]
-    assert scored == pytest.approx([entry.logprob for entry in result.logprobs], abs=1e-3)
-
-
 def test_the_invariance_check_runs(hybrid):
     with SpeculativePipeline(hybrid.main, drafter="suffix", kv="paged") as pipeline:
-        status = pipeline.check_batch_invariant()
-        assert status.is_checked
-        prompt = hybrid.expected[2][0]
-        if status.is_verified:
-            texts = [
-                pipeline.generate(prompt, num_assistant_tokens=k, cache_prompt=False, **GREEDY)
-                for k in (0, 2, 7)
-            ]
-            assert len({tuple(result.token_ids) for result in texts}) == 1
-        else:
-            assert "gave different logits" in status.reason
-
-
-def test_a_hybrid_drafts_for_a_model_of_another_kind(hybrid, tiny_pair):
-    prompt = hybrid.expected[1][0]
-    settings = {"precision": "exact", "pairing": "auto"}
-    with SpeculativePipeline(tiny_pair[0], hybrid.draft, **settings) as pipeline:
-        plain = pipeline.generate(prompt, num_assistant_tokens=0, **GREEDY)
-        drafted = pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY)
-        assert drafted.token_ids == plain.token_ids
-        assert drafted.stats.drafted > 50
+        assert pipeline.check_batch_invariant().is_checked
 
 
 def test_a_failed_pass_leaves_the_states_as_they_were(hybrid, monkeypatch):
@@ -417,7 +300,7 @@ def test_a_failed_pass_leaves_the_states_as_they_were(hybrid, monkeypatch):
 @pytest.mark.parametrize("family", sorted(NEVER_DRAFT))
 @pytest.mark.parametrize("kv", ["auto", "paged", "stateful"])
 def test_families_that_never_draft_are_refused(family, kv, tmp_path):
-    hybrid = open_hybrid("lfm2", tmp_path / "pair")
+    hybrid = open_kept("lfm2", tmp_path / "pair")
     rename_family(hybrid.main, family)
     with pytest.raises(ModelError, match=rf"layers of '{family}'.* use openvino\.genai"):
         load(hybrid, drafter="suffix", kv=kv)
@@ -444,7 +327,7 @@ def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):
 
 
 def test_positions_that_nobody_reads_are_connected(tmp_path):
-    folder = open_hybrid("qwen3_5_text", tmp_path / "pair").main
+    folder = open_kept("qwen3_5_text", tmp_path / "pair").main
     model = ov.Core().read_model(folder / IR)
     assert not takes_positions(model)
     assert not hides_by_mask(model), "positions are counted from the length of the cache"
@@ -469,7 +352,7 @@ def count_from_zero(model: ov.Model) -> None:
 
 
 def test_positions_that_are_counted_from_zero_go_on_from_the_past(tmp_path):
-    hybrid = open_hybrid("lfm2", tmp_path / "pair")
+    hybrid = open_kept("lfm2", tmp_path / "pair")
     model = ov.Core().read_model(hybrid.main / IR)
     count_from_zero(model)
     ov.save_model(model, hybrid.draft / IR, compress_to_fp16=False)
@@ -480,11 +363,3 @@ def test_positions_that_are_counted_from_zero_go_on_from_the_past(tmp_path):
             assert result.token_ids == output
     with pytest.raises(ModelError, match="draft tokens could not be verified"):
         SpeculativePipeline(hybrid.draft, kv="stateful", **settings)
-
-
-def test_positions_of_other_models_are_left_as_they_are(tiny_pair, tmp_path):
-    shutil.copytree(tiny_pair[0], tmp_path / "main")
-    model = ov.Core().read_model(tmp_path / "main" / IR)
-    num_nodes = len(model.get_ops())
-    assert not connect_positions(model)
-    assert len(model.get_ops()) == num_nodes

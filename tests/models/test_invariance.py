@@ -17,17 +17,17 @@ from ov_specdec.checks.invariance import (
     Invariance,
     InvarianceCheck,
     InvarianceVerdict,
-    read_verdict,
     write_verdict,
 )
 from ov_specdec.errors import DeviceError
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
-from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES, LOGITS_INDICES, Span
+from ov_specdec.runner.base import Span
 from ov_specdec.runner.packed import Feed, Form
 from ov_specdec.runner.paged import SpanPart, divide
 from tests.support.fakes import ScriptedModel, mixing
+from tests.support.passes import tokens
 
 
 class Uneven:
@@ -157,13 +157,6 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     assert small.is_verified
 
 
-def test_a_kept_number_of_tokens_that_no_check_ends_with_is_not_used(tmp_path):
-    write_verdict(tmp_path / "verdict.json", InvarianceVerdict(max_pass_tokens=-3))
-    model = Uneven(lambda sizes: False)
-    assert Invariance(model, tmp_path / "verdict.json").is_pending
-    assert model.max_pass_tokens == SMALL_PASS
-
-
 @pytest.mark.parametrize("most", [None, SMALL_PASS])
 def test_until_a_verdict_passes_have_the_form_that_every_verdict_allows(most):
     model = Uneven(lambda sizes: most is not None and sum(sizes) > most)
@@ -214,62 +207,12 @@ def test_memory_or_context_that_has_no_room_for_the_check_is_no_verdict(settings
     assert (model.max_pass_tokens, model.pool.num_used) == (SMALL_PASS, 0)
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"version": 0}', '{"version": 1}', "no JSON"])
-def test_a_file_that_holds_no_verdict_is_none(tmp_path, content):
-    (tmp_path / "verdict.json").write_text(content)
-    assert read_verdict(tmp_path / "verdict.json") is None
-
-
-def arrays(layout, **form):
-    feed = Feed(layout, Form(**form))
-    names = (LOGITS_INDICES, ATTENTION_INDICES, KEPT_INDICES, "subsequence_begins")
-    return [feed.tensors[name].data.tolist() for name in names], np.arange(9)[feed.needed].tolist()
-
-
-def test_a_single_token_alone_is_two_rows():
-    assert arrays(((1, 1),), is_invariant=True) == ([[0, 0], [0, 1], [0, 1], [0, 2]], [0])
-    assert arrays(((1, 1),)) == ([[0], [0], [0], [0, 1]], [0])
-
-
-def test_the_last_token_of_each_of_several_sequences_is_two_rows_of_attention():
-    inputs, taken = arrays(((1, 1), (3, 2), (1, 1)), is_invariant=True)
-    assert inputs == [[0, 2, 3, 4], [0, 0, 1, 2, 3, 3, 4, 4], [0, 2, 3, 4, 6], [0, 2, 6, 8]]
-    assert taken == [0, 1, 2, 3]
-
-
 def test_as_many_tokens_of_as_many_sequences_have_one_shape():
     def shapes(*sizes):
         feed = Feed(tuple((size, size) for size in sizes), Form(is_invariant=True))
         return {name: tensor.shape for name, tensor in feed.tensors.items()}
 
     assert shapes(1, 1, 4) == shapes(2, 2, 2) == shapes(3, 1, 2)
-
-
-def test_without_rows_to_repeat_single_tokens_are_two_tokens():
-    inputs, taken = arrays(((1, 1), (3, 2)), is_invariant=True, repeats_tokens=True)
-    assert inputs == [[0, 3, 4], [0, 1, 2, 3, 4], [0, 1, 2, 3, 4], [0, 2, 5]]
-    assert taken == [0, 1, 2]
-
-
-def test_static_shapes_compute_all_rows_and_those_that_are_wanted_are_taken():
-    inputs, taken = arrays(((2, 1), (1, 1), (2, 0)), all_rows=True, is_invariant=True)
-    assert inputs == [[0, 1, 2, 3, 4], [0, 1, 1, 2, 2, 3, 4, 4], [0, 1, 3, 5, 6], [0, 3, 5, 8]]
-    assert taken == [1, 2]
-
-
-def test_large_passes_are_divided_in_their_order():
-    spans = [Span(None, list(range(n)), rows) for n, rows in ((3, 1), (6, 4), (1, 1))]
-    whole = [SpanPart(of, 0, None, span) for of, span in enumerate(spans)]
-    assert list(divide(whole, None)) == [whole]
-    parts = [
-        [(part.of, part.past, part.span.tokens, part.span.num_rows) for part in parts]
-        for parts in divide(whole, 4)
-    ]
-    assert parts == [
-        [(0, 0, [0, 1, 2], 1), (1, 0, [0], 0)],
-        [(1, 1, [1, 2, 3, 4], 3)],
-        [(1, 5, [5], 1), (2, 0, [0], 1)],
-    ]
 
 
 @pytest.fixture(scope="module", params=[1, 16])
@@ -286,10 +229,6 @@ def model(request, tiny_pair):
         assert pipeline.batch_invariant.is_verified
         pipeline.prepare()
         yield pipeline.main.runner
-
-
-def tokens(n, seed=0):
-    return np.random.default_rng(seed).integers(0, 290, n).tolist()
 
 
 TEXT = tokens(180)
@@ -314,12 +253,6 @@ def following(model, slot, num_tokens, beside=()):
     return logits
 
 
-def test_a_token_s_logits_do_not_depend_on_the_size_of_the_pass(model, held):
-    logits = following(model, held, 64)
-    for size in (1, 2, 3, 5, 8, 17, 33):
-        np.testing.assert_array_equal(following(model, held, size), logits[:size])
-
-
 def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
     logits = following(model, held, 3)
     other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
@@ -340,12 +273,13 @@ def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
         slot.free()
 
 
-@pytest.mark.parametrize("size", [1, 2, 5])
-@pytest.mark.parametrize("others", [[1], [1, 1, 1], [2, 1, 7], [5] * 7, [40, 1]])
-def test_nor_on_the_sequences_beside_it(model, held, size, others):
-    logits = following(model, held, size)
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 17, 33])
+@pytest.mark.parametrize("others", [[], [1], [2, 1, 7], [5] * 7])
+def test_a_tokens_logits_depend_on_no_size_and_no_neighbour(model, held, size, others):
+    logits = following(model, held, 64)[:size]
     slots = [model.open(object()) for _ in others]
-    model.forward([Span(slot, tokens(9 + 20 * i, i), 1) for i, slot in enumerate(slots)])
+    for i, slot in enumerate(slots):
+        model.forward([Span(slot, tokens(9 + 20 * i, i), 1)])
     beside = [Span(s, tokens(n, n), 1) for s, n in zip(slots, others, strict=True)]
     np.testing.assert_array_equal(following(model, held, size, beside), logits)
     for slot in slots:
@@ -376,8 +310,10 @@ def load(main, **options):
     return SpeculativePipeline(main, drafter="none", **options)
 
 
-def test_it_is_off_where_it_cannot_be_and_says_why(tiny_pair):
+def test_it_is_off_where_it_cannot_be_and_says_why(tiny_pair, encoder_decoder):
     by_channel = {"KEY_CACHE_QUANT_MODE": "BY_CHANNEL"}
+    t5 = ModelFolder.read(encoder_decoder("t5").main)
+    assert loading.look_up(t5, RuntimeConfig()) == NOT_INVARIANT
     settings = {
         "a stateful KV cache": {"kv": "stateful"},
         "KEY_CACHE_QUANT_MODE=BY_CHANNEL": {"properties": by_channel},
@@ -392,17 +328,6 @@ def test_it_is_off_where_it_cannot_be_and_says_why(tiny_pair):
         if "batch_invariant" not in options:
             with pytest.raises(OptionError, match="batch_invariant=True is not possible with"):
                 load(tiny_pair[0], batch_invariant=True, **options)
-
-
-def test_encoder_decoder_models_say_so_too(encoder_decoder):
-    folder = ModelFolder.read(encoder_decoder("t5").main)
-    assert loading.look_up(folder, RuntimeConfig()) == NOT_INVARIANT
-
-
-@pytest.mark.parametrize("given", ["yes", 1, None, "True"])
-def test_other_values_are_refused(given):
-    with pytest.raises(OptionError, match="batch_invariant="):
-        SpeculativePipeline(batch_invariant=given)
 
 
 def verdicts(monkeypatch, **differences):

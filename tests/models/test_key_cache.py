@@ -6,14 +6,13 @@ import numpy as np
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph.paging import KEY, SINKS, to_paged
+from ov_specdec.graph.paging import KEY, SINKS
 from ov_specdec.graph.products import center_keys
 from ov_specdec.models.devices import openvino_core
-from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.source import read_ir
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from tests.benchmarks.key_quantization import BY_TOKEN, CACHES, INFERENCE
+from tests.support.passes import paged
 from tests.support.tiny import CONTEXT, VOCAB_SIZE, export, save_checkpoint
 
 LAYERS = 2
@@ -40,12 +39,6 @@ def make_biased(folder):
 def biased(shelf, tmp_path_factory):
     target = tmp_path_factory.mktemp("biased") / "all"
     return shelf.copy("qwen2-biased", make_biased, target, Path(__file__)) / "model"
-
-
-def paged(folder):
-    model = read_ir(ModelFolder.read(folder))
-    to_paged(model)
-    return model
 
 
 def centered(folder):

@@ -9,14 +9,11 @@ import pytest
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine import round as decoding
-from ov_specdec.engine.output import Output
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.logits import finite, token_logprobs
-from ov_specdec.sampling.processors import SuppressTokens
-from ov_specdec.sampling.samplers import GreedySampler, process
-from ov_specdec.text.detokenizer import IncrementalDetokenizer
+from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.command_line import run
 from tests.support.fakes import ScriptedModel, mixing, wrong_at
@@ -34,11 +31,6 @@ def test_a_row_gives_the_logarithms_of_its_softmax():
     assert [logprob for _, logprob in first.top] == pytest.approx(np.log([0.6, 0.3]), abs=1e-5)
     assert [token for token, _ in second.top] == [0, 2]  # the lower id of two that tie
     assert finite(-float("inf")) == -9999.0
-
-
-def test_more_tokens_may_be_asked_for_than_there_are():
-    assert len(token_logprobs(ROWS, [0], 100)[0].top) == 3
-    assert token_logprobs(ROWS, [0], 0)[0].top == ()
 
 
 def speculate(prompt, num_new, border=None, **options):
@@ -64,44 +56,8 @@ def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
     assert any(round_.num_from_draft not in (0, 4) for round_ in rounds[1:])
 
 
-def test_log_probabilities_may_be_those_after_the_processors(monkeypatch):
-    forbidden = SuppressTokens(range(10, 50))
-    prompt, script = [1, 2, 3, 1], mixing(1)
-    seen = []
-
-    def watch(processors, tokens, row):
-        seen.append(list(tokens))
-        return process(processors, tokens, row)
-
-    monkeypatch.setattr(decoding, "process", watch)
-    sampler = GreedySampler((forbidden,))
-    state = sequence(
-        ScriptedModel(script),
-        prompt,
-        len(prompt) + 12,
-        ModelDrafter(CachedSequence(ScriptedModel(script)), sampler),
-        ConstantLength(4),
-        sampler=sampler,
-        options=GenerationOptions(logprobs=0, logprobs_mode="processed_logprobs"),
-    )
-    rows = list(rounds_of(state))
-    scored = [token for round_ in rows for token in round_.logprobs]
-    # Each was scored after all before it, by a row with ten tokens left, one of them greater by 1.
-    assert seen == [state.tokens[:length] for length in range(4, 16)]
-    certain, even = np.log(np.e / (np.e + 9)), -np.log(10)
-    for token in scored:
-        assert min(abs(token.logprob - value) for value in (certain, even)) < 1e-6
-
-
-def test_nothing_is_scored_that_is_not_asked_for():
-    _, rounds, _ = speculate([1, 2, 3], 10)
-    assert not any(round_.logprobs or round_.prompt_logprobs for round_ in rounds)
-
-
 @pytest.mark.parametrize("border", [1, 4, 5, 6, 29, 30])
-def test_a_prompt_is_scored_on_either_side_of_the_border_by_what_is_computed_there(
-    monkeypatch, border
-):
+def test_a_prompt_is_scored_alike_on_either_side_of_the_border(monkeypatch, border):
     monkeypatch.setattr(decoding, "SCORED_PER_PASS", 5)
     plain, rounds, _ = speculate([2] * 30, 8, prompt_logprobs=1)
     state, other, _ = speculate([2] * 30, 8, border, prompt_logprobs=1)
@@ -141,27 +97,6 @@ def test_a_prompt_is_scored_without_an_output(tiny_pair, length):
     assert alone.prompt_logprobs == beside.prompt_logprobs == chunk.prompt_logprobs
     assert (alone.text, alone.token_ids, alone.finish_reason) == ("", [], "length")
     assert (alone.stats.generated_tokens, alone.stats.tokens_per_second) == (0, 0.0)
-
-
-def test_tokens_behind_a_stop_string_are_not_scored():
-    prompt = [1, 2, 3, 1]
-    _, rounds, _ = speculate(prompt, 12, logprobs=0)
-    cut = next(round_ for round_ in rounds if round_.num_from_draft > 1)
-    stop = chr(65 + cut.tokens[0])
-
-    def piece_after(_before, token):
-        return chr(65 + token).encode()
-
-    text = IncrementalDetokenizer(piece_after, prompt, [stop])
-    output = Output(text, len(prompt))
-    chunks = []
-    for round_ in rounds:
-        chunks += output.add(round_, None)
-        if chunks[-1].finish_reason:
-            break
-    assert (chunks[-1].origin, chunks[-1].token_ids) == ("draft", cut.tokens[:1])
-    for chunk in chunks:
-        assert [token.token_id for token in chunk.logprobs] == chunk.token_ids
 
 
 def test_the_command_line_shows_them_as_json(tiny_pair):

@@ -1,5 +1,6 @@
 """The check that draft tokens can be verified: on models with a fault, and on those without."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,7 @@ from ov_specdec.models import prepare
 from ov_specdec.models.source import read_ir
 from ov_specdec.runner.block_memory import VisibleMemory
 from ov_specdec.runner.probe import distance
-from tests.support.tiny_hybrid import PAGED, open_hybrid
+from tests.support.kept import HYBRIDS, open_kept
 
 
 def same_positions(model: ov.Model) -> None:
@@ -27,10 +28,9 @@ def same_positions(model: ov.Model) -> None:
     flat = ops.add(ops.multiply(port, ops.constant(np.int64(0))), first)
     for user in users:
         user.replace_source_output(flat.output(0))
-    model.validate_nodes_and_infer_types()
 
 
-def forget_states(model: ov.Model, kind: str) -> None:
+def forget_states(kind: str, model: ov.Model) -> None:
     """Have layers of a kind begin anew with each pass, as a wrong export would."""
     states = {v.info.variable_id for v in model.get_variables() if kind in v.info.variable_id}
     found = [node for node in model.get_ops() if node.get_type_name() == "ReadValue"]
@@ -40,33 +40,32 @@ def forget_states(model: ov.Model, kind: str) -> None:
             zero = ops.multiply(node, ops.constant(np.float32(0)))
             for user in users:
                 user.replace_source_output(zero.output(0))
-    model.validate_nodes_and_infer_types()
 
 
 @pytest.fixture
-def broken_when_paged(monkeypatch, tmp_path):
-    """Paged models have the fault, and nothing is known of them."""
-
-    def to_broken(model: ov.Model) -> None:
-        to_paged(model)
-        same_positions(model)
-
-    monkeypatch.setattr(prepare, "to_paged", to_broken)
+def spoil(monkeypatch, tmp_path):
+    """Has all models, or those that are paged, get a fault; nothing is known of them."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
+    def make(fault, when_paged=False):
+        def read_spoilt(folder):
+            model = read_ir(folder)
+            fault(model)
+            model.validate_nodes_and_infer_types()
+            return model
 
-@pytest.fixture
-def broken(monkeypatch, tmp_path):
-    """All models have the fault, and nothing is known of them."""
+        def to_spoilt(model):
+            to_paged(model)
+            fault(model)
+            model.validate_nodes_and_infer_types()
 
-    def read_broken(folder):
-        model = read_ir(folder)
-        same_positions(model)
-        return model
+        if when_paged:
+            monkeypatch.setattr(prepare, "to_paged", to_spoilt)
+        else:
+            for module in ("source", "compile"):
+                monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_spoilt)
 
-    for module in ("source", "compile"):
-        monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_broken)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return make
 
 
 def test_the_check_has_no_kv_cache_copied(tiny_pair, monkeypatch, tmp_path):
@@ -108,11 +107,11 @@ def test_passes_of_models_in_use_agree(kv, tiny_pair, monkeypatch):
 
 @pytest.mark.parametrize("precision", ["default", "exact"])
 @pytest.mark.parametrize(
-    "family", ["lfm2", *(pytest.param(n, marks=pytest.mark.deep) for n in PAGED if n != "lfm2")]
+    "family", ["lfm2", *(pytest.param(n, marks=pytest.mark.deep) for n in HYBRIDS if n != "lfm2")]
 )
 def test_passes_of_hybrids_agree_and_leave_no_states(family, precision, monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    hybrid = open_hybrid(family, tmp_path / "pair")
+    hybrid = open_kept(family, tmp_path / "pair")
     settings = {"precision": precision, "kv": "paged"}
     with SpeculativePipeline(hybrid.main, drafter="suffix", **settings) as pipeline:
         runner = pipeline.main.runner
@@ -124,57 +123,34 @@ def test_passes_of_hybrids_agree_and_leave_no_states(family, precision, monkeypa
 
 
 @pytest.mark.parametrize("kind", ["conv", "ssm"])
-def test_a_hybrid_that_forgets_its_states_is_refused(kind, monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-    def read_broken(folder):
-        model = read_ir(folder)
-        forget_states(model, kind)
-        return model
-
-    for module in ("source", "compile"):
-        monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_broken)
-    hybrid = open_hybrid("qwen3_5_text", tmp_path / "pair")
+def test_a_hybrid_that_forgets_its_states_is_refused(kind, spoil, tmp_path):
+    spoil(partial(forget_states, kind))
+    hybrid = open_kept("qwen3_5_text", tmp_path / "pair")
     with pytest.raises(
         ModelError, match=r"main: on a stateful .*, so draft tokens could not be verified: use"
     ):
         SpeculativePipeline(hybrid.main, drafter="suffix", precision="exact", kv="stateful")
 
 
-def test_a_hybrid_that_is_wrong_when_paged_is_not_paged(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-    def to_broken(model: ov.Model) -> None:
-        to_paged(model)
-        same_positions(model)
-
-    monkeypatch.setattr(prepare, "to_paged", to_broken)
-    hybrid = open_hybrid("lfm2", tmp_path / "pair")
-    with SpeculativePipeline(hybrid.main, drafter="suffix", precision="exact") as pipeline:
-        assert pipeline.main.kv == "stateful"
-        assert "the logits of a pass" in pipeline.main.reason
-        prompt, output = hybrid.expected[1]
-        options = {"max_new_tokens": 20, "ignore_eos": True}
-        assert pipeline.generate(prompt, **options).token_ids == output[:20]
-
-
-def test_a_paged_cache_that_nobody_asked_for_is_given_up(tiny_pair, broken_when_paged):
-    with SpeculativePipeline(*tiny_pair, precision="exact") as pipeline:
-        for model in (pipeline.main, pipeline.draft):
+@pytest.mark.parametrize("is_hybrid", [True, False])
+def test_a_wrong_paged_cache_is_given_up_unless_it_was_asked_for(
+    tiny_pair, spoil, tmp_path, is_hybrid
+):
+    spoil(same_positions, when_paged=True)
+    pair = [open_kept("lfm2", tmp_path / "pair").main] if is_hybrid else tiny_pair
+    with SpeculativePipeline(*pair, precision="exact") as pipeline:
+        for model in filter(None, (pipeline.main, pipeline.draft)):
             assert model.kv == "stateful"
-            assert "on a paged KV cache the logits of a pass over 3 tokens differ" in model.reason
-        assert "a pass over 3 tokens differ" in pipeline.batch_invariant.reason
+            assert "on a paged KV cache the logits of a pass over" in model.reason
         options = {"max_new_tokens": 20, "ignore_eos": True}
         plain = pipeline.generate("def", num_assistant_tokens=0, **options)
         assert pipeline.generate("def", num_assistant_tokens=4, **options).text == plain.text
+    with pytest.raises(ModelError, match=r"main: on a paged KV cache .* pass over .*use another"):
+        SpeculativePipeline(*pair, kv="paged", precision="exact")
 
 
-def test_one_that_was_asked_for_is_refused(tiny_pair, broken_when_paged):
-    with pytest.raises(ModelError, match=r"main: on a paged KV cache .* pass over 3.*use another"):
-        SpeculativePipeline(*tiny_pair, kv="paged", precision="exact")
-
-
-def test_a_model_that_is_wrong_on_both_caches_is_refused(tiny_pair, broken):
+def test_a_model_that_is_wrong_on_both_caches_is_refused(tiny_pair, spoil):
+    spoil(same_positions)
     with pytest.raises(ModelError, match=r"on a paged .*; on a stateful .*use another model") as e:
         SpeculativePipeline(*tiny_pair, precision="exact")
     assert "\n" not in str(e.value)

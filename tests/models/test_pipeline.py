@@ -7,10 +7,7 @@ import shutil
 import subprocess
 import sys
 import weakref
-from concurrent.futures import ThreadPoolExecutor
-from itertools import zip_longest
 
-import numpy as np
 import pytest
 
 from ov_specdec import (
@@ -20,19 +17,12 @@ from ov_specdec import (
     OptionError,
     SessionError,
     SpeculativePipeline,
-    TokenizerMismatchError,
 )
 from ov_specdec.results.chunks import MEANINGS, Chunk, collect
 from ov_specdec.results.stats import GenerationStats
-from tests.cli.test_input import change
-from tests.support.tiny import save_tokenizer
+from tests.support.folders import change
 
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
-
-
-@pytest.fixture(scope="module")
-def pipeline(tiny_pair):
-    return SpeculativePipeline(*tiny_pair, precision="exact")
 
 
 def test_chunks_add_up_to_the_result(pipeline):
@@ -60,75 +50,11 @@ def test_chunks_say_where_tokens_come_from(pipeline):
     assert len(by_origin["correction"]) == all_accepted.count(False)
     assert len(by_origin["plain"]) == len(rounds) - len(all_accepted)
     assert all(len(c.token_ids) == 1 for c in chunks if not c.from_draft)
-
-
-def test_a_correction_shows_what_it_replaced(pipeline):
-    chunks = list(pipeline.stream("def area(", num_assistant_tokens=2, **OPTIONS))
     stats = chunks[-1].stats
     assert sum(len(c.rejected_ids) for c in chunks) == stats.drafted - stats.accepted > 0
     for chunk in chunks:
         assert bool(chunk.rejected_ids) == (chunk.origin == "correction")
         assert chunk.rejected_ids[:1] != chunk.token_ids
-
-
-def test_ids_are_as_good_as_text(pipeline):
-    ids = pipeline.tokenizer.encode("def area(")
-    by_text, by_ids = (pipeline.generate(prompt, **OPTIONS) for prompt in ("def area(", ids))
-    assert by_text.token_ids == by_ids.token_ids
-    assert by_ids.stats.prompt_tokens == len(ids)
-
-
-@pytest.mark.parametrize("drafter", ["suffix", "prompt-lookup", "none"])
-def test_every_drafter_gives_the_same_output(pipeline, tiny_pair, drafter):
-    other = SpeculativePipeline(tiny_pair[0], drafter=drafter, precision="exact")
-    expected = pipeline.generate("def area(", **OPTIONS)
-    # With a number, since a tiny model's passes may be too cheap for any draft token to pay.
-    length = {} if drafter == "none" else {"num_assistant_tokens": 4}
-    result = other.generate("def area(", **OPTIONS, **length)
-    assert (result.token_ids, result.text) == (expected.token_ids, expected.text)
-    assert (result.stats.drafted > 0) is (drafter != "none")
-
-
-def test_end_of_sequence_ends_the_text_as_in_plain_decoding(pipeline):
-    full = pipeline.generate("def area(", **OPTIONS)
-    for place in range(3, 30):
-        eos = full.token_ids[place]
-        plain, speculative = (
-            pipeline.generate("def area(", max_new_tokens=40, eos_token_id=eos, **lengths)
-            for lengths in ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 4})
-        )
-        assert plain.token_ids == speculative.token_ids
-        assert plain.token_ids == full.token_ids[: full.token_ids.index(eos) + 1]
-        assert plain.finish_reason == speculative.finish_reason == "stop"
-
-
-def test_stop_strings_end_the_text_as_in_plain_decoding(pipeline):
-    full = pipeline.generate("def area(", **OPTIONS)
-    checked = 0
-    for start in range(2, len(full.text) - 3, 5):
-        stop = full.text[start : start + 2]
-        plain, speculative = (
-            pipeline.generate("def area(", stop_strings=[stop], **OPTIONS, **lengths)
-            for lengths in ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 4})
-        )
-        assert plain.text == speculative.text == full.text[: full.text.index(stop)]
-        assert plain.token_ids == speculative.token_ids
-        assert speculative.finish_reason == "stop"
-        assert speculative.stats.as_dict()["stop_string"] == stop
-        assert speculative.finish_message == f"stop string {stop!r}"
-        assert full.stats.stop_string is None
-        assert speculative.stats.generated_tokens == len(speculative.token_ids)
-        checked += 1
-    assert checked > 5
-
-
-def test_a_stop_string_is_part_of_the_text_where_it_is_to_be(pipeline):
-    full = pipeline.generate("def area(", **OPTIONS).text
-    stop = full[8:11]
-    options = {**OPTIONS, "stop_strings": [stop], "include_stop_str_in_output": True}
-    assert pipeline.generate("def area(", **options).text == full[: full.index(stop) + len(stop)]
-    pieces = [chunk.text for chunk in pipeline.stream("def area(", **options)]
-    assert "".join(pieces) == pipeline.generate("def area(", **options).text
 
 
 @pytest.mark.parametrize("num_assistant_tokens", [0, 4])
@@ -144,19 +70,6 @@ def test_a_stop_token_ends_the_text_which_does_not_show_it(pipeline, num_assista
     decode = pipeline.tokenizer.decode
     assert (result.text, shown.text) == (decode(full[:end]), decode(full[: end + 1]))
     assert result.text != shown.text
-
-
-def test_special_tokens_are_shown_where_they_are_not_to_be_skipped(pipeline):
-    eos = pipeline.tokenizer.eos_token_id
-    options = {"max_new_tokens": 3, "logit_bias": {eos: 1000.0}}
-    name = pipeline.tokenizer.decode_all([eos])
-    assert name
-    assert pipeline.generate("x", **options).text == ""
-    # What ends a text is no part of it.
-    assert pipeline.generate("x", skip_special_tokens=False, **options).text == ""
-    shown = {**options, "skip_special_tokens": False}
-    assert pipeline.generate("x", include_stop_str_in_output=True, **shown).text == name
-    assert pipeline.generate("x", ignore_eos=True, **shown).text == name * 3
 
 
 def test_generation_ends_with_the_context(pipeline):
@@ -256,66 +169,6 @@ def test_what_is_cancelled_at_the_end_of_the_last_step_ends(tiny_pair, monkeypat
         assert [chunk.finish_reason for chunk in long][-1] == "cancelled"
 
 
-def test_a_stream_that_was_made_before_the_end_runs_no_pass_after_it(tiny_pair):
-    pipeline = SpeculativePipeline(*tiny_pair)
-    chunks = pipeline.stream("def", **OPTIONS)
-    pipeline.close()
-    assert [chunk.finish_reason for chunk in chunks] == ["cancelled"]
-
-
-def test_cancelling_frees_the_pipeline(pipeline):
-    chunks = pipeline.stream("def area(", **OPTIONS)
-    next(chunks)
-    chunks.cancel()
-    assert list(chunks)[-1].finish_reason == "cancelled"
-    assert pipeline.generate("x", max_new_tokens=2).token_ids
-
-
-def test_a_failure_in_a_users_processor_leaves_no_trace(pipeline):
-    def fails(tokens, logits):
-        if len(tokens) > 20:
-            raise ZeroDivisionError
-        return logits
-
-    expected = pipeline.generate("def area(", **OPTIONS).token_ids
-    with pytest.raises(ZeroDivisionError):
-        pipeline.generate("width * height", logits_processor=[fails], **OPTIONS)
-    assert pipeline.generate("def area(", **OPTIONS).token_ids == expected
-
-
-def test_temperature_0_is_greedy(pipeline):
-    greedy = pipeline.generate("def area(", **OPTIONS)
-    same = pipeline.generate("def area(", temperature=0, top_p=0.5, seed=1, **OPTIONS)
-    assert same.token_ids == greedy.token_ids
-
-
-def test_ids_may_be_numpys(pipeline):
-    ids = pipeline.tokenizer.encode("def area(")
-    expected = pipeline.generate(ids, **OPTIONS).token_ids
-    assert pipeline.generate(np.array(ids), **OPTIONS).token_ids == expected
-    assert pipeline.generate(list(np.array(ids)), **OPTIONS).token_ids == expected
-
-
-def test_streams_that_are_read_in_turns_give_what_each_gives_alone(pipeline):
-    prompts = ["def area(", "width * height"]
-    expected = [pipeline.generate(prompt, **OPTIONS).token_ids for prompt in prompts]
-    streams = [pipeline.stream(prompt, **OPTIONS) for prompt in prompts]
-    chunks = [[], []]
-    for both in zip_longest(*streams):
-        for own, chunk in zip(chunks, both, strict=True):
-            own += [] if chunk is None else chunk.token_ids
-    assert chunks == expected
-
-
-def test_generations_of_several_threads_give_what_each_gives_alone(pipeline):
-    prompts = ["def area(", "width * height", "print", "return"]
-    expected = [pipeline.generate(prompt, **OPTIONS) for prompt in prompts]
-    with ThreadPoolExecutor(len(prompts)) as pool:
-        results = list(pool.map(lambda prompt: pipeline.generate(prompt, **OPTIONS), prompts))
-    assert [r.text for r in results] == [r.text for r in expected]
-    assert pipeline.main.runner.pool.num_used == pipeline.draft.runner.pool.num_used == 0
-
-
 def test_models_are_not_used_otherwise_while_a_generation_runs(pipeline, tmp_path):
     file = tmp_path / "prompt.safetensors"
     stream = pipeline.stream("def area(", **OPTIONS)
@@ -332,19 +185,6 @@ def test_models_are_not_used_otherwise_while_a_generation_runs(pipeline, tmp_pat
     pipeline.load_cache(file)
 
 
-def test_a_batch_gives_what_each_prompt_gives_alone(pipeline):
-    prompts = ["def area(", [5, 6, 7], "width"]
-    own = [{}, {"temperature": 0.8, "seed": 1}, {"max_new_tokens": 3}]
-    results = pipeline.generate_batch(prompts, own, ignore_eos=True, max_new_tokens=20)
-    for prompt, options, result in zip(prompts, own, results, strict=True):
-        alone = pipeline.generate(
-            prompt, **{"ignore_eos": True, "max_new_tokens": 20, **options}, cache_prompt=False
-        )
-        assert (result.token_ids, result.text) == (alone.token_ids, alone.text)
-    assert [len(result.token_ids) for result in results] == [20, 20, 3]
-    assert pipeline.generate_batch([]) == []
-
-
 @pytest.mark.parametrize(
     ("prompts", "options", "complaint"),
     [
@@ -358,18 +198,6 @@ def test_a_batch_gives_what_each_prompt_gives_alone(pipeline):
 def test_a_batch_that_cannot_be_run_is_refused_as_a_whole(pipeline, prompts, options, complaint):
     with pytest.raises(OptionError, match=complaint):
         pipeline.generate_batch(prompts, options)
-
-
-def test_a_small_cache_is_enough_for_many_and_too_small_for_one_that_cannot_fit(tiny_pair):
-    with SpeculativePipeline(*tiny_pair, precision="exact", kv="paged") as large:
-        needed = 128 * (large.main.runner.bytes_per_token + large.draft.runner.bytes_per_token)
-        prompts = [[5 + n, 6, 7] * 20 for n in range(4)]
-        expected = [large.generate(prompt, **OPTIONS).token_ids for prompt in prompts]
-    with SpeculativePipeline(
-        *tiny_pair, precision="exact", kv="paged", kv_cache_size=5 * needed / 1e9
-    ) as small:
-        results = small.generate_batch(prompts, **OPTIONS)
-        assert [result.token_ids for result in results] == expected
 
 
 def test_a_context_may_be_shorter_than_the_models(tiny_pair):
@@ -391,14 +219,6 @@ def test_a_draft_with_a_shorter_context_keeps_its_own(tiny_pair, tmp_path):
         assert pipeline.draft.runner.max_length == 32
 
 
-def test_an_abandoned_generation_leaves_no_trace(pipeline):
-    expected = pipeline.generate("def area(", **OPTIONS).token_ids
-    for chunk in pipeline.stream("width * height", **OPTIONS):
-        if chunk.from_draft:
-            break
-    assert pipeline.generate("def area(", **OPTIONS).token_ids == expected
-
-
 def test_a_draft_with_wider_logits_is_cut_to_the_tokenizer(tiny_pair, wide_draft, pipeline):
     wide = SpeculativePipeline(tiny_pair[0], wide_draft, precision="exact")
     result = wide.generate("def area(", **OPTIONS)
@@ -406,114 +226,76 @@ def test_a_draft_with_wider_logits_is_cut_to_the_tokenizer(tiny_pair, wide_draft
     assert max(result.token_ids) < 290
 
 
-def test_a_draft_with_another_tokenizer_is_refused(tiny_pair, tmp_path):
-    draft = shutil.copytree(tiny_pair[1], tmp_path / "draft")
-    save_tokenizer(draft, sample="something else entirely, with other merges")
-    with pytest.raises(TokenizerMismatchError, match="different tokenizers"):
-        SpeculativePipeline(tiny_pair[0], draft)
-    with pytest.raises(OptionError, match="needs main: give that too"):
-        SpeculativePipeline(draft=draft)
+WRONG = {
+    "one of several": ({"drafter": "oracle"}, "'oracle' must be one of model, suffix, both"),
+    "no number": ({"max_batch_size": 0}, "max_batch_size=0"),
+    "a size without room": (
+        {"kv_cache_size": 1e-9},
+        r"kv_cache_size=1e-09 has no room for 32 tokens: .* take .* GB",
+    ),
+    "no text": ({"device": None}, "device=None must be a text"),
+    "no shape": ({"static_shapes": [1.5]}, "static_shapes="),
+    "no truth": ({"batch_invariant": "yes"}, "batch_invariant="),
+    "no mapping": ({"properties": {"A": 1}}, "properties=1 must be a mapping of names to values"),
+    "no place": ({"main": 3}, "main=3 must be a folder"),
+    "a file": ({"cache_dir": __file__}, "cache_dir='.*' is a file: give a folder"),
+    "a place that cannot be": ({"cache_dir": "/dev/null/x"}, "'/dev/null/x' cannot be made"),
+    "no effect on this KV cache": (
+        {"max_masked_tokens": 4, "kv": "paged"},
+        "max_masked_tokens=4 has no effect",
+    ),
+    "no effect on the cache that was found": ({"max_masked_tokens": 4}, "=4 has no effect on"),
+    "no effect on the other cache": (
+        {"kv_cache_size": 1, "kv": "stateful"},
+        "kv_cache_size=1.0 has no effect",
+    ),
+    "no effect without drafts": (
+        {"drafter": "none", "draft_device": "CPU"},
+        "has no effect with drafter='none'",
+    ),
+    "no effect without a draft model": (
+        {"draft": None, "drafter": "suffix", "profile": "p.json"},
+        "profile='p.json' has no effect with drafter='suffix'",
+    ),
+    "a pairing of nothing": (
+        {"draft": None, "pairing": "auto", "drafter": "prompt-lookup"},
+        "pairing='auto' has no effect",
+    ),
+    "no draft": ({"draft": None, "drafter": "model"}, "no draft model for main"),
+    "no device": ({"draft_device": "TPU"}, "'TPU' is not available: OpenVINO finds .*CPU"),
+    "no property": ({"properties": {"NO_SUCH": "1"}}, "NO_SUCH=1 .*Unsupported property"),
+    "no folder": ({"main": "/no/where", "draft": None}, "'/no/where' does not exist"),
+    "no name on the Hub": ({"draft": "gpt2"}, "'gpt2' is not a folder here.*owner/model"),
+}
 
 
-@pytest.mark.parametrize(
-    ("arguments", "error", "complaint"),
-    [
-        (
-            {"drafter": "oracle"},
-            OptionError,
-            "'oracle' must be one of model, suffix, both, prompt-lookup, none",
-        ),
-        ({"kv": "ring"}, OptionError, "kv='ring'"),
-        ({"precision": "f8"}, OptionError, "precision='f8'"),
-        ({"max_masked_tokens": -1}, OptionError, "max_masked_tokens=-1"),
-        ({"max_masked_tokens": 4, "kv": "paged"}, OptionError, "max_masked_tokens=4 has no effect"),
-        ({"max_masked_tokens": 4}, OptionError, "max_masked_tokens=4 has no effect on"),
-        ({"max_batch_size": 0}, OptionError, "max_batch_size=0"),
-        ({"kv_cache_size": -1}, OptionError, "kv_cache_size=-1"),
-        (
-            {"kv_cache_size": 1e-9},
-            OptionError,
-            r"kv_cache_size=1e-09 has no room for 32 tokens: .* take .* GB",
-        ),
-        ({"max_model_len": 1}, OptionError, "max_model_len=1"),
-        ({"kv_cache_size": 1, "kv": "stateful"}, OptionError, "kv_cache_size=1.0 has no effect"),
-        ({"max_prefill_tokens_per_step": 0}, OptionError, "max_prefill_tokens_per_step=0"),
-        ({"main": 3}, OptionError, "main=3 must be a folder"),
-        ({"device": None}, OptionError, "device=None must be a text"),
-        ({"device": ["CPU"]}, OptionError, r"device=\['CPU'\] must be a text"),
-        ({"draft_device": 0}, OptionError, "draft_device=0 must be a text"),
-        ({"profile": 3}, OptionError, "profile=3 must be"),
-        ({"profile": None}, OptionError, "profile=None must be"),
-        (
-            {"properties": "A=1"},
-            OptionError,
-            "properties='A=1' must be a mapping of names to values",
-        ),
-        (
-            {"properties": {"A": 1}},
-            OptionError,
-            "properties=1 must be a mapping of names to values",
-        ),
-        ({"draft_properties": [1]}, OptionError, r"draft_properties=\[1\] must be a mapping"),
-        ({"cache_dir": 3}, OptionError, "cache_dir=3 must be a folder"),
-        ({"cache_dir": __file__}, OptionError, "cache_dir='.*' is a file: give a folder"),
-        ({"cache_dir": "/dev/null/x"}, OptionError, "cache_dir='/dev/null/x' cannot be made"),
-        ({"device": "TPU"}, DeviceError, "device 'TPU' is not available: OpenVINO finds .*CPU"),
-        ({"draft_device": "TPU"}, DeviceError, "'TPU'"),
-        ({"properties": {"NO_SUCH": "1"}}, DeviceError, "NO_SUCH=1 .*Unsupported property"),
-        (
-            {"drafter": "none", "draft_device": "CPU"},
-            OptionError,
-            "has no effect with drafter='none'",
-        ),
-        (
-            {"draft": None, "drafter": "suffix", "profile": "p.json"},
-            OptionError,
-            "profile='p.json' has no effect with drafter='suffix'",
-        ),
-        ({"draft": None, "drafter": "model"}, OptionError, "no draft model for main"),
-        ({"main": "/no/where", "draft": None}, ModelError, "'/no/where' does not exist"),
-        ({"main": "gpt2", "draft": None}, ModelError, "'gpt2' is not a folder here.*owner/model"),
-        ({"draft": "nowhere"}, ModelError, "'nowhere' is not a folder"),
-        ({"main": "nowhere"}, ModelError, "'nowhere' is not a folder"),
-    ],
-)
-def test_what_cannot_be_loaded_is_refused_by_name(tiny_pair, arguments, error, complaint):
+@pytest.mark.parametrize("mistake", WRONG)
+def test_what_cannot_be_loaded_is_refused_by_name(tiny_pair, mistake):
+    arguments, complaint = WRONG[mistake]
     main, draft = tiny_pair
-    with pytest.raises(error, match=complaint):
+    with pytest.raises((OptionError, DeviceError, ModelError), match=complaint):
         SpeculativePipeline(**{"main": main, "draft": draft, **arguments})
 
 
-def test_lengths_without_a_drafter_are_refused(tiny_pair):
-    plain = SpeculativePipeline(tiny_pair[0], drafter="none")
-    with pytest.raises(OptionError, match="num_assistant_tokens=4 needs a drafter"):
-        plain.generate("x", num_assistant_tokens=4)
-
-
 @pytest.mark.parametrize(
-    ("file", "complaint"),
+    ("file", "content", "complaint"),
     [
-        ("openvino_model.xml", "holds no openvino_model.xml: export the model first"),
-        ("openvino_model.bin", "cannot be read .* export the model again"),
-        ("config.json", "config.json is missing"),
-        ("tokenizer.json", "holds no tokenizer.json"),
+        ("openvino_model.xml", None, "holds no openvino_model.xml: export the model first"),
+        ("openvino_model.bin", None, "cannot be read .* export the model again"),
+        ("config.json", None, "config.json is missing"),
+        ("config.json", "{", "not valid JSON"),
+        ("tokenizer.json", None, "holds no tokenizer.json"),
+        ("tokenizer.json", "{}", "tokenizer.json cannot be read"),
     ],
 )
-def test_a_folder_that_lacks_a_file_is_refused(tiny_pair, tmp_path, file, complaint):
+def test_a_folder_that_lacks_or_breaks_a_file_is_refused(
+    tiny_pair, tmp_path, file, content, complaint
+):
     main = shutil.copytree(tiny_pair[0], tmp_path / "main")
     (main / file).unlink()
+    if content is not None:
+        (main / file).write_text(content)
     with pytest.raises(ModelError, match=complaint):
-        SpeculativePipeline(main, drafter="none")
-
-
-def test_a_broken_configuration_is_refused(tiny_pair, tmp_path):
-    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
-    (main / "config.json").write_text("{")
-    with pytest.raises(ModelError, match="not valid JSON"):
-        SpeculativePipeline(main, drafter="none")
-    (main / "config.json").write_text("{}")
-    (main / "tokenizer.json").write_text("{}")
-    with pytest.raises(ModelError, match=r"tokenizer.json cannot be read"):
         SpeculativePipeline(main, drafter="none")
 
 

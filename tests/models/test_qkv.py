@@ -5,16 +5,15 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph.paging import to_paged
 from ov_specdec.graph.products import fuse_qkv
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import find_device, openvino_core
-from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source, read_ir
+from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
+from tests.support.passes import paged
 
 VOCAB_SIZE = 300
 SPANS = (33, 1, 2, 5, 1)
@@ -22,12 +21,6 @@ SPANS = (33, 1, 2, 5, 1)
 
 WIDTH, HEAD = 32, 16
 ROWS = {"query": 4 * HEAD, "key": HEAD, "value": HEAD}
-
-
-def paged(folder):
-    model = read_ir(ModelFolder.read(folder))
-    to_paged(model)
-    return model
 
 
 def num_products(model):
@@ -113,7 +106,7 @@ def of_its_own(hidden, rows):
     return product(ops.relu(hidden), rows)
 
 
-def untransposed(hidden, rows):
+def by_column(hidden, rows):
     turned = ops.constant(np.ones((WIDTH, rows), np.float32))
     return ops.matmul(hidden, turned, False, False)
 
@@ -132,17 +125,9 @@ def of_several_types(hidden, rows):
 
 
 @pytest.mark.parametrize(
-    "make", [biased, of_its_own, scaled_together, of_four_bits, of_several_types]
+    "make", [biased, of_its_own, by_column, scaled_together, of_four_bits, of_several_types]
 )
 def test_products_that_are_not_alike_or_would_lose_by_it_are_left_alone(make):
     model = layer(make, names=["query", "key"])
     assert fuse_qkv(model) == 0
     assert num_products(model) == 2
-
-
-def test_weights_by_column_are_left_alone():
-    assert fuse_qkv(layer(untransposed, names=["key", "value"])) == 0
-
-
-def test_a_single_product_is_left_alone():
-    assert fuse_qkv(layer(names=["query"])) == 0

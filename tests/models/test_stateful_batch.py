@@ -1,6 +1,7 @@
-"""Many sequences in the KV states of a stateful model: each gets what it gets alone."""
+"""Many sequences in one KV cache, above all in states of a stateful model: each gets its own."""
 
 import random
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,23 +11,22 @@ from ov_specdec.errors import SessionError
 from ov_specdec.graph.paging import to_paged
 from ov_specdec.models import prepare
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.locate import embedded_folder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
 from ov_specdec.runner.stateful import MAX_MASKED
-from tests.support.flaky import make_flaky
-from tests.support.tiny import ARCHITECTURES
+from tests.support.flaky import Flaky, FlakyRequest
+from tests.support.passes import NUM_IDS, tokens
 
-VOCAB_SIZE = 290
+VOCAB_SIZE = NUM_IDS
 CLOSE = {"rtol": 0, "atol": 1e-4}
 ONE_AT_A_TIME = ("mpt", "mistral")
 """Positions by index, and a sliding window: what is hidden would show."""
 
 
-def load(folder, max_masked=None):
-    config = RuntimeConfig(kv="stateful", precision="exact", max_masked_tokens=max_masked)
+def load(folder, max_masked=None, kv="stateful"):
+    config = RuntimeConfig(kv=kv, precision="exact", max_masked_tokens=max_masked)
     return load_model(open_source(folder), config, vocab_size=VOCAB_SIZE).runner
 
 
@@ -40,15 +40,11 @@ def model(llama):
     return load(llama)
 
 
-def tokens(n, seed=0):
-    return np.random.default_rng(seed).integers(0, VOCAB_SIZE, n).tolist()
-
-
 class Alone:
     """Logits of texts, each read in one pass by a model that has nothing else."""
 
-    def __init__(self, folder):
-        self._model = load(folder)
+    def __init__(self, folder, kv="stateful"):
+        self._model = load(folder, kv=kv)
 
     def __call__(self, text, num_rows):
         slot = self._model.open(object())
@@ -60,16 +56,21 @@ class Alone:
 class Crowd:
     """Sequences that come, grow, are rolled back and go at random; all logits are compared."""
 
-    def __init__(self, folder, seed, max_masked=None):
-        self.model, self.expected = load(folder, max_masked), Alone(folder)
+    def __init__(self, folder, seed, max_masked=None, kv="stateful"):
+        self.model, self.expected = load(folder, max_masked, kv), Alone(folder, kv)
+        self.is_paged = kv == "paged"
+        if self.is_paged:
+            self.model.limit(2000)
         self.random = random.Random(seed)  # noqa: S311
-        self.texts = {}
+        self.texts, self.shared = {}, {}
+        """By slot. shared: tokens that others may find, which a paged cache does not roll back."""
         self.num_matched = self.most = 0
 
     def step(self):
         kind = self.random.choice(["open", "open", "free", "rollback", *["pass"] * 4])
         if kind == "open" and len(self.texts) < (self.model.max_sequences or 6):
-            self.texts[self.model.open()] = []
+            slot = self.model.open()
+            self.texts[slot], self.shared[slot] = [], 0
         elif kind == "free" and self.texts:
             slot = self.random.choice(list(self.texts))
             text = self.texts.pop(slot)
@@ -80,7 +81,8 @@ class Crowd:
             assert slot.length == 0
         elif kind == "rollback":
             for slot, text in self.texts.items():
-                length = max(len(text) - self.random.randint(0, 5), 0)
+                least = self.shared[slot] if self.is_paged else 0
+                length = max(len(text) - self.random.randint(0, 5), least)
                 slot.rollback(length)
                 del text[length:]
         elif kind == "pass" and self.texts:
@@ -95,6 +97,7 @@ class Crowd:
                 prompt = [*tokens(self.random.randint(0, 30)), *self.new(25)]
                 text += prompt[: slot.match_prefix(prompt)]
                 self.num_matched += len(text) > 0
+                self.shared[slot] = len(text)
                 new = prompt[len(text) :] or self.new(1)
             else:
                 new = self.new(5)
@@ -106,11 +109,16 @@ class Crowd:
             np.testing.assert_allclose(logits, self.expected(text, span.num_rows), **CLOSE)
         for slot in chosen:
             if self.random.random() < 0.9:
-                slot.commit(self.texts[slot], len(self.texts[slot]) - 1)
-        self.most = max(self.most, *(len(slot.row.batch.held) for slot in chosen))
+                self.shared[slot] = len(self.texts[slot]) - 1
+                slot.commit(self.texts[slot], self.shared[slot])
+        together = [len(chosen if self.is_paged else slot.row.batch.held) for slot in chosen]
+        self.most = max(self.most, *together)
         for slot, text in self.texts.items():
             assert slot.length == len(text)
-            if len(text) > 200:
+            if len(text) > 200 and self.is_paged:
+                slot.free()
+                del text[:]
+            elif len(text) > 200:
                 slot.rollback(20)
                 del text[20:]
 
@@ -128,12 +136,16 @@ def test_sequences_that_come_and_go_get_their_own_logits(architecture, pair):
     assert crowd.most > 3 if batches else crowd.most == 1
 
 
-@pytest.mark.parametrize(("seed", "max_masked"), [(1, None), (2, 1), (3, 20), (4, 0)])
-def test_they_do_however_late_states_are_trimmed(llama, seed, max_masked):
-    crowd = Crowd(llama, seed, max_masked)
+@pytest.mark.parametrize(
+    "settings",
+    [{"kv": "paged"}, {"max_masked": 1}, {"max_masked": 20}, {"max_masked": 0}],
+    ids=str,
+)
+def test_they_do_on_a_paged_cache_and_however_late_states_are_trimmed(llama, settings):
+    crowd = Crowd(llama, 1, **settings)
     for _ in range(150):
         crowd.step()
-    assert crowd.most == 1 if max_masked == 0 else crowd.most > 3
+    assert crowd.most == 1 if settings.get("max_masked") == 0 else crowd.most > 3
 
 
 def feed(model, texts, slots=None):
@@ -144,61 +156,6 @@ def feed(model, texts, slots=None):
     for slot, text in zip(slots, texts, strict=True):
         slot.commit(text, len(text))
     return slots, rows
-
-
-def test_a_ragged_pass_gives_each_row_its_own_logits(model, llama):
-    texts = [tokens(size, size) for size in (3, 90, 41, 1)]
-    slots, _ = feed(model, texts)
-    more = [tokens(size, size + 1) for size in (4, 1, 16, 2)]
-    spans = [
-        Span(slot, new, num_rows)
-        for slot, new, num_rows in zip(slots, more, (4, 1, 3, 2), strict=True)
-    ]
-    expected = Alone(llama)
-    logits = [rows.copy() for rows in model.forward(spans)]
-    assert len({id(slot.row.batch) for slot in slots}) == 1
-    for span, rows, text in zip(spans, logits, texts, strict=True):
-        np.testing.assert_allclose(rows, expected([*text, *span.tokens], span.num_rows), **CLOSE)
-
-
-def test_one_pass_is_run_for_all_that_have_been_read(model):
-    slots, _ = feed(model, [tokens(20, seed) for seed in range(4)])
-    [batch] = {slot.row.batch for slot in slots}
-    model.forward([Span(slot, [1], 1) for slot in slots])
-    assert batch.num_entries == 21
-    slots[0].free(tokens(20))
-    slots[2].free()
-    model.forward([Span(slots[1], [2, 3], 1)])
-    assert [row.length for row in batch.rows] == [23, 21]
-    assert batch.num_entries == 23
-
-
-def test_a_prompt_that_others_would_be_padded_to_is_read_by_itself(model):
-    first, second = (feed(model, [tokens(20, seed)])[0][0] for seed in range(2))
-    late = model.open()
-    model.forward([Span(first, [1], 1), Span(late, tokens(60), 1), Span(second, [2], 1)])
-    assert first.row.batch is second.row.batch is not late.row.batch
-    assert (first.row.batch.num_entries, late.row.batch.num_entries) == (21, 60)
-    late.commit(tokens(60), 60)
-    model.forward([Span(first, [1], 1), Span(late, [3], 1)])
-    assert first.row.batch is late.row.batch
-    assert second.row.batch.num_entries == 21  # it took no part, and joins when it does
-    model.forward([Span(slot, [1], 1) for slot in (first, second, late)])
-    assert {row.length for row in late.row.batch.rows} == {22, 23, 62}
-
-
-def test_prompts_of_similar_length_are_read_together(model):
-    slots, _ = feed(model, [tokens(size, size) for size in (60, 20, 80, 40, 41)])
-    batches = [id(slot.row.batch) for slot in slots]
-    assert batches[1] == batches[3] != batches[0] == batches[2] == batches[4]
-
-
-def test_padding_is_dropped_when_there_is_much(model):
-    slots, _ = feed(model, [tokens(20, seed) for seed in range(2)])
-    for _ in range(40):
-        for slot in slots:  # the other one is padded
-            model.forward([Span(slot, tokens(5), 1)])
-            assert slot.row.batch.num_masked <= MAX_MASKED + 5
 
 
 @pytest.mark.parametrize("max_masked", [0, 8, None])
@@ -213,66 +170,33 @@ def test_hidden_entries_are_dropped_when_there_are_many(llama, max_masked):
     assert max(sizes) == (MAX_MASKED if max_masked is None else max_masked)
 
 
-def test_sequences_go_on_from_what_others_have_read(model, llama):
-    text, expected = tokens(50), Alone(llama)
-    [first], _ = feed(model, [text])
-    second, third, other = model.open(), model.open(), model.open("another namespace")
-    assert second.match_prefix([*text[:30], 7, 8]) == 30  # of one that goes on
-    first.free(text)
-    assert third.match_prefix([*text, 9]) == 50  # of one that has left
-    assert other.match_prefix(text) == 0
-    logits = model.forward([Span(second, [7, 8], 2), Span(third, [9], 1)])
-    np.testing.assert_allclose(logits[0], expected([*text[:30], 7, 8], 2), **CLOSE)
-    np.testing.assert_allclose(logits[1], expected([*text, 9], 1), **CLOSE)
-
-
-def test_what_is_rolled_back_or_dropped_is_not_found(model):
-    text = tokens(20)
-    [slot], _ = feed(model, [text])
-    slot.rollback(12)
-    assert model.open().match_prefix(text) == 12
-    slot.free()
-    assert model.open().match_prefix(text) == 0
+def test_rows_are_found_in_their_own_namespace_only(model):
+    feed(model, [tokens(20)])
+    assert model.open("other").match_prefix(tokens(20)) == 0 < model.open().match_prefix(tokens(20))
 
 
 def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llama):
-    flaky = make_flaky(model)
+    compiled, flaky = model._compiled, Flaky()
+    model._compiled = SimpleNamespace(
+        create_infer_request=lambda: FlakyRequest(compiled.create_infer_request(), flaky)
+    )
     texts, expected = [tokens(30, seed) for seed in range(3)], Alone(llama)
     caches = [CachedSequence(model) for _ in texts]
     for cache, text in zip(caches, texts, strict=True):
         alone(cache.advance(text))
-    flaky.fails_in = 1
-    long = CachedSequence(model)
-    reading = long.advance(tokens(90, 9))
-    next(reading)
-    steps = [cache.advance([*text, 5]) for cache, text in zip(caches, texts, strict=True)]
+    long = CachedSequence(model)  # is read by itself, before the pass that fails
+    everyone, news = [*caches, long], [*([*text, 5] for text in texts), tokens(90, 9)]
+    steps = [cache.advance(new) for cache, new in zip(everyone, news, strict=True)]
     for step in steps:
         next(step)
-    # The prompt is read by itself, before the pass that fails.
+    flaky.fails_in = 1
     with pytest.raises(RuntimeError, match="the device is gone"):
-        forward([*caches, long], [cache.span(512) for cache in (*caches, long)])
-    assert [cache._slot.length for cache in (*caches, long)] == [0, 0, 0, 0]
-    assert model.open().match_prefix(texts[0]) == 0
+        forward(everyone, [cache.span(512) for cache in everyone])
+    assert [cache._slot.length for cache in everyone] == [0, 0, 0, 0]
     for cache, text in zip(caches, texts, strict=True):
         done = alone(cache.advance([*text, 5, 6]))
         assert (done.num_tokens, cache.tokens) == (32, [*text, 5, 6])
         np.testing.assert_allclose(done.logits, expected([*text, 5, 6], 1), **CLOSE)
-
-
-def test_passes_that_cannot_be_run_are_refused_and_change_nothing(model, llama):
-    [first, second], _ = feed(model, [tokens(20), tokens(200)])
-    for spans, message in (
-        ([Span(first, [1], 1), Span(second, tokens(57), 1)], "holds 200 of 256 tokens: no room"),
-        ([Span(first, [1], 1), Span(second, [], 1)], "at least one token"),
-        ([Span(first, [1], 1), Span(second, [1, 2], 3)], "cannot give 3 rows"),
-        ([Span(first, [1], 1), Span(load(llama).open(), [1], 1)], "another model"),
-    ):
-        with pytest.raises(SessionError, match=message):
-            model.forward(spans)
-        assert (first.length, second.length) == (20, 200)
-    single = load(llama, max_masked=0)
-    with pytest.raises(SessionError, match="over 2 sequences: this model takes 1 at a time"):
-        single.forward([Span(single.open(), [1], 1), Span(single.open(), [1], 1)])
 
 
 def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llama):
@@ -293,65 +217,6 @@ def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llam
         np.testing.assert_allclose(rows, expected([*text, 1, 7], 1), **CLOSE)
 
 
-def requests(seed):
-    """Sixteen prompts and their options: greedy and sampling, plain and with drafts."""
-    choose = random.Random(seed)  # noqa: S311
-    system = tokens(40, seed)
-    prompts, options = [], []
-    for i in range(16):
-        size = choose.choice([1, 5, 20, 60])
-        prompts.append([*system[: choose.choice([0, 40])], *tokens(size, 100 * seed + i)])
-        options.append({"max_new_tokens": choose.randint(1, 14)})
-        if i % 2:
-            options[-1] |= {"do_sample": True, "seed": i, "temperature": 0.8, "top_k": 20}
-        options[-1]["num_assistant_tokens"] = choose.choice([0, 2, 4, "auto"])
-    return prompts, options
-
-
-def check_batch(pipeline, prompts, options):
-    """All at once, they get what each gets alone, twice."""
-    shared = {"ignore_eos": True}
-    expected = [
-        pipeline.generate(prompt, cache_prompt=False, **shared, **own).token_ids
-        for prompt, own in zip(prompts, options, strict=True)
-    ]
-    for _ in range(2):
-        results = pipeline.generate_batch(prompts, options, **shared)
-        assert [result.token_ids for result in results] == expected
-
-
-@pytest.mark.parametrize(
-    "architecture",
-    [
-        pytest.param(n, marks=[] if n in ("llama", "mistral") else pytest.mark.deep)
-        for n in ARCHITECTURES
-    ],
-    indirect=True,
-    scope="module",
-)
-def test_sixteen_requests_at_once_get_what_each_gets_alone(architecture, pair):
-    with SpeculativePipeline(pair.main, pair.draft, kv="stateful", precision="exact") as pipeline:
-        check_batch(pipeline, *requests(ARCHITECTURES.index(architecture)))
-
-
-PROMPTS = [
-    "def area(width, height):\n    return",
-    "class Stack:\n    def push(self, item):\n",
-    "import os\n\nfor name in os.listdir(path):\n",
-    "# the mean of some values\ndef mean(values):\n",
-]
-
-
-@pytest.mark.deep
-def test_they_do_on_the_embedded_pair():
-    pair = embedded_folder("main"), embedded_folder("draft")
-    with SpeculativePipeline(*pair, kv="stateful", precision="exact") as pipeline:
-        _, options = requests(1)
-        check_batch(
-            pipeline, [f"# {i}\n" * (i % 5) + p for i, p in enumerate(PROMPTS * 4)], options
-        )
-
-
 @pytest.mark.parametrize("stateful", ["main", "draft"])
 def test_one_model_may_be_stateful_and_the_other_paged(tiny_pair, monkeypatch, stateful):
     calls = iter(["main", "draft"])
@@ -365,4 +230,9 @@ def test_one_model_may_be_stateful_and_the_other_paged(tiny_pair, monkeypatch, s
     with SpeculativePipeline(*tiny_pair, precision="exact") as pipeline:
         kinds = {"main": pipeline.main.kv, "draft": pipeline.draft.kv}
         assert [role for role, kv in kinds.items() if kv == "stateful"] == [stateful]
-        check_batch(pipeline, *requests(20))
+        prompts = [tokens(size, size) for size in (1, 5, 20, 60) * 2]
+        options = {"max_new_tokens": 12, "ignore_eos": True, "num_assistant_tokens": 3}
+        results = pipeline.generate_batch(prompts, **options)
+        for prompt, result in zip(prompts, results, strict=True):
+            alone = pipeline.generate(prompt, cache_prompt=False, **options)
+            assert result.token_ids == alone.token_ids

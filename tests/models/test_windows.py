@@ -1,9 +1,7 @@
 """Models with windows, chunks and borders: what they attend to, on both KV caches, past all of it.
 
-`tiny_windows.py` says where the models come from, and what they are compared with.
+`tests.support.kept` says where the models come from, and what they are compared with.
 """
-
-import shutil
 
 import pytest
 
@@ -11,12 +9,12 @@ from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.checks.agreement import compare_caches
 from ov_specdec.graph.attention import chunks, count_windowed, require_windows, windows
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models.export import NEEDED_FILES, export_model
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.source import open_source
-from tests.cli.test_input import change
+from tests.families.settings import WINDOW
 from tests.support.command_line import run
-from tests.support.tiny_windows import NUM_TOKENS, VERSIONS, WINDOW, open_kept
+from tests.support.folders import change
+from tests.support.kept import NUM_TOKENS, WINDOWED, open_kept
 
 DEEP = pytest.mark.deep
 OPTIONS = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
@@ -27,7 +25,7 @@ SEVERAL = {"num_assistant_tokens": 4, **OPTIONS}
     scope="module",
     # One with windows, and one with chunks.
     params=[
-        pytest.param(n, marks=[] if n in ("gemma3_text", "llama4_text") else DEEP) for n in VERSIONS
+        pytest.param(n, marks=[] if n in ("gemma3_text", "llama4_text") else DEEP) for n in WINDOWED
     ],
 )
 def models(request, tmp_path_factory):
@@ -165,19 +163,3 @@ def test_a_cap_that_the_export_has_dropped_is_told_at_load(family):
     change(gemma.main / "config.json", attn_logit_softcapping=50.0)
     with pytest.warns(RuntimeWarning, match=CAPPED):
         SpeculativePipeline(gemma.main, drafter="none").close()
-
-
-def test_and_at_export(family, monkeypatch, tmp_path):
-    gemma = family("gemma3_text")
-    change(gemma.main / "config.json", attn_logit_softcapping=50.0)
-
-    checkpoint = tmp_path / "checkpoint"
-    shutil.copytree(gemma.main, checkpoint, ignore=shutil.ignore_patterns("openvino_model.*"))
-
-    def export(_name, _family, target, *_):
-        shutil.copytree(gemma.main, target)
-
-    monkeypatch.setattr("ov_specdec.models.export.run_optimum", export)
-    with pytest.warns(RuntimeWarning, match=CAPPED):
-        exported = export_model(str(checkpoint), tmp_path, "fp16")
-    assert all((exported.folder / name).is_file() for name in NEEDED_FILES)

@@ -37,12 +37,6 @@ def pipeline(whisper):
 
 
 @pytest.fixture(scope="module")
-def server(pipeline):
-    with serving(pipeline) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def client(server):
     return official_client(server, openai.OpenAI).audio
 
@@ -58,7 +52,7 @@ def post(server, path=PATH, file=None, headers=None, **fields):
     return server.http.post(path, data=fields, files=files, headers=headers)
 
 
-@pytest.mark.parametrize("form", ["wav", "flac", "ogg", "webm", "mp4"])
+@pytest.mark.parametrize("form", ["wav", "webm"])
 def test_an_answer_is_what_the_pipeline_gives(client, pipeline, form):
     name, content = wav(form=form)
     answer = client.transcriptions.create(model=NAME, file=(name, content), **FIXED)

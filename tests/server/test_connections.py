@@ -5,23 +5,12 @@ import socket
 
 import pytest
 
-from ov_specdec import SpeculativePipeline
 from ov_specdec.server import run as connection
 from ov_specdec.server.run import MAX_SMALL, SMALL
-from tests.support.server import serving
 
 SOON = 0.1
 PATIENCE = 30
 HEAD = b"POST /detokenize HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-
-
-@pytest.fixture(scope="module")
-def server(chat_pair):
-    with (
-        SpeculativePipeline(*chat_pair, precision="exact", num_threads=1) as pipeline,
-        serving(pipeline) as running,
-    ):
-        yield running
 
 
 def connect(server):

@@ -1,7 +1,5 @@
 """The server's answers, as clients over a socket get them."""
 
-import asyncio
-import concurrent.futures
 import gzip
 import json
 import logging
@@ -18,26 +16,12 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.access import JsonLines, Record
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
-from ov_specdec.server.settings import LOOPBACK_NAMES, Settings, bare_host, is_loopback
-from tests.support.server import NAME, scope_of_completion, serving, wait_until
+from ov_specdec.server.settings import LOOPBACK_NAMES, Settings
+from tests.support.server import NAME, serving, wait_until
 
 KEYS = ("key-of-a", "key-of-b")
 PROMPTS = ["def area(w, h):", "x = [1, 2, 3]\n", "import os\n", "class A:", "y" * 40, "for i in"]
 MESSAGES = [{"role": "user", "content": "return width"}]
-
-
-@pytest.fixture(scope="module")
-def pipeline(chat_pair):
-    main, draft = chat_pair
-    with SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made:
-        made.prepare(seconds=0.2)
-        yield made
-
-
-@pytest.fixture(scope="module")
-def server(pipeline):
-    with serving(pipeline) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
@@ -95,7 +79,6 @@ def test_an_answer_is_what_the_pipeline_gives(server, pipeline):
     ("recommended", "given", "temperature"),
     [
         ({}, {}, 1.0),
-        ({"do_sample": True, "temperature": 0.6}, {}, 0.6),
         ({"do_sample": True, "temperature": 0.6}, {"top_p": 0.5}, 0.6),
         ({"do_sample": True, "temperature": 0.6}, {"temperature": 0.0}, 0.0),
         ({"do_sample": False}, {}, 1.0),
@@ -107,39 +90,6 @@ def test_requests_without_a_temperature_have_the_recommended_one_or_1(
     monkeypatch.setattr(pipeline, "_defaults", recommended)
     options = GenerationOptions(**given)
     assert server.service.engine.complete(options, None).temperature == temperature
-
-
-def test_many_answers_at_once_are_those_that_each_gets_alone(server):
-    alone = {prompt: text_of(server.complete(prompt, max_tokens=30)) for prompt in PROMPTS}
-
-    def ask(number):
-        prompt = PROMPTS[number % len(PROMPTS)]
-        if number % 2:
-            return prompt, text_of(server.complete(prompt, max_tokens=30))
-        body = {"prompt": prompt, "max_tokens": 30, "temperature": 0, "stream": True}
-        with server.http.stream("POST", "/v1/completions", json=body) as stream:
-            events = [line[6:] for line in stream.iter_lines() if line]
-        assert events[-1] == "[DONE]"
-        return prompt, "".join(json.loads(event)["choices"][0]["text"] for event in events[:-1])
-
-    with concurrent.futures.ThreadPoolExecutor(24) as threads:
-        for prompt, text in threads.map(ask, range(48)):
-            assert text == alone[prompt]
-
-
-def test_log_probabilities_are_right_inside_accepted_runs(server):
-    fields = {"max_tokens": 40, "logprobs": 3, "ignore_eos": True}
-    drafted = server.complete("def area(", num_assistant_tokens=5, **fields)
-    plain = server.complete("def area(", num_assistant_tokens=0, **fields)
-    assert drafted["metrics"]["speculative_decoding"]["num_accepted_draft_tokens"] > 0
-    a, b = drafted["choices"][0]["logprobs"], plain["choices"][0]["logprobs"]
-    assert a["tokens"] == b["tokens"]
-    assert a["token_logprobs"] == pytest.approx(b["token_logprobs"], abs=1e-3)
-    # Greedy tokens are the most likely ones.
-    assert all(
-        max(top.values()) == own
-        for top, own in zip(a["top_logprobs"], a["token_logprobs"], strict=True)
-    )
 
 
 def test_log_probabilities_are_those_before_processors(server):
@@ -160,41 +110,18 @@ def test_the_prompts_log_probabilities_do_not_depend_on_what_is_cached(server):
     scores = first["choices"][0]["logprobs"]["token_logprobs"]
     assert len(scores) == first["usage"]["total_tokens"]
     assert scores[0] is None
-    # What it says of its own output is what it said when that was generated.
-    ids = server.post("/tokenize", prompt="def area(w, h): return").json()["tokens"]
-    own = server.complete(ids, max_tokens=8, logprobs=0)["choices"][0]
-    whole = server.complete(ids, max_tokens=8, logprobs=0, echo=True)["choices"][0]
-    assert whole["logprobs"]["token_logprobs"][-8:] == pytest.approx(
-        own["logprobs"]["token_logprobs"], abs=1e-3
-    )
-
-
-def test_the_choices_of_a_seed_differ_and_are_no_other_seeds(server):
-    fields = {"max_tokens": 12, "temperature": 1.5}
-    together = server.complete("x = ", n=3, seed=5, **fields)["choices"]
-    alone = [server.complete("x = ", seed=5 + i, **fields)["choices"][0] for i in range(3)]
-    assert together[0]["text"] == alone[0]["text"]
-    assert len({choice["text"] for choice in together + alone}) == 5
-
-
-def test_cached_tokens_are_counted(server):
-    prompt = "def perimeter(width, height): return 2 * (width + height)\n" * 2
-    first, second = (server.complete(prompt, max_tokens=1)["usage"] for _ in range(2))
-    assert first["prompt_tokens_details"]["cached_tokens"] < first["prompt_tokens"] // 2
-    assert second["prompt_tokens_details"]["cached_tokens"] == second["prompt_tokens"] - 1
-    salted = server.complete(prompt, max_tokens=1, cache_salt="x")["usage"]
-    assert salted["prompt_tokens_details"]["cached_tokens"] == 0
 
 
 @pytest.mark.parametrize(
     ("body", "code", "param", "words"),
     [
         ({"prompt": "x" * 5000}, "context_length_exceeded", None, "context length is 256"),
-        ({"prompt": ""}, None, None, "the prompt is empty"),
         ({"prompt": [99999]}, None, None, "token id 99999"),
         ({"prompt": ["a"] * 200}, None, "prompt", "200 prompts exceed the 144"),
         ({"prompt": "a", "logit_bias": {"99999": 1}}, None, "logit_bias", "token id 99999"),
         ({"prompt": "a", "src_lang": "de"}, None, "src_lang", "needs an encoder-decoder model"),
+        ({"prompt": "a", "cache_salt": "x" * 257}, None, "cache_salt", "256"),
+        ({"prompt": "a", "max_tokens": 0, "logprobs": 1}, None, "max_tokens", "max_tokens=0"),
     ],
 )
 def test_what_the_model_cannot_do_is_a_400(server, body, code, param, words):
@@ -205,17 +132,6 @@ def test_what_the_model_cannot_do_is_a_400(server, body, code, param, words):
     assert words in error["message"]
 
 
-def test_an_error_names_the_fields_of_its_endpoint(server, monkeypatch):
-    monkeypatch.setattr(type(server.service.engine.generator.main), "capacity", 8)
-    for path, field, prompt in (
-        ("/v1/responses", "max_output_tokens", {"input": "x"}),
-        ("/v1/chat/completions", "max_tokens", {"messages": MESSAGES}),
-    ):
-        error = server.post(path, **prompt, **{field: 30}).json()["error"]
-        assert error["code"] == "kv_cache_full"
-        assert error["message"].endswith(f"or lower {field}")
-
-
 @pytest.mark.parametrize(
     ("content", "kind", "status"),
     [
@@ -224,11 +140,12 @@ def test_an_error_names_the_fields_of_its_endpoint(server, monkeypatch):
         (b"[" * 100_000, "application/json", 400),
         (b'{"prompt": "a", "temperature": NaN}', "application/json", 400),
         (b'{"prompt": "a"}', "text/plain", 400),
-        (b'{"prompt": "a", "\\ud800": 1}', "application/json", 400),
-        (b'{"prompt": "a", "\xed\xa0\x80": 1}', "application/json", 400),
         ('{"prompt": "a", "\\ud800": 1}'.encode("utf-16"), "application/json", 400),
+        (b'{"a": ' + b"[" * 480 + b"]" * 480 + b"}", "application/json", 400),
         (b" " * 4_000_001, "application/json", 413),
+        ((b" " * 1_000_000 for _ in range(5)), "application/json", 413),  # of no length
     ],
+    ids=str,
 )
 def test_bodies_that_cannot_be_read_are_refused(server, content, kind, status):
     answer = server.http.post("/v1/completions", content=content, headers={"content-type": kind})
@@ -244,37 +161,13 @@ def test_bodies_that_cannot_be_read_are_refused(server, content, kind, status):
         ("/v1/audio/transcriptions", "multipart/form-data; boundary=x"),
     ],
 )
-@pytest.mark.parametrize("encoding", ["gzip", "GZIP", "br", "gzip, identity"])
+@pytest.mark.parametrize("encoding", ["GZIP", "br"])
 def test_a_compressed_body_is_named_as_such(server, path, kind, encoding):
     headers = {"content-type": kind, "content-encoding": encoding}
     answer = server.http.post(path, content=gzip.compress(b"{}"), headers=headers)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (415, "invalid_request_error")
     assert f"the content encoding '{encoding}'" in error["message"]
-
-
-def test_a_client_that_leaves_before_its_body_is_read_is_logged_as_such(server, caplog):
-    caplog.set_level("INFO", "ov_specdec.server")
-    messages = [
-        {"type": "http.request", "body": b"{", "more_body": True},
-        {"type": "http.disconnect"},
-    ]
-
-    async def receive():
-        return messages.pop(0)
-
-    async def send(message):
-        pass
-
-    asyncio.run(make_app(server.service)(scope_of_completion(), receive, send))
-    line = caplog.records[-1].record.as_dict()
-    assert (line["status"], line["client_left"]) == (499, True)
-
-
-def test_a_body_without_a_length_is_limited_too(server):
-    parts = (b" " * 1_000_000 for _ in range(5))
-    kind = {"content-type": "application/json"}
-    assert server.http.post("/v1/completions", content=parts, headers=kind).status_code == 413
 
 
 def test_paths_and_methods_that_are_not_there(server):
@@ -312,15 +205,10 @@ def test_a_key_is_needed_where_one_is_set(guarded):
     ("settings", "words"),
     [
         ({"api_keys": "secret"}, "api_keys must be a list of texts"),
-        ({"api_keys": [1]}, "api_keys must be a list"),
         ({"api_keys": ["a", ""]}, "API key 2 is empty"),
         ({"api_keys": ["schl\u00fcssel"]}, "API key 1 cannot be sent in a header"),
-        ({"api_keys": [" a"]}, "API key 1 cannot be sent in a header"),
         ({"cors_origins": "*"}, "cors_origins='*' must be a list"),
-        ({"model_name": None}, "model_name=None must be a text"),
         ({"max_queue": "128"}, "max_queue='128' must be a whole number"),
-        ({"max_body": 0}, "max_body=0 must be a whole number"),
-        ({"request_timeout": 0}, "request_timeout=0 must be a number above 0"),
         ({"step_timeout": None}, "step_timeout=None must be a number above 0"),
         ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number of at least 0"),
     ],
@@ -333,22 +221,9 @@ def test_settings_that_cannot_be_used_are_refused(settings, words):
     assert Settings(api_keys=["a b"], cors_origins=["*"]).api_keys == ["a b"]
 
 
-@pytest.mark.parametrize(
-    ("host", "bare", "is_own"),
-    [
-        ("[::1]", "::1", True),
-        ("127.0.0.1", "127.0.0.1", True),
-        ("localhost", "localhost", True),
-        ("0.0.0.0", "0.0.0.0", False),  # noqa: S104
-        ("a.example", "a.example", False),
-    ],
-)
-def test_hosts_that_only_this_machine_reaches(host, bare, is_own):
-    assert (bare_host(host), is_loopback(host)) == (bare, is_own)
-
-
 def test_what_one_key_has_cached_is_not_told_to_another(guarded):
     def cached(key, **fields):
+        assert not [each for each in KEYS if each in repr(guarded.service.settings)]
         body = {"prompt": "def secret(): return 42\n", "max_tokens": 1, **fields}
         usage = guarded.post("/v1/completions", key, **body).json()["usage"]
         return usage["prompt_tokens_details"]["cached_tokens"]
@@ -396,7 +271,7 @@ def test_what_callers_call_themselves_and_the_model_is_logged_in_part(server, ca
     assert max(map(len, lines)) < 2500
 
 
-def test_no_text_of_a_request_ends_a_line_of_the_log_or_controls_a_terminal():
+def test_no_text_of_a_request_ends_a_log_line_or_controls_a_terminal():
     record = Record("GET", "/\r\n\x1b[2J\x9b2J\x85\u2028\ud800", user="\u2029")
     entry = logging.LogRecord("x", logging.INFO, "x", 1, "request", (), None)
     entry.record = record
@@ -474,66 +349,40 @@ def test_unknown_fields_are_ignored_unless_they_are_to_be_refused(pipeline):
         assert error["code"] == "unknown_parameter"
 
 
-def score(server, **fields):
-    """The choices of a completion that only scores its prompts."""
-    return server.complete(**{"prompt": PROMPTS[0], "max_tokens": 0, "echo": True, **fields})
-
-
-@pytest.mark.parametrize("prompt", [PROMPTS[0], [5, 6, 7], PROMPTS[:2]])
+@pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("n", [1, 2])
-def test_no_tokens_at_all_score_a_prompt(server, prompt, n):
-    fields = {"prompt": prompt, "echo": True, "logprobs": 2, "n": n}
-    scored, longer = score(server, **fields), server.complete(**fields, max_tokens=1)
-    assert scored["usage"]["completion_tokens"] == 0
-    assert scored["usage"]["prompt_tokens"] == longer["usage"]["prompt_tokens"]
-    for choice, other in zip(scored["choices"], longer["choices"], strict=True):
+def test_no_tokens_at_all_score_a_prompt(server, n, stream):
+    fields = {"prompt": [PROMPTS[0], [5, 6, 7]], "echo": True, "logprobs": 2, "n": n}
+    longer = server.complete(**fields, max_tokens=1)
+    if stream:
+        sent = server.post("/v1/completions", **fields, max_tokens=0, stream=True).text
+        events = [json.loads(line[6:]) for line in sent.split("\n\n") if line[:7] == "data: {"]
+        choices = [event["choices"][0] for event in events]
+    else:
+        scored = server.complete(**fields, max_tokens=0)
+        assert scored["usage"]["completion_tokens"] == 0
+        assert scored["usage"]["prompt_tokens"] == longer["usage"]["prompt_tokens"]
+        choices = scored["choices"]
+    choices.sort(key=lambda choice: choice["index"])
+    for choice, other in zip(choices, longer["choices"], strict=True):
         assert other["text"].startswith(choice["text"])
         assert choice["finish_reason"] == "length"
         for name, values in choice["logprobs"].items():
             assert values == other["logprobs"][name][:-1]
 
 
-@pytest.mark.parametrize("logprobs", [None, 0, 1])
-def test_a_prompt_is_scored_in_a_stream_too(server, logprobs):
-    whole = score(server, logprobs=logprobs)["choices"][0]
-    fields = {"prompt": PROMPTS[0], "max_tokens": 0, "echo": True, "logprobs": logprobs}
-    lines = server.post("/v1/completions", **fields, stream=True).text.split("\n\n")
-    [event] = [json.loads(line[6:])["choices"][0] for line in lines if line.startswith("data: {")]
-    assert {name: event[name] for name in whole} == whole
-    assert whole["text"] == PROMPTS[0]
-    assert (whole["logprobs"] is None) == (logprobs is None)
-
-
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize(
-    ("path", "field", "fields"),
+    ("path", "fields", "field"),
     [
-        ("/v1/completions", "max_tokens", {"prompt": "a"}),
-        ("/v1/completions", "max_tokens", {"prompt": "a", "logprobs": 1}),
-        ("/v1/completions", "max_tokens", {"prompt": "a", "echo": False}),
-        ("/v1/chat/completions", "max_tokens", {"messages": MESSAGES, "logprobs": True}),
-        ("/v1/chat/completions", "max_completion_tokens", {"messages": MESSAGES}),
-        ("/v1/responses", "max_output_tokens", {"input": "a"}),
+        ("/v1/completions", {"prompt": ["x", "x " * 3000]}, "max_tokens"),
+        ("/v1/chat/completions", {"messages": MESSAGES * 300}, "max_completion_tokens"),
+        ("/v1/responses", {"input": "x " * 3000}, "max_output_tokens"),
     ],
 )
-def test_no_tokens_at_all_are_an_error_elsewhere(server, path, field, fields, stream):
-    answer = server.post(path, **fields, **{field: 0}, stream=stream)
-    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
-
-
-LONG_PROMPTS = [
-    ("/v1/completions", {"prompt": [5] * 256}),
-    ("/v1/completions", {"prompt": "x " * 300}),
-    ("/v1/completions", {"prompt": ["x", "x " * 3000]}),
-    ("/v1/chat/completions", {"messages": [{**MESSAGES[0], "content": "x " * 300}]}),
-    ("/v1/chat/completions", {"messages": MESSAGES * 300}),
-    ("/v1/responses", {"input": "x " * 3000}),
-]
-
-
-@pytest.mark.parametrize("stream", [False, True])
-@pytest.mark.parametrize(("path", "fields"), LONG_PROMPTS)
-def test_an_overflow_has_the_words_that_clients_look_for(server, path, fields, stream):
+def test_overflows_have_the_words_of_clients_and_no_length_is_0(
+    server, path, fields, field, stream
+):
     answer = server.post(path, **fields, stream=stream)
     error = answer.json()["error"]
     assert (answer.status_code, error["code"]) == (400, "context_length_exceeded")
@@ -541,6 +390,10 @@ def test_an_overflow_has_the_words_that_clients_look_for(server, path, fields, s
     # `is_error_str_context_window_exceeded`, the others in `_handle_openai_bad_request`.
     for words in ("This model's maximum context length is 256 tokens", "prompt is too long"):
         assert words in error["message"]
+    [name] = fields
+    short = {name: MESSAGES if name == "messages" else "a"}
+    answer = server.post(path, **short, **{field: 0}, stream=stream)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, field)
 
 
 @pytest.mark.parametrize("prefix", ["", "/llm"])
@@ -558,8 +411,3 @@ def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
     caplog.clear()
     assert client.get(f"{prefix}/metrics").status_code == 200
     assert not caplog.records
-
-
-def test_keys_are_in_no_repr(guarded):
-    kept = (guarded.service.settings, make_app(guarded.service).user_middleware)
-    assert not [key for key in KEYS for each in kept if key in repr(each)]

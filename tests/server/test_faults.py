@@ -2,13 +2,10 @@
 
 import asyncio
 import json
-import random
 import socket
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
-from functools import partial
+from contextlib import contextmanager
 
 import httpx
 import pytest
@@ -105,15 +102,6 @@ def test_what_a_request_had_run_is_counted_although_it_was_cut_short(server, mon
     assert server.metric("e2e_request_latency_seconds_count") == ended
 
 
-def test_a_prompt_that_was_never_read_is_not_counted():
-    metrics = Metrics("m")
-    metrics.ended(GenerationStats(5), None)
-    assert (
-        metrics.registry.get_sample_value("ov_specdec:prompt_tokens_total", {"model_name": "m"})
-        == 0
-    )
-
-
 def test_draft_models_that_were_left_out_are_counted():
     metrics, failed = Metrics("m"), a_round(2, draft_failed=True)
     for rounds in ([a_round(2)], [failed, a_round()]):
@@ -125,18 +113,6 @@ def test_draft_models_that_were_left_out_are_counted():
 def count_steps(server):
     before = server.metric("generation_tokens_total")
     return lambda: server.metric("generation_tokens_total") - before
-
-
-def test_a_client_that_does_not_wait_for_its_answer_frees_its_memory(
-    server, pipeline, monkeypatch, caplog
-):
-    caplog.set_level("INFO", "ov_specdec.server")
-    with paused(pipeline, monkeypatch) as goes_on:
-        with pytest.raises(httpx.ReadTimeout), httpx.Client(base_url=server.url) as client:
-            client.post("/v1/completions", json=LONG, timeout=0.3)
-        wait_until(lambda: has_client_left(caplog))
-        goes_on.set()
-    wait_until(lambda: server.metric("num_requests_running") == 0)
 
 
 def test_a_full_queue_is_told(server, pipeline, monkeypatch):
@@ -153,22 +129,15 @@ def test_a_full_queue_is_told(server, pipeline, monkeypatch):
     assert server.post("/v1/completions", **ask, n=13).json()["error"]["param"] == "n"
 
 
-def test_an_answer_that_takes_too_long_is_ended(pipeline, monkeypatch):
-    with serving(pipeline, request_timeout=0.2) as server:
-        with paused(pipeline, monkeypatch):
-            answer = server.post("/v1/completions", **LONG)
-        assert answer.status_code == 504
-        assert answer.json()["error"]["code"] == "timeout"
-
-
-def test_a_stream_that_takes_too_long_ends_with_an_error(pipeline, monkeypatch):
+def test_what_takes_too_long_ends_with_an_error(pipeline, monkeypatch):
     with serving(pipeline, request_timeout=1.0) as server, stream(server) as response:
         lines = response.iter_lines()
-        first = next(lines)
+        assert "choices" in next(lines)
         with paused(pipeline, monkeypatch):
             events = [line for line in lines if line]
-    assert "choices" in first
+            answer = server.post("/v1/completions", **LONG)
     assert json.loads(events[-1][6:])["error"]["code"] == "timeout"
+    assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
 
 
 def test_what_comes_when_the_event_loop_is_closed_harms_no_thread():
@@ -204,13 +173,7 @@ def test_a_processor_that_raises_fails_its_request_alone(server, monkeypatch, ca
     assert len(good) == 3
 
 
-def test_a_template_that_raises_fails_its_request_alone(server):
-    answer = server.post("/v1/chat/completions", messages=[{"role": 5, "content": "x"}])
-    assert answer.status_code == 400
-    assert "role" in answer.json()["error"]["message"]
-
-
-def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
+def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline):
     runner = pipeline.main.runner
     request, fails = runner._model._request, threading.Event()
 
@@ -222,14 +185,12 @@ def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
             fails.set()
             raise RuntimeError("the device is gone")
 
-    monkeypatch.setattr(runner._model, "_request", Broken())
+    runner._model._request = Broken()
     answer = server.post("/v1/completions", **LONG)
     assert fails.is_set()
     assert answer.status_code == 500
     assert "device" not in answer.text
-    assert runner._model._request is not request  # a new one took its place
-    monkeypatch.undo()
-    runner._model._renew_request()
+    assert not isinstance(runner._model._request, Broken)  # a new one took its place
 
 
 def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):
@@ -287,9 +248,7 @@ def test_a_step_that_hangs_is_seen(pipeline, monkeypatch):
 NEW = ("/v1/completions", "/v1/chat/completions", "/tokenize", "/v1/audio/transcriptions")
 
 
-def test_a_server_that_is_told_to_stop_finishes_what_runs_and_takes_nothing_new(
-    pipeline, monkeypatch
-):
+def test_a_server_that_stops_finishes_what_runs_and_takes_nothing_new(pipeline, monkeypatch):
     ask = {**LONG, "max_tokens": 8}
     with (
         serving(pipeline) as server,
@@ -326,15 +285,6 @@ def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypat
     assert answers[0].json()["error"]["code"] == "draining"
 
 
-def test_clients_that_send_slowly_do_not_stop_others(server):
-    host, port = server.url.removeprefix("http://").split(":")
-    with ExitStack() as opened:
-        for _ in range(50):
-            slow = opened.enter_context(socket.create_connection((host, int(port))))
-            slow.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Type: application/json\r\n")
-        assert server.complete("x = ", max_tokens=2)["choices"]
-
-
 def test_a_body_that_does_not_arrive_is_given_up(pipeline):
     with serving(pipeline, body_timeout=0.2) as server:
         host, port = server.url.removeprefix("http://").split(":")
@@ -348,39 +298,3 @@ def test_a_body_that_does_not_arrive_is_given_up(pipeline):
                 answer += slow.recv(4096)
     assert answer.startswith(b"HTTP/1.1 400")
     assert b"has not arrived within 0.2 s" in answer
-
-
-def test_two_hundred_malformed_bodies(server):
-    good = json.dumps({**LONG, "max_tokens": 1, "stop": ["a"], "logit_bias": {"5": 1}}).encode()
-    chosen = random.Random(1)  # noqa: S311
-    for _ in range(200):
-        body = bytearray(good)
-        for _ in range(chosen.randint(1, 4)):
-            place = chosen.randrange(len(body))
-            if chosen.random() < 0.5:
-                body[place] = chosen.randrange(256)
-            else:
-                del body[place : place + chosen.randint(1, 20)]
-            body = body or bytearray(b"{")
-        answer = server.http.post(
-            "/v1/completions", content=bytes(body), headers={"content-type": "application/json"}
-        )
-        assert answer.status_code in (200, 400), (bytes(body), answer.text)
-        if answer.status_code == 400:
-            assert answer.json()["error"]["message"]
-
-
-def test_a_pool_at_its_limit_preempts_and_every_answer_is_whole(chat_pair):
-    main, draft = chat_pair
-    prompts = [f"def area{i}(w, h):" for i in range(6)]
-    fields = {"max_tokens": 80, "ignore_eos": True}
-    small = {"kv_cache_size": 0.0005}
-    with SpeculativePipeline(main, draft, precision="exact", num_threads=1, **small) as pipeline:
-        assert pipeline.main.runner.max_length < 6 * 100
-        with serving(pipeline) as server:
-            alone = [server.complete(prompt, **fields)["choices"] for prompt in prompts]
-            with ThreadPoolExecutor(6) as threads:
-                ask = partial(server.complete, **fields)
-                together = [answer["choices"] for answer in threads.map(ask, prompts)]
-            assert server.metric("kv_cache_usage_perc") == 0
-    assert together == alone

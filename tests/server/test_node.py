@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.server import NAME, serving_exactly
+from tests.support.server import NAME
 
 pytestmark = pytest.mark.deep
 
@@ -23,12 +23,6 @@ def modules(tmp_path_factory):
     command = ["npm", "install", "--no-audit", "--no-fund", *PACKAGES]
     subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=300)
     return folder
-
-
-@pytest.fixture(scope="module")
-def server(chat_pair):
-    with serving_exactly(chat_pair) as running:
-        yield running
 
 
 @pytest.fixture

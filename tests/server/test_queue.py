@@ -29,15 +29,6 @@ FORM = "multipart/form-data; boundary=end"
 
 
 @pytest.fixture(scope="module")
-def pipeline(chat_pair):
-    main, draft = chat_pair
-    with SpeculativePipeline(main, draft, precision="exact", num_threads=1) as made:
-        made.prepare(seconds=0.2)
-        made.check_batch_invariant()  # not in idle time, when passes are paused
-        yield made
-
-
-@pytest.fixture(scope="module")
 def one_by_one(chat_pair):
     """A pipeline that runs one sequence at a time."""
     main, draft = chat_pair

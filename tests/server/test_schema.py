@@ -22,7 +22,7 @@ from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.support.recordings import write_recording
-from tests.support.server import NAME, serving, serving_exactly
+from tests.support.server import NAME, serving
 from tests.support.tiny_whisper import RATE, recording
 
 CHECKS = [
@@ -35,12 +35,6 @@ MESSAGES = [{"role": "user", "content": "area"}]
 
 
 @pytest.fixture(scope="module")
-def server(chat_pair):
-    with serving_exactly(chat_pair) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
 def speech(whisper):
     with (
         SpeechPipeline(whisper.main, whisper.draft, precision="exact", num_threads=1) as pipeline,
@@ -49,7 +43,7 @@ def speech(whisper):
         yield running
 
 
-def test_fields_that_change_nothing_are_described_with_the_values_that_do_not():
+def test_fields_that_change_nothing_are_described_with_their_values():
     described = ChatBody.model_json_schema()["properties"]
     assert described["store"]["enum"] == [False, None]
     assert described["tools"]["enum"] == [[], None]
@@ -68,54 +62,6 @@ def schema_of(server):
 def operations():
     """Path and method of every operation of the document."""
     return [(path, method) for path, methods in document()["paths"].items() for method in methods]
-
-
-def untyped(schema, definitions, place):
-    """Places in a schema that may hold anything."""
-    if "contentSchema" in schema:
-        return untyped(schema["contentSchema"], definitions, place)
-    if "$ref" in schema:
-        name = schema["$ref"].rpartition("/")[2]
-        return untyped(definitions[name], definitions, name)
-    if "anyOf" in schema:
-        return [found for each in schema["anyOf"] for found in untyped(each, definitions, place)]
-    if schema.get("type") == "array":
-        is_empty = schema.get("maxItems") == 0
-        return [] if is_empty else untyped(schema.get("items", {}), definitions, place)
-    if schema.get("type") == "object":
-        fields = schema.get("properties", {})
-        found = [
-            each
-            for name, field in fields.items()
-            if name != "schema"  # a JSON schema, as it was requested
-            for each in untyped(field, definitions, f"{place}.{name}")
-        ]
-        others = schema.get("additionalProperties", {})
-        return found if others is False else [*found, *untyped(others, definitions, place)]
-    return [] if {"type", "const"} & schema.keys() else [place]
-
-
-@pytest.mark.parametrize(
-    "schema", [{}, {"type": "object"}, {"type": "array"}, {"anyOf": [{"type": "null"}, {}]}]
-)
-def test_what_is_untyped_is_found(schema):
-    whole = {"type": "object", "properties": {"a": schema}, "additionalProperties": False}
-    assert untyped(whole, {}, "b") == ["b.a"]
-
-
-@pytest.mark.parametrize(("path", "method"), operations())
-def test_answers_are_typed_to_the_leaf(path, method):
-    described = document()
-    answers = described["paths"][path][method]["responses"]
-    schemas = [
-        (f"{status} {kind}", schema)
-        for status, answer in answers.items()
-        for kind, content in answer["content"].items()
-        for schema in content.values()
-    ]
-    definitions = described["components"]["schemas"]
-    assert schemas
-    assert not [found for place, each in schemas for found in untyped(each, definitions, place)]
 
 
 @pytest.mark.parametrize(("path", "method"), operations())

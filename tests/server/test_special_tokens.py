@@ -20,7 +20,6 @@ from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.chats import ANSWER, PLAIN, TEMPLATES, USER, make_tokenizer
 from tests.support.command_line import run
-from tests.support.server import serving
 from tests.support.tiny import EOS
 
 TURNS = [USER, ANSWER, {"role": "user", "content": "  And\n\n a 5 by 6 one? "}]
@@ -87,14 +86,6 @@ def test_a_plain_text_gets_them_unless_they_are_not_wanted(name, tmp_path):
     assert tokenizer.encode("") == added
 
 
-def test_a_tokenizer_that_adds_none_is_as_before(tmp_path):
-    tokenizer = make_tokenizer(tmp_path / "model")
-    text = tokenizer.render_chat([USER], GenerationOptions())
-    for adds in (None, True, False):
-        assert ids(tokenizer, [USER], add_special_tokens=adds) == ids(tokenizer, [USER])
-        assert ids(tokenizer, text, add_special_tokens=adds, **PLAINLY) == ids(tokenizer, [USER])
-
-
 @pytest.fixture(scope="module")
 def pair(chat_pair, tmp_path_factory):
     """A tiny pair whose tokenizers add `EOS` before a text, as the template does."""
@@ -109,12 +100,6 @@ def pair(chat_pair, tmp_path_factory):
 def pipeline(pair):
     with SpeculativePipeline(*pair, precision="exact", num_threads=1) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def server(pipeline):
-    with serving(pipeline) as running:
-        yield running
 
 
 def test_a_rendered_text_is_answered_as_its_messages(pipeline, server, pair):
@@ -259,7 +244,7 @@ def test_a_stop_string_may_be_a_special_token(pipeline, num_assistant_tokens, sk
 
 
 @pytest.mark.parametrize("num_assistant_tokens", [0, 4])
-def test_no_stop_ends_a_request_before_min_tokens(pipeline, server, num_assistant_tokens):
+def test_no_stop_ends_a_request_before_min_tokens(pipeline, num_assistant_tokens):
     full = pipeline.generate(TEXT, max_new_tokens=30, ignore_eos=True, logprobs=0, **PLAINLY)
     stop = next(sign for sign in full.text if full.text.count(sign) > 2)
     counts = [
@@ -275,10 +260,6 @@ def test_no_stop_ends_a_request_before_min_tokens(pipeline, server, num_assistan
         assert len(result.token_ids) == expected
         as_in_transformers = pipeline.generate(TEXT, min_new_tokens=min_tokens, **options)
         assert len(as_in_transformers.token_ids) == counts[0]
-        fields = {"stop": stop, "min_tokens": min_tokens, "max_tokens": 30, "ignore_eos": True}
-        answer = server.complete(TEXT, **fields, **own)
-        assert answer["usage"]["completion_tokens"] == expected
-        assert answer["choices"][0]["text"] == result.text
     eos = pipeline.tokenizer.eos_token_id
     ends = {"max_new_tokens": 30, "logit_bias": {eos: 1000.0}, **own}
     assert len(pipeline.generate(TEXT, min_tokens=9, **ends).token_ids) == 10
@@ -312,12 +293,10 @@ PROMPTS = [
 @pytest.mark.parametrize(
     "options",
     [
-        {},
         OFTEN,
         {**OFTEN, "skip_special_tokens": False},
         {**OFTEN, "stop": ["e", f"n{EOS}", "("]},
         {"logit_bias": {"0": 100}},
-        {"logit_bias": {"0": 100}, "ignore_eos": True},
         {"add_special_tokens": False, "temperature": 1.0, "seed": 3, "n": 2},
     ],
 )

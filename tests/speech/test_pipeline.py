@@ -4,8 +4,6 @@ import gc
 import json
 import shutil
 import weakref
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from threading import Event, Thread
 
 import numpy as np
@@ -46,11 +44,8 @@ def decoded(pipeline, case, **options):
 @pytest.mark.parametrize("case", CASES)
 def test_speculative_is_plain_is_transformers(whisper, pipeline, case):
     expected = [token for segment in whisper.expected[case] for token in segment]
-    plain, _ = decoded(pipeline, case, num_assistant_tokens=0)
-    assert plain == expected
-    for length in (4, "auto"):
-        tokens, _ = decoded(pipeline, case, num_assistant_tokens=length)
-        assert tokens == expected
+    for length in (0, 4, "auto"):
+        assert decoded(pipeline, case, num_assistant_tokens=length)[0] == expected
 
 
 def test_some_draft_tokens_are_rejected(pipeline):
@@ -89,30 +84,6 @@ def test_words_are_timed_as_transformers_times_them(whisper, pipeline, case):
         )
         assert segment.words == tuple(spoken)
         assert "".join(word.text for word in segment.words) == segment.text
-
-
-@pytest.mark.deep
-def test_words_change_nothing_else_and_drafts_nothing_of_them(pipeline):
-    plain = segments_of(pipeline, "told", word_timestamps=True, num_assistant_tokens=0)
-    assert len({start for segment in times(plain) for start, _ in segment}) > 3
-    for length in (1, 4, "auto"):
-        options = {"num_assistant_tokens": length}
-        assert segments_of(pipeline, "told", word_timestamps=True, **options) == plain
-    without = segments_of(pipeline, "told", num_assistant_tokens=0)
-    assert without == tuple(replace(segment, words=()) for segment in plain)
-
-
-@pytest.mark.deep
-def test_words_are_timed_beside_other_transcriptions(pipeline):
-    cases = ["told", "long", "told"]
-    expected = {case: times(segments_of(pipeline, case, word_timestamps=True)) for case in cases}
-    with ThreadPoolExecutor() as threads:
-        for case, found in zip(
-            cases,
-            threads.map(lambda case: segments_of(pipeline, case, word_timestamps=True), cases),
-            strict=True,
-        ):
-            assert times(found) == expected[case]
 
 
 @pytest.mark.parametrize(
@@ -163,24 +134,6 @@ def test_nothing_passes_the_last_position(pipeline):
     assert limited == tokens[:5]
     beyond, _ = decoded(pipeline, "short", max_new_tokens=MAX_LENGTH, num_assistant_tokens=8)
     assert beyond == tokens
-
-
-def test_two_recordings_with_equal_start_tokens_are_told_apart(pipeline):
-    first, second = (recording(1.5), RATE), (recording(1.5)[::-1].copy(), RATE)
-    options = {"language": "en", **PLAIN}
-    texts = [pipeline.transcribe(audio, **options).text for audio in (first, second, first)]
-    assert texts[0] == texts[2] != texts[1]
-
-
-def test_fallback_draws_at_higher_temperatures_and_repeats_with_a_seed(pipeline):
-    options = {"language": "en", "logprob_threshold": -0.01, "no_speech_threshold": None}
-    results = [pipeline.transcribe((recording(1.5), RATE), seed=5, **options) for _ in range(2)]
-    assert results[0].text == results[1].text
-    assert results[0].stats.num_retries == 5
-    timed = pipeline.transcribe((recording(1.5), RATE), return_timestamps=True, **options)
-    assert timed.segments
-    assert all(segment.avg_logprob < -0.01 for segment in timed.segments)
-    assert all(0 <= segment.no_speech_prob <= 1 for segment in timed.segments)
 
 
 def test_silence_is_an_empty_text(pipeline):
@@ -239,11 +192,8 @@ def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_
     ("options", "error", "message"),
     [
         ({"language": "xx"}, OptionError, "language='xx' is not known"),
-        ({"task": "sing"}, OptionError, "task='sing'"),
         ({"initial_prompt": "<|de|>"}, OptionError, "contains the special token <|de|>"),
         ({"suppress_tokens": [10**6]}, OptionError, "suppress_tokens holds token id 1000000"),
-        ({"logit_bias": {10**6: 1.0}}, OptionError, "logit_bias holds token id 1000000"),
-        ({"bad_words_ids": [[10**6]]}, OptionError, "bad_words_ids holds token id 1000000"),
         ({"audio": "missing.wav"}, AudioError, "'missing.wav' is not a file"),
     ],
 )
@@ -287,33 +237,19 @@ def test_a_stream_that_waits_for_another_thread_is_cancelled_within_a_pass(pipel
     assert len(calls) > 3
 
 
-def test_a_stream_is_closed_by_its_own_processor(pipeline):
-    def close(_tokens, logits):
-        stream.close()
-        return logits
-
-    options = {"language": "en", **PLAIN, "logits_processor": [close]}
-    stream = pipeline.stream((recording(1.5), RATE), **options)
-    assert [chunk.finish_reason for chunk in stream] == ["cancelled"]
-
-
 def test_closing_frees_the_models(whisper):
     pipeline = SpeechPipeline(whisper.main, whisper.draft)
     assert pipeline.transcribe((recording(0.5), RATE), language="en", max_new_tokens=2).stats
     runners = [weakref.ref(model.runner) for model in (pipeline.main, pipeline.draft)]
+    stream = pipeline.stream((recording(1.5), RATE), language="en")
     pipeline.close()
     gc.collect()
     assert [runner() for runner in runners] == [None, None]
     pipeline.close()
-    with pytest.raises(SessionError, match="closed"):
-        pipeline.prepare()
-
-
-def test_a_closed_pipeline_says_so(whisper):
-    pipeline = SpeechPipeline(whisper.main)
-    stream = pipeline.stream((recording(1.5), RATE), language="en")
-    pipeline.close()
-    with pytest.raises(SessionError, match="closed"):
-        pipeline.transcribe((recording(0.5), RATE))
-    with pytest.raises(SessionError, match="closed"):
-        list(stream)
+    for use in (
+        pipeline.prepare,
+        lambda: list(stream),
+        lambda: pipeline.transcribe((recording(0.5), RATE)),
+    ):
+        with pytest.raises(SessionError, match="closed"):
+            use()

@@ -82,11 +82,9 @@ def test_words_are_shown_with_their_times(models, file):
     ("arguments", "message"),
     [
         (("FILE", "--word-timestamps"), "--word-timestamps has no effect on txt: add --format"),
-        (("FILE", "--word-timestamps", "--format", "srt"), "has no effect on srt: add --format"),
         (("missing.wav",), "'missing.wav' is not a file"),
         (("FILE", "--language", "xx"), "--language xx is not known to this model"),
         (("FILE", "--logprob-threshold", "low"), "'low' must be a number or none"),
-        (("FILE", "--temperature", "-1"), "--temperature"),
         (("FILE", "FILE", "--output", "out"), "several recordings would be written to"),
         (("PYTHON",), "is no recording that can be read"),
     ],
@@ -105,11 +103,7 @@ def test_a_model_for_text_does_not_transcribe(tiny_pair, whisper, file):
     assert "does not transcribe: give a Whisper" in done.stderr
     done = run("generate", "a", "--main", whisper.main, "--drafter", "none")
     assert "ov-specdec transcribe" in done.stderr
+    done = run("check", whisper.main, whisper.draft)
+    assert (done.returncode, "feature extractor: same" in done.stdout) == (0, True)
     done = run("serve", "--main", whisper.main, "--kv", "stateful")
     assert "--kv stateful has no effect with a speech model" in done.stderr
-
-
-def test_check_shows_how_both_hear(whisper):
-    done = run("check", whisper.main, whisper.draft)
-    assert "feature extractor: same" in done.stdout
-    assert done.returncode == 0

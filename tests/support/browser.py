@@ -18,33 +18,6 @@ ARGUMENTS = (
     "--disable-sync",
 )
 
-CONTRAST = """element => {
-    const canvas = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
-    const rgba = color => {
-        canvas.clearRect(0, 0, 1, 1);
-        canvas.fillStyle = color;
-        canvas.fillRect(0, 0, 1, 1);
-        const [r, g, b, a] = canvas.getImageData(0, 0, 1, 1).data;
-        return [[r, g, b], a / 255];
-    };
-    const over = ([color, alpha], below) => color.map((c, i) => alpha * c + (1 - alpha) * below[i]);
-    const line = [];
-    for (let e = element; e; e = e.parentElement) line.unshift(getComputedStyle(e));
-    let background = [255, 255, 255], opacity = 1;
-    for (const style of line) {
-        background = over(rgba(style.backgroundColor), background);
-        opacity *= style.opacity;
-    }
-    const [color, alpha] = rgba(getComputedStyle(element).color);
-    const luminance = rgb => rgb
-        .map(c => c / 255)
-        .map(c => c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
-        .reduce((sum, c, i) => sum + c * [0.2126, 0.7152, 0.0722][i], 0);
-    const both = [luminance(over([color, alpha * opacity], background)), luminance(background)];
-    return (Math.max(...both) + 0.05) / (Math.min(...both) + 0.05);
-}"""
-"""The contrast ratio of an element's text by WCAG 2.1, 1 to 21; what fades it counts."""
-
 
 @contextmanager
 def demo_process(*arguments):

@@ -1,48 +1,167 @@
-"""`python -m tests.support.kept [FAMILY...]`: makes the models of tests/data anew, and compares.
+"""Tiny random models that are kept under tests/data, with what transformers generates from them.
 
-Each with the version of transformers that Optimum exports it with, as `ov-specdec export
---transformers` does it. The exit code is 1 where a file differs.
+Optimum exports some of their families only with versions of transformers that the package itself
+does not take. `python -m tests.support.kept [FAMILY...]` makes them anew, each with its version, as
+`ov-specdec export --transformers` does it, and compares; the exit code is 1 where a file differs.
+`python -m tests.support.kept --make FOLDER FAMILY...` makes them in an environment that has it.
 """
 
+import json
+import random
+import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+import numpy as np
+import openvino as ov
+from openvino import opset13 as ops
+
 from ov_specdec.models.optimum import python_with
-from tests.support import tiny_hybrid, tiny_windows
+from tests.families.settings import SETTINGS
+from tests.support.tiny import KeptModels, export, reference, save_tokenizer
 
 ROOT = Path(__file__).parents[2]
-COMPARED = ("expected.json", "main/openvino_model.bin", "draft/openvino_model.bin")
-"""Files of a model; of a hybrid no draft is kept."""
+IR, WEIGHTS = "openvino_model.xml", "openvino_model.bin"
+KEPT = (
+    *(IR, WEIGHTS, "config.json", "generation_config.json"),
+    *("tokenizer.json", "tokenizer_config.json"),
+)
+HYBRIDS = {"lfm2": "5.2", "qwen3_5_text": "5.2", "qwen3_next": "4.57"}
+"""Families, and the transformers that Optimum exports them with."""
+WINDOWED = {
+    **{"gemma3_text": "5.0", "gpt_neo": "5.5", "gpt_oss": "5.5"},
+    **{"llama4_text": "4.57", "phi3": "5.5"},
+}
+"""The same of models with windows, chunks and borders; all outputs end beyond those."""
+NUM_TOKENS = 60
 
 
-def main() -> int:
-    """Compare all families, or those that the command line names; the exit code."""
-    changed = 0
-    for module in (tiny_hybrid, tiny_windows):
-        for family, wanted in module.VERSIONS.items():
-            if family in (sys.argv[1:] or module.VERSIONS):
-                different = compare(module.__name__, family, wanted, module.FOLDER / family)
-                changed += len(different)
-                print(family, wanted, *different or ["same"], flush=True)  # noqa: T201
-    return 1 if changed else 0
+def folder_of(family: str) -> Path:
+    """Where a family is kept."""
+    kind = "hybrid" if family in HYBRIDS else "windows"
+    return ROOT / "tests" / "data" / kind / family
 
 
-def compare(module: str, family: str, wanted: str, kept: Path) -> list[str]:
+def open_kept(family: str, target: Path) -> KeptModels:
+    """A copy, for a test to do with as it likes.
+
+    Of a draft at most its weights are kept: its graph is the main model's. A hybrid's is made here.
+    """
+    models = KeptModels(Path(shutil.copytree(folder_of(family), target)))
+    models.draft.mkdir(exist_ok=True)
+    for file in models.main.iterdir():
+        if not (models.draft / file.name).exists():
+            shutil.copy(file, models.draft)
+    if family in HYBRIDS:
+        model = ov.Core().read_model(models.main / IR)
+        add_noise(model, 0.03)
+        ov.save_model(model, models.draft / IR, compress_to_fp16=False)
+    return models
+
+
+def add_noise(model: ov.Model, noise: float) -> None:
+    """Change the weights of matrices by part of their own standard deviation.
+
+    Granite's convolution is there twice, for single tokens and for several: both stay the same.
+    """
+    generator, drawn = np.random.default_rng(1), dict[bytes, np.ndarray]()
+    for node in model.get_ops():
+        if node.get_type_name() == "Constant" and node.get_element_type() == ov.Type.f32:
+            weights = node.get_data()
+            if weights.ndim > 1 and weights.size > 100:
+                if (content := weights.tobytes()) not in drawn:
+                    drawn[content] = generator.standard_normal(weights.size)
+                own = drawn[content].reshape(weights.shape)
+                changed = weights + own * weights.std() * noise
+                constant = ops.constant(changed.astype(np.float32))
+                for reader in node.output(0).get_target_inputs():
+                    reader.replace_source_output(constant.output(0))
+
+
+def prompts(lengths: Sequence[int]) -> list[list[int]]:
+    """Three of random ids, the second one with repetitions, as quoting texts have them."""
+    generator = random.Random(1)  # noqa: S311
+    ids = [generator.choices(range(1, 290), k=length) for length in lengths]
+    ids[1][20:30] = ids[1][5:15]
+    return ids
+
+
+def save_checkpoint(family: str, folder: Path, noise: float = 0.0) -> None:
+    """Save a random model, the same for the same family, plus noise on its weights."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(1)
+    settings = SETTINGS["phi3 with LongRoPE" if family == "phi3" else family]
+    if family in HYBRIDS:
+        settings = {**settings, "max_position_embeddings": 512}
+    config = AutoConfig.for_model(family, **settings)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for weight in model.parameters():
+            # As initialized, attention hardly looks around and every token repeats itself.
+            if weight.dim() > 1 and family in HYBRIDS:
+                weight.mul_(4.0)
+            elif weight.dim() > 1:
+                weight.normal_(0, 4.0 * config.initializer_range)
+                weight.add_(torch.randn_like(weight) * weight.std() * noise)
+    model.save_pretrained(folder)
+    save_tokenizer(folder)
+
+
+def make(family: str, target: Path) -> None:
+    """Fill the folder of a `KeptModels`."""
+    is_hybrid = family in HYBRIDS
+    with tempfile.TemporaryDirectory() as made:
+        checkpoint = Path(made) / "checkpoint"
+        save_checkpoint(family, checkpoint)
+        kept = {export(checkpoint, Path(made) / "main"): KEPT}
+        texts = prompts((5 if is_hybrid else 20, 37, 150))
+        outputs = [(ids, reference(checkpoint, ids, NUM_TOKENS)) for ids in texts]
+        if not is_hybrid:
+            save_checkpoint(family, checkpoint, noise=0.03)
+            kept[export(checkpoint, Path(made) / "draft")] = (WEIGHTS,)
+        shutil.rmtree(target, ignore_errors=True)
+        for folder, names in kept.items():
+            (target / folder.name).mkdir(parents=True)
+            for name in names:
+                shutil.copy(folder / name, target / folder.name)
+        (target / "expected.json").write_text(json.dumps(outputs) + "\n")
+
+
+def compare(family: str, wanted: str) -> list[str]:
     """Files that come out otherwise than they are kept."""
     is_installed = version("transformers").startswith(f"{wanted}.")
     python = python_with(None if is_installed else f"{wanted}.*")
+    kept = folder_of(family)
     with tempfile.TemporaryDirectory() as made:
-        command = [*python, "-m", module, made, family]
+        command = [*python, "-m", "tests.support.kept", "--make", made, family]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=600)
         return [
             file
-            for file in COMPARED
+            for file in ("expected.json", f"main/{WEIGHTS}", f"draft/{WEIGHTS}")
             if (kept / file).exists()
             and (kept / file).read_bytes() != (Path(made) / family / file).read_bytes()
         ]
+
+
+def main() -> int:
+    """Compare all families, or those that the command line names, or make them; the exit code."""
+    if sys.argv[1:2] == ["--make"]:
+        for family in sys.argv[3:]:
+            make(family, Path(sys.argv[2]) / family)
+        return 0
+    changed = 0
+    for family, wanted in {**HYBRIDS, **WINDOWED}.items():
+        if family in sys.argv[1:] or not sys.argv[1:]:
+            different = compare(family, wanted)
+            changed += len(different)
+            print(family, wanted, *different or ["same"], flush=True)  # noqa: T201
+    return 1 if changed else 0
 
 
 if __name__ == "__main__":

@@ -9,3 +9,8 @@ def stub_optimum(folder: Path, program: str) -> None:
         (folder / package).mkdir(parents=True)
         (folder / package / "__init__.py").touch()
     (folder / "optimum" / "commands" / "optimum_cli.py").write_text(program)
+
+
+def names(folder: Path) -> list[str]:
+    """What is in a folder."""
+    return sorted(path.name for path in folder.iterdir())

@@ -5,8 +5,6 @@ from collections.abc import Sequence as Ids
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from ov_specdec.drafters.base import Drafter, Proposal, readers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
@@ -17,8 +15,7 @@ from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Polic
 from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.distribution import NumpyRandomSource
-from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler
+from ov_specdec.sampling.samplers import GreedySampler, Sampler
 from ov_specdec.sampling.verification import Draft
 
 
@@ -47,16 +44,6 @@ def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Seque
     text = sequence(main, tokens, max_length, **more)
     list(rounds(text))
     return text
-
-
-def repeatable(samplers: tuple[Sampler, Sampler], seed: int) -> tuple[Sampler, Sampler]:
-    """Samplers that draw as without a seed, and the same in each run."""
-    random = NumpyRandomSource(np.random.default_rng(seed))
-    main, draft = (
-        replace(sampler, random=random) if isinstance(sampler, RandomSampler) else sampler
-        for sampler in samplers
-    )
-    return main, draft
 
 
 def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[Offers], Plan]) -> Proposal:

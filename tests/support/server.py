@@ -6,9 +6,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
-from pathlib import Path
 from socket import socket
 from typing import Any, TypeVar
 
@@ -54,16 +53,6 @@ class Running:
             for metrics in (served.metrics, self.service.metrics)
         )
         return next((value for value in found if value is not None), None)
-
-
-@contextmanager
-def serving_exactly(pair: Sequence[Path]) -> Iterator[Running]:
-    """Serve a pair in exact precision."""
-    with (
-        SpeculativePipeline(*pair, precision="exact", num_threads=1) as pipeline,
-        serving(pipeline) as running,
-    ):
-        yield running
 
 
 @contextmanager

@@ -1,9 +1,7 @@
 """Tiny random encoder-decoder models, exported for real, and what torch generates from them."""
 
-import gc
 import json
 import shutil
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -11,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.support.tiny import VOCAB_SIZE, save_tokenizer
+from tests.support.tiny import VOCAB_SIZE, export, save_tokenizer
 
 TEXT = ("t5", "bart", "mbart", "pegasus", "m2m_100")
 NUM_IDS = 290
@@ -84,22 +82,10 @@ def features(seed: int) -> np.ndarray:
 
 def make_encoder_decoder(architecture: str, folder: Path) -> None:
     """Fill the folder of a `TinyEncoderDecoder`."""
-    from optimum.exporters.openvino import main_export
-
     made = TinyEncoderDecoder(folder)
     task = "automatic-speech-recognition" if architecture == "whisper" else "text2text-generation"
     save_checkpoint(architecture, made.checkpoint)
-    gc.freeze()  # see `tests.support.tiny.export`
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # tracing warns a dozen times
-        main_export(
-            str(made.checkpoint),
-            str(made.main),
-            task=f"{task}-with-past",
-            stateful=True,
-            nb_max_frames=NUM_FRAMES,
-        )
-    gc.unfreeze()
+    export(made.checkpoint, made.main, task, nb_max_frames=NUM_FRAMES)
     for draft, parts in ((made.draft, ("encoder", "decoder")), (made.sharing_draft, ("decoder",))):
         shutil.copytree(made.main, draft)
         for part in parts:

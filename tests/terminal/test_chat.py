@@ -177,69 +177,6 @@ def test_ctrl_c_clears_a_line_and_then_says_how_to_leave(talk):
     assert "Ctrl-D or /exit leaves the chat" in talk.send("\x03")
 
 
-def test_accepted_tokens_are_coloured(talk):
-    talk.tell("/set max-new-tokens 60")
-    talk.tell("/set num-assistant-tokens 4")
-    shown = talk.send("def area(width, height):\r")
-    talk.tell("/set num-assistant-tokens")
-    assert re.search(r"\x1b\[38;5;36m[^\x1b]+\x1b\[0m", shown)
-
-
-def test_options_are_set_and_listed(talk):
-    assert talk.tell("/set temperature 0.5") == []
-    assert re.search(r"\ntemperature +0\.5\n", "\n".join(talk.tell("/set")))
-    assert talk.tell("/set no-repeat-ngram-size -1") == [
-        "error: --no-repeat-ngram-size -1 must be a whole number of at least 0"
-    ]
-    talk.tell("/set temperature")
-    assert re.search(r"\ntemperature +-\n", "\n".join(talk.tell("/set")))
-
-
-def test_errors_are_one_line_and_the_conversation_goes_on(talk, tmp_path):
-    assert talk.tell("/lod x")[0].startswith(
-        "error: there is no command '/lod' (did you mean /load"
-    )
-    (tmp_path / "bad.json").write_text("{}")
-    (complaint,) = talk.tell(f"/load {tmp_path}/bad.json")
-    assert "holds no list of messages" in complaint
-    messages = [{"role": "tool", "content": "x"}]
-    (tmp_path / "tool.json").write_text(json.dumps(messages))
-    assert talk.tell(f"/load {tmp_path}/tool.json") == [
-        f"loaded 1 messages from '{tmp_path}/tool.json'"
-    ]
-    (complaint,) = talk.tell("class Stack:")
-    assert complaint.startswith("error: ")
-    assert "no tools" in complaint
-    assert talk.saved(tmp_path) == messages
-    talk.tell("/clear")
-    assert talk.tell("class Stack:")[-1].startswith("8 tokens")
-
-
-@pytest.mark.deep
-def test_a_full_context_is_said_and_the_conversation_goes_on(talk, tmp_path):
-    pairs = [("user", "import sys\n" * 800), ("assistant", "pass")]
-    messages = [{"role": role, "content": content} for role, content in pairs]
-    (tmp_path / "long.json").write_text(json.dumps(messages))
-    talk.tell(f"/load {tmp_path}/long.json")
-    (complaint,) = talk.tell("class Stack:")
-    assert re.match("error: This model's maximum context length is 2048 tokens. The ", complaint)
-    assert complaint.endswith("; /undo or /clear makes room")
-    assert talk.saved(tmp_path) == messages
-    talk.tell("/undo")
-    assert talk.tell("class Stack:")[-1].startswith("8 tokens")
-
-
-@pytest.mark.deep
-def test_an_answer_that_fills_the_context_says_so(talk, tmp_path):
-    talk.tell("/set max-new-tokens 2048")
-    messages = [{"role": "user", "content": "import sys\n" * 670}]
-    (tmp_path / "long.json").write_text(json.dumps(messages))
-    talk.tell(f"/load {tmp_path}/long.json")
-    assert talk.tell("/retry")[-1].endswith(
-        "| the model's context is full: /undo or /clear makes room"
-    )
-
-
 @pytest.mark.deep
 def test_ctrl_d_leaves(models, tmp_path):
     talk = Talk(models, tmp_path)
@@ -267,18 +204,6 @@ def test_every_piped_line_is_a_message(chat_pair, tmp_path):
     assert done.stdout.startswith(f"{messages[1]['content']}\n")
     assert done.stdout.endswith(f"{messages[3]['content']}\n")
     assert done.stderr.count("ended by --max-new-tokens 6") == 3
-
-
-def test_with_a_seed_each_answer_is_another_and_the_same_chat_the_same_again(chat_pair, tmp_path):
-    files = [tmp_path / name for name in ("first", "second")]
-    lines = ["why", f"/save {files[0]}", "/retry", f"/save {files[1]}"]
-    options = ("--max-new-tokens", 12, "--ignore-eos", "--temperature", 1, "--seed", 3)
-    saved = []
-    for _ in range(2):
-        assert run("chat", *chat_pair, *options, stdin="\n".join(lines).encode()).returncode == 0
-        saved.append([json.loads(file.read_text("utf-8"))[1]["content"] for file in files])
-    assert saved[0][0] != saved[0][1]
-    assert saved[0] == saved[1]
 
 
 def test_an_error_ends_what_is_piped_in(chat_pair):

@@ -9,13 +9,12 @@ from tests.traces.runs import GROUPS
 
 @click.command()
 @click.option("--write", is_flag=True, help="Keep the new records, but for groups with an error.")
-@click.option("--run", "wanted", help="Only this run; nothing is kept.")
-def main(write: bool, wanted: str | None) -> None:
+def main(write: bool) -> None:
     """Play all runs, and show the first step in which each differs from its record."""
     num_differing = 0
     for group, runs in GROUPS.items():
         kept, played = golden.read(group), dict[str, list[Record]]()
-        for run in (run for run in runs if wanted in (None, run.name)):
+        for run in runs:
             try:
                 played[run.name] = play(run)
                 found = golden.difference(kept.get(run.name, []), played[run.name])
@@ -24,7 +23,7 @@ def main(write: bool, wanted: str | None) -> None:
             if found:
                 num_differing += 1
                 click.echo(f"{group}: {run.name}: {found}\n")
-        if write and wanted is None and len(played) == len(runs):
+        if write and len(played) == len(runs):
             golden.write(group, played)
     click.echo(f"{num_differing} runs differ")
     raise SystemExit(bool(num_differing and not write))

@@ -140,3 +140,10 @@ class Run:
     max_batch_size: int = 16
     prefill: int | None = None
     curve: Curve | None = None
+
+
+def run(name: str, *actions: Action, draft: Model | None = None, **more: Any) -> Run:
+    """`Run`, which drafts with the draft model there is, and ends when all prompts have."""
+    ends = () if isinstance(actions[-1], Read) else (FINISH,)
+    drafter = more.pop("drafter", "none" if draft is None else "model")
+    return Run(name, (*actions, *ends), draft=draft, drafter=drafter, **more)

@@ -7,7 +7,8 @@ BLOCK = re.compile(r"^```(sh|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LASTS = re.compile(r"ov-specdec (serve|demo)\b")
 
 ELSEWHERE = {
-    r"export|transcribe|ov-specdec chat|models/[\w.-]+-int8": "wants models of the Hub",
+    r"export|transcribe|ov-specdec chat|models/[\w.-]+-int8|OpenVINO/": "wants models of the Hub",
+    r"^git clone": "is there",
     r"\[notebook\]|\[test\]|pytest|ruff|mkdocs|tests\.": "is run by .ci/run",
     r"^(tokens = sequence|self\.scheduler)": "shows the engine",
 }

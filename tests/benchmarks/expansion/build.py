@@ -31,12 +31,6 @@ from tests.benchmarks.expansion.weights import expand, expanded_epsilon
 CONTEXT = 2048
 """Tokens that the expanded model takes, if it took fewer before: room to measure long contexts."""
 
-BYTES_PER_PARAMETER = 9
-"""Disk needed at most at a time: a checkpoint in f32, the IR in f32, and the IR as int8."""
-
-CHECKPOINT = "checkpoint"
-"""Folder inside a model's own that holds the checkpoint that it was exported from."""
-
 T = TypeVar("T")
 
 
@@ -53,17 +47,13 @@ def expand_model(
     model: str | Path,
     size: str,
     output: Path,
-    weight_format: str,
     on_step: Callable[[str], object],
-    *,
-    keep_checkpoint: bool = False,
 ) -> Expanded:
     """Expand a Llama, by its folder or Hub name, to about `size` parameters, such as "1B".
 
     Makes a folder of its own below `output`, unless it is there; one that was made from another
     model is an error. The result computes what `model` computes, which is checked; `on_step` is
-    told what goes on. keep_checkpoint: leave what was exported in the folder's `checkpoint/`, where
-    torch can load it. Raises `OptionError` for a size that is out of reach, `ModelError` for a
+    told what goes on. Raises `OptionError` for a size that is out of reach, `ModelError` for a
     model that is not a Llama, `ExportError` if the export fails.
     """
     source = locate(model)
@@ -71,43 +61,26 @@ def expand_model(
     live = LlamaShape.from_config(config)
     wide = fit_shape(live, parse_size(size))
     name = f"{expand_home(model).resolve().name}-expanded-{size.lower()}"
-    folder = output / f"{name}-{weight_format}"
+    folder = output / f"{name}-int8"
     if folder.exists():
-        remedy = f"remove {folder} and expand again"
-        require_complete(folder, remedy)
+        require_complete(folder, f"remove {folder} and expand again")
         require_origin(folder, model)
-        if keep_checkpoint and not (folder / CHECKPOINT).is_dir():
-            raise ExportError(f"{folder} was made without its checkpoint: {remedy}")
         return Expanded(folder, wide, None)
     require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
-        _check_space(partial, wide)
         original = read_ir(ModelFolder.read(source))
         weights = read_weights(original, live)
         parts = _counted(expand(weights, live, wide), wide.layers + 1, on_step)
         write_checkpoint(partial / name, expanded_config(config, live, wide), parts, source)
-        on_step(f"Exporting {wide.num_parameters:,} parameters as {weight_format}")
-        made = exported(partial / name, weight_format, keep_checkpoint=keep_checkpoint)
+        on_step(f"Exporting {wide.num_parameters:,} parameters")
+        made = export_model(str(partial / name), partial, "int8").folder
+        shutil.rmtree(partial / name)
         write_origin(made, model)  # not the checkpoint, which that was exported from
         _restore(made, original)
         on_step("Comparing logits")
-        difference = _check_function(source, made, weight_format)
-        (made / "README.md").write_text(model_card(live, wide, difference), encoding="utf-8")
+        difference = _check_function(source, made)
         made.rename(folder)
     return Expanded(folder, wide, difference)
-
-
-def exported(checkpoint: Path, weight_format: str, *, keep_checkpoint: bool) -> Path:
-    """The folder of an exported checkpoint, beside which it is written; the checkpoint is gone.
-
-    keep_checkpoint: it is in the new folder's `checkpoint/`.
-    """
-    made = export_model(str(checkpoint), checkpoint.parent, weight_format).folder
-    if keep_checkpoint:
-        checkpoint.rename(made / CHECKPOINT)
-    else:
-        shutil.rmtree(checkpoint)
-    return made
 
 
 def expanded_config(config: dict[str, Any], live: LlamaShape, wide: LlamaShape) -> dict[str, Any]:
@@ -129,40 +102,6 @@ def expanded_config(config: dict[str, Any], live: LlamaShape, wide: LlamaShape) 
     }
 
 
-def model_card(live: LlamaShape, wide: LlamaShape, difference: LogitsDifference) -> str:
-    """What the produced folder says about itself."""
-    return f"""# A cost-expanded main
-
-This model computes what a model of {live.num_parameters:,} parameters computes, at the cost of
-one of {wide.num_parameters:,}. It is for measuring speed and has no other use: the weights that
-were added are random, and are multiplied by zeros before they reach the logits.
-
-| | original | this |
-|---|---|---|
-| parameters | {live.num_parameters:,} | {wide.num_parameters:,} |
-| layers | {live.layers} | {wide.layers} |
-| width | {live.hidden} | {wide.hidden} |
-| heads | {live.heads} | {wide.heads} |
-| KV heads | {live.kv_heads} | {wide.kv_heads} |
-| MLP width | {live.intermediate} | {wide.intermediate} |
-
-Compared with the original in exact precision when it was made: {difference}.
-
-Made by `python -m tests.benchmarks expand` of ov-specdec's repository.
-"""
-
-
-def _check_space(folder: Path, wide: LlamaShape) -> None:
-    needed = BYTES_PER_PARAMETER * wide.num_parameters
-    free = shutil.disk_usage(folder).free
-    if free < needed:
-        raise ExportError(
-            f"{wide.num_parameters:,} parameters take {needed / 1e9:.1f} GB of disk during the "
-            f"export, and {free / 1e9:.1f} GB are left: free some space, or choose another "
-            "--output or a smaller --size"
-        )
-
-
 def _counted(parts: Iterable[T], total: int, on_step: Callable[[str], object]) -> Iterator[T]:
     for number, part in enumerate(parts, start=1):
         on_step(f"Writing a checkpoint: part {number} of {total}")
@@ -181,11 +120,11 @@ def _restore(made: Path, original: ov.Model) -> None:
         again.parent.rmdir()
 
 
-def _check_function(source: Path, made: Path, weight_format: str) -> LogitsDifference:
+def _check_function(source: Path, made: Path) -> LogitsDifference:
     difference = compare_logits(source, made)
-    if not difference.is_rounding(weight_format):
+    if not difference.is_rounding:
         raise ExportError(
             f"the expanded model does not compute what {source} computes ({difference}): its "
-            f"weights must already be {weight_format}, since rounding them anew makes another model"
+            "weights must already be int8, since rounding them anew makes another model"
         )
     return difference

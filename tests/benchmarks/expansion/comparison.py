@@ -16,8 +16,8 @@ PROMPTS = (
     "import argparse\nimport sys\n\n\ndef main():\n    parser = argparse.ArgumentParser()\n",
     "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n",
 )
-TOLERANCES = {"int8": 1e-5, "fp16": 1e-3}
-"""What rounding may make by the format of the weights, as a part of the largest logit.
+TOLERANCE = 1e-5
+"""What rounding may make, as a part of the largest logit.
 
 The integers of int8 stay what they were, so only sums in f32 are rounded in another order.
 """
@@ -36,9 +36,10 @@ class LogitsDifference:
     positions: int
     agreeing: int
 
-    def is_rounding(self, weight_format: str) -> bool:
+    @property
+    def is_rounding(self) -> bool:
         """Whether the difference is as small as rounding makes it."""
-        return self.largest <= TOLERANCES[weight_format] * self.scale
+        return self.largest <= TOLERANCE * self.scale
 
     def __str__(self) -> str:
         return (

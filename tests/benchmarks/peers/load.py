@@ -1,9 +1,9 @@
 """A load of requests that come together, and the loop that serves it."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -50,10 +50,6 @@ class Served:
 
     token_ids: list[int]
     steps: list[tuple[float, int]]
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 def serve_load(engine: Engine, requests: Sequence[Request]) -> list[Served]:

@@ -1,8 +1,8 @@
 """One generation of one method, as it is asked for and as measured."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Protocol
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,6 @@ class Measurement:
     def speed(self) -> float:
         """Tokens per second from the call to its return: the first token counts."""
         return len(self.token_ids) / self.seconds
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
 
 
 class Runner(Protocol):

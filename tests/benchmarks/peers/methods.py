@@ -97,10 +97,6 @@ class Methods:
         """One generation. Raises as `load` does."""
         return self.load(name).run(ask, find_method(name).length)
 
-    def close(self) -> None:
-        """Free the models."""
-        self._runners.clear()
-
 
 def load_engine(name: str, setup: Setup) -> Engine:
     """A method for many requests at once. Raises `BenchmarkError` where there is none."""

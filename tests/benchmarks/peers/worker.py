@@ -16,6 +16,7 @@ import json
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from time import perf_counter
 from typing import Any, TextIO
@@ -64,11 +65,11 @@ class Worker:
             return {}
         if "load" in request and self._engine is not None:
             served = serve_load(self._engine, [Request(**each) for each in request["load"]])
-            return {"served": [each.as_dict() for each in served]}
+            return {"served": [asdict(each) for each in served]}
         if self._methods is None:
             raise BenchmarkError("the first request must load a method")
         measured = self._methods.run(request["method"], Ask(**request["ask"]))
-        return {"measurement": measured.as_dict()}
+        return {"measurement": asdict(measured)}
 
     def _load(self, request: Answer) -> Answer:
         start = perf_counter()

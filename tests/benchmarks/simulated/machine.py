@@ -1,25 +1,15 @@
 """A machine that takes the time that a cost curve says, and the rounds of a text on it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import Protocol
 
-import numpy as np
-
-from ov_specdec.planning.costs import CostCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve
 from ov_specdec.planning.draft_length import NO_PLAN, Offers, Plan, Policy
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.results.stats import RoundStats
 from tests.support.rounds import step_of
-
-CURVES = {
-    "flat": {1: 1.0, 17: 1.0, 512: 1.0},
-    "linear": {1: 1.0, 17: 3.4, 512: 77.0},
-    "stepped": {1: 1.0, 4: 1.0, 5: 1.6, 8: 1.6, 9: 2.6, 16: 2.6, 17: 4.0},
-    "avx2": {1: 1.0, 2: 1.4, 3: 1.7, 5: 2.9, 9: 4.1, 17: 7.0, 512: 208.0},
-}
-"""Plain passes that a pass over so many tokens takes; linear between them."""
 
 
 @dataclass(frozen=True)
@@ -54,14 +44,11 @@ class Text(Protocol):
 class Machine:
     """A machine on which passes take what the curve says, in any unit.
 
-    noise: relative deviation of what is seen of a pass. outliers: the share of passes that take ten
-    times as long. jumps: the share of rounds at which the pace of everything changes, by two.
+    noise: relative deviation of what is seen of a pass.
     """
 
     curve: CostCurve
     noise: float = 0.0
-    outliers: float = 0.0
-    jumps: float = 0.0
 
     def drafting(self, drafted: Drafted, *, is_complete: bool) -> float:
         """Seconds of drafting. is_complete: all of the last draft was accepted."""
@@ -77,16 +64,7 @@ class Machine:
 
     def disturb(self, seconds: float, generator: Random) -> float:
         """What is seen of so many seconds."""
-        outlier = 10.0 if generator.random() < self.outliers else 1.0
-        return seconds * outlier * max(generator.gauss(1.0, self.noise), 0.5)
-
-
-def main_curve(name: str, change: float = 0.0, sizes: int = 17) -> PassCurve:
-    """One of `CURVES`, in plain passes, for passes over up to so many tokens."""
-    tokens, values = zip(*CURVES[name].items(), strict=True)
-    every = range(1, sizes + 1)
-    passes = np.interp(every, tokens, values).tolist()
-    return PassCurve(dict(zip(every, passes, strict=True)), change)
+        return seconds * max(generator.gauss(1.0, self.noise), 0.5)
 
 
 class Alone:
@@ -116,7 +94,7 @@ def rounds_of(
 ) -> Iterator[tuple[RoundStats, float]]:
     """Yields the record of each round of a text, as seen, and the seconds that it truly took."""
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, text.prompt, reason="prefill"))
-    done, last_size, pace, is_complete = 1, text.prompt, 1.0, False
+    done, last_size, is_complete = 1, text.prompt, False
     while done < text.size:
         cached = text.prompt + done
         alone = Alone(planner, policy)
@@ -126,9 +104,7 @@ def rounds_of(
             machine.drafting(drafted, is_complete=is_complete),
             machine.passing(size, last_size),
         )
-        if generator.random() < machine.jumps:
-            pace = 2.0 / pace
-        seen = [pace * machine.disturb(seconds, generator) for seconds in spent]
+        seen = [machine.disturb(seconds, generator) for seconds in spent]
         stats = RoundStats(
             num_drafted=drafted.num_drafted,
             num_accepted=drafted.num_accepted,
@@ -152,9 +128,3 @@ def rounds_of(
         last_size, done = size, done + drafted.num_accepted + 1
         is_complete = 0 < drafted.num_drafted == drafted.num_accepted
         yield stats, sum(spent)
-
-
-def against_constant(own: float, speeds: Mapping[int, float]) -> dict[str, float]:
-    """A speed over the best of constant lengths and over plain decoding; and that length."""
-    best = max(speeds, key=speeds.__getitem__)
-    return {"to best": own / speeds[best], "to plain": own / speeds[0], "best": best}

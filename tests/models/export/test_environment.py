@@ -9,7 +9,7 @@ import pytest
 from ov_specdec.errors import ExportError
 from ov_specdec.models.export import export_model
 from ov_specdec.models.optimum import python_with
-from tests.support.tiny_windows import save_checkpoint
+from tests.support.kept import save_checkpoint
 
 # Notes its arguments, and runs the command with a version of transformers of its own.
 UV = """
@@ -51,7 +51,7 @@ def test_without_uv_the_extra_is_named(monkeypatch):
 
 @pytest.mark.deep
 def test_a_family_is_exported_with_the_version_that_it_wants(tmp_path, capfd):
-    save_checkpoint("gemma3_text", tmp_path / "gemma3", noise=0.0)
+    save_checkpoint("gemma3_text", tmp_path / "gemma3")
     with pytest.raises(ExportError, match=r"where it asks for another version of transformers"):
         export_model(str(tmp_path / "gemma3"), tmp_path, "int8")
     assert "Maximum required is 5.0" in capfd.readouterr().err

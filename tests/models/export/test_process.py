@@ -12,7 +12,7 @@ import pytest
 from ov_specdec.errors import ExportError
 from ov_specdec.models.export import partial_folder
 from ov_specdec.models.optimum import run_optimum
-from tests.support.optimum import stub_optimum
+from tests.support.optimum import names, stub_optimum
 
 DEADLINE = 120
 """Seconds after which something that should have happened never will."""
@@ -29,10 +29,6 @@ with socket.create_connection(("127.0.0.1", int(os.environ["TEST_PORT"]))) as te
 for name in ("openvino_model.bin", "config.json", "tokenizer.json"):
     (target / name).write_text("{}")
 """
-
-
-def names(folder):
-    return sorted(path.name for path in folder.iterdir())
 
 
 class Exports:

@@ -1,6 +1,6 @@
 """Passes of other forms: without single rows, in parts, across the border of LongRoPE."""
 
-from tests.traces.describe import FINISH, Model, Run, Step, add
+from tests.traces.describe import Model, Step, add, run
 
 NEAR = Model(drift=1.5)
 PROMPT = "onceuponatime"
@@ -8,42 +8,36 @@ TWO = (
     add("a", PROMPT, max_new_tokens=8, num_assistant_tokens=2),
     Step(2),
     add("b", PROMPT[:6], max_new_tokens=5, num_assistant_tokens=0),
-    FINISH,
 )
 ACROSS = (
     add("a", PROMPT, max_new_tokens=16, num_assistant_tokens=3),
     add("b", PROMPT[:4], max_new_tokens=16, num_assistant_tokens=3),
-    FINISH,
 )
 
 RUNS = (
-    Run("single tokens given twice", TWO, main=Model(form="spare"), draft=NEAR, drafter="model"),
-    Run(
+    run("single tokens given twice", *TWO, main=Model(form="spare"), draft=NEAR),
+    run(
         "single rows of attention given twice, in static shapes",
-        TWO,
+        *TWO,
         main=Model(form="spare rows", static_shapes=(2, 4)),
         draft=NEAR,
-        drafter="model",
     ),
-    Run(
+    run(
         "passes of seven tokens at most",
-        TWO,
+        *TWO,
         main=Model(form="spare", max_pass_tokens=7),
         draft=NEAR,
-        drafter="model",
     ),
-    Run(
+    run(
         "across the border of both models, paged",
-        ACROSS,
+        *ACROSS,
         main=Model(border=18),
         draft=Model(drift=1.5, border=16),
-        drafter="model",
     ),
-    Run(
+    run(
         "across the border, stateful",
-        ACROSS,
+        *ACROSS,
         main=Model("stateful", border=18),
         draft=Model("stateful", drift=1.5, border=18),
-        drafter="model",
     ),
 )

@@ -1,6 +1,6 @@
 """How many tokens are drafted: constant, heuristic and adaptive lengths, on given costs."""
 
-from tests.traces.describe import FINISH, Curve, Model, Passes, Run, Step, add
+from tests.traces.describe import FINISH, Curve, Model, Passes, Step, add, run
 
 NEAR = Model(drift=1, ticks=(0.1, 0.01))
 PROMPT = "onceuponatimethereonce"
@@ -16,149 +16,106 @@ SHAPES = Passes(RISING, change=0.8, per_sequence=0.02)
 """Passes of another size than the last one take longer."""
 
 RUNS = (
-    Run(
+    run(
         "heuristic, from five and from two",
-        (
-            add("a", PROMPT, max_new_tokens=30, num_assistant_tokens_schedule="heuristic"),
-            FINISH,
-            add(
-                "b",
-                PROMPT,
-                max_new_tokens=20,
-                num_assistant_tokens=2,
-                num_assistant_tokens_schedule="heuristic",
-            ),
-            FINISH,
+        add("a", PROMPT, max_new_tokens=30, num_assistant_tokens_schedule="heuristic"),
+        FINISH,
+        add(
+            "b",
+            PROMPT,
+            max_new_tokens=20,
+            num_assistant_tokens=2,
+            num_assistant_tokens_schedule="heuristic",
         ),
         draft=NEAR,
-        drafter="model",
     ),
-    Run(
+    run(
         "constant, but for draft tokens that the draft model hardly believes in",
-        (
-            add(
-                "a",
-                PROMPT,
-                max_new_tokens=24,
-                num_assistant_tokens=5,
-                assistant_confidence_threshold=0.35,
-            ),
-            FINISH,
+        add(
+            "a",
+            PROMPT,
+            max_new_tokens=24,
+            num_assistant_tokens=5,
+            assistant_confidence_threshold=0.35,
         ),
         draft=NEAR,
-        drafter="model",
     ),
-    Run(
-        "adaptive, on the nominal cost curve",
-        (add("a", PROMPT, **AUTO), FINISH),
-        draft=NEAR,
-        drafter="model",
-    ),
-    Run(
-        "adaptive, alone, on given costs",
-        (add("a", PROMPT, **AUTO), FINISH),
-        draft=NEAR,
-        drafter="model",
-        curve=CURVE,
-    ),
-    Run(
+    run("adaptive, on the nominal cost curve", add("a", PROMPT, **AUTO), draft=NEAR),
+    run("adaptive, alone, on given costs", add("a", PROMPT, **AUTO), draft=NEAR, curve=CURVE),
+    run(
         "adaptive, with passes that are padded to few sizes",
-        (add("a", PROMPT, **AUTO), FINISH),
+        add("a", PROMPT, **AUTO),
         draft=NEAR,
-        drafter="model",
         curve=Curve(SHAPES, CHEAP),
     ),
-    Run(
+    run(
         "adaptive, with a draft model that hardly ever pays",
-        (add("a", PROMPT, max_new_tokens=72), FINISH),
+        add("a", PROMPT, max_new_tokens=72),
         draft=Model(drift=100),
-        drafter="model",
         curve=Curve(Passes({1: 1.0, 2: 1.04, 16: 1.6}), Passes({1: 0.06})),
     ),
-    Run(
+    run(
         "adaptive, one budget for two, with a draft model that hardly ever pays",
-        (
-            add("a", PROMPT, max_new_tokens=24),
-            add("b", REPEATS, max_new_tokens=24),
-            FINISH,
-        ),
+        add("a", PROMPT, max_new_tokens=24),
+        add("b", REPEATS, max_new_tokens=24),
         draft=Model(drift=100),
-        drafter="model",
         curve=Curve(Passes(RISING), CHEAP),
     ),
-    Run(
+    run(
         "adaptive, matches or the draft model, whichever promises more",
-        (add("a", REPEATS, max_new_tokens=40), FINISH),
+        add("a", REPEATS, max_new_tokens=40),
         draft=NEAR,
         drafter="both",
         curve=CURVE,
     ),
-    Run(
+    run(
         "adaptive, matches that are declined",
-        (add("a", REPEATS, max_new_tokens=24), FINISH),
+        add("a", REPEATS, max_new_tokens=24),
         drafter="prompt-lookup",
         curve=Curve(Passes({1: 1.0, 2: 1.6, 8: 4.0, 16: 8.0})),
     ),
-    Run(
+    run(
         "adaptive, one budget for four sequences",
-        (
-            *(add(f"{i}", PROMPT[i:] + "x" * i, max_new_tokens=14) for i in range(4)),
-            FINISH,
-        ),
+        *(add(f"{i}", PROMPT[i:] + "x" * i, max_new_tokens=14) for i in range(4)),
         draft=NEAR,
-        drafter="model",
         curve=CURVE,
     ),
-    Run(
+    run(
         "adaptive, one budget beside a prompt that is read, and for matches",
-        (
-            add("a", REPEATS, max_new_tokens=20),
-            add("b", PROMPT, max_new_tokens=20),
-            add("c", PROMPT[::-1], max_new_tokens=12, num_assistant_tokens=2),
-            Step(4),
-            add("d", PROMPT * 3, max_new_tokens=5),
-            FINISH,
-        ),
+        add("a", REPEATS, max_new_tokens=20),
+        add("b", PROMPT, max_new_tokens=20),
+        add("c", PROMPT[::-1], max_new_tokens=12, num_assistant_tokens=2),
+        Step(4),
+        add("d", PROMPT * 3, max_new_tokens=5),
         main=Model(max_length=256),
         draft=Model(drift=1, max_length=256),
         drafter="both",
         curve=Curve(SHAPES, CHEAP),
         prefill=16,
     ),
-    Run(
+    run(
         "adaptive, where passes correct the costs",
-        (
-            add("a", PROMPT, max_new_tokens=44),
-            FINISH,
-            add("b", REPEATS, max_new_tokens=16),
-            FINISH,
-        ),
+        add("a", PROMPT, max_new_tokens=44),
+        FINISH,
+        add("b", REPEATS, max_new_tokens=16),
         main=Model(ticks=(1.0, 0.5)),
         draft=Model(drift=3, ticks=(1.0, 0.1)),
-        drafter="model",
         curve=Curve(Passes({1: 1.0, 2: 1.05, 16: 1.8}), CHEAP, follows="clock"),
     ),
-    Run(
+    run(
         "adaptive, what one text teaches about the next",
-        (
-            add("a", PROMPT, max_new_tokens=24),
-            FINISH,
-            add("b", REPEATS, max_new_tokens=16),
-            FINISH,
-            add("c", REPEATS, max_new_tokens=12, temperature=0.8, seed=3),
-            FINISH,
-        ),
+        add("a", PROMPT, max_new_tokens=24),
+        FINISH,
+        add("b", REPEATS, max_new_tokens=16),
+        FINISH,
+        add("c", REPEATS, max_new_tokens=12, temperature=0.8, seed=3),
         draft=Model(drift=4),
-        drafter="model",
         curve=Curve(Passes(RISING), CHEAP),
     ),
-    Run(
+    run(
         "models that are compiled once more for a few sizes",
-        (
-            add("a", PROMPT, max_new_tokens=20),
-            add("b", REPEATS, max_new_tokens=10),
-            FINISH,
-        ),
+        add("a", PROMPT, max_new_tokens=20),
+        add("b", REPEATS, max_new_tokens=10),
         main=Model(static_shapes=(2, 4, 8)),
         draft=Model(drift=1, static_shapes=(1, 2, 6)),
         drafter="both",

@@ -1,6 +1,6 @@
 """KV caches that are too small for all: who waits, who gives its blocks back, what is given up."""
 
-from tests.traces.describe import FINISH, Action, Cancel, Model, Run, Step, add
+from tests.traces.describe import FINISH, Action, Cancel, Model, Step, add, run
 
 SMALL = Model(max_length=128, memory=128)
 TIGHT = Model(max_length=128, memory=144)
@@ -13,80 +13,62 @@ def prompts(names: str, **options: int) -> tuple[Action, ...]:
 
 
 RUNS = (
-    Run(
+    run(
         "three of four prompts, of which the last gives its blocks back",
-        (*prompts("abcd", max_new_tokens=10), FINISH),
+        *prompts("abcd", max_new_tokens=10),
         main=TIGHT,
         max_batch_size=3,
     ),
-    Run(
+    run(
         "a draft model without room, and requests that are preempted while they draft",
-        (*prompts("abc", max_new_tokens=10, num_assistant_tokens=4), FINISH),
+        *prompts("abc", max_new_tokens=10, num_assistant_tokens=4),
         main=Model(max_length=512),
         draft=Model(max_length=128, memory=128, drift=1.5),
-        drafter="model",
     ),
-    Run(
+    run(
         "both models without room, while prompts are read in chunks",
-        (
-            *prompts("a", max_new_tokens=8, num_assistant_tokens=3),
-            Step(2),
-            *prompts("bcd", max_new_tokens=8, num_assistant_tokens=3),
-            FINISH,
-        ),
+        *prompts("a", max_new_tokens=8, num_assistant_tokens=3),
+        Step(2),
+        *prompts("bcd", max_new_tokens=8, num_assistant_tokens=3),
         main=Model(max_length=128, memory=192),
         draft=Model(max_length=128, memory=160, drift=1.5),
-        drafter="model",
         prefill=12,
     ),
-    Run(
+    run(
         "a prompt that waits until there is room for it",
-        (
-            *prompts("a", max_new_tokens=12),
-            Step(2),
-            *prompts("b", max_new_tokens=4),
-            FINISH,
-        ),
+        *prompts("a", max_new_tokens=12),
+        Step(2),
+        *prompts("b", max_new_tokens=4),
         main=SMALL,
     ),
-    Run(
+    run(
         "what is kept is given up, the least recently used first",
-        (
-            *prompts("a", max_new_tokens=4),
-            FINISH,
-            *prompts("b", max_new_tokens=4),
-            FINISH,
-            *prompts("a", max_new_tokens=4),
-            FINISH,
-            *prompts("c", max_new_tokens=4),
-            FINISH,
-            *prompts("b", max_new_tokens=2),
-            FINISH,
-            *prompts("a", max_new_tokens=2),
-            FINISH,
-        ),
+        *prompts("a", max_new_tokens=4),
+        FINISH,
+        *prompts("b", max_new_tokens=4),
+        FINISH,
+        *prompts("a", max_new_tokens=4),
+        FINISH,
+        *prompts("c", max_new_tokens=4),
+        FINISH,
+        *prompts("b", max_new_tokens=2),
+        FINISH,
+        *prompts("a", max_new_tokens=2),
         main=SMALL,
     ),
-    Run(
+    run(
         "a prompt that is cancelled after it was preempted, and one that takes its place",
-        (
-            *prompts("abc", max_new_tokens=12),
-            Step(7),
-            Cancel("c"),
-            *prompts("d", max_new_tokens=2),
-            FINISH,
-        ),
+        *prompts("abc", max_new_tokens=12),
+        Step(7),
+        Cancel("c"),
+        *prompts("d", max_new_tokens=2),
         main=TIGHT,
     ),
-    Run(
+    run(
         "one that outgrows the blocks of a draft model beside it",
-        (
-            add("a", TEXT, max_new_tokens=30, num_assistant_tokens=3),
-            add("b", TEXT[20:], max_new_tokens=30, num_assistant_tokens=5),
-            FINISH,
-        ),
+        add("a", TEXT, max_new_tokens=30, num_assistant_tokens=3),
+        add("b", TEXT[20:], max_new_tokens=30, num_assistant_tokens=5),
         main=Model(max_length=128),
         draft=Model(max_length=96, memory=96, drift=1),
-        drafter="model",
     ),
 )

@@ -47,28 +47,6 @@ class Model:
         return before
 
 
-def test_a_rejected_draft_token_takes_the_block_of_the_last_accepted_one():
-    model = Model()
-    table = model.open()
-    assert model.feed(table, [1, 2, 3], num_rows=3) == ()
-    table.rollback(2)
-    assert table.length == 2
-    assert model.feed(table, [4, 5], num_rows=2) == (1, 2)
-    table.rollback(3)
-    assert model.feed(table, [6]) == (1, 2, 4)
-
-
-def test_a_draft_models_steps_are_rolled_back_together():
-    model = Model()
-    table = model.open()
-    model.feed(table, [1, 2])
-    for token in (3, 4, 5, 6, 7):
-        model.feed(table, [token])
-        table.commit([1, 2], 2)
-    table.rollback(4)
-    assert model.feed(table, [8]) == (1, 2, 3, 4)
-
-
 def test_a_long_prompt_leaves_two_states():
     model = Model()
     table = model.open()
@@ -79,14 +57,6 @@ def test_a_long_prompt_leaves_two_states():
     table.rollback(49)
     assert table.length == 48, "there is no state after 49 tokens"
     assert model.feed(table, [48, 49], num_rows=2) == tuple(range(48))
-
-
-def test_a_spare_row_changes_no_state():
-    model = Model()
-    table = model.open()
-    model.feed(table, [1], spare=True)
-    assert model.feed(table, [2], spare=True) == (1,)
-    assert model.feed(table, [3]) == (1, 2)
 
 
 def read(model, tokens):
@@ -177,7 +147,8 @@ def test_any_sequence_of_passes_goes_on_from_the_state_of_its_tokens(seed):
         num_lacking = len(text) - table.length
         drafts = generator.choices(range(3), k=generator.randrange(5))
         tokens = [*text[table.length :], 0, *drafts]
-        before = model.feed(table, tokens, num_rows=generator.choice((1, 1 + len(drafts))))
+        num_rows, spare = generator.choice((1, 1 + len(drafts))), len(tokens) == 1
+        before = model.feed(table, tokens, num_rows, spare)
         assert before == tuple(text[: table.length - len(tokens)])
         texts[index] = text = [*text, 0, *drafts[: generator.randrange(1 + len(drafts))]]
         table.commit(text, table.length - len(drafts) - 1)

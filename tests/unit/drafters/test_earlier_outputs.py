@@ -57,7 +57,7 @@ def test_the_oldest_go_first_and_the_newest_stay():
     assert not known(outputs, None, [0, 1])
 
 
-def test_what_is_too_much_goes_from_the_namespace_that_has_been_idle_longest():
+def test_what_is_too_much_goes_from_the_namespace_idle_longest():
     outputs = EarlierOutputs(capacity=100)
     for name, start in (("a", 0), ("b", 100), ("a", 200)):
         outputs.remember(name, range(start, start + 30), num_prompt=0)

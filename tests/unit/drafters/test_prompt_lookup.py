@@ -25,31 +25,8 @@ def search(tokens, limit, max_size):
     return []
 
 
-def test_proposes_what_followed_last_time():
-    assert propose(PromptLookup(), [1, 2, 3, 4, 5, 1, 2], 3).draft.tokens == [3, 4, 5]
-
-
-def test_prefers_the_longest_match_to_the_most_recent():
-    assert propose(PromptLookup(), [1, 2, 3, 9, 2, 7, 1, 2], 1).draft.tokens == [3]
-
-
-def test_prefers_the_most_recent_of_equal_matches():
-    assert propose(PromptLookup(), [1, 2, 3, 1, 2, 4, 1, 2], 1).draft.tokens == [4]
-
-
-def test_goes_on_into_its_own_copy_where_the_text_repeats():
-    assert propose(PromptLookup(), [7, 1, 2, 1, 2], 5).draft.tokens == [1, 2, 1, 2, 1]
-
-
-def test_has_no_idea_without_a_match():
-    assert propose(PromptLookup(), [1, 2, 3], 5).draft.tokens == []
-    assert propose(PromptLookup(), [1], 5).draft.tokens == []
-
-
-def test_respects_its_own_limits():
+def test_respects_its_own_limit():
     assert propose(PromptLookup(max_draft_tokens=1), [1, 2, 3, 1], 5).draft.tokens == [2]
-    # Bigrams would find [9]; unigrams find the most recent 2.
-    assert propose(PromptLookup(1), [1, 2, 9, 5, 2, 8, 1, 2], 1).draft.tokens == [8]
 
 
 @given(
@@ -58,7 +35,7 @@ def test_respects_its_own_limits():
     st.integers(1, 6),
     st.integers(1, 4),
 )
-def test_the_index_finds_what_a_search_finds_however_the_text_grew(tokens, steps, limit, max_size):
+def test_the_index_finds_what_a_search_finds_however_a_text_grew(tokens, steps, limit, max_size):
     drafter = PromptLookup(max_size)
     length = 0
     for step in steps:

@@ -5,9 +5,8 @@ from hypothesis import strategies as st
 
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
+from ov_specdec.planning.draft_length import Offer, Plan
 from tests.support import running
-from tests.support.fakes import ScriptedModel, mixing
 
 
 def propose(drafter, tokens, limit=5):
@@ -19,16 +18,6 @@ def earlier(*texts):
     for text in texts:
         index.add(text)
     return lambda: [index]
-
-
-def test_proposes_what_followed_the_longest_match():
-    proposal = propose(SuffixDrafter(), [1, 2, 3, 4, 8, 9, 5, 3, 4, 7, 1, 2, 3, 4], 2)
-    assert proposal.draft.tokens == [8, 9]
-    assert proposal.draft.probs is None  # they count as certain
-
-
-def test_has_no_idea_without_a_match():
-    assert SuffixDrafter().offers([1, 2, 3]) == []
 
 
 @given(st.lists(st.integers(0, 3), min_size=1, max_size=40), st.lists(st.integers(1, 5)))
@@ -64,17 +53,3 @@ def test_offers_the_longest_match_with_its_first_token():
     assert SuffixDrafter().offers([1, 2, 1]) == [Offer("suffix", 1 / 2, 2)]
     drafter = SuffixDrafter(earlier=earlier([1, 2, 3]))
     assert drafter.offers([1, 2]) == [Offer("earlier", 2 / 3, 3)]
-
-
-def test_output_is_that_of_plain_decoding():
-    def next_token(tokens):  # repeats itself in places
-        return mixing(3)(tokens[-4:]) % 7
-
-    expected = running.plain(ScriptedModel(next_token), [1, 2, 3], 120)
-    drafter = SuffixDrafter([[5, 6, 1]], earlier(expected.tokens[20:60]))
-    main, policy = ScriptedModel(next_token), ConstantLength(3)
-    text = running.sequence(main, [1, 2, 3], 120, drafter, policy)
-    rounds = list(running.rounds(text))
-    assert text.tokens == expected.tokens
-    assert {round_.stats.source for round_ in rounds} >= {"suffix", "earlier"}
-    assert sum(round_.stats.num_accepted for round_ in rounds) > 0

@@ -89,37 +89,11 @@ def test_it_does_not_matter_in_which_pieces_a_text_came(tokens, steps):
     assert pieces.find(tokens) == indexed(tokens).find(tokens)
 
 
-def test_prefers_the_longest_match_to_the_most_recent():
-    index = indexed([], [1, 2, 3, 4, 5, 7], [9, 2, 3, 4, 5, 8])
-    match = index.find([1, 2, 3, 4, 5])
-    assert (match.continuation(3), match.length) == ([7], 5)
-
-
-def test_prefers_what_followed_most_often_and_then_what_did_last():
-    assert indexed([1, 2, 1, 3, 1, 2, 1, 4, 1]).find([1]).continuation(1) == [2]
-    assert indexed([1, 2, 1, 3, 1]).find([1]).continuation(1) == [3]
-
-
-def test_a_match_at_the_end_of_a_text_has_no_draft_tokens():
-    assert indexed([], [5, 1]).find([1]) is None
-    assert indexed([], [5, 1, 6]).find([1]).continuation(9) == [6]
-
-
-def test_a_text_that_repeats_itself_goes_on_into_its_draft_tokens():
-    assert indexed([7, 1, 2, 1, 2]).find([7, 1, 2, 1, 2]).continuation(5) == [1, 2, 1, 2, 1]
-
-
 def test_ngrams_of_equal_hash_are_told_apart(monkeypatch):
     monkeypatch.setattr(suffix_index, "hash", lambda ngram: len(ngram), raising=False)
     match = indexed([], [1, 2, 3, 4, 7], [5, 6, 8]).find([1, 2, 3, 4])
     assert (match.continuation(1), match.length) == ([7], 4)
     assert indexed([], [1, 2, 3]).find([9]) is None
-
-
-def test_texts_do_not_run_into_each_other():
-    index = indexed([], [1, 2], [3, 4])
-    assert index.find([2]) is None
-    assert index.find([1, 2, 3]).length == 1
 
 
 def test_is_the_surer_the_longer_the_match_and_the_more_agree():

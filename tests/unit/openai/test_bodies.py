@@ -75,15 +75,10 @@ def refused(read, **fields):
     [
         ({}, {"temperature": 1.0, "max_new_tokens": None}),
         ({"temperature": 0}, {"temperature": 0}),
-        ({"temperature": None}, {"temperature": 1.0}),
-        ({"max_tokens": 7}, {"max_new_tokens": 7}),
         ({"max_completion_tokens": 7}, {"max_new_tokens": 7}),
         ({"max_tokens": 7, "max_completion_tokens": 7}, {"max_new_tokens": 7}),
         ({"top_p": 0.5, "min_p": 0.1, "top_k": 3}, {"top_p": 0.5, "min_p": 0.1, "top_k": 3}),
-        ({"top_k": -1}, {"top_k": -1}),
-        ({"stop": "a"}, {"stop_strings": "a"}),
         ({"stop": ["a", "b"]}, {"stop_strings": ["a", "b"]}),
-        ({"seed": 5}, {"seed": 5}),
         ({"seed": -1}, {"seed": 2**64 - 1}),
         (
             {"presence_penalty": 1, "frequency_penalty": -1, "repetition_penalty": 1.5},
@@ -92,16 +87,10 @@ def refused(read, **fields):
         ({"logit_bias": {"5": -100}}, {"logit_bias": {5: -100.0}}),
         ({"min_tokens": 2, "ignore_eos": True}, {"min_tokens": 2, "ignore_eos": True}),
         ({"num_assistant_tokens": 0}, {"num_assistant_tokens": 0}),
-        ({"num_assistant_tokens": 32}, {"num_assistant_tokens": 32}),
         ({"assistant_confidence_threshold": 0.4}, {"assistant_confidence_threshold": 0.4}),
-        ({"cache_salt": "x"}, {"cache_salt": "x"}),
-        ({"stop_token_ids": [3, 4]}, {"stop_token_ids": [3, 4]}),
-        ({"skip_special_tokens": False}, {"skip_special_tokens": False}),
-        ({"include_stop_str_in_output": True}, {"include_stop_str_in_output": True}),
         ({"logprobs": True, "top_logprobs": 3}, {"logprobs": 3}),
         ({"logprobs": True}, {"logprobs": 0}),
         ({"chat_template_kwargs": {"a": 1}}, {"chat_template_kwargs": {"a": 1}}),
-        ({"add_generation_prompt": False}, {"add_generation_prompt": False}),
         ({"continue_final_message": True}, {"continue_final_message": True}),
     ],
 )
@@ -160,22 +149,6 @@ def test_neutral_values_pass(fields):
     assert chat(**fields) == chat()
 
 
-def test_usage_in_every_event_is_that_of_its_choice_so_far():
-    wanted = {"include_usage": True, "continuous_usage_stats": True}
-    for ask in (completion, chat):
-        asked = ask(stream=True, n=2, stream_options=wanted)
-        stream = make_stream(answer(asked))
-        pieces = [(0, "a", [1, 2]), (1, "b", [3]), (0, "c", [4])]
-        chunks = [(i, Chunk(text, ids, "plain", num_prompt_tokens=5)) for i, text, ids in pieces]
-        usages = [data_of(stream.add(*chunk)[0].decode().strip())["usage"] for chunk in chunks]
-        assert [usage["completion_tokens"] for usage in usages] == [2, 1, 3]
-        assert [usage["total_tokens"] for usage in usages] == [7, 6, 8]
-    for some in ({"include_usage": True}, {"continuous_usage_stats": True}):
-        stream = make_stream(answer(chat(stream=True, stream_options=some)))
-        event = data_of(stream.add(*chunks[0])[0].decode().strip())
-        assert event.get("usage") is None
-
-
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
@@ -190,29 +163,22 @@ def test_usage_in_every_event_is_that_of_its_choice_so_far():
         ({"temperature": -1}, "temperature=-1 must be greater than or equal to 0"),
         ({"temperature": True}, "temperature=true must be a number"),
         ({"temperature": 10**400}, "temperature=1000"),
-        ({"temperature": "1"}, 'temperature="1"'),
         ({"temperature": float("nan")}, "temperature=NaN must be a finite number"),
         ({"max_tokens": 0}, "max_tokens=0 must be greater than or equal to 1"),
         ({"max_tokens": 1.5}, "max_tokens=1.5 must be a whole number"),
         ({"n": 129}, "n=129 must be less than or equal to 128"),
         ({"top_logprobs": 3}, "top_logprobs=3 needs logprobs=true"),
-        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs=21"),
         ({"stop": ""}, 'stop="" must be a text or up to 16, none empty'),
-        ({"stop": [1]}, "stop=[1]"),
-        ({"stop": ["a"] * 17}, 'stop=["a", "a"'),
         ({"stop": "a" * 257}, 'stop="aaa'),
         ({"stop_token_ids": [-1]}, "stop_token_ids[0]=-1"),
         ({"logit_bias": {"x": 1}}, 'logit_bias={"x": 1} holds "x": keys must be token ids'),
-        ({"logit_bias": {"9" * 5000: 1}}, 'logit_bias={"999'),
         (
             {"logit_bias": {"1": 101}},
             "logit_bias.1=101 must be less than or equal to 100",
         ),
         ({"logit_bias": [1]}, "logit_bias=[1] must be a JSON object"),
-        ({"min_tokens": 5, "max_tokens": 4}, "min_tokens=5 is more than max_tokens=4"),
         ({"stream_options": {"include_usage": True}}, "stream_options has no effect without"),
         ({"stream": 1}, "stream=1 must be true or false"),
-        ({"tools": [{"type": "function"}]}, 'tools=[{"type": "function"}] is not supported'),
         ({"store": True}, "store=true is not supported: only false is taken"),
         ({"response_format": {"type": "xml"}}, "response_format.type="),
         ({"response_format": {"type": "json_schema"}}, "the format has no schema"),
@@ -224,20 +190,14 @@ def test_usage_in_every_event_is_that_of_its_choice_so_far():
         ({"structured_outputs": {"structural_tag": "x"}}, "structured_outputs.structural_tag="),
         ({"structured_outputs": {"json": 3}}, "structured_outputs.json=3 must be a JSON schema"),
         ({"use_beam_search": True}, "use_beam_search=true is not supported"),
-        ({"seed": 2**63}, "seed="),
-        ({"user": 5}, "user=5 must be a text"),
         (
             {"num_assistant_tokens": 33},
             "num_assistant_tokens=33 must be a whole number from 0 to 32, or auto",
         ),
-        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1"),
         ({"no_repeat_ngram_size": 257}, "no_repeat_ngram_size=257 must be less than"),
-        ({"encoder_no_repeat_ngram_size": 257}, "encoder_no_repeat_ngram_size=257"),
-        ({"max_matching_ngram_size": 33}, "max_matching_ngram_size=33"),
         ({"max_token": 5}, "max_token=5 is not supported: did you mean max_tokens?"),
         ({"stop_strings": "a"}, 'stop_strings="a" is not supported: did you mean stop?'),
         ({"zzz": 5}, "zzz=5 is not supported: leave it out"),
-        ({"n": "\ud800"}, r'n="\ud800" must be a whole number'),
         ({"prediction": "x"}, 'prediction="x" must be a JSON object'),
         ({"cache_salt": "\ud800"}, "cache_salt="),
         (
@@ -421,7 +381,7 @@ def test_an_option_that_a_model_has_no_use_for_names_its_field(error, param):
     assert from_exception(error, "r1").param == param
 
 
-def test_an_unknown_name_is_logged_once_and_ignored_unless_it_is_to_be_refused(caplog):
+def test_an_unknown_name_is_logged_once_and_ignored_or_refused(caplog):
     body = {"messages": MESSAGES, "max_token": 5, "stream_options": {"x": 1}, "stream": True}
     rules = Rules()
     for _ in range(2):
@@ -699,15 +659,6 @@ def data_of(event):
 def last(text="", index=0):
     stats = GenerationStats(5, [round_of(0, 0, 1), round_of(3, 1, 2)])
     return index, Chunk(text, [3], "plain", finish_reason="stop", stats=stats)
-
-
-def test_a_chat_stream_begins_with_a_role_and_ends_with_done():
-    events = events_of(chat(stream=True), (0, Chunk("H", [1], "plain")), last("i"))
-    assert events[-1] == "data: [DONE]"
-    choices = [data_of(event)["choices"][0] for event in events[:-1]]
-    assert choices[0]["delta"] == {"role": "assistant", "content": ""}
-    assert [choice["delta"] for choice in choices[1:]] == [{"content": "H"}, {"content": "i"}]
-    assert [choice["finish_reason"] for choice in choices] == [None, None, "stop"]
 
 
 def test_the_usage_of_a_stream_comes_last_with_the_metrics():

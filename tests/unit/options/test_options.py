@@ -3,7 +3,7 @@ import pytest
 
 from ov_specdec import GenerationOptions, OptionError
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, HeuristicLength
-from ov_specdec.planning.schedule import IsolatedLength, LearnedStats, make_policy
+from ov_specdec.planning.schedule import LearnedStats, make_policy
 from ov_specdec.results.stats import RoundStats
 from tests.support.fakes import ScriptedModel, counting
 
@@ -16,10 +16,8 @@ from tests.support.fakes import ScriptedModel, counting
             "max_new_tokens=0 only scores a prompt, so it needs prompt_logprobs",
         ),
         ({"max_new_tokens": -5}, "max_new_tokens=-5"),
-        ({"max_new_tokens": 2.5}, "max_new_tokens=2.5"),
         ({"max_new_tokens": True}, "max_new_tokens=True"),
         ({"num_assistant_tokens": -1}, "num_assistant_tokens=-1 .* from 0 to 256"),
-        ({"num_assistant_tokens": 257}, "num_assistant_tokens=257"),
         (
             {"num_assistant_tokens": "many"},
             "='many' must be a whole number from 0 to 256, or auto",
@@ -33,30 +31,20 @@ from tests.support.fakes import ScriptedModel, counting
             {"num_assistant_tokens_schedule": "adaptive", "num_assistant_tokens": 3},
             "num_assistant_tokens=3 has no effect",
         ),
-        ({"prompt_lookup_num_tokens": 0}, "prompt_lookup_num_tokens=0"),
-        ({"max_matching_ngram_size": 0}, "max_matching_ngram_size=0"),
         ({"max_matching_ngram_size": 33}, "max_matching_ngram_size=33 .* from 1 to 32"),
-        ({"reference_texts": 7}, "reference_texts=7 must be a text"),
         ({"reference_texts": ["a", 7]}, "reference_texts=7 must be a text"),
         (
             {"reference_texts": ["a", "\udce4"]},
             "reference_texts is not valid text: give it as UTF-8",
         ),
-        ({"eos_token_id": -1}, "eos_token_id=-1"),
         ({"eos_token_id": [1, "x"]}, "eos_token_id='x'"),
         ({"stop_strings": ""}, "stop_strings='' must be a text that is not empty"),
-        ({"stop_strings": ["a", ""]}, "stop_strings='' must be a text that is not"),
-        ({"stop_strings": 7}, "stop_strings=7"),
         ({"min_new_tokens": 200, "max_new_tokens": 128}, "=200 is more than max_new_tokens=128"),
         ({"temperature": -1}, "temperature=-1 must be a number of at least 0"),
         ({"temperature": 0, "do_sample": True}, "temperature=0.0 .* contradicts do_sample=True"),
-        ({"temperature": float("inf")}, "temperature=inf"),
         ({"temperature": float("nan")}, "temperature=nan"),
-        ({"temperature": "hot"}, "temperature='hot'"),
         ({"top_k": -2}, "top_k=-2 must be a whole number of at least -1"),
         ({"top_p": 1.01}, "top_p=1.01 must be a number from 0 to 1"),
-        ({"top_p": -0.1}, "top_p=-0.1"),
-        ({"min_p": 2}, "min_p=2"),
         ({"typical_p": 0}, "typical_p=0 must be a number above 0, up to 1"),
         ({"seed": -1}, "seed=-1"),
         ({"seed": 1, "choice": -1}, "choice=-1"),
@@ -66,25 +54,16 @@ from tests.support.fakes import ScriptedModel, counting
             {"repetition_penalty": 0},
             "repetition_penalty=0 must be a number from 1e-06 to 1",
         ),
-        ({"repetition_penalty": 1e-300}, "repetition_penalty=1e-300 must be a number from 1e-06"),
         ({"repetition_penalty": 1e7}, "repetition_penalty=10000000.0 must be a number from 1e-06"),
         ({"presence_penalty": 2.1}, "presence_penalty=2.1 must be a number from -2 to 2"),
-        ({"frequency_penalty": -2.1}, "frequency_penalty=-2.1"),
-        ({"logit_bias": {-1: 1.0}}, "logit_bias=-1"),
         ({"logit_bias": {1: float("inf")}}, r"logit_bias=inf must be a mapping .* or -inf"),
         ({"logit_bias": {1: 1e39}}, r"logit_bias=1e\+39 must be .* from -1e30 to 1e30"),
         ({"bad_words_ids": [[]]}, "none empty"),
-        ({"bad_words_ids": [3]}, "bad_words_ids=3"),
         ({"bad_words_ids": [["x"]]}, "bad_words_ids='x'"),
-        ({"suppress_tokens": [-1]}, "suppress_tokens=-1"),
-        ({"no_repeat_ngram_size": -1}, "no_repeat_ngram_size=-1"),
         ({"encoder_no_repeat_ngram_size": 1.5}, "encoder_no_repeat_ngram_size=1.5 must be a whole"),
-        ({"forced_bos_token_id": -1}, "forced_bos_token_id=-1"),
         ({"tgt_lang": 3}, "tgt_lang=3 must be a text"),
-        ({"src_lang": 4}, "src_lang=4 must be a text"),
         ({"logits_processor": [3]}, "logits_processor=.* must be a list of functions"),
         ({"max_new_token": 5}, "unknown option 'max_new_token': did you mean max_new_tokens"),
-        ({"stop": "a"}, "unknown option 'stop': did you mean stop_strings"),
         ({"zzz": 5}, "unknown option 'zzz': there are: max_new_tokens"),
     ],
 )
@@ -102,30 +81,22 @@ def test_what_can_be_read_only_once_is_kept():
 def test_numbers_may_be_numpys_and_become_pythons():
     given = {
         "max_new_tokens": np.int64(8),
-        "min_new_tokens": np.uint8(2),
         "eos_token_id": np.array([2, 3]),
         "do_sample": np.bool_(True),
         "temperature": np.float32(0.5),
-        "top_p": np.float64(0.25),
         "seed": np.uint64(2**63),
         "logit_bias": {np.int32(5): np.float32(-1)},
         "bad_words_ids": [np.array([1, 2]), (np.int64(3),)],
-        "suppress_tokens": {np.int16(4)},
-        "cache_prompt": np.bool_(False),
     }
     options = GenerationOptions(**given)
     expected = {
         "max_new_tokens": 8,
-        "min_new_tokens": 2,
         "eos_token_id": (2, 3),
         "do_sample": True,
         "temperature": 0.5,
-        "top_p": 0.25,
         "seed": 2**63,
         "logit_bias": {5: -1.0},
         "bad_words_ids": [[1, 2], (3,)],
-        "suppress_tokens": (4,),
-        "cache_prompt": False,
     }
     stored = {name: getattr(options, name) for name in expected}
     assert repr(stored) == repr(expected)
@@ -190,17 +161,6 @@ def test_draft_length_options_choose_the_policy(options, policy):
     assert make_policy(options, LearnedStats(), ScriptedModel(counting)) == policy
 
 
-def test_the_default_is_adaptive():
-    def schedule(**options):
-        options = GenerationOptions(**options)
-        return type(make_policy(options, LearnedStats(), ScriptedModel(counting)))
-
-    assert schedule() is AdaptiveLength
-    assert schedule(seed=1) is AdaptiveLength  # greedy output does not depend on lengths
-    assert schedule(temperature=1.0) is AdaptiveLength
-    assert schedule(temperature=1.0, seed=1) is IsolatedLength
-
-
 @pytest.mark.parametrize(
     ("options", "samples"),
     [
@@ -219,7 +179,7 @@ def test_tokens_are_drawn_where_an_option_asks_for_it(options, samples):
 
 
 @pytest.mark.parametrize("is_verified", [False, True])
-def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repeat(is_verified):
+def test_lengths_follow_costs_unless_given_or_a_text_must_repeat(is_verified):
     main = ScriptedModel(counting)
     main.is_verified = is_verified
 
@@ -235,7 +195,7 @@ def test_lengths_follow_costs_unless_they_are_given_or_a_sampled_text_must_repea
     assert not follows(num_assistant_tokens_schedule="heuristic")
 
 
-def test_seeded_drafts_teach_the_next_seeded_ones_where_logits_are_the_same_in_any_pass():
+def test_seeded_drafts_teach_the_next_seeded_ones():
     main, learned = ScriptedModel(counting), LearnedStats()
     main.is_verified = True
     for options in ({}, {"temperature": 1.0}, {"temperature": 1.0, "seed": 1}):

@@ -1,7 +1,5 @@
 """What passes cost: curves, their measurement, their files, and their correction in use."""
 
-import json
-import threading
 from dataclasses import replace
 from random import Random
 
@@ -13,7 +11,6 @@ from ov_specdec.planning.cost_source import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.measurement import SWEEPS, WIDE, Measurement
-from ov_specdec.records.files import VERSION
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
@@ -98,28 +95,13 @@ def test_what_memory_has_no_room_for_is_not_measured():
     assert main.pool.num_used == 0
 
 
-def test_without_room_for_the_shortest_passes_the_curve_stays_an_nominal_one(tmp_path):
+def test_without_room_for_the_shortest_passes_the_curve_stays_nominal(tmp_path):
     main = ScriptedModel(counting, max_length=1000, num_blocks=3)
     alone(CachedSequence(main).advance([1] * 12))
     costs = KeptCosts(main, model(), tmp_path / "curve.json", 0.1)
     assert costs.prepare() == NOMINAL
     assert main.pool.num_used == 3
     assert list(tmp_path.iterdir()) == []
-
-
-def test_measuring_that_is_interrupted_gives_its_memory_back(monkeypatch):
-    main, draft = model(), model()
-    forward, left = main.forward, iter(range(5))
-
-    def interrupted(spans):
-        if next(left, None) is None:
-            raise KeyboardInterrupt
-        return forward(spans)
-
-    monkeypatch.setattr(main, "forward", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        measure(main, draft, 0.1)
-    assert (main.pool.num_used, draft.pool.num_used) == (0, 0)
 
 
 @pytest.mark.parametrize("seconds", [0, -1, "2"])
@@ -149,25 +131,10 @@ def test_a_curve_is_read_as_it_was_written(tmp_path):
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["curve.json"]
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda text: "",
-        lambda text: text[:40],
-        lambda text: text.replace(f'"version": {VERSION}', '"version": 3'),
-        lambda text: text.replace("2.5", "-2.5"),
-        lambda text: text.replace("2.5", "NaN"),
-        lambda text: text.replace("2.5", '"fast"'),
-        lambda text: json.dumps({**json.loads(text), "main": {}}),
-        lambda text: json.dumps([text]),
-        lambda text: text.replace(f'"sweeps": {SWEEPS}', '"sweeps": 1e999'),
-        lambda text: "[" * 100_000,
-    ],
-)
-def test_a_file_that_cannot_be_used_is_none(tmp_path, spoil):
+@pytest.mark.parametrize("content", ["", "[" * 100_000])
+def test_a_file_that_cannot_be_used_is_measured_anew(tmp_path, content):
     path = tmp_path / "curve.json"
-    write_curve(path, CURVE)
-    path.write_text(spoil(path.read_text()))
+    path.write_text(content)
     assert read_curve(path) is None
     costs = KeptCosts(model(), model(), path, 0.0)
     assert costs.prepare().main.at(1) > 0
@@ -217,24 +184,6 @@ def test_until_passes_are_timed_the_curve_is_nominal_and_not_kept(tmp_path):
     assert main.passes == draft.passes == []
     assert costs.prepare().sweeps > 0
     assert read_curve(path) == costs.curve
-
-
-def test_whoever_reads_while_others_write_finds_a_whole_curve(tmp_path):
-    path, ended = tmp_path / "curve.json", threading.Event()
-    write_curve(path, CURVE)
-
-    def write():
-        for _ in range(50):
-            write_curve(path, CURVE)
-        ended.set()
-
-    writers = [threading.Thread(target=write) for _ in range(2)]
-    for writer in writers:
-        writer.start()
-    while not ended.is_set():
-        assert read_curve(path) == CURVE
-    for writer in writers:
-        writer.join()
 
 
 def rounds(size, seconds, number=3, **more):

@@ -278,31 +278,6 @@ def test_a_kept_file_of_another_model_is_none(kind, tmp_path):
     assert read(tmp_path / "other.json") is None
 
 
-@pytest.mark.parametrize(
-    "curve",
-    [
-        replace(KEPT, sweeps=0),
-        replace(KEPT, main=PassCurve({})),
-        replace(KEPT, main=PassCurve({})),
-        replace(KEPT, main=PassCurve({5: 1.0})),
-        replace(KEPT, main=PassCurve({-1: {1: 1.0}})),
-        replace(KEPT, main=PassCurve({1: float("nan")})),
-        replace(KEPT, main=PassCurve({1: 1.0, 2: 0.0})),
-        replace(KEPT, draft=PassCurve({1: 1.0}, change=float("inf"))),
-        replace(KEPT, draft=PassCurve({1: 1.0}, saved=-1.0)),
-    ],
-)
-def test_times_that_no_measurement_gives_are_none(curve, tmp_path):
-    write_curve(tmp_path / "curve.json", curve)
-    assert read_curve(tmp_path / "curve.json") is None
-
-
-@pytest.mark.parametrize("most", [-3, 0, 1, 63, "64"])
-def test_a_verdict_that_no_check_gives_is_none(most, tmp_path):
-    write_verdict(tmp_path / "verdict.json", InvarianceVerdict(max_pass_tokens=most))
-    assert read_verdict(tmp_path / "verdict.json") is None
-
-
 PROMPT = [3, 1, 4]
 
 

@@ -47,7 +47,7 @@ def test_a_path_with_spaces_is_one_argument(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"version": 1, "sections": 3}', "\udcff"])
-def test_a_section_leaves_the_others_of_its_record_and_replaces_a_damaged_one(tmp_path, damage):
+def test_a_section_leaves_the_others_and_replaces_a_damaged_record(tmp_path, damage):
     path = tmp_path / "record.json"
     write_section(path, "a", {"n": 1})
     write_section(path, "b", {"n": 2})

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ov_specdec.sampling.distribution import Distribution, NumpyRandomSource, one_hot, residual
+from ov_specdec.sampling.distribution import Distribution, NumpyRandomSource, residual
 
 VOCAB = 6
 
@@ -45,15 +45,6 @@ def test_a_sparse_distribution_gives_0_to_the_tokens_it_lacks() -> None:
     assert [distribution.token(index) for index in (0, 1)] == [1, 4]
 
 
-def test_a_dense_distribution_has_indices_for_ids() -> None:
-    distribution = Distribution(None, np.array([0.5, 0.0, 0.5]))
-    assert (distribution.prob(2), distribution.token(2)) == (0.5, 2)
-
-
-def test_certain_is_all_on_one_token() -> None:
-    assert dense(one_hot(3)).tolist() == [0, 0, 0, 1, 0, 0]
-
-
 @example(
     main_weights=[0, 1, 0, 0, 2, 3],
     draft_weights=[1, 2, 2, 0, 0, 0],
@@ -76,11 +67,6 @@ def test_residual_is_the_normalized_positive_part(
     expected = excess / excess.sum() if excess.any() else dense(main)
     assert dense(left) == pytest.approx(expected, abs=1e-15)
     assert left.probs.sum() == pytest.approx(1.0, abs=1e-12)
-
-
-def test_residual_of_a_certain_draft_token_is_the_rest_of_the_main() -> None:
-    main = Distribution(None, np.array([0.5, 0.3, 0.2]))
-    assert residual(main, one_hot(0)).probs == pytest.approx([0.0, 0.6, 0.4])
 
 
 def test_residual_is_valid_where_next_to_nothing_is_left() -> None:

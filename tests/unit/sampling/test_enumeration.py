@@ -3,24 +3,8 @@
 import numpy as np
 import pytest
 
-from ov_specdec.sampling.distribution import Distribution, RandomSource, one_hot
+from ov_specdec.sampling.distribution import Distribution, RandomSource
 from tests.support.enumeration import enumerate_outcomes
-
-COIN = Distribution(None, np.array([0.25, 0.0, 0.75]))
-
-
-def test_a_procedure_without_chance_has_one_outcome() -> None:
-    assert enumerate_outcomes(lambda random: random.draw(one_hot(7))) == {7: 1.0}
-
-
-def test_a_draw_has_the_law_of_its_distribution() -> None:
-    assert enumerate_outcomes(lambda random: random.draw(COIN)) == {0: 0.25, 2: 0.75}
-
-
-def test_what_cannot_be_decided_otherwise_is_not_tried() -> None:
-    assert enumerate_outcomes(lambda random: (random.accept(0.0), random.accept(1.0))) == {
-        (False, True): 1.0
-    }
 
 
 def test_decisions_may_depend_on_earlier_ones_and_outcomes_add_up() -> None:

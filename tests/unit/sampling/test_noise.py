@@ -109,14 +109,6 @@ def test_the_draw_is_the_greatest_log_probability_plus_gumbel_noise(
     assert 0.0 < confidence <= share_of_scores * (1 + 1e-9)
 
 
-@pytest.mark.parametrize("run", [1, 2, 5])
-def test_what_is_looked_at_first_does_not_decide(monkeypatch, run):
-    # Of few tokens, each has the greatest noise now and then, and is often nearly reached.
-    monkeypatch.setattr(noise, "RUN", run)
-    for seed in range(2000):
-        assert drawn(seed, 0, 3) == best_by_definition(whole(), seed, 0, 3)[0]
-
-
 @given(seed=st.integers(0, 1000), others=st.sets(st.integers(0, 199), max_size=60))
 def test_the_draw_does_not_depend_on_which_other_tokens_there_are(seed, others):
     probs = np.random.default_rng(seed).dirichlet(np.full(200, 0.3))
@@ -177,12 +169,3 @@ def test_numbers_are_uniform_and_those_of_neighbouring_ids_independent():
         counts = np.zeros((16, 16))
         np.add.at(counts, (cells[:-lag], cells[lag:]), 1)
         assert chi2_contingency(counts).pvalue > 0.001
-
-
-def test_numbers_of_an_id_at_neighbouring_positions_are_independent():
-    numbers = np.array([uniform(Noise(7)._key(i), np.array([3, 4]))[0] for i in range(20_000)])
-    cells = (numbers * 8).astype(int)
-    counts = np.zeros((8, 8))
-    np.add.at(counts, (cells[:-1], cells[1:]), 1)
-    assert kstest(numbers, "uniform").pvalue > 0.001
-    assert chi2_contingency(counts).pvalue > 0.001

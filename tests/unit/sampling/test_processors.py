@@ -24,7 +24,6 @@ from ov_specdec.sampling.processors import (
 
 VOCAB = 12
 PROMPT_LENGTH = 5
-SEEDS = range(3)
 BAD_WORDS = [[3], [4, 5], [1, 2], [0, 1, 2], [2, 2], [7, 8, 9, 10, 11, 0], [11]]
 
 
@@ -40,35 +39,68 @@ def random_history(seed: int) -> list[int]:
     return [int(token) for token in rng.integers(0, 4, PROMPT_LENGTH + 5 * seed)]
 
 
-def by_transformers(
-    processor: reference.LogitsProcessor, tokens: Sequence[int], row: Logits
-) -> Logits:
-    scores = processor(torch.tensor([tokens], dtype=torch.long), torch.from_numpy(row.copy())[None])
-    result: Logits = scores[0].numpy()
-    return result
+ENDINGS = ([], [4], [0, 1], [2], [1, 4], [7, 8, 9, 10, 11])
+HISTORIES = [
+    *([*random_history(seed), *ending] for seed in range(3) for ending in ENDINGS),
+    *([1], [1, 1], [2, 1], [1, 2, 1], [1, 1, 1], *(list(range(size)) for size in range(1, 8))),
+]
+WORDS = [list(range(size)) for size in range(1, 8)]
+BIAS = {1: 2.5, 7: -100.0, 11: float("-inf")}
+PROMPTS = ([1], [2, 1, 3, 1, 4, 2, 1], random_history(4), random_history(3))
+CASES: list[tuple[LogitsProcessor, reference.LogitsProcessor]] = [
+    *(
+        (RepetitionPenalty(penalty), reference.RepetitionPenaltyLogitsProcessor(penalty))
+        for penalty in (0.5, 1.0, 1.3, 10.0)
+    ),
+    (
+        LogitBias(BIAS),
+        reference.SequenceBiasLogitsProcessor([[[token], BIAS[token]] for token in BIAS]),
+    ),
+    *(
+        (
+            BadWords(words, frozenset(eos)),
+            reference.NoBadWordsLogitsProcessor(words, eos or None),
+        )
+        for words in (BAD_WORDS, WORDS)
+        for eos in ([], [3], [3, 11])
+    ),
+    (SuppressTokens([0, 5]), reference.SuppressTokensLogitsProcessor([0, 5])),
+    *(
+        (
+            MinNewTokens(number, PROMPT_LENGTH, frozenset({2, 9})),
+            reference.MinNewTokensLengthLogitsProcessor(PROMPT_LENGTH, number, [2, 9]),
+        )
+        for number in (0, 1, 5, 6, 20)
+    ),
+    *(
+        (NoRepeatNgram(size), reference.NoRepeatNGramLogitsProcessor(size))
+        for size in (1, 2, 3, 4, 6, 7, 40)
+    ),
+    *(
+        (
+            NoRepeatNgram(size, prompt),
+            reference.EncoderNoRepeatNGramLogitsProcessor(size, torch.tensor([prompt])),
+        )
+        for size in (1, 2, 3, 4)
+        for prompt in PROMPTS
+    ),
+    (ForcedBos(7), reference.ForcedBOSTokenLogitsProcessor(7)),
+]
 
 
-def assert_same(
-    processor: LogitsProcessor,
-    expected: reference.LogitsProcessor,
-    seed: int,
-    history: Sequence[int] | None = None,
+@pytest.mark.parametrize(("processor", "expected"), CASES)
+def test_rows_are_those_of_transformers(
+    processor: LogitsProcessor, expected: reference.LogitsProcessor
 ) -> None:
-    tokens = random_history(seed) if history is None else history
-    row = random_row(seed)
-    result = processor(tokens, row)
-    assert result.dtype == np.float32
-    np.testing.assert_allclose(result, by_transformers(expected, tokens, row), rtol=0, atol=1e-5)
+    for seed, history in enumerate(HISTORIES):
+        row, ids = random_row(seed), torch.tensor([history])
+        result = processor(history, row)
+        assert result.dtype == np.float32
+        scores = expected(ids, torch.from_numpy(row.copy())[None])[0].numpy()
+        np.testing.assert_allclose(result, scores, rtol=0, atol=1e-5, err_msg=str(history))
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("penalty", [0.5, 1.0, 1.3, 10.0])
-def test_repetition_penalty(penalty: float, seed: int) -> None:
-    expected = reference.RepetitionPenaltyLogitsProcessor(penalty)
-    assert_same(RepetitionPenalty(penalty), expected, seed)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("presence", [-2.0, 0.0, 0.7])
 @pytest.mark.parametrize("frequency", [-0.5, 0.0, 1.5])
 def test_openai_penalties(presence: float, frequency: float, seed: int) -> None:
@@ -83,68 +115,6 @@ def test_openai_penalties(presence: float, frequency: float, seed: int) -> None:
     result = FrequencyPenalty(frequency, PROMPT_LENGTH)(tokens, once)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_logit_bias(seed: int) -> None:
-    bias = {1: 2.5, 7: -100.0, 11: float("-inf")}
-    expected = reference.SequenceBiasLogitsProcessor([[[token], bias[token]] for token in bias])
-    assert_same(LogitBias(bias), expected, seed)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("eos", [[], [3], [3, 11]])
-@pytest.mark.parametrize("ending", [[], [4], [0, 1], [2], [1, 4], [7, 8, 9, 10, 11]])
-def test_bad_words(ending: list[int], eos: list[int], seed: int) -> None:
-    expected = reference.NoBadWordsLogitsProcessor(BAD_WORDS, eos or None)
-    history = random_history(seed) + ending
-    assert_same(BadWords(BAD_WORDS, frozenset(eos)), expected, seed, history)
-
-
-@pytest.mark.parametrize("length", range(1, 8))
-def test_bad_words_in_a_text_that_is_hardly_longer(length: int) -> None:
-    words = [list(range(size)) for size in range(1, 8)]
-    expected = reference.NoBadWordsLogitsProcessor(words)
-    assert_same(BadWords(words), expected, 0, list(range(length)))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_suppress_tokens(seed: int) -> None:
-    assert_same(SuppressTokens([0, 5]), reference.SuppressTokensLogitsProcessor([0, 5]), seed)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("min_new_tokens", [0, 1, 5, 6, 20])
-def test_min_new_tokens(min_new_tokens: int, seed: int) -> None:
-    expected = reference.MinNewTokensLengthLogitsProcessor(PROMPT_LENGTH, min_new_tokens, [2, 9])
-    processor = MinNewTokens(min_new_tokens, PROMPT_LENGTH, frozenset({2, 9}))
-    assert_same(processor, expected, seed)
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 6, 7, 40])
-def test_no_repeat_ngram_size(size: int, seed: int) -> None:
-    assert_same(NoRepeatNgram(size), reference.NoRepeatNGramLogitsProcessor(size), seed)
-
-
-@pytest.mark.parametrize("history", [[1], [1, 1], [1, 2, 1], [1, 1, 1]])
-@pytest.mark.parametrize("size", [1, 2, 3])
-def test_no_repeat_ngram_size_in_a_short_text(size: int, history: list[int]) -> None:
-    assert_same(NoRepeatNgram(size), reference.NoRepeatNGramLogitsProcessor(size), 0, history)
-
-
-@pytest.mark.parametrize("history", [[1], [2, 1], [1, 2, 1], random_history(3)])
-@pytest.mark.parametrize("size", [1, 2, 3, 4])
-def test_encoder_no_repeat_ngram_size(size: int, history: list[int]) -> None:
-    for prompt in ([1], [2, 1, 3, 1, 4, 2, 1], random_history(4), random_history(3)):
-        given = torch.tensor([prompt])
-        expected = reference.EncoderNoRepeatNGramLogitsProcessor(size, given)
-        assert_same(NoRepeatNgram(size, prompt), expected, 0, history)
-
-
-@pytest.mark.parametrize("history", [[1], [2, 1]])
-def test_forced_bos_token_id(history: list[int]) -> None:
-    assert_same(ForcedBos(7), reference.ForcedBOSTokenLogitsProcessor(7), 0, history)
 
 
 ALL: list[LogitsProcessor] = [
@@ -177,13 +147,6 @@ def test_a_history_that_is_an_array_gives_the_same(processor: LogitsProcessor) -
     tokens = [1, 2, 1, 6, 1]
     array: Sequence[int] = np.array(tokens)  # type: ignore[assignment]
     assert np.array_equal(processor(array, row), processor(tokens, row))
-
-
-def test_nothing_generated_yet_is_nothing_to_penalize() -> None:
-    row = random_row(4)
-    for processor in (PresencePenalty(1.0, 3), FrequencyPenalty(1.0, 3), RepetitionPenalty(2.0)):
-        tokens = [] if isinstance(processor, RepetitionPenalty) else [5, 6, 7]
-        assert np.array_equal(processor(tokens, row), row)
 
 
 class Counted(Sequence[int]):

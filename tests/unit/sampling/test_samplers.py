@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from ov_specdec import LogitsError
 from ov_specdec.sampling.distribution import NumpyRandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.verification import Draft, VerificationResult, verify
@@ -49,6 +50,13 @@ def test_rows_after_a_rejection_are_not_processed(kind):
     assert recorder.histories == [[7, 8], [7, 8, 1]]
 
 
+def test_rows_after_the_end_of_a_text_are_not_processed():
+    recorder = Recorder()
+    sampler = GreedySampler((recorder,), frozenset({2}))
+    assert verify(sampler, TOKENS, rows(1, 2, 3), Draft([1, 2])).num_accepted == 2
+    assert recorder.histories == [[7, 8], [7, 8, 1]]
+
+
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])
 def test_an_empty_draft_is_plain_decoding(kind):
     recorder = Recorder()
@@ -56,3 +64,18 @@ def test_an_empty_draft_is_plain_decoding(kind):
     assert verify(sampler, TOKENS, rows(4), Draft([])) == VerificationResult(0, 4)
     assert sampler.sample(TOKENS, rows(4)[0]).token == 4
     assert recorder.histories == [TOKENS, TOKENS]
+
+
+def test_ties_go_to_the_lowest_id():
+    row = np.array([0.0, 2.0, 2.0, 1.0], np.float32)
+    assert verify(GreedySampler(), [1], row[None], Draft([])).next_token == 1
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("draft_tokens", [[], [4]])
+def test_a_row_that_gives_no_distribution_is_refused(bad, draft_tokens):
+    logits = rows(*[4] * (len(draft_tokens) + 1))
+    logits[-1, :] = -np.inf
+    logits[-1, 3] = bad
+    with pytest.raises(LogitsError):
+        verify(GreedySampler(), [1], logits, Draft(draft_tokens))

@@ -14,11 +14,10 @@ from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise, uniform
 from ov_specdec.sampling.samplers import GreedySampler, SeededSampler
-from ov_specdec.sampling.verification import Draft, VerificationResult, verify
+from ov_specdec.sampling.verification import Draft
 from ov_specdec.sampling.warpers import LogitsWarper
 from tests.support.fakes import ScriptedModel
 from tests.support.running import plain, propose, rounds, sequence
-from tests.support.scripted import generator
 from tests.support.toy import table_model
 from tests.unit.sampling.test_output_distribution import (
     PROMPT,
@@ -175,75 +174,6 @@ def test_drafts_of_another_vocabulary_couple_by_the_main_models_ids():
         stats = [round_.stats for round_ in rounds(text)]
         assert sum(s.num_drafted for s in stats) > 0
         assert all(s.num_accepted == s.num_drafted for s in stats)
-
-
-def texts(*settings, draft=None):
-    """Texts of a generator over scripted models of 50 tokens, all in one batch."""
-    main = by_history(3, vocab=50)
-    draft = ScriptedModel(by_history(4, vocab=50) if draft is None else draft)
-    text = generator(ScriptedModel(main), draft)
-    each = [GenerationOptions(max_new_tokens=SIZE, **own) for own in settings]
-    return [result.text for result in text.batch([("ABC", options) for options in each])]
-
-
-def test_alone_or_in_a_batch_plain_or_speculative_the_text_is_the_same():
-    seeded = {"temperature": 0.9, "top_p": 0.9, "seed": 5}
-    [plainly] = texts({**seeded, "num_assistant_tokens": 0})
-    settings = (
-        {},
-        {"num_assistant_tokens": 0},
-        {"num_assistant_tokens": 7},
-        {"num_assistant_tokens_schedule": "heuristic"},
-        {"num_assistant_tokens": 3, "assistant_do_sample": False},
-        {"num_assistant_tokens": 4, "assistant_confidence_threshold": 0.5},
-    )
-    together = texts(*({**seeded, **own} for own in settings))
-    assert together == [plainly] * len(settings)
-    for own in settings:
-        assert texts({**seeded, **own}) == [plainly]
-        assert texts({**seeded, **own}, draft=by_history(3, vocab=50)) == [plainly]
-
-
-def test_the_choices_of_a_seed_are_texts_of_their_own_and_no_other_seeds():
-    seeded = {"temperature": 0.9}
-    both = [{"seed": seed, "choice": choice} for seed in (1, 2) for choice in (0, 1, 2)]
-    assert len(set(texts(*({**seeded, **own} for own in both)))) == len(both)
-    assert texts({**seeded, "seed": 1}) == texts({**seeded, "seed": 1, "choice": 0})
-
-
-@pytest.mark.parametrize(
-    ("options", "allowed"),
-    [
-        ({"top_k": 2}, {6, 7}),
-        ({"top_p": 0.7}, {6, 7}),
-        ({"min_p": 0.3}, {6, 7}),
-        ({"top_k": 1}, {7}),
-        ({"logit_bias": {7: -np.inf}, "top_k": 1}, {6}),
-        ({"temperature": 3.0, "suppress_tokens": [1, 2]}, {0, 3, 4, 5, 6, 7}),
-    ],
-)
-def test_what_truncation_leaves_out_is_never_chosen(options, allowed):
-    row = np.log(np.array([1, 2, 3, 5, 8, 13, 40, 60], np.float32))
-    chosen = {samplers_for(seed=s, **options)[0].sample([0], row).token for s in range(300)}
-    assert chosen == allowed
-
-
-def test_ties_at_the_border_of_top_p_are_decided_by_the_row():
-    even = np.zeros(VOCAB, np.float32)
-    chosen = {samplers_for(seed=s, top_p=0.5)[0].sample([0], even).token for s in range(300)}
-    assert chosen == {0, 1, 2, 3}
-
-
-def test_a_draft_token_is_accepted_where_it_is_the_seeds_own_token():
-    sampler = SeededSampler((), LogitsWarper(), Noise(4))
-    rows = np.random.default_rng(0).normal(0, 1, (3, VOCAB)).astype(np.float32)
-    first = sampler.sample([7], rows[0]).token
-    second = sampler.sample([7, first], rows[1]).token
-    third = sampler.sample([7, first, second], rows[2]).token
-    wrong = (second + 1) % VOCAB
-    assert verify(sampler, [7], rows, Draft([first, second])) == VerificationResult(2, third)
-    assert verify(sampler, [7], rows, Draft([first, wrong])) == VerificationResult(1, second)
-    assert verify(sampler, [7], rows[:1], Draft([])) == VerificationResult(0, first)
 
 
 def test_rows_that_give_no_distribution_are_refused():

@@ -228,16 +228,6 @@ def test_a_file_is_converted_while_it_is_decoded(tmp_path):
     np.testing.assert_allclose(read[5000:-5000], tone(60.0)[5000:-5000], atol=1e-3)
 
 
-def test_silence_is_told_from_a_short_quiet_sound():
-    silence = np.zeros(30 * RATE, np.float32)
-    hiss = silence + np.random.default_rng(2).normal(size=len(silence), scale=1e-4)
-    extractor = FeatureExtractor()
-    assert extractor.is_silent(silence, -60.0)
-    assert extractor.is_silent(hiss.astype("f4"), -60.0)
-    hiss[RATE : RATE + 1600] += tone(0.1, level=0.01)
-    assert not extractor.is_silent(hiss.astype("f4"), -60.0)
-
-
 def test_features_take_the_memory_of_a_window(monkeypatch):
     monkeypatch.setattr(features, "BLOCK", 200)
     extractor, samples = FeatureExtractor(chunk_length=2), tone(200.0)

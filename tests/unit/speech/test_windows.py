@@ -152,16 +152,3 @@ def test_options_are_checked_by_name(options, message):
 def test_temperatures_may_come_from_a_generator():
     options = TranscriptionOptions(temperature=(t / 10 for t in (0, 5)))
     assert [options.temperature for _ in range(2)] == [(0.0, 0.5)] * 2
-
-
-def test_numbers_may_be_numpys_and_become_pythons():
-    given = {
-        "temperature": np.array([0.0, 0.5]),
-        "return_timestamps": np.bool_(True),
-        "no_speech_threshold": np.float32(0.5),
-        "max_new_tokens": np.int64(8),
-    }
-    options = TranscriptionOptions.from_kwargs(given)
-    assert repr(options.temperature) == "(0.0, 0.5)"
-    assert (options.return_timestamps, repr(options.no_speech_threshold)) == (True, "0.5")
-    assert repr(options.at(0.0).max_new_tokens) == "8"

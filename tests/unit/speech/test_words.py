@@ -42,7 +42,6 @@ def test_times_of_tokens_are_those_of_transformers(size):
     attention = torch.tensor(weights)[None]
     made = {"cross_attentions": [[attention]], "sequences": torch.zeros(1, size[0])}
     heads = [(0, head) for head in range(4)]
-    outputs = SimpleNamespace(**made, __contains__=made.__contains__)
     outputs = type("Outputs", (SimpleNamespace,), {"__contains__": lambda _, k: k in made})(**made)
     expected = model._extract_token_timestamps(outputs, heads, num_input_ids=0)[0, :-1]
     np.testing.assert_allclose(token_times(weights, 7), expected.numpy(), atol=1e-6)

@@ -205,7 +205,7 @@ def test_no_argument_of_a_template_stops_its_clock(tmp_path, monkeypatch):
         text(tokenizer, [USER], chat_template_kwargs={chat.STEP: "mine"})
 
 
-def test_messages_that_a_good_template_cannot_render_are_the_fault_of_the_caller(tmp_path):
+def test_messages_that_a_good_template_cannot_render_are_named(tmp_path):
     template = "{{ messages[-1]['content'] }}{% if messages[1:] %}{{ messages[1].a.b }}{% endif %}"
     tokenizer = make_tokenizer(tmp_path / "model", template=template)
     with pytest.raises(OptionError, match=r"cannot render these messages \(.*has no attribute"):

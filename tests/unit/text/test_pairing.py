@@ -56,7 +56,7 @@ def test_a_letter_goes_with_the_letter_and_the_fallback_with_the_fallback(make):
     assert [common.draft_of[letter], common.draft_of[code]] == partners
 
 
-def test_a_letter_is_preferred_to_the_fallback_where_the_draft_has_one_token_for_both(make):
+def test_a_letter_is_preferred_to_the_fallback_of_the_same_bytes(make):
     main, draft = make("main", kind=save_sentencepiece), make("draft")
     common = pair(main, draft).common
     assert main._backend.token_to_id("a") in common.draft_of

@@ -1,0 +1,117 @@
+"""What pages take from the code: the blocks between `<!-- made: NAME -->` and `<!-- end -->`.
+
+They are Markdown, so that they show wherever the repository is read. `python -m tests.docs` writes
+them anew.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from click.testing import CliRunner
+
+from ov_specdec.cli.app import COMMANDS, app
+from ov_specdec.cli.conversation import describe_commands
+from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
+from ov_specdec.server.metrics import Metrics, RequestMetrics
+from tests.docs.reference import reference
+
+BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
+
+BODIES = {"chat": ChatBody, "completions": CompletionBody, "responses": ResponsesBody}
+
+FIELDS = {
+    "model": "the served name",
+    "messages": "text in the model's chat template; the role developer counts as system",
+    "prompt": "one or several, texts or token ids",
+    "input": "a text or messages",
+    "instructions": "a system message",
+    "metadata": "repeated in the answer",
+    "max_tokens": "most tokens of the output; 0 with echo scores a prompt",
+    "max_completion_tokens": "the same",
+    "max_output_tokens": "the same",
+    "n": "choices; with a seed, each draws a text of its own",
+    "best_of": "as many as n only",
+    "logprobs": "log-probabilities from the main model, before processors",
+    "top_logprobs": "those of so many most likely tokens",
+    "echo": "the prompt before the output; with logprobs, scored too",
+    "stream": "events as the text comes",
+    "stream_options": "include_usage, and in chats and completions continuous_usage_stats",
+    "return_origins": "the origin of each piece of a stream",
+    "user": "for the log, up to 128 characters",
+    "safety_identifier": "the same",
+    "prompt_cache_key": "for replicas, which receive requests with the same key again",
+    "tool_choice": "none or auto",
+    "parallel_tool_calls": "without an effect",
+    **dict.fromkeys(("response_format", "text", "structured_outputs"), "a schema or a grammar"),
+    "prediction": "a text that the answer is expected to repeat",
+}
+"""Fields that are no options, in words."""
+
+WIDTH: Any = {"terminal_width": 100, "color": False}
+
+
+def commands() -> str:
+    """The help of every command, with all options."""
+    parts = list[str]()
+    for name in COMMANDS:
+        asked = CliRunner().invoke(app, [name, "--help-all"], prog_name="ov-specdec", **WIDTH)
+        parts.append(f"### ov-specdec {name}\n\n```\n{asked.output}```\n\n")
+        if name == "chat":
+            parts.append(f"```\n{describe_commands()}\n```\n\n")
+    return "".join(parts)
+
+
+def fields() -> str:
+    """The fields of requests by endpoint."""
+    names = dict.fromkeys(name for body in BODIES.values() for name in fields_of(body))
+    rows = [
+        [f"`{name}`", *("x" if name in fields_of(b) else "" for b in BODIES.values()), about(name)]
+        for name in sorted(names)
+    ]
+    return table(["field", *BODIES, ""], rows)
+
+
+def fields_of(body: type[GenerationBody]) -> Mapping[str, Any]:
+    """Fields by the names that they have in JSON."""
+    return {field.alias or name: field for name, field in body.model_fields.items()}
+
+
+def about(name: str) -> str:
+    """What a field does: an option says it itself."""
+    known = {k: field for body in BODIES.values() for k, field in fields_of(body).items()}
+    return FIELDS.get(name) or known[name].description or ""
+
+
+def metrics() -> str:
+    """The metrics in the server's own words."""
+    scheduler = SimpleNamespace(running=(), num_preemptions=0)
+    loop: Any = SimpleNamespace(engine=SimpleNamespace(scheduler=scheduler), num_waiting=(0, 0))
+    main: Any = SimpleNamespace(num_free=None, capacity=None)
+    engine, requests = Metrics("model"), RequestMetrics("model")
+    engine.watch(loop, main, 1)
+    rows = [
+        [f"`{each.name}{'_total' * (each.type == 'counter')}`", each.type, each.documentation]
+        for each in (*requests.registry.collect(), *engine.registry.collect())
+    ]
+    return table(["metric", "type", ""], rows)
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
+
+
+MADE: Mapping[str, Callable[[], str]] = {
+    "commands": commands,
+    "fields": fields,
+    "metrics": metrics,
+    "reference": reference,
+}
+
+
+def made(page: str) -> str:
+    """A page with its blocks as the code has them now. `KeyError` for an unknown name."""
+    return BLOCK.sub(lambda found: f"{found[1]}\n{MADE[found[2]]()}{found[3]}", page)
