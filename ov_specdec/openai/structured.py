@@ -8,11 +8,8 @@ from ov_specdec.openai.body import Body, Unsupported, said
 from ov_specdec.openai.errors import invalid
 
 NEWER_NAMES = {
-    "grammar": "give structured_outputs.grammar, in Lark's notation",
-    "guided_choice": "give structured_outputs.choice",
-    "guided_grammar": "give structured_outputs.grammar, in Lark's notation",
-    "guided_json": "give response_format, or structured_outputs.json",
-    "guided_regex": "give structured_outputs.regex",
+    **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
+    **dict.fromkeys(("grammar", "guided_grammar"), "give structured_outputs.grammar, in Lark"),
     "json_schema": "give response_format, or structured_outputs.json",
     "response_format": "give text.format",
 }

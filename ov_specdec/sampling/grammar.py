@@ -62,9 +62,8 @@ class Grammar:
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Take accepted tokens, the last of which may end the text."""
-        others = min(self._num_others, len(tokens))
-        self._num_others -= others
-        new = [*takewhile(lambda token: token not in self._ends, tokens[others:])]
+        own, self._num_others = tokens[self._num_others :], 0
+        new = [*takewhile(lambda token: token not in self._ends, own)]
         before = self._num_accepted
         # Those of the last round may still be asked for, for log-probabilities.
         self._masks = {n: mask for n, mask in self._masks.items() if n >= before}
@@ -106,15 +105,11 @@ class Grammar:
         if (mask := self._masks.get(length)) is None:
             self._rollback(length)
             self._consume(tokens[self._start + len(self._consumed) :])
-            mask = self._masks[length] = self._compute_mask()
-        return mask
-
-    def _compute_mask(self) -> Mask:
-        bits = self._ask(lambda matcher: matcher.compute_bitmask())
-        mask = np.unpackbits(np.frombuffer(bits, np.uint8), bitorder="little").view(np.bool_)
-        mask[self._foreign_ends] = False
-        if self._matcher.is_accepting():
-            mask[[*self._ends]] = True
+            bits = np.frombuffer(self._ask(lambda matcher: matcher.compute_bitmask()), np.uint8)
+            mask = self._masks[length] = np.unpackbits(bits, bitorder="little").view(np.bool_)
+            mask[self._foreign_ends] = False
+            if self._matcher.is_accepting():
+                mask[[*self._ends]] = True
         return mask
 
     def _agree(self, tokens: Sequence[int]) -> None:

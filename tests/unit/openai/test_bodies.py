@@ -235,9 +235,9 @@ def test_a_list_has_a_bound_that_its_error_names(name, value, where, most):
 @pytest.mark.parametrize(
     ("fields", "newer"),
     [
-        ({"guided_json": {}}, "response_format, or structured_outputs.json"),
+        ({"guided_json": {}}, "structured_outputs.json"),
         ({"guided_regex": "a"}, "structured_outputs.regex"),
-        ({"grammar": "root ::= a"}, "structured_outputs.grammar, in Lark's notation"),
+        ({"grammar": "root ::= a"}, "structured_outputs.grammar, in Lark"),
         ({"json_schema": {}}, "response_format, or structured_outputs.json"),
     ],
 )
