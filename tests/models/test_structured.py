@@ -2,6 +2,7 @@
 
 import json
 from contextlib import ExitStack
+from pathlib import Path
 
 import openai
 import pytest
@@ -196,3 +197,13 @@ def test_a_text_to_text_model_begins_with_its_own_token(encoder_decoder):
             assert result.token_ids == plain.token_ids
             assert (result.token_ids[0] == 3) == bool(more)
             assert result.stats.forced > 3
+
+
+@pytest.mark.parametrize("name", ["hybrid/lfm2", "hybrid/qwen3_next", "windows/gemma3_text"])
+def test_layers_of_other_kinds_verify_forced_tokens_as_far_as_they_can(name):
+    folder = Path(__file__).parents[1] / "data" / name / "main"
+    with SpeculativePipeline(folder, drafter="suffix", precision="exact") as made:
+        plain = made.generate(PROMPT, json_schema=SCHEMA, **LENGTH, **PLAIN)
+        result = made.generate(PROMPT, json_schema=SCHEMA, **LENGTH)
+        assert result.token_ids == plain.token_ids
+        validate(result.parsed, SCHEMA)
