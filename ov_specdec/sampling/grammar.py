@@ -45,7 +45,7 @@ class Grammar:
     ) -> None:
         self._make = make
         self._matcher = make()
-        self._ends, self._foreign_ends = ends, [*eos_ids - ends]
+        self._ends, self._eos_ids = ends, [*eos_ids]
         self._start = prompt_length + num_others
         self._num_others = num_others
         self._consumed: list[int] = []
@@ -107,7 +107,7 @@ class Grammar:
             self._consume(tokens[self._start + len(self._consumed) :])
             bits = np.frombuffer(self._ask(lambda matcher: matcher.compute_bitmask()), np.uint8)
             mask = self._masks[length] = np.unpackbits(bits, bitorder="little").view(np.bool_)
-            mask[self._foreign_ends] = False
+            mask[self._eos_ids] = False  # a text that spells one has its bit before its end too
             if self._matcher.is_accepting():
                 mask[[*self._ends]] = True
         return mask

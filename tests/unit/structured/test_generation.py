@@ -142,6 +142,13 @@ def test_the_ends_of_a_request_end_its_text(ends):
     assert result.parsed == ({} if last != 93 else None)
 
 
+def test_a_spelled_end_is_no_end():
+    made = generator()
+    with pytest.raises(DeadEndError):
+        generate(made, choices="<eos>", max_new_tokens=9)
+    assert generate(made, regex="<eos>|a", max_new_tokens=9).parsed in ("<eos>", "a")
+
+
 class Person(BaseModel, extra="forbid"):
     name: str
     age: int
