@@ -135,17 +135,25 @@ def test_what_the_model_cannot_do_is_a_400(server, body, code, param, words):
 @pytest.mark.parametrize(
     ("content", "kind", "status"),
     [
-        (b"{", "application/json", 400),
-        (b"\xff", "application/json", 400),
-        (b"[" * 100_000, "application/json", 400),
-        (b'{"prompt": "a", "temperature": NaN}', "application/json", 400),
-        (b'{"prompt": "a"}', "text/plain", 400),
-        ('{"prompt": "a", "\\ud800": 1}'.encode("utf-16"), "application/json", 400),
-        (b'{"a": ' + b"[" * 480 + b"]" * 480 + b"}", "application/json", 400),
-        (b" " * 4_000_001, "application/json", 413),
-        ((b" " * 1_000_000 for _ in range(5)), "application/json", 413),  # of no length
+        pytest.param(b"{", "application/json", 400, id="an end"),
+        pytest.param(b"\xff", "application/json", 400, id="no text"),
+        pytest.param(b"[" * 100_000, "application/json", 400, id="too deep"),
+        pytest.param(b'{"prompt": "a", "temperature": NaN}', "application/json", 400, id="NaN"),
+        pytest.param(b'{"prompt": "a"}', "text/plain", 400, id="another kind"),
+        pytest.param(
+            '{"prompt": "a", "\\ud800": 1}'.encode("utf-16"),
+            "application/json",
+            400,
+            id="a surrogate",
+        ),
+        pytest.param(
+            b'{"a": ' + b"[" * 480 + b"]" * 480 + b"}", "application/json", 400, id="deep"
+        ),
+        pytest.param(b" " * 4_000_001, "application/json", 413, id="too long"),
+        pytest.param(
+            (b" " * 1_000_000 for _ in range(5)), "application/json", 413, id="of no length"
+        ),
     ],
-    ids=str,
 )
 def test_bodies_that_cannot_be_read_are_refused(server, content, kind, status):
     answer = server.http.post("/v1/completions", content=content, headers={"content-type": kind})
