@@ -241,10 +241,15 @@ def test_closing_frees_the_models(whisper):
     pipeline = SpeechPipeline(whisper.main, whisper.draft)
     assert pipeline.transcribe((recording(0.5), RATE), language="en", max_new_tokens=2).stats
     runners = [weakref.ref(model.runner) for model in (pipeline.main, pipeline.draft)]
-    stream = pipeline.stream((recording(1.5), RATE), language="en")
     pipeline.close()
     gc.collect()
     assert [runner() for runner in runners] == [None, None]
+    pipeline.close()
+
+
+def test_a_closed_pipeline_says_so(whisper):
+    pipeline = SpeechPipeline(whisper.main)
+    stream = pipeline.stream((recording(1.5), RATE), language="en")
     pipeline.close()
     for use in (
         pipeline.prepare,
