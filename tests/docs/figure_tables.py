@@ -18,6 +18,7 @@ from tests.benchmarks.figures.results import (
     SINGLE,
     Results,
     best,
+    by_prompt,
     cells,
     count,
     methods,
@@ -27,6 +28,7 @@ from tests.benchmarks.figures.results import (
     speeds,
     speedups,
 )
+from tests.benchmarks.figures.structured import FREE
 from tests.benchmarks.labels import label
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import LEAST, in_quartiles, numbers
@@ -164,6 +166,32 @@ def of_long(results: Results) -> Lines:
         ratios = (spread(over_best(each, "default", "constant")) for each in own)
         chosen = label(best(own[0], "constant") or "").partition(", ")[2]
         lines.append([PAIRS[pair], *ratios, chosen])
+    return lines
+
+
+def of_structured(results: Results) -> Lines:
+    """Schemas down: what drafts gain under a grammar, and what the grammar costs without them."""
+    lines: Lines = [
+        [
+            *("", "tokens", "plain decoding with the schema, tokens/s", "default / plain"),
+            *("default / openvino.genai's best", "schema / free text, without drafts"),
+        ]
+    ]
+    rows = results.rows("structured")
+    for kind in dict.fromkeys(row["task"] for row in rows if not row["task"].startswith(FREE)):
+        own = select(rows, task=kind)
+        plain = by_prompt(select(own, method="plain"))
+        free = by_prompt(select(rows, task=f"{FREE}, {kind}"))
+        lines.append(
+            [
+                kind,
+                spread(numbers(select(own, method="default"), "tokens"), ".0f"),
+                spread(plain.values(), ".0f"),
+                spread(speedups(own, "default")),
+                spread(over_best(own, "default", "genai")),
+                spread(plain[prompt] / free[prompt] for prompt in plain.keys() & free.keys()),
+            ]
+        )
     return lines
 
 
@@ -355,6 +383,7 @@ TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
     "tasks": (("tasks",), by_task),
     "several": (tuple(SEVERAL.values()), by_requests),
     "long": (("long",), of_long),
+    "structured": (("structured",), of_structured),
     "busy": (("busy",), of_busy),
     "fresh": (("fresh",), of_fresh),
     "memory": (("memory",), of_memory),

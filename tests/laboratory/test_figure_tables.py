@@ -70,7 +70,13 @@ LOADED = {
         "memory_mb": [300, *range(410, 510, 10)],
     },
 }
-PAIR_OF = {"tasks": "chat", "several-chat": "chat", "several-1b": "1b", "llama-cpp": "chat"}
+PAIR_OF = {
+    "tasks": "chat",
+    "several-chat": "chat",
+    "several-1b": "1b",
+    "llama-cpp": "chat",
+    "structured": "chat",
+}
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from tests.benchmarks.figures.passes import passes
 from tests.benchmarks.figures.processes import apart, fresh, memory
 from tests.benchmarks.figures.requests import of_pairs, requests, second_turns
 from tests.benchmarks.figures.speech import speech
+from tests.benchmarks.figures.structured import structured
 from tests.benchmarks.figures.texts import texts
 from tests.benchmarks.figures.together import together
 from tests.benchmarks.measuring import Measurements
@@ -141,6 +142,17 @@ PARTS: Mapping[str, Part] = {
     ),
     "several-1b": several("1b", 13, rounds=3),
     "several-chat": several("chat", 7, rounds=6),
+    "structured": Part(
+        5,
+        "chat",
+        "6 schemas of each kind, strings of at most 24 characters; outputs to their end",
+        partial(
+            structured,
+            pair="chat",
+            methods=sweep("genai-prompt-lookup", (2, 4), own=False),
+            rounds=6,
+        ),
+    ),
     "busy": Part(
         5,
         "embedded",

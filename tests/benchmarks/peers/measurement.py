@@ -7,12 +7,16 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class Ask:
-    """One generation; greedy at temperature 0. ends: an end-of-sequence token ends the output."""
+    """One generation; greedy at temperature 0.
+
+    ends: an end-of-sequence token ends the output. json_schema: what it fits; "" for any text.
+    """
 
     prompt_ids: Sequence[int]
     max_new_tokens: int
     temperature: float = 0.0
     ends: bool = False
+    json_schema: str = ""
 
 
 @dataclass(frozen=True)

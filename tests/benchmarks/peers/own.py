@@ -21,6 +21,7 @@ class PipelineRunner:
         """See `Runner`."""
         options: dict[str, Any] = {"cache_prompt": False, "ignore_eos": not ask.ends}
         options |= {"temperature": ask.temperature} if ask.temperature else {}
+        options |= {"json_schema": ask.json_schema} if ask.json_schema else {}
         options |= {} if length is None else {"num_assistant_tokens": length}
         result = self._pipeline.generate(
             list(ask.prompt_ids), max_new_tokens=ask.max_new_tokens, **options

@@ -37,6 +37,9 @@ class GenaiRunner:
             config.ignore_eos, config.stop_token_ids = False, self._stop_ids
         if ask.temperature:
             config.do_sample, config.temperature = True, ask.temperature
+        if ask.json_schema:
+            schema = import_genai().StructuredOutputConfig(json_schema=ask.json_schema)
+            config.structured_output_config = schema
         prompt = ov.Tensor(np.array([ask.prompt_ids], np.int64))
         start = perf_counter()
         result = self._pipeline.generate(prompt, config)
