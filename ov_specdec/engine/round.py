@@ -91,7 +91,9 @@ def propose(sequence: Sequence, forced: Ids[int]) -> Steps[Drafted]:
     if not plan.length:
         return Drafted(plan, offers)
     proposal = (yield from drafter.propose(tokens, plan)).until(sequence.sampler.ends)
-    if grammar is not None:
+    # A drawn draft stays whole, since its length may not depend on a dropped token: verification
+    # rejects what does not fit.
+    if grammar is not None and proposal.draft.probs is None:
         proposal = proposal.first(fits(proposal.draft.tokens))
     return Drafted(plan, offers, proposal)
 

@@ -17,8 +17,8 @@ from tests.benchmarks.figures.together import together
 from tests.benchmarks.measuring import Measurements
 
 PLAIN = ("plain", "plain-again", "default")
-HELD_OUT = "prompts: 8 beginnings of code from packages outside the training data"
-SIX_TASKS = "prompts: 48 of six tasks of Spec-Bench"
+HELD_OUT = "prompts: the first n of 8 beginnings of code from packages outside the training data"
+SIX_TASKS = "prompts: the first n of 48 of six tasks of Spec-Bench"
 
 
 def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, ...]:
@@ -45,8 +45,8 @@ SHORT = (1, 2, 4, 7)
 """Draft lengths of llama.cpp."""
 
 LOADS = {
-    "1b": (*sweep("genai-draft", (2, 4), own=False), "default-not-invariant"),
-    "chat": (*sweep("genai-prompt-lookup", (2, 4), own=False), "default-not-invariant"),
+    "1b": (*sweep("genai-draft", (1, 2, 4), own=False), "default-not-invariant"),
+    "chat": (*sweep("genai-prompt-lookup", (1, 2, 4), own=False), "default-not-invariant"),
 }
 LLAMA_CPP = (*PLAIN, "llama-cpp-plain", *(f"llama-cpp-prompt-lookup-{n}" for n in SHORT))
 CASES = (

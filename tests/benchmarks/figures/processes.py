@@ -46,7 +46,7 @@ def fresh(
         prompts = [ids for _, ids in given.prompts(pair, prompt_sets[pair])]
         ordered, turn = [*prompts[round_:], *prompts[:round_]], next(turns)
         with given.setup(pair, is_prepared=False) as setup:
-            for method in in_turns(("default", *dict.fromkeys(peers[pair])), turn):
+            for method in in_turns(("default", *dict.fromkeys(peers[pair])), round_):
                 key: Key = {"turn": turn, "prompt": round_, "pair": pair, "method": method}
                 yield key, partial(fresh_process, given, setup, method, ordered, tokens)
 
@@ -73,7 +73,7 @@ def fresh_process(
         TemporaryDirectory() as cache,
         WorkerProcess(variables={"XDG_CACHE_HOME": cache}) as worker,
     ):
-        loaded = worker.ask(load_request(method, setup), TIMEOUT)
+        worker.ask(load_request(method, setup), TIMEOUT)
         first = generate(worker, method, asks[0])
         worker.ask({"priority": priority.USUAL}, TIMEOUT)
         start = monotonic()
@@ -86,7 +86,6 @@ def fresh_process(
         later = generate(worker, method, asks[0])
     return compact(
         {
-            "loading": loaded["seconds"],
             "speed": first["speed"],
             "first": first["first"],
             "later speed": later["speed"],

@@ -50,7 +50,7 @@ def together(
             first, turn = sum(sizes[: sizes.index(size)]), next(turns)
             prompts = behind_contexts(text, ends, length, round_, first)[:size]
             about: Key = {"pair": pair, "cached": length, "requests": size, "prompt": round_}
-            for name in in_turns(methods, turn):
+            for name in in_turns(methods, round_):
                 worker = workers[find_method(name).loader]
                 measure = partial(serve, worker, name, prompts, tokens)
                 if round_ < 0:
