@@ -48,16 +48,22 @@ class BlockPool:
     `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Freed blocks
     without content are allocated first, then new ones. If there are none, cached blocks without
     users are evicted, the least recently used first. copy: copies a block's content to another.
+    make_room: asks the owner for this number of unused blocks, of which it may add fewer or none.
     """
 
     def __init__(
-        self, size: int, max_blocks: int, copy: Callable[[int, int], None] = lambda *_: None
+        self,
+        size: int,
+        max_blocks: int,
+        copy: Callable[[int, int], None] = lambda *_: None,
+        make_room: Callable[[int], None] = lambda _: None,
     ) -> None:
         if not 0 < size <= max_blocks:
             raise SessionError(f"a pool of {size} blocks does not fit its limit of {max_blocks}")
         self.size = size
         self.max_blocks = max_blocks
         self.copy = copy
+        self.make_room = make_room
         self._free: list[int] = []
         self._num_touched = 0  # blocks from this index on were never used
         self._users: dict[int, int] = {}
@@ -71,7 +77,7 @@ class BlockPool:
     @property
     def num_available(self) -> int:
         """Blocks that can be allocated, growth included."""
-        return self.max_blocks - len(self._users)
+        return self.max_blocks - self.num_used
 
     @property
     def num_used(self) -> int:
@@ -81,7 +87,7 @@ class BlockPool:
     @property
     def num_unused(self) -> int:
         """Existing blocks without users or cached content."""
-        return self.size - len(self._users) - len(self._idle)
+        return self.size - self.num_used - len(self._idle)
 
     def allocate(self) -> int:
         """Allocate a block. Raises `CacheFullError` if all are in use."""

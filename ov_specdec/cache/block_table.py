@@ -51,9 +51,11 @@ class BlockTable(Slot):
 
         Raises `CacheFullError`, and then changes nothing.
         """
-        held = len(self.blocks)
+        held, missing = len(self.blocks), self.num_missing(num_tokens)
+        if missing:
+            self.pool.make_room(missing)
         try:
-            for _ in range(self.num_missing(num_tokens)):
+            for _ in range(missing):
                 self.blocks.append(self.pool.allocate())
         except CacheFullError:
             self.pool.release(self.blocks[held:])
@@ -78,10 +80,16 @@ class BlockTable(Slot):
         self._num_committed, self._node = len(prefix.blocks), prefix.nodes[-1]
         if prefix.partial is not None:
             self.pool.share(prefix.partial)  # or it might be evicted for the copy
-            with suppress(CacheFullError):
-                self.append(prefix.num_partial)
-                self.pool.copy(prefix.partial, self.blocks[-1])
-            self.pool.release([prefix.partial])
+            held = self.length
+            try:
+                with suppress(CacheFullError):
+                    self.append(prefix.num_partial)
+                    self.pool.copy(prefix.partial, self.blocks[-1])
+            except BaseException:
+                self.length = held
+                raise
+            finally:
+                self.pool.release([prefix.partial])
         return self.length
 
     def rollback(self, length: int) -> None:

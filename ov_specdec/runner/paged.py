@@ -98,7 +98,7 @@ class PagedModel(Runner):
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
         sizes = self._pool_sizes(-(-max_length // self.block_size))
-        self.pool = BlockPool(*sizes, self.memory.copy)
+        self.pool = BlockPool(*sizes, self.memory.copy, self._make_room)
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -174,9 +174,6 @@ class PagedModel(Runner):
             SpanPart(of, table.length, table, span)
             for of, (table, span) in enumerate(zip(tables, spans, strict=True))
         ]
-        if self.pool.size < self.pool.max_blocks:
-            missing = (part.table.num_missing(len(part.span.tokens)) for part in parts)
-            self._make_room(sum(missing))
         try:
             for part in parts:
                 part.table.append(len(part.span.tokens))
@@ -199,7 +196,6 @@ class PagedModel(Runner):
         table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
-        self._make_room(table.num_missing(length))
         table.append(length)
         try:
             if table.states is not None:

@@ -83,6 +83,32 @@ def test_blocks_kept_after_a_rollback_are_given_back_before_a_match():
     assert pool.num_used == 1
 
 
+def test_a_copy_that_fails_leaves_the_shared_block_to_others():
+    def fail(source, target):
+        raise RuntimeError("the device is lost")
+
+    pool = BlockPool(8, 8, fail)
+    left_behind(pool, TEXT)
+    table = BlockTable(pool, block_size=4)
+    with pytest.raises(RuntimeError, match="lost"):
+        table.match_prefix(TEXT)
+    assert table.length == 8
+    table.free()
+    assert pool.num_used == 0
+
+
+def test_a_pool_grows_for_the_copy_of_a_partial_block():
+    pool = BlockPool(3, 4)
+    left_behind(pool, TEXT)
+
+    def make_room(num_blocks):
+        pool.size += num_blocks
+
+    pool.make_room = make_room
+    assert BlockTable(pool, block_size=4).match_prefix(TEXT) == 10
+    assert pool.size == 4
+
+
 NEAR = st.lists(st.integers(0, 2), max_size=11)
 
 
