@@ -39,7 +39,7 @@ class Way(click.ParamType[Any]):
 
 
 def unescape(text: str) -> str:
-    r"""The text with the escapes of JSON, such as \n, replaced; `ValueError` for others."""
+    r"""The text with the escapes of JSON, such as \n, replaced; `ValueError` for others and \"."""
     replaced: str = json.loads('"' + text.replace('"', r"\"") + '"', strict=False)
     replaced.encode()  # refuses halves of surrogate pairs
     return replaced
