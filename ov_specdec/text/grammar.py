@@ -1,6 +1,7 @@
 """Structured output: options of a generation as a grammar, compiled by llguidance."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence, Set
@@ -16,7 +17,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text import grammar_process
-from ov_specdec.text.grammar_process import TOO_MUCH, first_error, new_matcher, open_tokenizer
+from ov_specdec.text.grammar_process import first_error, new_matcher, open_tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -63,8 +64,7 @@ class Grammars:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
         tokenizer = self._tokenizer(name)
-        error = self._trial(text) if self._trial else ""
-        if error := error or first_error(tokenizer, text):
+        if error := self._trial(text) if self._trial else first_error(tokenizer, text):
             reason = f" cannot be used ({error}): see docs/structured-output.md"
             raise OptionError(Option(name), reason)
         make = partial(new_matcher, tokenizer, text)
@@ -103,7 +103,12 @@ def _write(name: str, options: GenerationOptions) -> str:
     if name in OF_JSON:
         schema = read_schema(options.json_schema) if name == "json_schema" else {"type": "object"}
         spaces = WHITESPACE[options.json_whitespace]
-        return LLMatcher.grammar_from_json_schema(json.dumps(schema), overrides=spaces)
+        try:
+            text = json.dumps(schema, allow_nan=False)
+            return LLMatcher.grammar_from_json_schema(text, overrides=spaces)
+        except ValueError as error:
+            remedy = ": give finite numbers and whole characters, and nest it less"
+            raise OptionError(Option(name), f" is not strict JSON ({error})", remedy) from error
     if name == "regex":
         return LLMatcher.grammar_from_regex(str(options.regex))
     grammar = options.grammar
@@ -125,28 +130,34 @@ class Trial:
 
     def __call__(self, grammar: str) -> str:
         """The error of a grammar; empty if there is none."""
+        if not hasattr(os, "fork"):
+            return "grammars of requests need os.fork, which Windows does not have"
         key = blake2b(grammar.encode()).digest()
         if (known := self._errors.get(key)) is not None:  # without a wait for one that is tried
             return known
         with self._lock:
             if len(self._errors) >= MAX_TRIED:
                 self._errors.clear()
-            error = self._errors[key] = self._ask(grammar)
-            return error
+            for _ in range(2):  # what ended the process may have been an accident
+                if (error := self._ask(grammar)) is not None:
+                    self._errors[key] = error
+                    return error
+        return "the process that tries it has ended twice"
 
-    def _ask(self, grammar: str) -> str:
+    def _ask(self, grammar: str) -> str | None:
+        """The error that the process finds, or None if that has ended."""
         if self._process is None:
             pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # a broken process says so
             self._process = subprocess.Popen(  # noqa: S603
                 self._command, stdin=pipe, stdout=pipe, stderr=nothing, text=True
             )
         asks, answers = self._process.stdin, self._process.stdout
-        with suppress(OSError):  # it has ended
+        with suppress(OSError, ValueError):  # it has ended, perhaps within a line
             print(json.dumps(grammar), file=asks, flush=True)
             if answers is not None and (answer := answers.readline()):
                 return str(json.loads(answer))
         self.close()
-        return TOO_MUCH
+        return None
 
     def close(self) -> None:
         """End the process."""

@@ -22,6 +22,9 @@ MAX_SECONDS, MAX_BYTES = 2.0, 500 * 2**20
 
 TOO_MUCH = f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
 
+THREAD_STACK = 2 * 2**20
+"""Bytes of a thread's stack where there is no limit."""
+
 MAX_LEXER_STATES = 20_000
 """1 to 2 kB each. Two hundred tools with patterns and formats need 2,000."""
 
@@ -69,6 +72,10 @@ def try_out(tokenizer: "LLTokenizer", grammar: str) -> None:
         most = pages * resource.getpagesize() + MAX_BYTES
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        # Half of a thread's, so that what survives here also does within calls of the parent.
+        stack, hard = resource.getrlimit(resource.RLIMIT_STACK)
+        stack = THREAD_STACK if stack == resource.RLIM_INFINITY else stack
+        resource.setrlimit(resource.RLIMIT_STACK, (stack // 2, hard))
     signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # its signal ends native code too
     sys.stdout.write(json.dumps(first_error(tokenizer, grammar)) + "\n")
     sys.stdout.flush()

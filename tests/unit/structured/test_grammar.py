@@ -7,7 +7,7 @@ import pytest
 
 from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.suffix import SuffixDrafter
-from ov_specdec.errors import DeadEndError
+from ov_specdec.errors import DeadEndError, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.sampling.grammar import Grammar
@@ -27,6 +27,23 @@ def compiled(ends=(0,), **options):
     """Makes processors of a constraint."""
     make = generator().grammars.compile(GenerationOptions(**options), frozenset(ends))
     return partial(make, len(PROMPT))
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"const": float("nan")},
+        {"const": 10**400},
+        {"const": "\ud800"},
+        '{"const": NaN}',
+        '{"maximum": 1e400}',
+        '{"items":' * 200 + "{}" + "}" * 200,
+    ],
+)
+def test_a_schema_that_is_not_strict_json_is_refused_by_name(schema):
+    with pytest.raises(OptionError, match=r"is not strict JSON .*: give finite") as error:
+        compiled(json_schema=schema)
+    assert error.value.option == "json_schema"
 
 
 def fitting(grammar, tokens):
