@@ -17,7 +17,7 @@ from ov_specdec.generation.batch import Batch
 from ov_specdec.openai.answer import Answer, Ask
 from ov_specdec.openai.body import Rules, explain
 from ov_specdec.openai.completions import StreamedCompletion
-from ov_specdec.openai.errors import ApiError, Part, from_exception, invalid
+from ov_specdec.openai.errors import NONE, ApiError, Part, from_exception, invalid
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
 from ov_specdec.pipeline import SpeculativePipeline
 
@@ -223,7 +223,7 @@ class BatchRun:
         answer = self._answers.pop(custom_id, None)
         for index in range(len(answer.choices) if answer else 0):
             self._batch.cancel((custom_id, index))
-        failure = from_exception(error, custom_id)
+        failure = from_exception(error, custom_id, answer.ask.names if answer else NONE)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
         return make_result(custom_id, failure.status, failure.body())

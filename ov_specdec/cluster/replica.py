@@ -46,7 +46,7 @@ class Replica(LocalEngine):
                 while chunks := await stream.next_all():
                     yield chunks
         except Exception as error:
-            if (failure := from_exception(error, "", ask.endpoint)).status == 500:
+            if (failure := from_exception(error, "", ask.names)).status == 500:
                 raise
             yield failure
 

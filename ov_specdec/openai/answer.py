@@ -30,7 +30,8 @@ class Ask:
     prompt. origins: add the origin of tokens to each piece of a stream. has_prediction: whether a
     text is given that the answer is expected to repeat. user: the caller's name of its user, for
     the log. cache_key: a hint that requests with the same key share prefixes. settings: fields of
-    the request that a response of this endpoint repeats.
+    the request that a response of this endpoint repeats. names: its fields by their options,
+    where they are not as in `FIELDS`.
     """
 
     endpoint: Endpoint
@@ -47,6 +48,7 @@ class Ask:
     user: str | None = None
     cache_key: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
 
     @property
     def num_choices(self) -> int:

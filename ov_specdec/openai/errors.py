@@ -1,8 +1,9 @@
 """Objects of answers and events as pydantic models, which make and describe JSON; and errors."""
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -17,7 +18,7 @@ from ov_specdec.errors import (
     SpecdecError,
 )
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.model import Endpoint, request_fields
+from ov_specdec.options.model import request_fields
 from ov_specdec.speech.options import TranscriptionOptions
 
 T = TypeVar("T")
@@ -67,6 +68,9 @@ OF_RESPONSES = {
     "max_new_tokens": "max_output_tokens",
 }
 """Fields of /v1/responses that have other names."""
+
+NONE: Mapping[str, str] = MappingProxyType({})
+"""No fields."""
 
 MAX_SHOWN = 80
 """Maximum characters of a value in a message."""
@@ -126,9 +130,9 @@ def show(value: object) -> str:
     return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
 
 
-def in_field_names(error: SpecdecError, endpoint: Endpoint | None = None) -> ApiError:
-    """An error with options named as the fields of an endpoint."""
-    names = FIELDS | (OF_RESPONSES if endpoint == "responses" else {})
+def in_field_names(error: SpecdecError, others: Mapping[str, str] = NONE) -> ApiError:
+    """An error with options named as fields. others: see `Ask.names`."""
+    names = {**FIELDS, **others}
 
     def as_field(option: Option) -> str:
         name = names.get(option.name, option.name)
@@ -138,10 +142,11 @@ def in_field_names(error: SpecdecError, endpoint: Endpoint | None = None) -> Api
 
 
 def from_exception(
-    error: BaseException, request_id: str, endpoint: Endpoint | None = None
+    error: BaseException, request_id: str, others: Mapping[str, str] = NONE
 ) -> ApiError:
-    """The answer for an exception of a generation. request_id: also in the log.
+    """The answer for an exception of a generation.
 
+    request_id: also in the log. others: see `Ask.names`.
     Errors that the caller can fix get 400. All others get 500, with only the id.
     """
     if isinstance(error, ApiError):
@@ -150,5 +155,5 @@ def from_exception(
         return ApiError(400, str(error), "file", "invalid_audio")
     if isinstance(error, OptionError | LogitsError | CacheFullError):
         codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
-        return replace(in_field_names(error, endpoint), code=codes.get(type(error)))
+        return replace(in_field_names(error, others), code=codes.get(type(error)))
     return ApiError(500, f"the server failed on this request: see its log for {request_id}", None)

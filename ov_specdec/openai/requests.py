@@ -19,7 +19,7 @@ from ov_specdec.openai.body import (
     said,
     with_options_of,
 )
-from ov_specdec.openai.errors import in_field_names, invalid
+from ov_specdec.openai.errors import OF_RESPONSES, in_field_names, invalid
 from ov_specdec.openai.messages import Content, InputMessage, Messages, read_messages
 from ov_specdec.openai.structured import (
     NEWER_NAMES,
@@ -67,7 +67,13 @@ class GenerationBody(Body):
         """Generation options by name."""
         return self.options
 
-    def read_structured(self, form: TextFormat | None) -> dict[str, Any]:
+    @property
+    def names(self) -> dict[str, str]:
+        """See `Ask`."""
+        own = OF_RESPONSES if self.endpoint == "responses" else {}
+        return own | (self.structured_outputs.names if self.structured_outputs else {})
+
+    def read_structured(self, form: TextFormat | ResponseFormat | None) -> dict[str, Any]:
         """The options, with those of structured output. form: the format of the text."""
         return {**self.options, **read_structure(form, self.structured_outputs)}
 
@@ -80,6 +86,7 @@ class GenerationBody(Body):
             stream=bool(self.stream),
             user=self.user or self.safety_identifier,
             cache_key=self.prompt_cache_key,
+            names=self.names,
             **more,
         )
 
@@ -96,7 +103,7 @@ def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = Non
     try:
         return asked.ask(GenerationOptions(**options))
     except OptionError as error:
-        raise in_field_names(error, kind.endpoint) from error
+        raise in_field_names(error, asked.names) from error
 
 
 class StreamOptions(Body):

@@ -1,11 +1,12 @@
 """Structured output in requests: OpenAI's `response_format`, and vLLM's `structured_outputs`."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ov_specdec.openai.body import Body, Unsupported, said
-from ov_specdec.openai.errors import invalid
+from ov_specdec.openai.errors import invalid, show
 
 NEWER_NAMES = {
     **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
@@ -31,12 +32,21 @@ class NamedSchema(Body):
 class TextFormat(NamedSchema):
     """The format of a response."""
 
+    unsupported: ClassVar[Unsupported] = {"json_schema": ()}
+    newer_names: ClassVar[Mapping[str, str]] = {"json_schema": "give text.format.schema"}
+
     type: FormatType
 
 
-class ResponseFormat(TextFormat):
+class ResponseFormat(Body):
     """The format of another answer, where the schema is nested."""
 
+    unsupported: ClassVar[Unsupported] = {"schema": ()}
+    newer_names: ClassVar[Mapping[str, str]] = {
+        "schema": "give response_format.json_schema.schema, with the type json_schema"
+    }
+
+    type: FormatType
     json_schema: NamedSchema | None = None
 
 
@@ -52,7 +62,8 @@ class TextOptions(Body):
         """What the response repeats."""
         if self.format is None:
             return {"format": {"type": "text"}}
-        return {"format": self.format.model_dump(by_alias=True, exclude_none=True)}
+        known = {*TextFormat.model_fields}
+        return {"format": self.format.model_dump(by_alias=True, exclude_none=True, include=known)}
 
 
 class StructuredOutputs(Body):
@@ -72,8 +83,17 @@ class StructuredOutputs(Body):
     choice: list[str] | None = Field(None, min_length=1, max_length=20_000)
     grammar: str | None = None
 
+    @property
+    def names(self) -> dict[str, str]:
+        """Its fields by their options, of those that have another field too."""
+        of_schema = {} if self.content is None else {"json_schema": "structured_outputs.json"}
+        of_object = {"json_object": "structured_outputs.json_object"} if self.json_object else {}
+        return of_schema | of_object
 
-def read_structure(form: TextFormat | None, outputs: StructuredOutputs | None) -> dict[str, Any]:
+
+def read_structure(
+    form: TextFormat | ResponseFormat | None, outputs: StructuredOutputs | None
+) -> dict[str, Any]:
     """The options of structured output, by name."""
     options: dict[str, Any] = {}
     if outputs is not None:
@@ -82,13 +102,23 @@ def read_structure(form: TextFormat | None, outputs: StructuredOutputs | None) -
         options = {names.get(name, name): value for name, value in given.items()}
         if not options:
             raise invalid("structured_outputs", "structured_outputs is empty: leave it out")
-    if form is not None and form.type == "json_object":
-        options["json_object"] = True
-    if form is not None and form.type == "json_schema":
-        nested = form.json_schema if isinstance(form, ResponseFormat) else form
-        if nested is None or nested.content is None:
-            raise invalid("response_format", "the format has no schema: give it one")
+    if form is None:
+        return options
+    schema: NamedSchema | None
+    if isinstance(form, ResponseFormat):
+        field, where, schema = "response_format", "response_format.json_schema", form.json_schema
+    else:
+        field, where = "text.format", "text.format.schema"
+        schema = None if form.content is None else form
+    if form.type == "json_schema":
+        if schema is None or schema.content is None:
+            raise invalid(field, "the format has no schema: give it one")
         if "json_schema" in options:
-            raise invalid("response_format", "response_format contradicts structured_outputs.json")
-        options["json_schema"] = nested.content
+            raise invalid(field, f"{field} contradicts structured_outputs.json: leave out one")
+        options["json_schema"] = schema.content
+    elif schema is not None:
+        problem = f"{where} contradicts {field}.type={show(form.type)}"
+        raise invalid(where, f"{problem}: give the type json_schema, or leave it out")
+    elif form.type == "json_object":
+        options["json_object"] = True
     return options

@@ -4,7 +4,7 @@ import hmac
 import json
 import logging
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha256
@@ -17,8 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ov_specdec.errors import shorten
-from ov_specdec.openai.errors import ApiError, from_exception
-from ov_specdec.options.model import Endpoint
+from ov_specdec.openai.errors import NONE, ApiError, from_exception
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.server.settings import Settings
 
@@ -50,9 +49,9 @@ class Record:
     outputs: Sequence[ResultBuilder] = ()
     arrived: float = field(default_factory=monotonic)
 
-    def fail(self, error: Exception, endpoint: Endpoint | None = None) -> ApiError:
+    def fail(self, error: Exception, others: Mapping[str, str] = NONE) -> ApiError:
         """Record an exception, and give the answer for it; unexpected ones are logged too."""
-        failure = from_exception(error, self.id, endpoint)
+        failure = from_exception(error, self.id, others)
         if failure.status == 500 and failure is not error:
             log.error("request %s has failed", self.id, exc_info=error)
         self.status, self.error, self.code = failure.status, failure.message, failure.code

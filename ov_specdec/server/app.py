@@ -117,7 +117,7 @@ async def _generation(
     answer = Answer(ask, settings.model_name, tokenizer)
     writer = (StreamedResponse if ask.endpoint == "responses" else StreamedCompletion)(answer)
     running = partial(service.running, ask, record.tenant)
-    yield Task(writer, answer.choices, ask.stream, running, ask.endpoint)
+    yield Task(writer, answer.choices, ask.stream, running, ask.names)
 
 
 @asynccontextmanager

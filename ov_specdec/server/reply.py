@@ -1,9 +1,9 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from time import monotonic
 from typing import Any
@@ -16,7 +16,6 @@ from ov_specdec.openai.audio import StreamedTranscription
 from ov_specdec.openai.completions import StreamedCompletion
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.responses import StreamedResponse
-from ov_specdec.options.model import Endpoint
 from ov_specdec.results.chunks import Chunk, ResultBuilder
 from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.service import Service
@@ -41,15 +40,15 @@ class Task:
     """What a request asks for.
 
     writer: makes the answer. outputs: of its generations. is_streamed: whether it is answered with
-    events. running: runs the generations, which fill a stream. media_type: of an answer that is a
-    text.
+    events. running: runs the generations, which fill a stream. names: see `Ask`. media_type: of an
+    answer that is a text.
     """
 
     writer: Writer
     outputs: Sequence[ResultBuilder]
     is_streamed: bool
     running: Callable[[Stream[Any]], AbstractAsyncContextManager[None]]
-    endpoint: Endpoint | None = None
+    names: Mapping[str, str] = field(default_factory=dict)
     media_type: str | None = None
 
     def whole(self) -> Response:
@@ -111,7 +110,7 @@ class Reply(Response):
                 whole = await run_in_thread(task.whole)
                 await whole(scope, receive, send)
         except Exception as error:
-            raise self._explain(error, task.endpoint) from error
+            raise self._explain(error, task.names) from error
 
     async def _events(
         self, task: Task, stream: Stream[Any], deadline: float | None
@@ -136,7 +135,7 @@ class Reply(Response):
                     yield b"".join(events)
             yield b"".join(task.writer.end())
         except Exception as error:
-            yield task.writer.fail(self._explain(error, task.endpoint))
+            yield task.writer.fail(self._explain(error, task.names))
 
     def _observe(self, task: Task, index: int, piece: Any) -> Sequence[Chunk]:
         """Count the next piece of a generation; its chunks."""
@@ -145,7 +144,7 @@ class Reply(Response):
             self.service.metrics.observe(self.record, chunk, task.outputs[index])
         return chunks
 
-    def _explain(self, error: Exception, endpoint: Endpoint | None) -> ApiError:
+    def _explain(self, error: Exception, others: Mapping[str, str]) -> ApiError:
         """The answer for an error of a request, which is also logged."""
         if isinstance(error, asyncio.TimeoutError):
             seconds = self.service.settings.request_timeout
@@ -153,7 +152,7 @@ class Reply(Response):
             error = ApiError(504, message, code="timeout")
         elif isinstance(error, Cancelled):
             error = ApiError(503, "the request was cancelled by the server", code="cancelled")
-        return self.record.fail(error, endpoint)
+        return self.record.fail(error, others)
 
 
 async def run_for_client(

@@ -182,6 +182,18 @@ def test_neutral_values_pass(fields):
         ({"store": True}, "store=true is not supported: only false is taken"),
         ({"response_format": {"type": "xml"}}, "response_format.type="),
         ({"response_format": {"type": "json_schema"}}, "the format has no schema"),
+        (
+            {"response_format": {"type": "json_schema", "schema": {}}},
+            "response_format.schema={} is not supported: give response_format.json_schema.schema",
+        ),
+        (
+            {"response_format": {"type": "json_object", "schema": {"type": "object"}}},
+            'response_format.schema={"type": "object"} is not supported',
+        ),
+        (
+            {"response_format": {"type": "text", "json_schema": {"schema": {}}}},
+            'response_format.json_schema contradicts response_format.type="text": give the type',
+        ),
         ({"structured_outputs": {}}, "structured_outputs is empty"),
         (
             {"structured_outputs": {"regex": "a", "choice": ["a"]}},
@@ -248,6 +260,7 @@ def test_older_names_of_structured_output_are_refused_with_the_newer_ones(fields
         assert error.message.endswith(f"is not supported: give {newer}")
 
 
+TYPED = {"type": "json_schema"}
 NAMED = {"name": "point", "strict": True, "schema": {"type": "object"}}
 
 
@@ -275,6 +288,58 @@ def test_every_endpoint_takes_structured_output():
     error = refused(responses, response_format={"type": "json_object"})
     assert error.message.endswith('only {"type": "text"} is taken') is False
     assert "give text.format" in error.message
+
+
+def test_a_response_repeats_what_it_knows_of_its_format():
+    form = {"type": "json_schema", **NAMED}
+    body = {"input": "Hello", "text": {"format": {**form, "unknown": 1}}}
+    asked = read_ask(ResponsesBody, body)
+    assert asked.settings["text"] == {"format": form}
+    told = body_of(answer(asked), [GenerationResult("{}", [1], "stop", GenerationStats(5, []))])
+    assert told["text"]["format"]["name"] == "point"
+
+
+@pytest.mark.parametrize(
+    ("form", "param", "message"),
+    [
+        ({"type": "json_schema"}, "text.format", "the format has no schema"),
+        (
+            {"type": "json_schema", "json_schema": NAMED},
+            "text.format.json_schema",
+            ": give text.format.schema",
+        ),
+        (
+            {"type": "json_object", "schema": {}},
+            "text.format.schema",
+            'contradicts text.format.type="json_object"',
+        ),
+    ],
+)
+def test_a_response_has_its_schema_in_its_format(form, param, message):
+    error = refused(responses, text={"format": form})
+    assert (error.param, message in error.message) == (param, True)
+
+
+@pytest.mark.parametrize("ask", [chat, completion, responses])
+def test_an_error_names_the_field_that_was_given(ask):
+    form, fields = "response_format", {"response_format": {**TYPED, "json_schema": NAMED}}
+    if ask is responses:
+        form, fields = "text.format", {"text": {"format": {**TYPED, **NAMED}}}
+    error = refused(ask, **fields, structured_outputs={"json": {}})
+    assert error.param == form
+    assert f"{form} contradicts structured_outputs.json" in error.message
+    for name, value in (("json", {}), ("json_object", True)):
+        outputs = {name: value}
+        error = refused(ask, structured_outputs=outputs, ignore_eos=True)
+        assert error.param == f"structured_outputs.{name}"
+        option = {"json": "json_schema"}.get(name, name)
+        later = from_exception(
+            OptionError(Option(option), " is hard"), "", ask(structured_outputs=outputs).names
+        )
+        assert later.message == f"structured_outputs.{name} is hard"
+    later = from_exception(OptionError(Option("json_schema"), ""), "", ask(**fields).names)
+    assert later.param == form
+    assert refused(ask, structured_outputs={"json": "{"}).param == "structured_outputs.json"
 
 
 @pytest.mark.parametrize(
