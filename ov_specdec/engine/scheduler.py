@@ -140,7 +140,7 @@ class Scheduler:
     def load(self) -> Load:
         """The content of the main model's next pass without draft tokens."""
         prefilling, num_verified = self._split()
-        num_prefill = sum([sequence.num_to_verify for sequence in prefilling])
+        num_prefill = sum([sequence.num_in_pass for sequence in prefilling])
         return Load(
             len(self.stepping),
             len(num_verified),
@@ -152,7 +152,7 @@ class Scheduler:
     def _split(self) -> tuple[list[Sequence], list[int]]:
         """Sequences of the step that prefill, and the tokens to verify of each other one."""
         prefilling = [s for s in self.stepping if s.state is State.PREFILL]
-        return prefilling, [s.num_to_verify for s in self.stepping if s.state is not State.PREFILL]
+        return prefilling, [s.num_in_pass for s in self.stepping if s.state is not State.PREFILL]
 
     def _prefill_budget(self, prefilling: list[Sequence], num_verified: list[int]) -> int:
         """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
