@@ -9,7 +9,7 @@ from operator import mul
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
 from ov_specdec.planning.costs import SIZES, CostCurve, Costs
-from ov_specdec.results.stats import RoundStats
+from ov_specdec.results.stats import Reason, RoundStats
 
 HEURISTIC_START = 5
 
@@ -50,7 +50,7 @@ class Plan:
     """
 
     length: int
-    reason: str
+    reason: Reason
     offer: Offer = Offer()
     min_confidence: float = 0.0
     expected: tuple[float, ...] = ()
