@@ -37,23 +37,23 @@ class Ranking:
         """The ranking of all."""
         alive: Numbers = np.array([each.expected for each in estimates], float)
         alive = alive.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
-        seconds = _drafting(curve, estimates, alive)
+        paces = np.array([each.pace for each in estimates])
+        values = alive * (paces.mean() / paces)[:, None] if len(estimates) > 1 else alive
+        seconds = _drafting(curve, estimates, alive, values)
         if len(estimates) < 2:  # a tenth of the time: a plan takes as long as a small draft's token
             sums = np.zeros((2, 1, alive.size + 1))
             alive.cumsum(out=sums[0, 0, 1:])
             seconds.cumsum(out=sums[1, 0, 1:])
             number = NUMBERS[: alive.size + 1]
             return cls(0 * number[1:], number[:-1], SIZES[-1:], number[None], *sums)
-        paces = np.array([each.pace for each in estimates])
-        alive = alive * (paces.mean() / paces)[:, None]
-        order = (-alive.ravel()).argsort(kind="stable")
+        order = (-values.ravel()).argsort(kind="stable")
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
         # A last pass over one sequence costs about as much as the first over all: without limits 32
         # sequences had 0.90 of the speed when all passes of the main model cost the same.
         fits = index < np.array(SIZES)[:, None]
-        values = np.stack([np.ones(alive.shape), alive, seconds]).reshape(3, 1, -1)[:, :, order]
+        each = np.stack([np.ones(alive.shape), values, seconds]).reshape(3, 1, -1)[:, :, order]
         sums = np.zeros((3, len(SIZES), len(order) + 1))
-        np.cumsum(fits * values, axis=2, out=sums[:, :, 1:])
+        np.cumsum(fits * each, axis=2, out=sums[:, :, 1:])
         return cls(sequence, index, SIZES, sums[0].astype(int), sums[1], sums[2])
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
@@ -64,11 +64,13 @@ class Ranking:
         return lengths
 
 
-def _drafting(curve: CostCurve, estimates: Sequence[Estimate], alive: Numbers) -> Numbers:
+def _drafting(
+    curve: CostCurve, estimates: Sequence[Estimate], alive: Numbers, values: Numbers
+) -> Numbers:
     """Seconds that each draft token adds to the passes of the draft model.
 
     Shape: [sequences, MAX_PLANNED_LENGTH]. Tokens at the same index share a pass, whose base cost
-    belongs to the most likely sequence. After a fully accepted draft the first pass also feeds its
+    belongs to the one of most value. After a fully accepted draft the first pass also feeds its
     last token, so over several sequences it has another size than the passes before and after it.
     """
     seconds = np.zeros(alive.shape)
@@ -81,12 +83,13 @@ def _drafting(curve: CostCurve, estimates: Sequence[Estimate], alive: Numbers) -
         seconds[:, estimates[0].num_passes :] = 0.0
         return seconds
     num_passes = np.array([each.num_passes for each in estimates], int)
-    rank = np.where(num_passes > 0, -alive[:, 0], 1.0).argsort(kind="stable").argsort()
+    ranked = np.where(num_passes[:, None] > 0, -values, 1.0)
+    rank = ranked.argsort(axis=0, kind="stable").argsort(axis=0)
     by_size = curve.draft.by_size(0, len(alive))
     steps = by_size[1:] - by_size[:-1] + curve.draft.per_sequence
     steps[0] = step
     again = by_size[2] - by_size[1]
-    seconds += steps[rank][:, None] + again * alive
-    seconds[rank == 0, :2] += curve.draft.change
+    seconds += steps[rank] + again * alive
+    seconds[:, :2] += curve.draft.change * (rank[:, :2] == 0)
     seconds[:, 1:] -= again * alive[:, :-1]
     return seconds * (NUMBERS[:MAX_PLANNED_LENGTH] < num_passes[:, None])

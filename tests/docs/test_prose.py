@@ -9,10 +9,10 @@ ROOT = Path(__file__).parents[2]
 
 BOUNDS = {
     **{"README.md": 500, "CONTRIBUTING.md": 600, "models/README.md": 500, "docs/index.md": 100},
-    **{"docs/guide.md": 1150, "docs/models.md": 600, "docs/cli.md": 300, "docs/server.md": 950},
+    **{"docs/guide.md": 1150, "docs/models.md": 630, "docs/cli.md": 300, "docs/server.md": 950},
     **{"docs/cluster.md": 300, "docs/speech.md": 350, "docs/devices.md": 300},
-    **{"docs/exactness.md": 700, "docs/architecture.md": 1200, "docs/planner.md": 600},
-    **{"docs/comparison.md": 300, "docs/benchmarks.md": 500, "docs/benchmarking.md": 300},
+    **{"docs/exactness.md": 735, "docs/architecture.md": 1200, "docs/planner.md": 600},
+    **{"docs/comparison.md": 300, "docs/benchmarks.md": 525, "docs/benchmarking.md": 300},
     **{"docs/troubleshooting.md": 600, "docs/structured-output.md": 600},
 }
 """Most words of a page; code, headings and what is generated do not count."""

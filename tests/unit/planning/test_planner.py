@@ -219,6 +219,14 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
     assert shares(3.0)[0] < shares(3.0)[1]
 
 
+def test_the_first_draft_token_pays_for_its_pass_whoever_is_ahead():
+    curve = CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.5, 17: 0.9}))
+    ahead, behind = replace(drafted(0.9), pace=4.0), drafted(0.7)
+    ranking = Ranking.of([ahead, behind], curve)
+    assert ranking.sequence[0] == 1
+    assert ranking.seconds[-1, 1] >= 0.5
+
+
 def test_the_pace_of_a_sequence_is_its_tokens_in_a_recent_step():
     policy = AdaptiveLength(Counts(), COSTS)
     for _ in range(200):
