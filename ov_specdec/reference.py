@@ -1,7 +1,8 @@
 """The algorithm in one function: what the engine does, without caches, batches and planning.
 
 A draft model proposes tokens, the main model scores all of them in one forward pass, and a prefix
-is accepted so that the output follows the main model's distribution.
+is accepted so that the output follows the main model's distribution. The engine verifies drawn
+drafts as a block (arXiv 2403.10444), which accepts no fewer tokens.
 Sources: Leviathan et al., algorithm 1 (arXiv 2211.17192); Chen et al., algorithm 2
 (arXiv 2302.01318).
 """
@@ -26,7 +27,8 @@ def speculative_decode(
     """Prompt and output, `max_length` tokens in all, and the number of accepted tokens by round."""
     tokens, accepted = list(prompt), list[int]()
     while len(tokens) < max_length:
-        # Propose. The last token of a round is the main model's own, so it needs no draft token.
+        # Propose. p, q: of main and draft, as in Leviathan et al.; Chen et al. swap them.
+        # The last token of a round is the main model's own, so it needs no draft token.
         drafted, q = list[int](), list[NDArray[np.float64]]()
         for _ in range(min(draft_length, max_length - len(tokens) - 1)):
             q.append(draft([*tokens, *drafted]))

@@ -16,7 +16,7 @@ NUM_OWN = 4
 """States of a sequence besides those after draft tokens: the current one, the one after the next
 token, at the end of the last full block, and at the end of the shared prefix."""
 
-MAX_LAG = 16
+MAX_STATE_LAG = 16
 """Maximum tokens before those with rows of logits in a pass that writes the state after each token.
 A longer one, such as a prefill, writes states at the ends of blocks only: that takes time."""
 
@@ -89,7 +89,7 @@ class StateTable:
         """
         end = length + num_tokens
         first = end - max(num_rows, 1)
-        interval = self._block_size if num_tokens > num_rows + MAX_LAG else 1
+        interval = self._block_size if num_tokens > num_rows + MAX_STATE_LAG else 1
         if num_tokens > 1:  # a draft model rolls its steps back together
             self.commit(length)
         # The last state may be beyond the end.

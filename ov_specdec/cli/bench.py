@@ -37,7 +37,7 @@ from ov_specdec.models.devices import describe_machine
 from ov_specdec.options.model import option
 from ov_specdec.records.files import replacing
 
-METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
+DEFAULT_METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
 """Defaults of other options with --quick."""
 
@@ -63,7 +63,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
 def bench(
     *,
     methods: str = option(
-        METHODS,
+        DEFAULT_METHODS,
         "Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
         metavar="M,M,...",
     ),

@@ -30,7 +30,6 @@ MAX_SHOWN = 8
 REASONS = {
     "loses": "would be slower: a draft token costs more than it saves",
     "unmatched": "nothing in the text repeats",
-    "failed": "the draft model gave NaN",
     "full": "no room for draft tokens",
 }
 """Explanations of rounds without drafts, by their reason in the statistics."""

@@ -11,7 +11,7 @@ import gradio as gr
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison
 from ov_specdec.errors import SpecdecError
-from ov_specdec.planning.draft_length import MOST
+from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH
 from ov_specdec.results.chunks import BLUE, GREEN, GREY, ORANGE
 
 READY, STOPPED = "Ready.", "Stopped."
@@ -29,7 +29,7 @@ COLORS = {
 NARROW = 340
 """Minimum width of a pane or chart in pixels."""
 
-LENGTHS = ["auto", *range(1, MOST + 1)]
+LENGTHS = ["auto", *range(1, MAX_PLANNED_LENGTH + 1)]
 
 SHOW_EVERY = 0.06
 """Seconds between updates of a run: the page shares the cores with the models."""

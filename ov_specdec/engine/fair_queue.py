@@ -29,6 +29,7 @@ class FairQueue(Generic[T]):
         """By tenant, in the order of their turns."""
 
     def __iter__(self) -> Iterator[T]:
+        # From any thread: `list` keeps the GIL, as these iterators are in C.
         return iter(list(chain.from_iterable(self._waiting.values())))
 
     def __len__(self) -> int:

@@ -77,18 +77,19 @@ class Scheduler:
         self.stepping: list[Sequence] = []
         """Running sequences that take part in the step."""
         self._latest: tuple[Hashable, ...] = ()
-        """The tenant of the sequence that was admitted last."""
+        """The tenant of the sequence that was admitted last; a tuple, as None is a tenant too."""
         self._shared_until = 0.0
         """The end of `SHARED_CHUNK`, by `time.monotonic`."""
         self._busiest: tuple[Hashable, ...] = ()
-        """The tenant with more than half of the work, if there are others."""
+        """The tenant with more than half of the work, if there are others; a tuple, as above."""
         self._rests = False
         """Whether it rests in this step."""
-        self._short: deque[float] = deque(maxlen=8)
+        self._without_busiest: deque[float] = deque(maxlen=8)
         """Seconds of the last steps without the busiest tenant, and without prefill."""
-        self._long = self._saved = 0.0
-        """Seconds of the last step with it, and seconds by which steps of others were shorter than
-        they may be, negative if longer."""
+        self._with_busiest = 0.0
+        """Seconds of the last step with it."""
+        self._saved = 0.0
+        """Seconds by which steps of others were shorter than they may be, negative if longer."""
         self.num_preemptions = 0
         """Preemptions for lack of memory."""
 
@@ -140,7 +141,7 @@ class Scheduler:
     def load(self) -> Load:
         """The content of the main model's next pass without draft tokens."""
         prefilling, num_verified = self._split()
-        num_prefill = sum([sequence.num_to_verify for sequence in prefilling])
+        num_prefill = sum([sequence.num_in_pass for sequence in prefilling])
         return Load(
             len(self.stepping),
             len(num_verified),
@@ -152,7 +153,7 @@ class Scheduler:
     def _split(self) -> tuple[list[Sequence], list[int]]:
         """Sequences of the step that prefill, and the tokens to verify of each other one."""
         prefilling = [s for s in self.stepping if s.state is State.PREFILL]
-        return prefilling, [s.num_to_verify for s in self.stepping if s.state is not State.PREFILL]
+        return prefilling, [s.num_in_pass for s in self.stepping if s.state is not State.PREFILL]
 
     def _prefill_budget(self, prefilling: list[Sequence], num_verified: list[int]) -> int:
         """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
@@ -174,10 +175,10 @@ class Scheduler:
         if self._rests:
             self._saved += (LONGER - 1) * seconds
             if not is_prefill:
-                self._short.append(seconds)
+                self._without_busiest.append(seconds)
         else:
             self._saved += self._allowed - seconds
-            self._long = seconds
+            self._with_busiest = seconds
 
     def sweep(self) -> None:
         """Remove sequences that have ended or were cancelled."""
@@ -192,7 +193,10 @@ class Scheduler:
                 self.waiting.remove(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
-        """Preempt the newest sequence of the busiest tenant; an only one ends with the error."""
+        """Preempt the newest sequence of the tenant with the most running ones.
+
+        An only one ends with the error.
+        """
         if len(self.running) > 1:
             self.num_preemptions += 1
             self._requeue(self._newest)
@@ -206,16 +210,17 @@ class Scheduler:
             work[sequence.tenant] += ceil(sequence.num_uncached / chunk)
         most = max(work.values(), default=0)
         if not self._busiest:
-            self._saved = -self._long  # a new request has waited for the step before
+            self._saved = -self._with_busiest  # a new request has waited for the step before
         self._busiest, self._rests = (), False
         if most < work.total() < 2 * most:
             self._busiest = tuple(tenant for tenant in work if work[tenant] == most)
-            self._rests = not self._short or self._saved + self._allowed < self._long
+            may_spend = self._saved + self._allowed
+            self._rests = not self._without_busiest or may_spend < self._with_busiest
 
     @property
     def _allowed(self) -> float:
         """Seconds of a step with the busiest tenant; a minimum, as disturbances lengthen steps."""
-        return LONGER * min(self._short, default=0.0)
+        return LONGER * min(self._without_busiest, default=0.0)
 
     def _admit(self, sequence: Sequence) -> None:
         try:

@@ -92,7 +92,7 @@ class Sequence:
     num_forced: int = field(default=0, init=False)
     unread: deque[Any] = field(default_factory=deque, init=False)
     error: BaseException | None = field(default=None, init=False)
-    begun: float = field(default=0.0, init=False)
+    begun: float | None = field(default=None, init=False)
     first_token: float | None = field(default=None, init=False)
     latest: float | None = field(default=None, init=False)
 
@@ -110,7 +110,7 @@ class Sequence:
     @property
     def is_preempted(self) -> bool:
         """Whether it waits after it ran."""
-        return self.state is State.WAITING and self.begun > 0.0
+        return self.state is State.WAITING and self.begun is not None
 
     @property
     def is_ready(self) -> bool:
@@ -140,7 +140,7 @@ class Sequence:
         return max(len(self.tokens) - self.cache.length, 1)
 
     @property
-    def num_to_verify(self) -> int:
+    def num_in_pass(self) -> int:
         """Tokens that it adds to the main model's next pass, as far as decided."""
         if self.fed_cache is self.cache:
             return self.cache.num_pending

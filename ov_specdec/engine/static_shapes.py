@@ -21,7 +21,7 @@ from ov_specdec.runner.probe import NUM_CACHED, try_static
 SECONDS = 2.0
 """Seconds of decoding before each choice of a static shape: short processes pay nothing."""
 
-MOST = 2
+MAX_SHAPES = 2
 """Maximum static shapes of passes over one sequence, and as many of larger ones. Embedded pair,
 speedup over dynamic shapes with the default draft length and plain: 1.22 and 1.28 with one shape
 (8), 1.29 and 1.55 with two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each takes 40 MB."""
@@ -109,7 +109,7 @@ class StaticShapes:
 
     def complete(self, progress: Progress | None = None) -> None:
         """Compile all that pay; no sequence may run. progress: called with the share done."""
-        most = len(self._sizes) if self._sizes else MOST
+        most = len(self._sizes) if self._sizes else MAX_SHAPES
         done = 0
         while True:
             self._hurry()
@@ -172,7 +172,7 @@ class StaticShapes:
         most = self._runner.max_length - NUM_CACHED  # others would have no room for their trial
         for sizes in (SIZES, GRID[len(SIZES) :]):
             allowed = [n for n in sizes if least <= n <= most and n not in self._refused]
-            if len(static & set(allowed)) < MOST:
+            if len(static & set(allowed)) < MAX_SHAPES:
                 size, saved = most_saving(self._demand, curve, allowed)
                 if saved >= share:
                     best, share = size, saved

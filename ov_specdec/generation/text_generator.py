@@ -278,18 +278,14 @@ class TextGenerator:
         )
         if not ids:
             raise OptionError("the prompt is empty: give at least one token of text")
-        self._check_length(len(ids))
+        # An output needs room, except beside a prompt that is the input of an encoder.
+        context = self.main.max_length
+        if len(ids) > context or (len(ids) == context and not is_text_to_text):
+            raise overflow(f"{len(ids)} tokens", context)
         if not is_text_to_text:
             self._check_capacity(len(ids), options.max_new_tokens)
         require_ids("the prompt", ids, self.vocab_size)
         return ids
-
-    def _check_length(self, num_tokens: int) -> None:
-        """Refuse a prompt that is too long for the model's context or encoder."""
-        context = self.main.max_length
-        # An output needs room, except beside a prompt that is the input of an encoder.
-        if num_tokens > context or (num_tokens == context and self.text_to_text is None):
-            raise overflow(f"{num_tokens} tokens", context)
 
     def _check_capacity(self, num_tokens: int, max_new_tokens: int | None) -> None:
         """Refuse a prompt that has no room in the KV cache with its output."""

@@ -9,7 +9,7 @@ from operator import mul
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
 from ov_specdec.planning.costs import SIZES, CostCurve, Costs
-from ov_specdec.results.stats import RoundStats
+from ov_specdec.results.stats import Reason, RoundStats
 
 HEURISTIC_START = 5
 
@@ -17,7 +17,7 @@ HORIZON = 24
 """Steps over which paces, the rate and the costs of home sizes are taken: 12 and 64 differ by less
 than 0.3 % in the replay."""
 
-MOST = SIZES[-1] - 1
+MAX_PLANNED_LENGTH = SIZES[-1] - 1
 """Maximum draft tokens of a planned round: with the token before them they fill the largest size of
 one sequence."""
 
@@ -50,7 +50,7 @@ class Plan:
     """
 
     length: int
-    reason: str
+    reason: Reason
     offer: Offer = Offer()
     min_confidence: float = 0.0
     expected: tuple[float, ...] = ()
@@ -71,11 +71,11 @@ FULL = Plan(0, "full")
 class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
-    expected: the probability that the first n draft tokens are all accepted, from n = 1 to `MOST`.
-    num_passes: first tokens of a draft that take a pass of the draft model each: all for a draft
-    model, none for a match. num_unread: tokens that the draft model's cache lacks. is_hopeful: a
-    draft that does not pay may be tried. min_confidence: see `Plan`. pace: the mean of tokens that
-    recent steps gave the sequence.
+    expected: the probability that the first n draft tokens are all accepted, from n = 1 to
+    `MAX_PLANNED_LENGTH`. num_passes: first tokens of a draft that take a pass of the draft model
+    each: all for a draft model, none for a match. num_unread: tokens that the draft model's cache
+    lacks. is_hopeful: a draft that does not pay may be tried. min_confidence: see `Plan`. pace: the
+    mean of tokens that recent steps gave the sequence.
     """
 
     offer: Offer
@@ -143,7 +143,7 @@ def best_speed(expected: Sequence[float], curve: CostCurve, num_passes: int) -> 
 
     expected, num_passes: see `Estimate`. Source: Leviathan et al., section 3.1 (arXiv 2211.17192).
     """
-    passes: list[float] = curve.main.by_size(1, MOST + 1).tolist()
+    passes: list[float] = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1).tolist()
     step = curve.drafting[0]
     tokens = accumulate(expected, initial=1.0)
     return max(
@@ -183,13 +183,13 @@ class AdaptiveLength(Policy):
 
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
-        expected = tuple(accumulate(repeat(rate, MOST), mul))
+        expected = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
         if offer.confidence is not None:
             return Estimate(offer, expected, pace=self._pace)
         return Estimate(
             offer,
             expected,
-            num_passes=MOST,
+            num_passes=MAX_PLANNED_LENGTH,
             num_unread=self._num_unread,
             is_hopeful=self._has_found or self._acceptance.is_open(offer.source),
             min_confidence=self.min_confidence,

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
-from ov_specdec.planning.draft_length import HORIZON, MOST, Estimate, Plan
+from ov_specdec.planning.draft_length import HORIZON, MAX_PLANNED_LENGTH, Estimate, Plan
 from ov_specdec.planning.ranking import Numbers, Ranking
 from ov_specdec.results.stats import StepStats
 
@@ -142,7 +142,7 @@ class Planner:
         alike = sweeps, load.num_sequences, load.num_answered, num_tokens
         if not load.num_prefill and alike != self._load:
             self._load, self._past, self._home = alike, (0.0, 0.0), -1
-            self._home_costs = np.zeros(MOST * load.num_answered + 1)
+            self._home_costs = np.zeros(MAX_PLANNED_LENGTH * load.num_answered + 1)
             self._choices.clear()
         if len(self._choices) > MOST_KINDS:
             self._choices.clear()
@@ -150,7 +150,7 @@ class Planner:
     def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
         curve, forced = self._costs.curve, load.num_forced
         first = load.num_tokens - forced
-        most = MOST * len(estimates) if load.num_prefill else MOST * load.num_answered
+        most = MAX_PLANNED_LENGTH * (len(estimates) if load.num_prefill else load.num_answered)
         passes = curve.main.by_size(first, first + most, load.num_sequences)
         ranking = Ranking.of(estimates, curve)
         number, seconds = ranking.number.ravel() + forced, ranking.seconds.ravel()

@@ -7,11 +7,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.planning.costs import SIZES, CostCurve
-from ov_specdec.planning.draft_length import MOST, Estimate
+from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
 
-NUMBERS = np.arange(MOST + 1)
+NUMBERS = np.arange(MAX_PLANNED_LENGTH + 1)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Ranking:
     @classmethod
     def of(cls, estimates: Sequence[Estimate], curve: CostCurve) -> "Ranking":
         """The ranking of all."""
-        alive: Numbers = np.array([each.expected for each in estimates], float).reshape(-1, MOST)
+        alive: Numbers = np.array([each.expected for each in estimates], float)
+        alive = alive.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
         paces = np.array([each.pace for each in estimates])
         values = alive * (paces.mean() / paces)[:, None] if len(estimates) > 1 else alive
         seconds = _drafting(curve, estimates, alive, values)
@@ -46,7 +47,7 @@ class Ranking:
             number = NUMBERS[: alive.size + 1]
             return cls(0 * number[1:], number[:-1], SIZES[-1:], number[None], *sums)
         order = (-values.ravel()).argsort(kind="stable")
-        sequence, index = np.divmod(order, MOST)
+        sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
         # A last pass over one sequence costs about as much as the first over all: without limits 32
         # sequences had 0.90 of the speed when all passes of the main model cost the same.
         fits = index < np.array(SIZES)[:, None]
@@ -66,11 +67,11 @@ class Ranking:
 def _drafting(
     curve: CostCurve, estimates: Sequence[Estimate], alive: Numbers, values: Numbers
 ) -> Numbers:
-    """Seconds that each draft token adds to the passes of the draft model, [sequences, MOST].
+    """Seconds that each draft token adds to the passes of the draft model.
 
-    Tokens at the same index share a pass, whose base cost belongs to the one of most value.
-    After a fully accepted draft the first pass also feeds its last token, so over several sequences
-    it has another size than the passes before and after it.
+    Shape: [sequences, MAX_PLANNED_LENGTH]. Tokens at the same index share a pass, whose base cost
+    belongs to the one of most value. After a fully accepted draft the first pass also feeds its
+    last token, so over several sequences it has another size than the passes before and after it.
     """
     seconds = np.zeros(alive.shape)
     if curve.draft is None or not any(each.num_passes for each in estimates):
@@ -91,4 +92,4 @@ def _drafting(
     seconds += steps[rank] + again * alive
     seconds[:, :2] += curve.draft.change * (rank[:, :2] == 0)
     seconds[:, 1:] -= again * alive[:, :-1]
-    return seconds * (NUMBERS[:MOST] < num_passes[:, None])
+    return seconds * (NUMBERS[:MAX_PLANNED_LENGTH] < num_passes[:, None])

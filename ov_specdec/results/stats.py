@@ -10,6 +10,10 @@ from ov_specdec.sampling.logits import TokenLogprobs
 FinishReason = Literal["stop", "length", "cancelled"]
 """Why an output ended: end-of-sequence token or stop string, a length limit, or a cancellation."""
 
+Reason = Literal[
+    "", "prefill", "constant", "heuristic", "pays", "loses", "probe", "unmatched", "full"
+]
+"""Why a round has its draft length; "" without a plan."""
 
 LengthLimit = Literal["kv_cache_size", "max_model_len", "max_new_tokens"]
 """The limits of an output's length: memory, the model's context, or max_new_tokens."""
@@ -45,7 +49,7 @@ class RoundStats:
     pass_tokens: int = 0
     source: str = ""
     planned: int = 0
-    reason: str = ""
+    reason: Reason = ""
     confidences: tuple[float, ...] = ()
     match_confidence: float | None = None
     cached_tokens: int = 0

@@ -82,7 +82,7 @@ class CachedSequence:
         return max(self.num_pending - self._num_rows, 0)
 
     def room(self, num_tokens: int) -> int:
-        """Maximum draft tokens after `num_tokens` tokens; the last of them need not be fed.
+        """Maximum tokens that may follow `num_tokens`; the last need not be fed.
 
         With LongRoPE, all fed draft tokens have the same rotary factors.
         """

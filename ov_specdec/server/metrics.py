@@ -177,7 +177,7 @@ class Metrics(Registry):
         """Observe the chunks of a round, before the sequence notes them."""
         now, first = monotonic(), sequence.first_token
         if first is None or sequence.latest is None:
-            self["request_prefill_time_seconds"].observe(now - sequence.begun)
+            self["request_prefill_time_seconds"].observe(now - (sequence.begun or now))
         else:
             self["inter_token_latency_seconds"].observe(now - sequence.latest)
         self["generation_tokens"].inc(sum(len(chunk.token_ids) for chunk in chunks))

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ov_specdec import GenerationResult, GenerationStats, RoundStats
-from ov_specdec.cli.bench import METHODS, QUICK
+from ov_specdec.cli.bench import DEFAULT_METHODS, QUICK
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.measure.methods import (
     PLAIN,
@@ -80,7 +80,7 @@ def test_methods_have_a_drafter_and_a_length():
     assert find_method("constant-12").options == {"num_assistant_tokens": 12}
     assert find_method("constant-12").drafter == find_method("adaptive").drafter == "model"
     assert find_method("suffix").drafter == "suffix"
-    for name in METHODS.split(","):
+    for name in DEFAULT_METHODS.split(","):
         assert find_method(name).name == name
 
 

@@ -10,7 +10,13 @@ from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
-from ov_specdec.planning.draft_length import MOST, ConstantLength, Estimate, HeuristicLength, Plan
+from ov_specdec.planning.draft_length import (
+    MAX_PLANNED_LENGTH,
+    ConstantLength,
+    Estimate,
+    HeuristicLength,
+    Plan,
+)
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
@@ -40,7 +46,7 @@ class Hopeless:
     is_planned = True
 
     def answer(self, ask):
-        return Estimate(ask[0], (0.0,) * MOST)
+        return Estimate(ask[0], (0.0,) * MAX_PLANNED_LENGTH)
 
     def update(self, stats):
         pass

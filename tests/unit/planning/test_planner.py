@@ -9,7 +9,7 @@ import pytest
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import (
-    MOST,
+    MAX_PLANNED_LENGTH,
     AdaptiveLength,
     Estimate,
     Offer,
@@ -78,11 +78,12 @@ def answering(number, num_tokens=None, num_prefill=0):
 
 
 def drafted(chance, **more):
-    return replace(match(chance), offer=Offer("model"), num_passes=MOST, **more)
+    return replace(match(chance), offer=Offer("model"), num_passes=MAX_PLANNED_LENGTH, **more)
 
 
 def match(chance):
-    return Estimate(Offer("prompt-lookup", 0.5, 1), tuple(chance**n for n in range(1, MOST + 1)))
+    expected = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
+    return Estimate(Offer("prompt-lookup", 0.5, 1), expected)
 
 
 def lengths(estimates, costs=COSTS, **load):
@@ -322,7 +323,8 @@ def test_a_sequence_tells_what_it_has_learnt():
     policy = AdaptiveLength(Counts(), COSTS, min_confidence=0.2)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
     found = policy.answer(asking("model"))
-    assert (found.num_unread, found.min_confidence, found.num_passes) == (30, 0.2, MOST)
+    assert (found.num_unread, found.min_confidence) == (30, 0.2)
+    assert found.num_passes == MAX_PLANNED_LENGTH
     for _ in range(40):
         policy.update(a_round(4, 4))
     found = policy.answer(asking("model"))

@@ -24,7 +24,7 @@ from ov_specdec.planning.costs import (
     FixedCurve,
     PassCurve,
 )
-from ov_specdec.planning.draft_length import MOST, Estimate, Offer
+from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.records.files import read_section, write_section
@@ -50,13 +50,13 @@ RATES = st.just(0.0) | st.just(1.0) | st.floats(0.0, 1.0)
 
 
 def chances(rate):
-    return tuple(rate**n for n in range(1, MOST + 1))
+    return tuple(rate**n for n in range(1, MAX_PLANNED_LENGTH + 1))
 
 
 OF_DRAFT = st.builds(
     lambda rate, **more: Estimate(Offer("model"), chances(rate), **more),
     RATES,
-    num_passes=st.sampled_from([1, 3, MOST]),
+    num_passes=st.sampled_from([1, 3, MAX_PLANNED_LENGTH]),
     num_unread=st.integers(1, 3000),
     is_hopeful=st.booleans(),
     min_confidence=RATES,
@@ -91,11 +91,11 @@ def steps(draw):
 
 
 def is_valid(plan):
-    return type(plan.length) is int and 0 <= plan.length <= MOST
+    return type(plan.length) is int and 0 <= plan.length <= MAX_PLANNED_LENGTH
 
 
 MATCH = Estimate(Offer("suffix", 0.9, 1), chances(0.8))
-DRAFTED = Estimate(Offer("model"), chances(0.8), num_passes=MOST)
+DRAFTED = Estimate(Offer("model"), chances(0.8), num_passes=MAX_PLANNED_LENGTH)
 ALONE = Load()
 
 
@@ -292,7 +292,7 @@ class Failing:
     def answer(self, ask):
         if self._fails_in == "answer":
             raise IndexError("list index out of range")
-        return Estimate(ask[0], chances(0.9), num_passes=MOST)
+        return Estimate(ask[0], chances(0.9), num_passes=MAX_PLANNED_LENGTH)
 
     def update(self, stats):
         if self._fails_in == "update":

@@ -79,7 +79,7 @@ def test_an_output_that_was_cut_says_so(limit, cut, remedy):
 
 
 def test_a_draft_model_that_failed_is_a_line_of_its_own():
-    failed = a_round(reason="failed", draft_failed=True)
+    failed = a_round(reason="unmatched", draft_failed=True)
     assert "NaN" in next(warnings_of(result(failed, reason="stop")))
 
 

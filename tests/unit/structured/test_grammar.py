@@ -1,15 +1,18 @@
 """The processor alone: masks after detours, errors, and the law of sampled texts."""
 
 from functools import partial
+from itertools import product
 
 import numpy as np
 import pytest
 
 from ov_specdec.drafters.factory import draft_with
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.errors import DeadEndError, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -183,3 +186,25 @@ def test_sampled_texts_have_the_law_of_plain_decoding(kind, constraint):
     assert len(expected) > 2
     assert expected.keys() == actual.keys()
     assert all(abs(actual[text] - prob) < 1e-9 for text, prob in expected.items())
+
+
+def test_the_length_of_a_drawn_draft_depends_on_no_token_that_does_not_fit():
+    """Cut before each c, a draft of its own law would give more texts with a than with b."""
+    make = compiled(regex="[ab]{3}")
+    a, b, c = 65, 66, 67
+
+    def either(*tokens):
+        row = np.full(SIZE, -np.inf, np.float32)
+        row[[*tokens]] = 0.0
+        return ScriptedModel(lambda _: row, vocab_size=SIZE)
+
+    def run(random):
+        own, sampler = (RandomSampler(each, LogitsWarper(), random) for each in ((), (make(),)))
+        drafter = ModelDrafter(CachedSequence(either(a, c)), own)
+        end = len(PROMPT) + 3
+        text = sequence(either(a, b), PROMPT, end, drafter, ConstantLength(2), sampler=sampler)
+        list(rounds(text))
+        return tuple(text.tokens[len(PROMPT) :])
+
+    law = enumerate_outcomes(run)
+    assert law == pytest.approx(dict.fromkeys(product((a, b), repeat=3), 1 / 8), abs=1e-9)
