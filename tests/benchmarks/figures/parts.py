@@ -143,13 +143,13 @@ PARTS: Mapping[str, Part] = {
     "several-1b": several("1b", 13, rounds=3),
     "several-chat": several("chat", 7, rounds=6),
     "structured": Part(
-        5,
+        7,
         "chat",
         "6 schemas of each kind, strings of at most 24 characters; outputs to their end",
         partial(
             structured,
             pair="chat",
-            methods=sweep("genai-prompt-lookup", (2, 4), own=False),
+            methods=sweep("genai-prompt-lookup", (2, 4, 8, 16), own=False),
             rounds=6,
         ),
     ),
