@@ -159,7 +159,7 @@ def by_requests(results: Results) -> Lines:
                     spread(over_best(own, "default", "genai")),
                     spread(over_best(own, "default-not-invariant", "genai")),
                     label(best(own, "genai") or "").partition(", ")[2],
-                    spread(1 / ratio for ratio in speedups(own, "default", "genai-plain", "first")),
+                    spread(speedups(own, "default", "genai-plain", "first")),
                 ]
             )
     return lines
