@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
+from weakref import WeakMethod
 
 import numpy as np
 import openvino as ov
@@ -98,7 +99,13 @@ class PagedModel(Runner):
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
         sizes = self._pool_sizes(-(-max_length // self.block_size))
-        self.pool = BlockPool(*sizes, self.memory.copy, self._make_room)
+        grow = WeakMethod(self._make_room)  # slots outlive their model
+
+        def make_room(num_blocks: int) -> None:
+            if (method := grow()) is not None:
+                method(num_blocks)
+
+        self.pool = BlockPool(*sizes, self.memory.copy, make_room)
 
     @property
     def static_shapes(self) -> frozenset[int]:

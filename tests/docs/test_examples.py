@@ -66,7 +66,7 @@ def test_the_readme_runs(capsys):
     assert len(re.findall(r"\d+ tokens/s, \d+% of the drafts accepted", printed)) == 2
     again = namespace["result"].stats
     assert again.acceptance_rate == 1.0, "an answer is drafted from when it is asked again"
-    assert again.tokens_per_main_pass > 4
+    assert again.tokens_per_main_pass > 1
 
 
 def test_the_page_on_structured_output_runs(capsys):
