@@ -37,8 +37,10 @@ class Ranking:
         """The ranking of all."""
         alive: Numbers = np.array([each.expected for each in estimates], float)
         alive = alive.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
-        paces = np.array([each.pace for each in estimates])
-        values = alive * (paces.mean() / paces)[:, None] if len(estimates) > 1 else alive
+        values = alive
+        if len(estimates) > 1:
+            paces = np.array([each.pace for each in estimates])
+            values = alive * (paces.mean() / paces)[:, None]
         seconds = _drafting(curve, estimates, alive, values)
         if len(estimates) < 2:  # a tenth of the time: a plan takes as long as a small draft's token
             sums = np.zeros((2, 1, alive.size + 1))
@@ -88,8 +90,8 @@ def _drafting(
     by_size = curve.draft.by_size(0, len(alive))
     steps = by_size[1:] - by_size[:-1] + curve.draft.per_sequence
     steps[0] = step
-    again = by_size[2] - by_size[1]
-    seconds += steps[rank] + again * alive
+    last = by_size[2] - by_size[1]
+    seconds += steps[rank] + last * alive
     seconds[:, :2] += curve.draft.change * (rank[:, :2] == 0)
-    seconds[:, 1:] -= again * alive[:, :-1]
+    seconds[:, 1:] -= last * alive[:, :-1]
     return seconds * (NUMBERS[:MAX_PLANNED_LENGTH] < num_passes[:, None])

@@ -235,11 +235,11 @@ def test_the_pace_of_a_sequence_is_its_tokens_in_a_recent_step():
 
 
 def test_drafting_for_several_counts_changes_of_size_of_the_draft():
-    free, dear = (
+    curves = (
         CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
         for change in (0.0, 0.5)
     )
-    seconds = [Ranking.of([drafted(0.9)] * 2, curve).seconds[-1] for curve in (free, dear)]
+    seconds = [Ranking.of([drafted(0.9)] * 2, curve).seconds[-1] for curve in curves]
     assert seconds[1][-1] == pytest.approx(seconds[0][-1] + 2 * 0.5)
 
 
