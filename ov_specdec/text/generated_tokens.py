@@ -82,7 +82,7 @@ class _Conversation:
         except OptionError:  # such as for a call without an id
             return plain
         size, reasoning = text.rfind(answer.end), answer.message.get("reasoning_content") or ""
-        if reasoning.strip() not in text[answer.start : max(size, 0)]:
+        if size < answer.start or reasoning.strip() not in text[answer.start : size]:
             return plain
         shared = min(_num_shared(self.text, text), size - 1)
         cuts = [cut for cut in self.cuts if cut[0] <= shared]

@@ -133,9 +133,8 @@ def _encode(
             return encoded.ids
         if len(encoded.ids) > context:  # before answers are looked for
             raise overflow(f"{len(encoded.ids)} tokens", context)
-        return generated_tokens.restore(
-            encoded, salt, _renders_answer(messages, options, tokenizer)
-        )
+        render = _renders_answer(messages, options, tokenizer)
+        return generated_tokens.restore(encoded, salt, render)
     if isinstance(prompt, str):
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)

@@ -339,9 +339,9 @@ NEEDS_ID = "{% if m.tool_calls and not m.tool_calls[0].id %}{{ raise_exception('
     [
         ("{{ m.reasoning_content | trim }}", ""),
         ("{% for call", NEEDS_ID + "{% for call"),
-        ("<eos>{{ m.role }}\n", "<eos>{{ m.role }}{{ ':' if m.tool_calls else '\n' }}"),
+        ("<eos>", "\n\n"),
     ],
-    ids=["drops reasoning", "needs an id", "another header"],
+    ids=["drops reasoning", "needs an id", "another end"],
 )
 def test_an_answer_that_a_template_does_not_write_is_read_again(agent, old, new, monkeypatch):
     monkeypatch.setattr(agent.tokenizer, "_templates", {"default": AGENT.replace(old, new)})
