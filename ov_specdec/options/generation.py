@@ -314,6 +314,13 @@ class GenerationOptions(Options):
         endpoints=("chat", "responses"),
         expects="a mapping of names to values",
     )
+    reasoning_effort: Text | None = option(
+        None,
+        "Ask for so much reasoning, in the words of the chat template, such as low.",
+        more='Templates that name no effort ignore it; "none" is enable_thinking=False too.',
+        metavar="EFFORT",
+        endpoints=("chat",),
+    )
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]] = option(
         (),
         "List the functions that the model may call, as JSON schemas.",
