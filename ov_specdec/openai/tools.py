@@ -7,6 +7,7 @@ from pydantic import Discriminator, Tag, model_validator
 
 from ov_specdec.openai.body import Loose, kind_of, said
 from ov_specdec.openai.errors import invalid, show
+from ov_specdec.options.tools import definition_of
 
 OWN = ("<function>", "<custom>", "<namespace>")
 """Kinds of tools that a model can be given; the others are run by OpenAI only."""
@@ -167,10 +168,10 @@ def read_tools(
         chosen = {"type": choice.type, choice.type: {"name": choice.flat}}
         if choice.type == "allowed_tools":
             chosen, allowed = choice.mode, {each.flat for each in choice.tools}
-            if unknown := allowed - {tool[tool["type"]]["name"] for tool in tools}:
+            if unknown := allowed - {definition_of(tool)["name"] for tool in tools}:
                 reason = f"tool_choice allows {show(min(unknown))}, which tools does not have"
                 raise invalid("tool_choice", f"{reason}: leave it out")
-            tools = [tool for tool in tools if tool[tool["type"]]["name"] in allowed]
+            tools = [tool for tool in tools if definition_of(tool)["name"] in allowed]
     if not tools and chosen in (None, "none", "auto"):
         return {}
     given = {"tools": tools, "tool_choice": chosen, "parallel_tool_calls": parallel}
