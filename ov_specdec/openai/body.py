@@ -67,11 +67,13 @@ class Loose(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
+    def only(self, *names: str) -> dict[str, Any]:
+        """These fields, as far as they are given."""
+        return self.model_dump(include={*names}, exclude_none=True)
 
-def kind_of(given: Any) -> str:
-    """The tag of an object in a union of several types, which `explain` leaves out of paths."""
-    kind = given.get("type") if isinstance(given, Mapping) else getattr(given, "type", None)
-    return f"<{kind}>"
+    def as_given(self) -> dict[str, Any]:
+        """All fields that are given."""
+        return self.model_dump(exclude_unset=True)
 
 
 @dataclass
@@ -190,8 +192,7 @@ def check_size(content: object) -> None:
 def explain(error: ValidationError) -> tuple[str, str, str]:
     """The first error: its path, as `messages[0].content`, a sentence, and pydantic's type."""
     first = error.errors(include_url=False)[0]
-    steps = [step for step in first["loc"] if not str(step).startswith("<")]
-    names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps)
+    names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
     path = "".join(name.replace("[]", "") for name in names)[1:]  # lists in forms end with []
     path = path.removesuffix(".[key]")  # how pydantic ends the path of a wrong key
     kind = first["type"]

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag
+from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError, from_json
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.body import Loose, check_size, kind_of, said
+from ov_specdec.openai.body import Loose, check_size, said
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tools import flat_name
+from ov_specdec.openai.tools import ToolName
 from ov_specdec.text.chat import check_messages
 
 PLAIN = "plain:"
@@ -37,7 +37,8 @@ def _read_arguments(given: Any) -> Any:
     try:
         return from_json(given or "{}", allow_inf_nan=False)
     except ValueError as error:
-        raise PydanticCustomError("json", "is not JSON: {reason}", {"reason": f"{error}"}) from error
+        reason = {"reason": str(error)}
+        raise PydanticCustomError("json", "is not JSON: {reason}", reason) from error
 
 
 Arguments = Annotated[
@@ -46,13 +47,13 @@ Arguments = Annotated[
 ]
 
 
-def called(call_id: str | None, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def called(call_id: str | None, name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
     """A call as templates take it."""
     function = {"name": name, "arguments": arguments}
     return {"type": "function", "function": function, **({"id": call_id} if call_id else {})}
 
 
-def _parts(content: str | list[TextPart] | None) -> Any:
+def text_parts(content: str | list[TextPart] | None) -> Any:
     """A content as templates name its parts."""
     if not isinstance(content, list):
         return content
@@ -93,135 +94,104 @@ class Message(Loose):
             # OpenAI's interface has a newer name of this role, templates the older one.
             "role": "system" if self.role == "developer" else self.role,
             "reasoning_content": self.reasoning_content or self.reasoning,
-            "content": _parts(self.content),
+            "content": text_parts(self.content),
             "tool_calls": [call.given() for call in self.tool_calls or ()] or None,
             **(self.model_extra or {}),
         }
         return {name: value for name, value in given.items() if value is not None}
 
 
-class InputMessage(Message):
-    """A message of /v1/responses, which may be an earlier answer."""
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "message": ("role", "content"),
+    "reasoning": (),
+    "function_call": ("call_id", "name", "arguments"),
+    "function_call_output": ("call_id", "output"),
+    "custom_tool_call": ("call_id", "name", "input"),
+    "custom_tool_call_output": ("call_id", "output"),
+}
+"""The types of items, with the fields that they need."""
 
-    type: Literal["message"] = "message"
-    content: Content
 
-    def given(self) -> dict[str, Any]:
-        """The fields for a template, which uses none of those of an answer."""
-        unused = ("annotations", "id", "logprobs", "phase", "status", "type")
-        return {k: v for k, v in super().given().items() if k not in unused}
+class InputItem(Loose):
+    """An item of /v1/responses: a message, another part of an answer, or what a call gave."""
 
-
-class InputReasoning(Loose):
-    """The reasoning of an earlier answer."""
-
-    type: Literal["reasoning"]
+    type: Literal[
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call",
+        "custom_tool_call_output",
+    ] = "message"
+    role: Annotated[str, Field(min_length=1)] | None = None
     content: Content | None = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: Arguments | None = None
+    input: str | None = None
+    output: Content | None = None
     encrypted_content: str | None = None
 
-    def given(self) -> dict[str, Any]:
-        """A message of this alone."""
-        parts, kept = self.content or "", self.encrypted_content or ""
-        text = parts if isinstance(parts, str) else "".join(part.text for part in parts)
-        text = text or kept.removeprefix(PLAIN) * kept.startswith(PLAIN)
-        return {"role": "assistant", **({"reasoning_content": text} if text else {})}
+    def given(self, where: str) -> dict[str, Any]:
+        """A message of this alone. where: its path, for the error of a missing field."""
+        for name in NEEDED[self.type]:
+            if getattr(self, name) is None:
+                raise invalid(f"{where}.{name}", f"{where}.{name} is missing: give it")
+        if self.type == "message":
+            return Message(role=self.role or "", content=self.content).given()
+        if self.type.endswith("_output"):
+            output = text_parts(self.output)
+            return {"role": "tool", "tool_call_id": self.call_id, "content": output}
+        if self.type == "reasoning":
+            parts = self.content if isinstance(self.content, list) else ()
+            text, kept = "".join(part.text for part in parts), self.encrypted_content or ""
+            text = text or kept.removeprefix(PLAIN) * kept.startswith(PLAIN)
+            return {"role": "assistant", **({"reasoning_content": text} if text else {})}
+        name = ToolName(self.type, self.name or "", self.namespace).flat
+        arguments = self.arguments if self.type == "function_call" else {"input": self.input}
+        return {"role": "assistant", "tool_calls": [called(self.call_id, name, arguments)]}
 
-
-class InputCall(Loose):
-    """A call of an earlier answer."""
-
-    type: Literal["function_call"]
-    call_id: str
-    name: str
-    namespace: str | None = None
-    arguments: Arguments
-
-    def given(self) -> dict[str, Any]:
-        """A message of this alone."""
-        call = called(self.call_id, flat_name(self.name, self.namespace), self.arguments)
-        return {"role": "assistant", "tool_calls": [call]}
-
-
-class InputCustomCall(Loose):
-    """A call of a custom tool of an earlier answer."""
-
-    type: Literal["custom_tool_call"]
-    call_id: str
-    name: str
-    namespace: str | None = None
-    input: str
-
-    def given(self) -> dict[str, Any]:
-        """A message of this alone."""
-        call = called(self.call_id, flat_name(self.name, self.namespace), {"input": self.input})
-        return {"role": "assistant", "tool_calls": [call]}
-
-
-class InputOutput(Loose):
-    """What a call gave."""
-
-    type: Literal["function_call_output", "custom_tool_call_output"]
-    call_id: str
-    output: Content
-
-    def given(self) -> dict[str, Any]:
-        """The message of the tool."""
-        return {"role": "tool", "tool_call_id": self.call_id, "content": _parts(self.output)}
-
-
-InputItem = Annotated[
-    Annotated[InputMessage, Tag("<message>")]
-    | Annotated[InputReasoning, Tag("<reasoning>")]
-    | Annotated[InputCall, Tag("<function_call>")]
-    | Annotated[InputCustomCall, Tag("<custom_tool_call>")]
-    | Annotated[InputOutput, Tag("<function_call_output>")]
-    | Annotated[InputOutput, Tag("<custom_tool_call_output>")],
-    Discriminator(
-        lambda item: "<message>" if (kind := kind_of(item)) == "<None>" else kind,
-        "kind",
-        "must be a message, a reasoning, or the call of a function or custom tool or its output",
-    ),
-]
 
 Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 Items = Annotated[list[InputItem], Field(min_length=1, fail_fast=True)]
 
-IN_ORDER = ("reasoning_content", "content", "tool_calls")
-"""What one turn of a model may have."""
+LATER = {
+    "reasoning_content": {"reasoning_content", "content", "tool_calls"},
+    "content": {"content", "tool_calls"},
+}
+"""What of a turn of the model cannot be before."""
 
 
-def join_turns(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The messages of items, of which those of one turn of the model become one."""
+def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
+    """Messages for a chat template, where the items of one turn of the model are one."""
     joined: list[dict[str, Any]] = []
-    for message in messages:
-        last = joined[-1] if joined else {}
-        own = [name for name in IN_ORDER if name in message]
-        is_call = own == ["tool_calls"]
-        later = () if is_call or not own else IN_ORDER[IN_ORDER.index(own[0]) :]
-        if message["role"] != "assistant" or last.get("role") != "assistant" or {*later} & {*last}:
+    for index, item in enumerate(items):
+        message, last = item.given(f"input[{index}]"), joined[-1] if joined else {}
+        is_next = any(LATER.get(name, set()) & last.keys() for name in message)
+        if message["role"] != "assistant" or last.get("role") != "assistant" or is_next:
             joined.append(message)
-        elif is_call:
-            last["tool_calls"] = [*last.get("tool_calls", ()), *message["tool_calls"]]
-        else:
-            last.update(message)
-    return joined
+            continue
+        calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
+        last.update(message, **({"tool_calls": calls} if calls else {}))
+    return read_messages(joined, "input")
 
 
-def read_messages(messages: Iterable[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
+def read_messages(
+    given: Iterable[Mapping[str, Any]], name: str = "messages"
+) -> list[dict[str, Any]]:
     """Messages for a chat template; `ApiError` for an invalid one. name: of their field."""
-    given = [_complete(message) for message in messages]
-    check_size(given)  # arguments were texts
+    messages = [_complete(message) for message in given]
+    check_size(messages)  # arguments were texts
     try:
-        return check_messages(given, name)
+        return check_messages(messages, name)
     except OptionError as error:
         raise invalid(error.option, str(error)) from error
 
 
-def _complete(message: dict[str, Any]) -> dict[str, Any]:
-    """A message in which templates find the reasoning by any name, and a content beside calls."""
-    more: dict[str, Any] = {}
-    if reasoning := message.get("reasoning_content"):
-        more["reasoning"] = reasoning
-    if reasoning or message.get("tool_calls"):
-        more["content"] = message.get("content", "")
-    return {**message, **more}
+def _complete(message: Mapping[str, Any]) -> dict[str, Any]:
+    """A message with its reasoning by both names, and with a content beside others."""
+    reasoning = message.get("reasoning_content")
+    named = {"reasoning": reasoning} if reasoning else {}
+    beside = {"content": ""} if reasoning or message.get("tool_calls") else {}
+    return {**beside, **message, **named}

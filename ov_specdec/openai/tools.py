@@ -1,16 +1,28 @@
 """Tools of requests, and choices of them, as options of a generation."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Discriminator, Tag, model_validator
+from pydantic import Field, model_validator
 
-from ov_specdec.openai.body import Loose, kind_of, said
+from ov_specdec.openai.body import Loose, said
 from ov_specdec.openai.errors import invalid, show
 from ov_specdec.options.tools import definition_of
 
-OWN = ("<function>", "<custom>", "<namespace>")
-"""Kinds of tools that a model can be given; the others are run by OpenAI only."""
+
+class ToolName(NamedTuple):
+    """What a tool of /v1/responses is called in its items."""
+
+    type: str
+    name: str
+    namespace: str | None = None
+
+    @property
+    def flat(self) -> str:
+        """What the model calls it, as in Codex."""
+        if self.namespace is None:
+            return self.name
+        return f"{self.namespace.rstrip('_')}__{self.name.lstrip('_')}"
 
 
 class Function(Loose):
@@ -28,102 +40,48 @@ class ChatTool(Loose):
     type: Literal["function"]
     function: Function
 
-
-class FunctionTool(Function):
-    """A function of /v1/responses."""
-
-    type: Literal["function"]
+    def as_option(self) -> dict[str, Any]:
+        """The tool without fields that are not used."""
+        return {"type": self.type, "function": self.function.only(*Function.model_fields)}
 
 
-class AnyText(Loose):
-    """The format of any text."""
+class CustomFormat(Loose):
+    """What the input of a custom tool has to fit."""
 
-    type: Literal["text"]
-
-
-class GrammarText(Loose):
-    """The format of a text that fits a grammar."""
-
-    type: Literal["grammar"]
-    syntax: Literal["lark", "regex"]
-    definition: str
+    type: Literal["text", "grammar"]
+    syntax: Literal["lark", "regex"] = "lark"
+    definition: str = ""
 
 
-class CustomTool(Loose):
-    """A tool of /v1/responses whose input is a text."""
+class ResponseTool(Function):
+    """A tool of /v1/responses: a function, a custom tool, or a namespace of both.
 
-    type: Literal["custom"]
-    name: str
-    description: str | None = None
-    format: Annotated[AnyText | GrammarText, said("a text, or a lark or regex grammar")] | None = (
-        None
-    )
-
-
-NamedTool = Annotated[FunctionTool, Tag("<function>")] | Annotated[CustomTool, Tag("<custom>")]
-
-
-class Namespace(Loose):
-    """Tools of /v1/responses under a name, such as those of an MCP server."""
-
-    type: Literal["namespace"]
-    name: str
-    tools: list[
-        Annotated[NamedTool, Discriminator(kind_of, "kind", "must have the type function or custom")]
-    ]
-
-
-class HostedTool(Loose):
-    """A tool that only OpenAI runs."""
+    Tools of other types are run by OpenAI only.
+    """
 
     type: str
-
-
-ResponseTool = Annotated[
-    NamedTool | Annotated[Namespace, Tag("<namespace>")] | Annotated[HostedTool, Tag("<hosted>")],
-    Discriminator(lambda tool: kind if (kind := kind_of(tool)) in OWN else "<hosted>"),
-]
-
-
-class ToolName(NamedTuple):
-    """What a tool of /v1/responses is called in its items."""
-
-    type: Literal["function", "custom"]
-    name: str
-    namespace: str | None = None
+    name: str = ""
+    format: CustomFormat | None = None
+    tools: list["ResponseTool"] = Field([])
 
     @property
-    def flat(self) -> str:
-        """What the model calls it."""
-        return flat_name(self.name, self.namespace)
+    def is_hosted(self) -> bool:
+        """Whether only OpenAI runs it."""
+        return self.type not in ("function", "custom", "namespace")
 
-
-def flat_name(name: str, namespace: str | None) -> str:
-    """What the model calls a tool, which is as in Codex."""
-    return name if namespace is None else f"{namespace.rstrip('_')}__{name.lstrip('_')}"
-
-
-def flatten(tools: Iterable[ResponseTool]) -> list[tuple[ToolName, FunctionTool | CustomTool]]:
-    """The tools with their names, without those that only OpenAI runs."""
-    found = []
-    for tool in tools:
-        if isinstance(tool, Namespace):
-            found += [(ToolName(each.type, each.name, tool.name), each) for each in tool.tools]
-        elif not isinstance(tool, HostedTool):
-            found.append((ToolName(tool.type, tool.name), tool))
-    return found
-
-
-def as_option(tool: Function | CustomTool, name: str) -> dict[str, Any]:
-    """A tool as the option has it. name: what the model calls it."""
-    if isinstance(tool, Function):
-        known = tool.model_dump(include={*Function.model_fields}, exclude_none=True)
-        return {"type": "function", "function": {**known, "name": name}}
-    custom: dict[str, Any] = {"name": name, "description": tool.description or ""}
-    if isinstance(tool.format, GrammarText):
-        grammar = {"syntax": tool.format.syntax, "definition": tool.format.definition}
-        custom["format"] = {"type": "grammar", "grammar": grammar}
-    return {"type": "custom", "custom": custom}
+    def flatten(self, namespace: str | None = None) -> list[tuple[ToolName, dict[str, Any]]]:
+        """The tools that it stands for, with their names, as in chat completions."""
+        if self.type == "namespace":
+            return [found for tool in self.tools for found in tool.flatten(self.name)]
+        if self.is_hosted:
+            return []
+        name, own = ToolName(self.type, self.name, namespace), self.only(*Function.model_fields)
+        if self.type == "custom":
+            own = {"description": self.description or ""}
+            if self.format is not None and self.format.type == "grammar":
+                grammar = self.format.only("syntax", "definition")
+                own["format"] = {"type": "grammar", "grammar": grammar}
+        return [(name, {"type": self.type, self.type: {**own, "name": name.flat}})]
 
 
 class NamedChoice(Loose):
@@ -133,7 +91,7 @@ class NamedChoice(Loose):
     name: str = ""
     namespace: str | None = None
     mode: Literal["auto", "required"] = "auto"
-    tools: list["NamedChoice"] = []
+    tools: list["NamedChoice"] = Field([])
 
     @model_validator(mode="before")
     @classmethod
@@ -145,33 +103,29 @@ class NamedChoice(Loose):
     @property
     def flat(self) -> str:
         """What the model calls the tool."""
-        return flat_name(self.name, self.namespace)
+        return ToolName(self.type, self.name, self.namespace).flat
 
 
+Choice = Literal["none", "auto", "required"] | NamedChoice
 ToolChoice = Annotated[
-    Literal["none", "auto", "required"] | NamedChoice,
-    said("none, auto, required, a tool by type and name, or allowed_tools"),
+    Choice, said("none, auto, required, a tool by type and name, or allowed_tools")
 ]
 
 
 def read_tools(
-    tools: Sequence[Mapping[str, Any]],
-    choice: Literal["none", "auto", "required"] | NamedChoice | None,
-    parallel: bool | None,
+    tools: Sequence[Mapping[str, Any]], choice: Choice | None, parallel: bool | None
 ) -> dict[str, Any]:
-    """The options of tools, by name; none without tools, unless a choice needs some.
-
-    Tools that are not allowed are left out. `ApiError` for unknown ones that are.
-    """
+    """The options of tools, by name; without tools none, unless a choice needs some."""
     chosen: Any = choice
     if isinstance(choice, NamedChoice):
         chosen = {"type": choice.type, choice.type: {"name": choice.flat}}
         if choice.type == "allowed_tools":
-            chosen, allowed = choice.mode, {each.flat for each in choice.tools}
-            if unknown := allowed - {definition_of(tool)["name"] for tool in tools}:
+            chosen, names = choice.mode, [definition_of(tool)["name"] for tool in tools]
+            allowed = {each.flat for each in choice.tools}
+            if unknown := allowed.difference(names):
                 reason = f"tool_choice allows {show(min(unknown))}, which tools does not have"
                 raise invalid("tool_choice", f"{reason}: leave it out")
-            tools = [tool for tool in tools if definition_of(tool)["name"] in allowed]
+            tools = [tool for tool, name in zip(tools, names, strict=True) if name in allowed]
     if not tools and chosen in (None, "none", "auto"):
         return {}
     given = {"tools": tools, "tool_choice": chosen, "parallel_tool_calls": parallel}

@@ -149,9 +149,8 @@ def _render(
 def _arguments(template: str, options: GenerationOptions) -> dict[str, Any]:
     """The arguments of a template, those of `reasoning_effort` only where it names them."""
     effort = options.reasoning_effort
-    meant = {} if effort is None else {"reasoning_effort": effort}
-    if effort == "none":
-        meant["enable_thinking"] = False
+    off = {"enable_thinking": False} if effort == "none" else {}
+    meant = {} if effort is None else {"reasoning_effort": effort, **off}
     known = {name: value for name, value in meant.items() if name in template}
     return {**known, **(options.chat_template_kwargs or {})}
 
