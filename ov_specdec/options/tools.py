@@ -52,3 +52,20 @@ def chosen_tool(options: Any) -> str | None:
     """The name of the tool that has to be called; None if none is named."""
     choice = options.tool_choice
     return None if isinstance(choice, str) else str(definition_of(choice)["name"])
+
+
+def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as chat templates know it: one of another type as a function of a text, `input`."""
+    definition = definition_of(tool)
+    if tool.get("type") != "custom":
+        known = {name: value for name, value in definition.items() if name != "strict"}
+        return known if definition is tool else {**tool, "function": known}
+    grammar = (definition.get("format") or {}).get("grammar")
+    told = {"description": f"Fits this grammar:\n{grammar['definition']}"} if grammar else {}
+    parameters = {
+        "type": "object",
+        "properties": {"input": {"type": "string", **told}},
+        "required": ["input"],
+    }
+    function = {name: definition[name] for name in ("name", "description") if name in definition}
+    return {"type": "function", "function": {**function, "parameters": parameters}}

@@ -22,9 +22,13 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class CallBegin:
-    """A call begins. The parts up to the next `CallEnd` are its arguments."""
+    """A call begins. The parts up to the next `CallEnd` are its arguments.
+
+    id: what the model wrote, if its format has ids before the arguments.
+    """
 
     name: str
+    id: str = ""
 
 
 @dataclass(frozen=True)

@@ -4,16 +4,24 @@ A sampled text does not always encode to the ids that were drawn: a model may wr
 "b". If a later turn encoded the answer again, its ids would differ, and the KV cache of the
 earlier turn could not be reused. Only prompts of the same salt may see what was generated: the ids
 of others depend on their messages alone.
+
+Nor does a template always write calls and reasoning as the model did: it may trim lines, or spell a
+string of JSON in another way. Where it writes all of such an answer, that text stands for its ids.
 """
 
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from threading import Lock
+from typing import Any
 
-from ov_specdec.text.detokenizer import REPLACEMENT, CharacterStream, PieceAfter
+from ov_specdec.errors import OptionError
+from ov_specdec.text.detokenizer import REPLACEMENT, CharacterStream, PieceAfter, as_text
+
+Render = Callable[[Mapping[str, Any]], str]
+"""Renders the messages of a prompt with an answer after them."""
 
 MAX_TEXTS = 512
 """Recent prompts and conversations that are kept."""
@@ -38,12 +46,47 @@ class EncodedText:
 
 
 @dataclass(frozen=True)
+class _Answer:
+    """An answer that the template may write in another way.
+
+    render: writes a message after those of the prompt. start: characters of the prompt. end: text
+    of the token that ended the answer.
+    """
+
+    message: Mapping[str, Any]
+    render: Render
+    start: int
+    end: str
+
+
+@dataclass(frozen=True)
 class _Conversation:
-    """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each."""
+    """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each.
+
+    render: of a prompt. answer: the last one, as long as its text in the template is not known.
+    """
 
     text: str
     ids: "array[int]"
     cuts: tuple[tuple[int, int], ...] = ()
+    render: Render | None = None
+    answer: _Answer | None = None
+
+    def in_template(self) -> "_Conversation":
+        """With the text of the template, unless that leaves out reasoning or cannot be known."""
+        plain, answer = replace(self, answer=None), self.answer
+        if answer is None:
+            return plain
+        try:
+            text = answer.render(answer.message)
+        except OptionError:  # such as for a call without an id
+            return plain
+        size, reasoning = text.rfind(answer.end), answer.message.get("reasoning_content") or ""
+        if size < answer.start or reasoning.strip() not in text[answer.start : size]:
+            return plain
+        shared = min(_num_shared(self.text, text), size - 1)
+        cuts = [cut for cut in self.cuts if cut[0] <= shared]
+        return replace(plain, text=text[:size], cuts=(*cuts, (size, len(self.ids))))
 
 
 class GeneratedTokens:
@@ -55,12 +98,13 @@ class GeneratedTokens:
         self._num_tokens = 0
         self._lock = Lock()
 
-    def restore(self, encoded: EncodedText, salt: str) -> list[int]:
+    def restore(self, encoded: EncodedText, salt: str, render: Render | None = None) -> list[int]:
         """The ids of a rendered conversation, where answers have the ids that were generated.
 
         It begins with the ids of the kept text that has the longest prefix in common with it, up to
-        the last generated token in there.
+        the last generated token in there. render: for answers with a message.
         """
+        self._take_templates(encoded.text, salt)
         with self._lock:
             first, cuts, ids = 0, tuple[tuple[int, int], ...](), encoded.ids
             for key, kept in list(self._kept.items()):
@@ -79,7 +123,7 @@ class GeneratedTokens:
                         break
                 if shared == len(kept.text):  # continued by this one
                     self._forget(key)
-            self._keep(salt, _Conversation(encoded.text, array("i", ids), cuts))
+            self._keep(salt, _Conversation(encoded.text, array("i", ids), cuts, render))
         return ids
 
     def remember(
@@ -90,10 +134,12 @@ class GeneratedTokens:
         *,
         prompt: Sequence[int],
         salt: str,
+        message: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep an answer's ids. prompt: the ids that it continued, as `restore` returned them.
 
-        The ids may go beyond the text, for example by an end-of-sequence token.
+        The ids may go beyond the text, for example by an end-of-sequence token. message: the
+        answer where it has calls or reasoning, which its template may write in another way.
         """
         with self._lock:
             before = self._kept.get((salt, array("i", prompt).tobytes()))
@@ -113,7 +159,23 @@ class GeneratedTokens:
             if cuts:
                 size, num_ids = cuts[-1]
                 answered, generated = before.text + text, array("i", [*prompt, *ids][:num_ids])
-                self._keep(salt, _Conversation(answered[:size], generated, tuple(cuts)))
+                kept = _Conversation(answered[:size], generated, tuple(cuts))
+                beyond, start = ids[num_ids - len(prompt) :], len(before.text)
+                if message is not None and before.render is not None and len(beyond) == 1:
+                    end = as_text(piece_after(generated[-1], beyond[0]))
+                    kept = replace(kept, answer=_Answer(message, before.render, start, end))
+                self._keep(salt, kept)
+
+    def _take_templates(self, text: str, salt: str) -> None:
+        """Learn how the template writes the answers that a text may continue."""
+        with self._lock:
+            found = [(key, kept) for key, kept in self._kept.items() if key[0] == salt]
+        for key, kept in found:
+            if kept.answer is not None and text.startswith(kept.text[: kept.answer.start]):
+                written = kept.in_template()  # takes ms
+                with self._lock:
+                    if self._kept.get(key) is kept:
+                        self._kept[key] = written
 
     def _keep(self, salt: str, text: _Conversation) -> None:
         """Store a text as the latest. The caller holds the lock, here and below."""
