@@ -66,7 +66,7 @@ class Ask:
         return [(prompt, options) for prompt in self.prompts for options in choices]
 
 
-def parts_of(chunk: Chunk) -> Sequence[parts.Part]:
+def new_parts(chunk: Chunk) -> Sequence[parts.Part]:
     """The parts of a chunk, whether its answer is parsed or not."""
     return chunk.parts or ((parts.Text(chunk.text),) if chunk.text else ())
 

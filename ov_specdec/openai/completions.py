@@ -15,7 +15,7 @@ from ov_specdec.openai.answer import (
     make_metrics,
     make_usage,
     new_call_id,
-    parts_of,
+    new_parts,
 )
 from ov_specdec.openai.errors import DONE, ApiError, Maybe, Part, encode_event
 from ov_specdec.results import parts
@@ -165,15 +165,15 @@ class ChatMessage(Part):
     tool_calls: Maybe[list[ChatCall]] = None
 
 
-def begun_call(name: str, arguments: str = "", index: int | None = None) -> ChatCall:
-    """A call, or its beginning in a stream."""
-    function = ChatFunction(name=name, arguments=arguments)
-    return ChatCall(index=index, id=new_call_id(), type="function", function=function)
+def make_call(call: parts.ToolCall, index: int | None = None) -> ChatCall:
+    """A call, or with an index its beginning in a stream."""
+    function = ChatFunction(name=call.name, arguments=call.arguments)
+    return ChatCall(index=index, id=call.id or new_call_id(), type="function", function=function)
 
 
 def make_message(result: GenerationResult) -> ChatMessage:
     """The message of a result. A call that is cut short is left out."""
-    calls = [begun_call(call.name, call.arguments) for call in result.tool_calls]
+    calls = [make_call(call) for call in result.tool_calls]
     return ChatMessage(
         content=result.text or (None if calls else ""),
         reasoning_content=result.reasoning or None,
@@ -331,7 +331,7 @@ class StreamedCompletion:
             piece = CompletionPiece(index=index, text=before + chunk.text, logprobs=scores)
             return [piece] if chunk.text or scores or has_ended else []
         scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
-        deltas = [*filter(None, (self._delta(index, part) for part in parts_of(chunk)))]
+        deltas = [*filter(None, (self._delta(index, part) for part in new_parts(chunk)))]
         if not deltas and (scored or has_ended):
             deltas = [Delta()]
         pieces = [ChatPiece(index=index, delta=delta) for delta in deltas]
@@ -347,8 +347,9 @@ class StreamedCompletion:
                 return Delta(content=text)
             case parts.Reasoning(text):
                 return Delta(reasoning_content=text)
-            case parts.CallBegin(name):
-                return Delta(tool_calls=[begun_call(name, index=number)])
+            case parts.CallBegin(name, call_id):
+                call = make_call(parts.ToolCall(name, "", call_id), number)
+                return Delta(tool_calls=[call])
             case parts.Arguments(text):
                 call = ChatCall(index=number, function=ChatFunction(arguments=text))
                 return Delta(tool_calls=[call])

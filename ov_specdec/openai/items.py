@@ -143,11 +143,11 @@ class OpenItem:
 
     kind: Kind
     index: int
-    tool: ToolName | None = None
+    tool: ToolName | None
+    call_id: str
     text: str = ""
     raw: str = ""
     id: str = field(init=False)
-    call_id: str = field(default_factory=new_call_id)
 
     def __post_init__(self) -> None:
         self.id = f"{self.kind.prefix}_{uuid4().hex}"
@@ -219,9 +219,9 @@ class Items:
     def add(self, part: parts.Part) -> list[Change]:
         """The events of the next part of the answer."""
         match part:
-            case parts.CallBegin(name):
+            case parts.CallBegin(name, call_id):
                 tool = self._ask.tools[name]
-                return self._begin(CALLS[tool.type], tool)
+                return self._begin(CALLS[tool.type], tool, call_id or new_call_id())
             case parts.CallEnd():
                 return self._close("completed")
             case parts.Arguments(text):
@@ -241,9 +241,9 @@ class Items:
         is_cut = self._open is not None and self._open.tool is not None
         return [*begun, *self._close("incomplete" if is_cut else status)]
 
-    def _begin(self, kind: Kind, tool: ToolName | None = None) -> list[Change]:
+    def _begin(self, kind: Kind, tool: ToolName | None = None, call_id: str = "") -> list[Change]:
         ended = self._close("completed")
-        self._open = OpenItem(kind, len(self.done), tool)
+        self._open = OpenItem(kind, len(self.done), tool, call_id)
         return [*ended, *self._open.begin()]
 
     def _close(self, status: Status) -> list[Change]:

@@ -1,5 +1,6 @@
 """Answers and streams of /v1/responses."""
 
+from itertools import chain
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -10,11 +11,10 @@ from ov_specdec.openai.answer import (
     SpeculationMetrics,
     make_metrics,
     make_usage,
-    parts_of,
+    new_parts,
 )
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
 from ov_specdec.openai.items import (
-    Change,
     ItemChanged,
     ItemEvent,
     Items,
@@ -149,11 +149,13 @@ class StreamedResponse:
 
     def note(self, index: int, chunk: Chunk) -> None:
         """Note a chunk."""
-        self._take(index, chunk)
+        self._answer.choices[index].add(chunk)
 
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk."""
-        return [self._event(*change) for change in self._take(index, chunk)]
+        self.note(index, chunk)
+        changes = (change for part in new_parts(chunk) for change in self._items.add(part))
+        return [self._event(*change) for change in changes]
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
@@ -169,12 +171,10 @@ class StreamedResponse:
 
     def whole(self) -> Response:
         """The body of an answer that is not streamed."""
+        for part in chain.from_iterable(map(new_parts, self._answer.choices[0].chunks)):
+            self._items.add(part)
         self._items.end(self._status)
         return self._response(self._status)
-
-    def _take(self, index: int, chunk: Chunk) -> list[Change]:
-        self._answer.choices[index].add(chunk)
-        return [change for part in parts_of(chunk) for change in self._items.add(part)]
 
     @property
     def _status(self) -> Status:
