@@ -92,13 +92,6 @@ class AnswerFormat:
     reason: str = ""
     tokens: Mapping[str, int] = field(default_factory=dict)
 
-    def texts(self) -> list[str]:
-        """All texts of the format."""
-        held = [vars(part) for part in (self.calls, self.reasoning) if part]
-        if self.calls and (parameters := self.calls.parameters):
-            held.append({**vars(parameters), "between": "".join(parameters.between)})
-        return [text for values in held for text in values.values() if isinstance(text, str)]
-
     @property
     def marker_ids(self) -> frozenset[int]:
         """The special tokens in its texts."""

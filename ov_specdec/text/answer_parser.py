@@ -34,7 +34,7 @@ class AnswerParser:
         self, form: AnswerFormat, tools: Iterable[Mapping[str, Any]], is_reasoning: bool | None
     ) -> None:
         self._form = form
-        self._schemas = {definition_of(tool).get("name"): parameters_of(tool) for tool in tools}
+        self._tools = {definition_of(tool)["name"]: tool for tool in tools}
         self._names = {token: SPECIAL + name for name, token in form.tokens.items()}
         self._held = ""  # not read yet
         self._has_ended = False
@@ -139,7 +139,7 @@ class AnswerParser:
                     yield from self._match(pattern(calls.after))
                 )
             else:
-                schema = self._schemas.get(found["name"], {})
+                schema = parameters_of(self._tools.get(found["name"], {}))
                 is_whole = yield from self._arguments(calls.after, calls.parameters, schema)
             if not is_whole:
                 return

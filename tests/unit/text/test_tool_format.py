@@ -29,7 +29,9 @@ class Template:
         self.spec = {"added_tokens": tokens}
 
     def render_chat(self, messages, options):
-        return render_chat(self.chat_template, messages, {"bos_token": "<s>"}, options)
+        return render_chat(
+            self.chat_template, messages, {"bos_token": "<s>", "eos_token": "</s>"}, options
+        )
 
 
 def chat(answer, begin="<|assistant|>"):
