@@ -1,5 +1,6 @@
 """Encode a prompt (text, token ids or messages) as ids."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from ov_specdec.text.tokenizer import Tokenizer
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
 """A text, token ids, messages, or the `input_ids` of a transformers tokenizer, with an
 `attention_mask` without zeros."""
+
+MAX_ESCAPED = 32_768
+"""Tokens at the end of a prompt that are copied: their copy takes some 0.1 s."""
 
 ONE_BY_ONE = "generate takes one prompt, generate_batch a list of them"
 
@@ -85,6 +89,15 @@ def may_fit(text: str, tokenizer: Tokenizer, context: int) -> bool:
         if left < 0:
             return False
     return True
+
+
+def escaped_copy(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """The end of a prompt as a string of JSON has it.
+
+    A call that repeats a file has it so, where matches with the file end at each line break.
+    """
+    text = tokenizer.decode_all(ids[-MAX_ESCAPED:])
+    return tokenizer.encode_rendered(json.dumps(text, ensure_ascii=False)[1:-1]).ids
 
 
 def overflow(size: str, context: int) -> ContextLengthError:

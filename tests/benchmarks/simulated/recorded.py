@@ -9,6 +9,7 @@ from ov_specdec.drafters.base import Cascade, Drafter, Proposal
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
+from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.round import declined
 from ov_specdec.planning.draft_length import Offer, Offers, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone
@@ -112,6 +113,7 @@ DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], Drafter]] = {
     "prompt-lookup": lambda row, earlier: PromptLookup(),
     "suffix": lambda row, earlier: SuffixDrafter(),
     "suffix with earlier": lambda row, earlier: SuffixDrafter((), lambda: earlier.indexes(None)),
+    "escaped": lambda row, earlier: SuffixDrafter(references=SuffixIndex([row["escaped"]])),
     "best match": lambda row, earlier: Foresight(row["prompt"] + row["output"]),
     "model": lambda row, earlier: RecordedModel(row),
     "both": lambda row, earlier: Cascade(SuffixDrafter(), RecordedModel(row)),
