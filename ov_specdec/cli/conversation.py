@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,40 @@ class Chat:
             options["choice"] = self.num_drawn
         self.num_drawn += 1
         result = self.show(self.models.stream(messages, **options))
-        if result.finish_reason == "cancelled" and not result.text:
+        if result.finish_reason == "cancelled" and not (result.text or result.tool_calls):
             return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
-        self.messages = [*messages, {"role": "assistant", "content": result.text}]
-        return describe(result)
+        self.messages = [*messages, result.message]
+        return describe(result) + self._waiting()
+
+    def _unanswered(self) -> list[Any]:
+        """The calls of the last answer that have no result yet."""
+        results = [*takewhile(lambda each: each["role"] == "tool", reversed(self.messages))]
+        last: Message = (
+            {} if len(results) == len(self.messages) else self.messages[-1 - len(results)]
+        )
+        return [*last.get("tool_calls", ())][len(results) :]
+
+    def _waiting(self) -> str:
+        """A line that asks for the result of a call, if one lacks it."""
+        names = [call["function"]["name"] for call in self._unanswered()]
+        return f"\n{names[0]} waits for its result: /tool TEXT or /tool @FILE" if names else ""
+
+    def _tool(self, given: str) -> str:
+        """Give the next call its result; once all have one, the model goes on."""
+        calls = self._unanswered()
+        if not calls:
+            raise OptionError("no call waits for a result: write a message")
+        if given.startswith("@"):
+            path = expand_home(given[1:])
+            with _naming(path, "read"):
+                given = path.read_text(encoding="utf-8")
+        result = {"role": "tool", "name": calls[0]["function"]["name"], "content": given}
+        result |= {"tool_call_id": calls[0]["id"]} if "id" in calls[0] else {}
+        messages = [*self.messages, result]
+        if len(calls) == 1:
+            return self._ask(messages)
+        self.messages = messages
+        return self._waiting().lstrip()
 
     def _system_message(self) -> list[Message]:
         return [each for each in self.messages[:1] if each["role"] == "system"]
@@ -198,6 +229,7 @@ COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
     "/undo": ("", "Remove the last message and its answer.", Chat._undo),
     "/retry": ("", "Answer the last message again.", Chat._retry),
     "/system": ("[TEXT]", 'Show or replace the system message; "" removes it.', Chat._system),
+    "/tool": ("RESULT", "Give the result of a call: a text, or @FILE.", Chat._tool),
     "/set": ("[OPTION [VALUE]]", "Set an option, or its default; or list all.", Chat._set),
     "/save": ("FILE", "Write the messages to a JSON file.", Chat._save),
     "/load": ("FILE", "Continue with the messages of such a file.", Chat._load),

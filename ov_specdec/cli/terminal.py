@@ -16,6 +16,8 @@ from rich.progress import Progress, ProgressColumn
 from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.parts import CallBegin, CallEnd, Reasoning, Text
 
 console = Console(stderr=True, highlight=False)
 
@@ -27,6 +29,31 @@ def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, escaped if the console cannot show all of it."""
     in_unicode = sys.stdout.encoding.lower().startswith("utf")
     click.echo(json.dumps(content, ensure_ascii=not in_unicode, indent=2))
+
+
+class Transcript:
+    """An answer as it is shown: reasoning before the text, and each call in a line of its own."""
+
+    def __init__(self) -> None:
+        self._is_reasoning = self._is_within_line = False
+
+    def pieces(self, chunk: Chunk) -> Iterator[tuple[str, bool]]:
+        """The texts of a chunk, and whether each is reasoning."""
+        for part in chunk.parts or (Text(chunk.text),):
+            begins, is_reasoning = isinstance(part, CallBegin), isinstance(part, Reasoning)
+            if self._is_within_line and (begins or is_reasoning != self._is_reasoning):
+                yield "\n", self._is_reasoning
+            if isinstance(part, CallBegin):
+                text = f"{part.name} "
+            else:
+                text = "" if isinstance(part, CallEnd) else part.text
+            yield text, is_reasoning
+            self._is_reasoning, self._is_within_line = is_reasoning, not text.endswith("\n")
+
+
+def show_piece(text: str, is_reasoning: bool) -> None:
+    """Print a piece of an answer, reasoning dim on stderr."""
+    click.secho(text, nl=False, err=is_reasoning, dim=is_reasoning or None)
 
 
 @contextmanager

@@ -24,7 +24,8 @@ class Output:
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
         """The chunks of a round, up to a stop string.
 
-        finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop".
+        finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop" after
+        a stop string, or "tool_calls" instead of "stop" if there were any.
         """
         cut, end = round_.num_from_draft, len(round_.tokens)
         chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
@@ -43,12 +44,17 @@ class Output:
             )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
+            text = chunks[-1].text + self._text.finish()
+            if finish_reason == "stop" and self._text.has_called and not self._text.stopped:
+                finish_reason = "tool_calls"
+            has_value = finish_reason != "tool_calls" and not self._text.stopped
             chunks[-1] = replace(
                 chunks[-1],
-                text=chunks[-1].text + self._text.finish(),
+                text=text,
+                parts=chunks[-1].parts + self._text.take_parts(),
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=None if self._text.stopped else self.parser(),
+                parse=self.parser() if has_value else None,
             )
         return chunks
 
@@ -65,8 +71,10 @@ class Output:
             logprobs=[replace(token, offset=offset) for token, offset in scored],
             prompt_logprobs=round_.prompt_logprobs,
             num_prompt_tokens=self.stats.prompt_tokens,
+            parts=self._text.take_parts(),
         )
 
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
-        return Chunk(self._text.finish(), [], "plain", finish_reason="cancelled", stats=self.stats)
+        last = Chunk(self._text.finish(), [], "plain", finish_reason="cancelled", stats=self.stats)
+        return replace(last, parts=self._text.take_parts())

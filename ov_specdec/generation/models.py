@@ -155,9 +155,13 @@ def _take_profile(
 
 
 def make_generator(
-    models: Models, costs: KeptCosts, drafter: DrafterKind, limits: Limits
+    models: Models,
+    costs: KeptCosts,
+    drafter: DrafterKind,
+    limits: Limits,
+    parsers: tuple[str, str],
 ) -> TextGenerator:
-    """The generator on loaded models. costs: of their passes."""
+    """The generator on loaded models. costs: of their passes. parsers: see `TextGenerator`."""
     source, main, draft, *_ = models.source, *(each.runner for each in models.loaded), None
     shapes = _make_static_shapes(models.loaded, costs, drafter)
     engine = Engine(main, draft, limits, costs, shapes)
@@ -173,6 +177,7 @@ def make_generator(
         LearnedStats(costs),
         text_to_text=models.text_to_text,
         invariance=models.invariance,
+        parsers=parsers,
     )
 
 

@@ -36,6 +36,8 @@ DeviceName = Annotated[str, AfterValidator(str.upper)]
 Folder = Annotated[str | Path, AfterValidator(_check_folder)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
 
+ParserName = Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
+
 MODEL = "a folder or a name on the Hub"
 
 
@@ -199,6 +201,15 @@ class PipelineOptions(ModelOptions):
         expects="a file",
         group="Prompt",
     )
+    tool_call_parser: ParserName = option(
+        "auto",
+        "Format of tool calls. auto: read from the chat template; none: calls stay in the text.",
+        group="Tools and reasoning",
+    )
+    reasoning_parser: ParserName = option(
+        "auto",
+        "Markers of reasoning. auto: read from the chat template; none: it stays in the text.",
+    )
     static_shapes: Sizes | Literal["auto", "none"] = option(
         "auto",
         "Compile the models for fixed numbers of tokens in a pass, in the background after two "
@@ -231,6 +242,11 @@ class PipelineOptions(ModelOptions):
         """The limits of concurrency."""
         most = self.max_prefill_tokens_per_step or Limits.max_prefill_tokens_per_step
         return Limits(self.max_batch_size, most)
+
+    @property
+    def parsers(self) -> tuple[str, str]:
+        """The parsers of calls and of reasoning."""
+        return self.tool_call_parser, self.reasoning_parser
 
     @property
     def configs(self) -> list[RuntimeConfig]:

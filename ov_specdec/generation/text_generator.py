@@ -1,7 +1,7 @@
 """Turns a prompt with options into a sequence, and its tokens into a stream of text."""
 
 from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
@@ -29,12 +29,19 @@ from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, Resu
 from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.text.answer_format import AnswerFormat
+from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.grammar import Grammars, parser_of
 from ov_specdec.text.pairing import TokenizerPair
 from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
 from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.tool_format import read_format
+
+TAIL = 32
+"""Tokens at the end of a prompt that show whether it has begun the reasoning."""
 
 
 class GenerationStream(ChunkStream[Chunk]):
@@ -52,7 +59,8 @@ class TextGenerator:
     default end-of-sequence tokens. draft, pairing: the draft model, if any, and how it drafts with
     another tokenizer. learned: cost curves and acceptance from earlier generations. earlier: their
     outputs. generated_tokens: the answers to prompts with a salt. text_to_text: how the decoder of
-    an encoder-decoder model starts. invariance: the batch invariance of the main model.
+    an encoder-decoder model starts. invariance: the batch invariance of the main model. parsers:
+    of calls and of reasoning, as the options of the pipeline name them.
     """
 
     main: Runner
@@ -70,6 +78,7 @@ class TextGenerator:
     """Tokens and salt of the last finished generation with `cache_prompt`."""
     text_to_text: TextToText | None = None
     invariance: Invariance | None = None
+    parsers: tuple[str, str] = ("auto", "auto")
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
     """The reference texts of unfinished generations."""
 
@@ -78,6 +87,11 @@ class TextGenerator:
         """What compiles the grammars of structured output."""
         file = self.tokenizer.path / "tokenizer.json"
         return Grammars(file, self.vocab_size, sorted(self.eos_token_ids))
+
+    @cached_property
+    def answer_format(self) -> AnswerFormat:
+        """How answers mark calls and reasoning, as far as the chat template shows it."""
+        return read_format(self.tokenizer, *self.parsers)
 
     @cached_property
     def _max_sequences(self) -> int | None:
@@ -153,6 +167,20 @@ class TextGenerator:
             if ids:
                 require_ids(Option(name), ids, self.vocab_size)
         self.drafter.check(options)
+        if options.tools or options.thinking_token_budget is not None:
+            self._check_format(options)
+
+    def _check_format(self, options: GenerationOptions) -> None:
+        """Refuse options that need another chat template."""
+        raw = Option("tool_call_parser", "none")
+        if options.tools and (reason := self.answer_format.reason):
+            refused = f" cannot be used with this model ({reason}): leave it out, or give "
+            raise OptionError(Option("tools"), refused, raw, " for calls as text")
+        if options.tool_choice not in ("auto", "none") and self.answer_format.calls is None:
+            raise OptionError(Option("tool_choice"), " has no effect with ", raw, ": leave it out")
+        if options.thinking_token_budget is not None and self.answer_format.reasoning is None:
+            name = Option("thinking_token_budget", options.thinking_token_budget)
+            raise OptionError(name, " needs a model that marks its reasoning: leave it out")
 
     def _begin(self, ids: Sequence[int], options: GenerationOptions) -> EngineSequence:
         tokens, source = list(ids), None
@@ -161,17 +189,30 @@ class TextGenerator:
             tokens = [self.text_to_text.decoder_start_token_id]
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
+        form, is_reasoning = self._format_of(options), False
+        if form.reasoning is not None:
+            is_reasoning = form.reasoning.is_open(self.tokenizer.decode_all(ids[-TAIL:]))
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
             options.stop_strings,
             options.include_stop_str_in_output,
-            self._hidden(options),
+            self._hidden(options, form),
             options.min_tokens,
+            _make_parser(form, options, is_reasoning),
         )
-        references = self._references(options)
-        output = Output(text, len(ids))
-        return self._sequence(tokens, options, output, references, source)
+        make_grammar, has_budget = None, options.thinking_token_budget is not None
+        if constraints_of(options) or (options.tools and form.calls) or has_budget:
+            eos = options.ending_ids(self.eos_token_ids)
+            make_grammar = self.grammars.compile(options, eos, form, is_reasoning)
+        output, references = Output(text, len(ids)), self._references(options)
+        return self._sequence(tokens, options, output, references, source, make_grammar)
+
+    def _format_of(self, options: GenerationOptions) -> AnswerFormat:
+        """How this answer is marked, which it is only after a prompt in the chat template."""
+        if self.tokenizer.chat_template is None or not options.apply_chat_template:
+            return AnswerFormat()
+        return self.answer_format
 
     def _sequence(
         self,
@@ -180,11 +221,11 @@ class TextGenerator:
         output: Output,
         references: SuffixIndex | None,
         source: Source | None,
+        make_grammar: Callable[..., Grammar] | None = None,
     ) -> EngineSequence:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
         namespace = source.namespace if source else _namespace(options)
         eos = options.ending_ids(self.eos_token_ids)
-        make_grammar = self.grammars.compile(options, eos) if constraints_of(options) else None
         request = Request(
             *(self.main, self.draft, options, tokens, eos, namespace),
             *(references, self.earlier, self.pairing, source, make_grammar),
@@ -207,7 +248,7 @@ class TextGenerator:
             output,
             tenant=options.cache_salt,
         )
-        if (grammar := sequence.grammar) is not None:
+        if (grammar := sequence.grammar) is not None and constraints_of(options):
             output.parser = lambda: parser_of(options) if grammar.accepts() else None
         return sequence
 
@@ -249,15 +290,30 @@ class TextGenerator:
         self.last_cached = tokens, salt
         # With special tokens in its text, the template would repeat some.
         if salt is not None and options.skip_special_tokens:
-            answer = given.text, given.token_ids, self.tokenizer.piece_after
-            self.generated_tokens.remember(*answer, prompt=tokens[:start], salt=salt)
+            text, message = given.text, None
+            if any(chunk.parts for chunk in given.chunks):
+                text = self._raw_text(sequence, given.token_ids)
+                message = None if given.finish_reason is None else given.result.message
+            answer = text, given.token_ids, self.tokenizer.piece_after
+            prompt = tokens[:start]
+            self.generated_tokens.remember(*answer, prompt=prompt, salt=salt, message=message)
         if self.drafter.searches_earlier:
             self.earlier.remember(salt, tokens, start)
 
-    def _hidden(self, options: GenerationOptions) -> dict[int, str]:
-        """The tokens that the text leaves out, with their names."""
+    def _raw_text(self, sequence: EngineSequence, ids: Sequence[int]) -> str:
+        """An answer as it was generated, with its markers, and without the token that ended it."""
+        prompt = sequence.tokens[: sequence.num_prompt_tokens]
+        text = IncrementalDetokenizer(
+            self.tokenizer.piece_after, prompt, hidden=dict.fromkeys(sequence.sampler.ends, "")
+        )
+        text.push(ids)
+        return text.finish()
+
+    def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
+        """The tokens that the text leaves out, with their names, but not the markers of parts."""
         skips = options.skip_special_tokens
-        hidden = dict(self.tokenizer.special_tokens) if skips else {}
+        special = self.tokenizer.special_tokens if skips else {}
+        hidden = {k: name for k, name in special.items() if k not in form.marker_ids}
         if not options.include_stop_str_in_output:
             stop = options.stop_token_ids
             is_free = skips and not constraints_of(options)
@@ -321,6 +377,14 @@ class TextGenerator:
             )
         self._shared[key] = index = SuffixIndex(encoded)
         return index
+
+
+def _make_parser(
+    form: AnswerFormat, options: GenerationOptions, is_reasoning: bool
+) -> AnswerParser | None:
+    """Reads an answer in this format; None if it is all text."""
+    form = form if options.may_call else replace(form, calls=None)
+    return AnswerParser(form, is_reasoning) if form.calls or form.reasoning else None
 
 
 def _namespace(options: GenerationOptions) -> Hashable:

@@ -61,9 +61,12 @@ class GenerationKwargs(TypedDict, total=False):
     apply_chat_template: bool
     add_special_tokens: bool | None
     chat_template_kwargs: Mapping[str, Any] | None
-    tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
     add_generation_prompt: bool | None
     continue_final_message: bool
+    tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
+    tool_choice: Literal["auto", "none", "required"] | Mapping[str, Any]
+    parallel_tool_calls: bool
+    thinking_token_budget: int | None
     generation_config: Any
     input_ids: Any
     attention_mask: Any
@@ -135,6 +138,8 @@ class PipelineKwargs(SpeechPipelineKwargs, total=False):
     profile: str | Path
     generation_config: Literal["none", "model"]
     chat_template: str | Path | None
+    tool_call_parser: Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
+    reasoning_parser: Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
     static_shapes: Sequence[int] | Literal["auto", "none"]
     max_batch_size: int
     max_prefill_tokens_per_step: int | None

@@ -1,10 +1,10 @@
 """The text of a generation: `Chunk`, streams of chunks, and `GenerationResult`."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from inspect import GEN_RUNNING, getgeneratorstate
-from itertools import groupby
+from itertools import chain, groupby
 from threading import RLock
 from time import monotonic
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from typing_extensions import Self
 
 from ov_specdec.errors import OptionError, shorten
+from ov_specdec.results.parts import Part, ToolCall, calls_of, reasoning_of
 from ov_specdec.results.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.sampling.logits import TokenLogprobs
 
@@ -79,6 +80,7 @@ class Ending(NamedTuple):
 
 ENDINGS: Mapping[FinishReason | LengthLimit, Ending] = {
     "stop": Ending("end of text", "finished: end of text"),
+    "tool_calls": Ending("calls of tools", "finished: calls of tools"),
     "cancelled": Ending("cancelled", "stopped"),
     "max_new_tokens": Ending("the output has max_new_tokens", "finished: token limit"),
     "max_model_len": Ending(
@@ -105,9 +107,11 @@ class Chunk:
     on the correction that replaces the first of them. logprobs: of each token, if requested.
     prompt_logprobs: of each token of the prompt, on the first chunk. num_prompt_tokens: of the
     whole prompt, on every chunk. finish_reason and stats: on the last chunk only; "stop" after an
-    end-of-sequence token or the stop string in `stats.stop_string`, "cancelled" after a
-    cancellation, "length" at the limit named by `stats.length_limit`. parse: on the last chunk,
-    turns the text into its value, if its grammar accepts it.
+    end-of-sequence token or the stop string in `stats.stop_string`, "tool_calls" after such a token
+    behind whole calls, "cancelled" after a cancellation, "length" at the limit named by
+    `stats.length_limit`. parse: on the last chunk, turns the text into its value, if its grammar
+    accepts it. parts: new parts of an answer with reasoning or calls; text is then that of its
+    content.
     """
 
     text: str
@@ -120,11 +124,17 @@ class Chunk:
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_prompt_tokens: int = 0
     parse: Parse | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def from_draft(self) -> bool:
         """Whether the tokens are accepted draft tokens; otherwise they are the main model's own."""
         return self.origin == "draft"
+
+
+def parts_of(chunks: Iterable[Chunk]) -> Iterator[Part]:
+    """The parts of all chunks."""
+    return chain.from_iterable(chunk.parts for chunk in chunks)
 
 
 class ChunkStream(Generic[C]):
@@ -174,8 +184,8 @@ class ChunkStream(Generic[C]):
 class GenerationResult:
     """A finished generation. `text` and `token_ids` hold the output without the prompt.
 
-    logprobs, prompt_logprobs: of each token of output and prompt, if requested. chunks: the output
-    by origin of its tokens, as notebooks show it.
+    text: without reasoning and calls of tools. logprobs, prompt_logprobs: of each token of output
+    and prompt, if requested. chunks: the output by origin of its tokens, as notebooks show it.
     """
 
     text: str
@@ -197,6 +207,26 @@ class GenerationResult:
         return None if parse is None else parse(self.text)
 
     @property
+    def reasoning(self) -> str:
+        """The reasoning before the text, if the model's chat template marks it."""
+        return reasoning_of(parts_of(self.chunks))
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls of tools, without one that was cut short."""
+        return calls_of(parts_of(self.chunks))
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The answer as a message of the next prompt; each call has an `id` for its result."""
+        message: dict[str, Any] = {"role": "assistant", "content": self.text}
+        if reasoning := self.reasoning:
+            message["reasoning_content"] = reasoning
+        if calls := self.tool_calls:
+            message["tool_calls"] = [call.as_message(f"call{n:05}") for n, call in enumerate(calls)]
+        return message
+
+    @property
     def ending(self) -> Ending:
         """Why the output ended."""
         is_cut = self.finish_reason == "length"
@@ -209,8 +239,11 @@ class GenerationResult:
         return self.ending.message if stop is None else f"stop string {shorten(stop)}"
 
     def __repr__(self) -> str:
+        calls = "".join(
+            f"    {call.name}({shorten(call.arguments)}),\n" for call in self.tool_calls
+        )
         return (
-            f"GenerationResult(text={shorten(self.text)},\n"
+            f"GenerationResult(text={shorten(self.text)},\n{calls}"
             f"    {len(self.token_ids)} token_ids, finish_reason={self.finish_reason!r} "
             f"({self.finish_message}),\n"
             f"    stats={self.stats!r})"
@@ -252,6 +285,16 @@ class ResultBuilder:
     def text(self) -> str:
         """The text so far."""
         return "".join(chunk.text for chunk in self.chunks)
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning so far."""
+        return reasoning_of(parts_of(self.chunks))
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The complete calls so far."""
+        return calls_of(parts_of(self.chunks))
 
     @property
     def finish_reason(self) -> FinishReason | None:

@@ -9,6 +9,7 @@ from typing import Any
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.tools import as_function
 
 Message = Mapping[str, Any]
 """A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}.
@@ -138,7 +139,7 @@ def _render(
     rendered: str = render_jinja_template(
         conversations=[[dict(message) for message in messages]],
         chat_template=parse(template),
-        tools=[dict(tool) if isinstance(tool, Mapping) else tool for tool in options.tools] or None,
+        tools=[as_function(tool) for tool in options.tools] or None,
         add_generation_prompt=begins_answer,
         continue_final_message=options.continue_final_message,
         **{**special_tokens, **(options.chat_template_kwargs or {}), STEP: step},

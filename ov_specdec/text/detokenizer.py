@@ -2,12 +2,15 @@
 
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
 from typing import Any
 
 from tokenizers.pre_tokenizers import ByteLevel
+
+from ov_specdec.results.parts import CallEnd, Part, Text
+from ov_specdec.text.answer_parser import AnswerParser
 
 PieceAfter = Callable[[int | None, int], bytes]
 """The bytes that a token adds after another one, or (None) at the beginning of a text."""
@@ -98,10 +101,12 @@ class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, no part of a stop string.
 
     hidden: the tokens that are not shown, with their names, which stop strings may contain.
-    min_tokens: stop strings within so many tokens do not count.
+    min_tokens: stop strings within so many tokens do not count. parser: of an answer whose text is
+    its content only.
 
     `stop_string` is the one that was found, if any. The text ends before it, or after it if the
     output includes it. Text that may still become part of a character or stop string is held back.
+    `has_called` says whether there was a whole call of a tool.
     """
 
     def __init__(
@@ -112,8 +117,11 @@ class IncrementalDetokenizer:
         includes_stop: bool = False,
         hidden: Mapping[int, str] = MappingProxyType({}),
         min_tokens: int = 0,
+        parser: AnswerParser | None = None,
     ) -> None:
         self._characters = CharacterStream(piece_after, [t for t in prompt if t not in hidden])
+        self._parser = parser
+        self._parts: list[Part] = []
         self._stop_strings = stop_strings
         self._includes_stop = includes_stop
         self._hidden = hidden
@@ -121,7 +129,9 @@ class IncrementalDetokenizer:
         self._held = ""  # not taken yet
         self._is_shown: list[bool] = []  # for each character of `_held`
         self._num_shown = 0
+        self._shown = ""  # may be taken
         self.stop_string: str | None = None
+        self.has_called = False
 
     @property
     def stopped(self) -> bool:
@@ -137,8 +147,10 @@ class IncrementalDetokenizer:
         for token in tokens:
             offsets.append(self._num_shown)
             self._num_ignored -= 1
-            name = self._hidden.get(token)
-            self._add(self._characters.push(token) if name is None else name, name is None)
+            if (name := self._hidden.get(token)) is None:
+                self._read(self._characters.push(token), [token])
+            else:
+                self._add(name, is_shown=False)
             if self.stopped:
                 break
         return offsets
@@ -147,13 +159,41 @@ class IncrementalDetokenizer:
         """The text that may be shown now and has not been taken before."""
         stops = () if self.stopped else self._stop_strings
         begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
-        return self._take(len(self._held) - max(begun, default=0))
+        self._show(len(self._held) - max(begun, default=0))
+        return self._take()
 
     def finish(self) -> str:
         """The rest of the text once the output has ended, an unfinished character included."""
         if not self.stopped:
-            self._add(self._characters.finish(), is_shown=True)
-        return self._take(len(self._held))
+            self._read(self._characters.finish(), [])
+            if self._parser is not None:
+                self._add_parts(self._parser.end())
+        self._show(len(self._held))
+        return self._take()
+
+    def take_parts(self) -> tuple[Part, ...]:
+        """The parts up to the taken text that have not been taken before."""
+        parts, self._parts = tuple(self._parts), []
+        return parts
+
+    def _read(self, new: str, tokens: Sequence[int]) -> None:
+        """Add characters, of which a parser finds out what they are."""
+        if self._parser is None:
+            self._add(new, is_shown=True)
+        else:
+            self._add_parts(self._parser.push(new, tokens))
+
+    def _add_parts(self, parts: Iterable[Part]) -> None:
+        """Add parts up to a stop string, which only the content may contain, between two others."""
+        for part in parts:
+            if isinstance(part, Text):
+                self._add(part.text, is_shown=True)
+            else:
+                self._show(len(self._held))
+                self._parts.append(part)
+                self.has_called |= isinstance(part, CallEnd)
+            if self.stopped:
+                break
 
     def _add(self, new: str, is_shown: bool) -> None:
         """Append text, and search it for stop strings."""
@@ -172,8 +212,14 @@ class IncrementalDetokenizer:
             start, length, self.stop_string = min(hits)
             self._held = self._held[: start + length * self._includes_stop]
 
-    def _take(self, end: int) -> str:
-        """Remove the held text up to `end`. Returns what of it is shown."""
-        taken = "".join(compress(self._held[:end], self._is_shown))
+    def _show(self, end: int) -> None:
+        """Move the held text up to `end` to what may be taken, as far as it is shown."""
+        shown = "".join(compress(self._held[:end], self._is_shown))
         self._held, self._is_shown = self._held[end:], self._is_shown[end:]
+        self._shown += shown
+        if shown and self._parser is not None:
+            self._parts.append(Text(shown))
+
+    def _take(self) -> str:
+        taken, self._shown = self._shown, ""
         return taken

@@ -1,0 +1,71 @@
+"""Options of tools: what a model may call, and what it has to."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ov_specdec.errors import Option, OptionError, shorten
+
+NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+"""Names of tools: templates write them into prompts as they are."""
+
+
+def definition_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The mapping with the name of a tool or choice, which most have below their type."""
+    inner = tool.get(tool.get("type", ""))
+    return inner if isinstance(inner, Mapping) else tool
+
+
+def read_tools(given: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
+    """Tools as mappings, functions too; `OptionError` for names that are invalid or not unique."""
+    tools = tuple(each if isinstance(each, Mapping) else _describe(each) for each in given)
+    names = [definition_of(tool).get("name") for tool in tools]
+    for index, name in enumerate(names):
+        if not isinstance(name, str) or not NAME.fullmatch(name):
+            held = f" holds the name {shorten(name)}: give up to 128 letters, digits or _.:/-"
+            raise OptionError(Option("tools"), held)
+        if name in names[:index]:
+            raise OptionError(Option("tools"), f" holds '{name}' twice: rename one of the two")
+    return tools
+
+
+def _describe(function: Any) -> Mapping[str, Any]:
+    """A function as a tool, by its type hints and docstring."""
+    from transformers.utils.chat_template_utils import get_json_schema
+
+    try:
+        described: Mapping[str, Any] = get_json_schema(function)
+    except Exception as error:  # of several kinds that are not documented
+        reason = f" holds {shorten(function)}, which cannot be described ({error}): give a schema"
+        raise OptionError(Option("tools"), reason) from error
+    return described
+
+
+def check_choice(given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Refuse a choice that names no tool."""
+    if not isinstance(definition_of(given).get("name"), str):
+        raise ValueError
+    return given
+
+
+def chosen_tool(options: Any) -> str | None:
+    """The name of the tool that has to be called; None if none is named."""
+    choice = options.tool_choice
+    return None if isinstance(choice, str) else str(definition_of(choice)["name"])
+
+
+def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as chat templates know it: one of another type as a function of a text, `input`."""
+    definition = definition_of(tool)
+    if tool.get("type") != "custom":
+        known = {name: value for name, value in definition.items() if name != "strict"}
+        return known if definition is tool else {**tool, "function": known}
+    grammar = (definition.get("format") or {}).get("grammar")
+    told = {"description": f"Fits this grammar:\n{grammar['definition']}"} if grammar else {}
+    parameters = {
+        "type": "object",
+        "properties": {"input": {"type": "string", **told}},
+        "required": ["input"],
+    }
+    function = {name: definition[name] for name in ("name", "description") if name in definition}
+    return {"type": "function", "function": {**function, "parameters": parameters}}
