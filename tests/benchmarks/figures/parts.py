@@ -157,8 +157,8 @@ PARTS: Mapping[str, Part] = {
     "tools": Part(
         6,
         "chat",
-        "24 turns of agents, each answered by a call that is required, of at most 160 tokens; the 6 "
-        "edits among them also as recorded, replayed on cost curves",
+        "24 turns of agents, each answered by a call that is required, of at most 160 tokens; "
+        "its 6 edits also as recorded, replayed on cost curves",
         partial(tools, tokens=160, rounds=6),
     ),
     "busy": Part(

@@ -58,4 +58,4 @@ for kind in (OpenAIChatCompletionsModel, OpenAIResponsesModel):
     except MaxTurnsExceeded:
         continue
     raise AssertionError("it has ended without a call")
-print(json.dumps({"turns": 2 * int(turns), "calls": calls}))
+sys.stdout.write(json.dumps({"turns": 2 * int(turns), "calls": calls}))

@@ -52,4 +52,4 @@ try:
     agent.run_sync("Go.", usage_limits=UsageLimits(request_limit=int(turns)))
 except UsageLimitExceeded as error:
     assert "request_limit" in str(error)
-print(json.dumps({"turns": int(turns), "calls": calls}))
+sys.stdout.write(json.dumps({"turns": int(turns), "calls": calls}))
