@@ -399,7 +399,7 @@ def _make_parser(
 ) -> AnswerParser | None:
     """Reads an answer in this format; None if it is all text."""
     form = form if options.may_call else replace(form, calls=None)
-    return AnswerParser(form, is_reasoning) if form.calls or form.reasoning else None
+    return AnswerParser(form, options.tools, is_reasoning) if form.calls or form.reasoning else None
 
 
 def _namespace(options: GenerationOptions) -> Hashable:

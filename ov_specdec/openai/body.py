@@ -62,6 +62,20 @@ Unsupported = Mapping[str, Sequence[Any]]
 B = TypeVar("B", bound="Body")
 
 
+class Loose(BaseModel):
+    """An object that may have more fields than those that are used."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    def only(self, *names: str) -> dict[str, Any]:
+        """These fields, as far as they are given."""
+        return self.model_dump(include={*names}, exclude_none=True)
+
+    def as_given(self) -> dict[str, Any]:
+        """All fields that are given."""
+        return self.model_dump(exclude_unset=True)
+
+
 @dataclass
 class Rules:
     """How requests are read. temperature, max_tokens: defaults; None takes the pipeline's.
@@ -81,12 +95,21 @@ class Rules:
             hint = meant(otherwise="leave it out")
             message = f"{name}={show(value)} is not supported: {hint}"
             raise invalid(name, message, "unknown_parameter")
+        self.ignore(name, meant(otherwise="it is not a known field"))
+
+    def check_hosted(self, name: str, kind: str) -> None:
+        """Log the type of a tool that only OpenAI runs, or refuse it. name: of its field."""
+        if self.strict:
+            message = f"{name}={show(kind)} is not supported: leave the tool out"
+            raise invalid(name, message, "unsupported_value")
+        self.ignore(f"{kind} in tools", "only OpenAI runs such a tool")
+
+    def ignore(self, name: str, reason: str) -> None:
+        """Log once that this is ignored."""
         shown = name[:MAX_NAME]
         if shown not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(shown)
-            log.warning(
-                "%r is ignored in requests: %s", shown, meant(otherwise="it is not a known field")
-            )
+            log.warning("%r is ignored in requests: %s", shown, reason)
 
 
 def describe_unsupported(schema: dict[str, Any], body: "type[Body]") -> None:
@@ -141,7 +164,7 @@ class Body(BaseModel):
 
 def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
     """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
-    _check_size(content)
+    check_size(content)
     if not isinstance(content, Mapping):
         raise invalid(None, f"the body is {show(content)}: it must be a JSON object")
     try:
@@ -152,7 +175,7 @@ def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
     return body
 
 
-def _check_size(content: object) -> None:
+def check_size(content: object) -> None:
     """Refuse a body of too many values, or one that is nested too deeply."""
     level: list[Any] = [[content]]
     depth = num_values = -1  # without the list around it

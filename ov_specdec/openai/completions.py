@@ -14,8 +14,11 @@ from ov_specdec.openai.answer import (
     count,
     make_metrics,
     make_usage,
+    new_call_id,
+    new_parts,
 )
 from ov_specdec.openai.errors import DONE, ApiError, Maybe, Part, encode_event
+from ov_specdec.results import parts
 from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
 from ov_specdec.sampling.logits import TokenLogprobs, finite
 from ov_specdec.text.detokenizer import as_text
@@ -132,16 +135,50 @@ def _top_by_name(answer: Answer, token: TokenLogprobs) -> dict[str, float] | Non
     return found
 
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls"]
 """Of an answer; a cancelled one is an error."""
 
 
+class ChatFunction(Part):
+    """The function of a call. arguments: the text of a JSON object, or a piece of it."""
+
+    name: Maybe[str] = None
+    arguments: str
+
+
+class ChatCall(Part):
+    """The call of a tool, or what is new of it. index: in a stream, the number of the call."""
+
+    index: Maybe[int] = None
+    id: Maybe[str] = None
+    type: Maybe[Literal["function"]] = None
+    function: ChatFunction
+
+
 class ChatMessage(Part):
-    """The message of the model."""
+    """The message of the model. content: null if it only calls tools."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
     refusal: None = None
+    reasoning_content: Maybe[str] = None
+    tool_calls: Maybe[list[ChatCall]] = None
+
+
+def make_call(call: parts.ToolCall, index: int | None = None) -> ChatCall:
+    """A call, or with an index its beginning in a stream."""
+    function = ChatFunction(name=call.name, arguments=call.arguments)
+    return ChatCall(index=index, id=call.id or new_call_id(), type="function", function=function)
+
+
+def make_message(result: GenerationResult) -> ChatMessage:
+    """The message of a result. A call that is cut short is left out."""
+    calls = [make_call(call) for call in result.tool_calls]
+    return ChatMessage(
+        content=result.text or (None if calls else ""),
+        reasoning_content=result.reasoning or None,
+        tool_calls=calls or None,
+    )
 
 
 class ChatChoice(Part):
@@ -192,10 +229,12 @@ class Completion(AnswerBody):
 
 
 class Delta(Part):
-    """New text of a message; the first one has its role."""
+    """What is new of a message; the first one has its role."""
 
     role: Maybe[Literal["assistant"]] = None
     content: Maybe[str] = None
+    reasoning_content: Maybe[str] = None
+    tool_calls: Maybe[list[ChatCall]] = None
 
 
 class Piece(Part):
@@ -251,6 +290,7 @@ class StreamedCompletion:
         self._answer = answer
         self._is_chat = answer.ask.endpoint == "chat"
         self._scores = [CompletionScores(answer, i) for i in range(answer.ask.num_choices)]
+        self._num_calls = [0] * answer.ask.num_choices
 
     def begin(self) -> list[bytes]:
         """The events before any text: the role of a message, and the prompt with `echo`."""
@@ -272,25 +312,50 @@ class StreamedCompletion:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk of the choice with this index."""
         self.note(index, chunk)
-        common: dict[str, Any] = {
-            "index": index,
-            "finish_reason": chunk.finish_reason,
-            "origin": chunk.origin if self._answer.ask.origins else None,
-        }
-        piece: ChatPiece | CompletionPiece
-        if self._is_chat:
-            scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
-            piece = ChatPiece(delta=Delta(content=chunk.text or None), logprobs=scored, **common)
-        else:
+        ask, usage = self._answer.ask, None
+        pieces: list[Any] = self._pieces(index, chunk)
+        for piece in pieces:
+            piece.origin = chunk.origin if ask.origins else None
+        if pieces:
+            pieces[-1].finish_reason = chunk.finish_reason
+        if ask.usage_in_events:
+            usage = count(chunk.num_prompt_tokens, len(self._answer.choices[index].token_ids))
+        return [self._event(piece, usage) for piece in pieces]
+
+    def _pieces(self, index: int, chunk: Chunk) -> list[ChatPiece] | list[CompletionPiece]:
+        """The pieces of a chunk: of a chat, one for each part."""
+        has_ended = chunk.finish_reason is not None
+        if not self._is_chat:
             before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
             scores = self._scores[index].add(chunk)
-            piece = CompletionPiece(text=before + chunk.text, logprobs=scores, **common)
-        if not chunk.text and piece.logprobs is None and chunk.finish_reason is None:
-            return []
-        if not self._answer.ask.usage_in_events:
-            return [self._event(piece)]
-        num_generated = len(self._answer.choices[index].token_ids)
-        return [self._event(piece, count(chunk.num_prompt_tokens, num_generated))]
+            piece = CompletionPiece(index=index, text=before + chunk.text, logprobs=scores)
+            return [piece] if chunk.text or scores or has_ended else []
+        scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
+        deltas = [*filter(None, (self._delta(index, part) for part in new_parts(chunk)))]
+        if not deltas and (scored or has_ended):
+            deltas = [Delta()]
+        pieces = [ChatPiece(index=index, delta=delta) for delta in deltas]
+        if pieces:
+            pieces[0].logprobs = scored
+        return pieces
+
+    def _delta(self, index: int, part: parts.Part) -> Delta | None:
+        """What a part adds to the message of a choice."""
+        number = self._num_calls[index]
+        match part:
+            case parts.Text(text):
+                return Delta(content=text)
+            case parts.Reasoning(text):
+                return Delta(reasoning_content=text)
+            case parts.CallBegin(name, call_id):
+                call = make_call(parts.ToolCall(name, "", call_id), number)
+                return Delta(tool_calls=[call])
+            case parts.Arguments(text):
+                call = ChatCall(index=number, function=ChatFunction(arguments=text))
+                return Delta(tool_calls=[call])
+            case parts.CallEnd():
+                self._num_calls[index] += 1
+        return None
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
@@ -311,7 +376,7 @@ class StreamedCompletion:
             common: dict[str, Any] = {"index": index, "finish_reason": result.finish_reason}
             if self._is_chat:
                 scored = chat_logprobs(answer, result.logprobs)
-                message = ChatMessage(content=result.text)
+                message = make_message(result)
                 choices.append(ChatChoice(message=message, logprobs=scored, **common))
             else:
                 scores = self._scores[index].add(result)

@@ -51,19 +51,18 @@ class ResponseFormat(Body):
 
 
 class TextOptions(Body):
-    """Settings of the text of a response."""
-
-    unsupported: ClassVar[Unsupported] = {"verbosity": ("medium",)}
+    """Settings of the text of a response. verbosity: taken, without an effect."""
 
     format: TextFormat | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the response repeats."""
-        if self.format is None:
-            return {"format": {"type": "text"}}
-        known = {*TextFormat.model_fields}
-        return {"format": self.format.model_dump(by_alias=True, exclude_none=True, include=known)}
+        form, known = {"type": "text"}, {*TextFormat.model_fields}
+        if self.format is not None:
+            form = self.format.model_dump(by_alias=True, exclude_none=True, include=known)
+        return {"format": form, **({"verbosity": self.verbosity} if self.verbosity else {})}
 
 
 class StructuredOutputs(Body):

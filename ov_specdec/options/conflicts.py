@@ -11,7 +11,7 @@ SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that only affect sampling."""
 
 CHAT_OPTIONS = (
-    *("tools", "chat_template_kwargs", "thinking_token_budget"),
+    *("tools", "chat_template_kwargs", "reasoning_effort", "thinking_token_budget"),
     *("add_generation_prompt", "continue_final_message"),
 )
 """Options that only affect prompts in a chat template."""

@@ -348,6 +348,13 @@ class GenerationOptions(Options):
         expects="auto, none, required, or a mapping that names a tool",
     )
     parallel_tool_calls: bool = option(True, "Allow several calls in one answer.", field=None)
+    reasoning_effort: Text | None = option(
+        None,
+        "Ask for so much reasoning, in words of the chat template such as low.",
+        more='Templates that name no effort ignore it; "none" is enable_thinking=False too.',
+        metavar="EFFORT",
+        endpoints=("chat",),
+    )
     thinking_token_budget: int | None = option(
         None,
         "Reason for at most N tokens.",

@@ -22,9 +22,13 @@ class Reasoning:
 
 @dataclass(frozen=True)
 class CallBegin:
-    """A call begins. The parts up to the next `CallEnd` are its arguments."""
+    """A call begins. The parts up to the next `CallEnd` are its arguments.
+
+    id: what the model wrote, if its format has ids before the arguments.
+    """
 
     name: str
+    id: str = ""
 
 
 @dataclass(frozen=True)
@@ -44,10 +48,11 @@ Part = Text | Reasoning | CallBegin | Arguments | CallEnd
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A whole call of a tool. arguments: the text of a JSON object."""
+    """A whole call of a tool. arguments: the text of a JSON object. id: see `CallBegin`."""
 
     name: str
     arguments: str
+    id: str = ""
 
     def as_message(self, call_id: str) -> dict[str, Any]:
         """As messages hold it. call_id: as the message with its result has it too."""
@@ -62,12 +67,12 @@ def reasoning_of(parts: Iterable[Part]) -> str:
 
 def calls_of(parts: Iterable[Part]) -> list[ToolCall]:
     """The calls that are complete."""
-    calls, name, arguments = list[ToolCall](), "", ""
+    calls, name, call_id, arguments = list[ToolCall](), "", "", ""
     for part in parts:
         if isinstance(part, CallBegin):
-            name, arguments = part.name, ""
+            name, call_id, arguments = part.name, part.id, ""
         elif isinstance(part, Arguments):
             arguments += part.text
         elif isinstance(part, CallEnd):
-            calls.append(ToolCall(name, arguments))
+            calls.append(ToolCall(name, arguments, call_id))
     return calls

@@ -142,9 +142,18 @@ def _render(
         tools=[as_function(tool) for tool in options.tools] or None,
         add_generation_prompt=begins_answer,
         continue_final_message=options.continue_final_message,
-        **{**special_tokens, **(options.chat_template_kwargs or {}), STEP: step},
+        **{**special_tokens, **_arguments(template, options), STEP: step},
     )[0][0]
     return rendered
+
+
+def _arguments(template: str, options: GenerationOptions) -> dict[str, Any]:
+    """The arguments of a template, those of `reasoning_effort` only where it names them."""
+    effort = options.reasoning_effort
+    off = {"enable_thinking": False} if effort == "none" else {}
+    meant = {} if effort is None else {"reasoning_effort": effort, **off}
+    known = {name: value for name, value in meant.items() if name in template}
+    return {**known, **(options.chat_template_kwargs or {})}
 
 
 @lru_cache

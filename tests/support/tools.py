@@ -7,6 +7,8 @@ import json
 import shutil
 from pathlib import Path
 
+from ov_specdec.results.parts import Arguments, Reasoning, Text
+
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 
 HEAD = """\
@@ -100,3 +102,18 @@ def with_tools(folders, target: Path, template: str, markers=MARKERS) -> list[Pa
         file.write_text(json.dumps(spec))
         copies.append(copy)
     return copies
+
+
+def merged(chunks) -> list:
+    """The parts of chunks, each text, reasoning and arguments in one piece."""
+    found: list = []
+    for part in (part for chunk in chunks for part in chunk.parts):
+        if (
+            found
+            and type(part) is type(found[-1])
+            and isinstance(part, Text | Reasoning | Arguments)
+        ):
+            found[-1] = type(part)(found[-1].text + part.text)
+        else:
+            found.append(part)
+    return found
