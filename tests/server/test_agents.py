@@ -78,7 +78,7 @@ def run(command, folder, **environment):
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**os.environ, "PWD": str(folder), **environment},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
