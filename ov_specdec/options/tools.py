@@ -19,13 +19,15 @@ def definition_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 def read_tools(given: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
     """Tools as mappings, functions too; `OptionError` for names that are invalid or not unique."""
     tools = tuple(each if isinstance(each, Mapping) else _describe(each) for each in given)
-    names = [definition_of(tool).get("name") for tool in tools]
-    for index, name in enumerate(names):
+    known = set[str]()
+    for tool in tools:
+        name = definition_of(tool).get("name")
         if not isinstance(name, str) or not NAME.fullmatch(name):
             held = f" holds the name {shorten(name)}: give up to 128 letters, digits or _.:/-"
             raise OptionError(Option("tools"), held)
-        if name in names[:index]:
+        if name in known:
             raise OptionError(Option("tools"), f" holds '{name}' twice: rename one of the two")
+        known.add(name)
     return tools
 
 

@@ -181,7 +181,11 @@ class AnswerParser:
                 kind = Kind.TEXT if found["is_text"] else Kind.JSON
             else:
                 kind = kind_of(properties.get(key, {}), schema)
-            if not (yield from self._value(kind, form.after)):
+            least = min(
+                (t.get("minLength", 0) for t in texts_of(properties.get(key, {}), schema)),
+                default=0,
+            )
+            if not (yield from self._value(kind, form.after, least)):
                 return False
         return False
 

@@ -65,7 +65,7 @@ class Template(Protocol):
     def render_chat(self, messages: Sequence[Any], options: GenerationOptions) -> str: ...
 
 
-class Unreadable(ValueError):
+class UnreadableError(ValueError):
     """Why a format cannot be used."""
 
 
@@ -81,7 +81,7 @@ def read_format(
     if tool_call_parser == "auto":
         try:
             form = reader.prove(form, reader.calls())
-        except Unreadable as error:
+        except UnreadableError as error:
             form = replace(form, reason=f"its chat template {error}")
     added = {token["content"]: token["id"] for token in template.spec.get("added_tokens", ())}
     texts = form.texts()
@@ -114,14 +114,14 @@ class _Reader:
         try:
             return self._template.render_chat(messages, options).rpartition(USER)[2]
         except OptionError as error:
-            raise Unreadable(f"cannot render calls ({error.__cause__ or error})") from error
+            raise UnreadableError(f"cannot render calls ({error.__cause__ or error})") from error
 
     def reasoning(self) -> ReasoningFormat | None:
         """The markers of reasoning, if the template has any."""
         try:
             prompt, plain = self.render(None), self.render(SAID)
             text = self.render(SAID, thought=THOUGHT)
-        except Unreadable:
+        except UnreadableError:
             return None
         before, found, rest = text.partition(THOUGHT)
         if not found:
@@ -138,18 +138,18 @@ class _Reader:
     def calls(self) -> CallFormat:
         """How calls are written, without white space before them."""
         if not self.tools:
-            raise Unreadable("does not name tools")
+            raise UnreadableError("does not name tools")
         plain = self.render(SAID)
         for count in (2, 1):
             try:
                 text = _middle(self.render("", TEXTS[:count]), plain)
-            except Unreadable:
+            except UnreadableError:
                 if count == 1:
                     raise
                 continue
             if found := self._objects(text, count) or self._parameters(text, count):
                 return found
-        raise Unreadable("does not write the names and arguments of calls")
+        raise UnreadableError("does not write the names and arguments of calls")
 
     def _objects(self, text: str, count: int) -> CallFormat | None:
         """The format of calls whose arguments are one JSON object."""
@@ -178,7 +178,7 @@ class _Reader:
         )
         values = [self._value(value, after + before) for value in OTHERS]
         if not middle.endswith(before) or len({around for around, _ in values}) > 1:
-            raise Unreadable("writes arguments in more than two ways")
+            raise UnreadableError("writes arguments in more than two ways")
         words = ("true", "false") if values[0][1] == "true" else ("True", "False")
         parameters = ParameterFormat(before, (between, values[0][0]), after, words)
         return replace(form, middle=middle.removesuffix(before), parameters=parameters)
@@ -192,7 +192,7 @@ class _Reader:
         for written in (json.dumps(value), str(value)):
             if text.endswith(written) and (written[0] != "{" or "'" not in written):
                 return text.removesuffix(written), written
-        raise Unreadable("does not write objects as JSON")
+        raise UnreadableError("does not write objects as JSON")
 
     def prove(self, form: AnswerFormat, calls: CallFormat) -> AnswerFormat:
         """A format with white space before calls, if it reads what the template writes."""
@@ -207,7 +207,7 @@ class _Reader:
             parts = [*parser.push(answer, ()), *parser.end()]
             found = [(call.name, call.arguments) for call in calls_of(parts)]
             if not _are_equal(found, given) or reasoning_of(parts) not in ("", thought):
-                raise Unreadable("writes calls that cannot be read back")
+                raise UnreadableError("writes calls that cannot be read back")
             before = answer.partition(calls.marker)[0]
             if form.reasoning and thought and thought in before:
                 gap = before.rpartition(form.reasoning.end)[2]
@@ -241,12 +241,12 @@ def _shared_end(first: str, second: str) -> str:
 
 
 def _middle(text: str, plain: str) -> str:
-    """What an answer with calls has beyond one without; `Unreadable` if it comes after its end."""
+    """What an answer with calls has beyond one without; `UnreadableError` if it comes after its end."""
     text = text.removeprefix(_shared(text, plain))
     text = text.removesuffix(_shared_end(text, plain)).lstrip()
     end = _pieces(plain.partition(SAID)[2].lstrip())[:1]
     if end and text.startswith(end[0]):
-        raise Unreadable("writes calls after the end of the answer")
+        raise UnreadableError("writes calls after the end of the answer")
     for number in IDS:
         text = text.replace(number, ID)
     return text
@@ -287,7 +287,7 @@ def _around(first: str, others: Sequence[str], last: str) -> CallFormat:
     separator = None if rest is None else rest.removesuffix(before)
     form = CallFormat(opening, before, "", after, separator, closing if opening else "")
     if form.marker[:1] not in {*"<[{"} or bool(opening) != form.is_enclosed:
-        raise Unreadable("does not mark the beginning and the end of calls")
+        raise UnreadableError("does not mark the beginning and the end of calls")
     if not opening and separator and separator.strip():
-        raise Unreadable(f"separates calls by {separator!r}")
+        raise UnreadableError(f"separates calls by {separator!r}")
     return form

@@ -22,7 +22,7 @@ MAX_DEPTH = 16
 """References that are followed within one schema."""
 
 
-class Unsupported(ValueError):
+class UnsupportedError(ValueError):
     """A keyword cannot be kept."""
 
 
@@ -49,7 +49,7 @@ def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def kind_of(schema: Any, root: Mapping[str, Any]) -> Kind:
     """How a value of a schema is written. root: holds what it refers to."""
-    types = _types(schema, root)
+    types = types_of(schema, root)
     if "string" not in types:
         return Kind.JSON
     if types == TYPES:
@@ -64,11 +64,11 @@ def texts_of(schema: Any, root: Mapping[str, Any]) -> Iterator[Mapping[str, Any]
     if not cases:
         yield schema
     for case in cases or ():
-        if "string" in _types(case, root):
+        if "string" in types_of(case, root):
             yield from texts_of(case, root)
 
 
-def _types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
+def types_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[str]:
     """The types of a schema's values, where integers are numbers."""
     schema = _resolve(schema, root)
     if "const" in schema or "enum" in schema:
@@ -77,7 +77,7 @@ def _types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> frozenset[st
     if cases := schema.get("anyOf") or schema.get("oneOf"):
         if depth > MAX_DEPTH:
             return TYPES
-        return frozenset().union(*(_types(case, root, depth + 1) for case in cases))
+        return frozenset().union(*(types_of(case, root, depth + 1) for case in cases))
     given = schema.get("type", [name for name, keys in IMPLIED.items() if schema.keys() & {*keys}])
     names = [given] if isinstance(given, str) else given
     return frozenset("number" if name == "integer" else name for name in names) or TYPES
