@@ -66,6 +66,7 @@ class GenerationKwargs(TypedDict, total=False):
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
     tool_choice: Literal["auto", "none", "required"] | Mapping[str, Any]
     parallel_tool_calls: bool
+    reasoning_effort: str | None
     thinking_token_budget: int | None
     generation_config: Any
     input_ids: Any
