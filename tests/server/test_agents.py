@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.support import agents
-from tests.support.agents import called, make_agent_model, scripted
+from tests.support.agents import called, scripted
 from tests.support.server import NAME, serving
+from tests.support.tiny import EOS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 CLIENTS = Path(__file__).parent / "clients"
@@ -24,12 +24,8 @@ PACKAGES = (
 
 
 @pytest.fixture(scope="module")
-def pipeline(shelf, tmp_path_factory):
-    """A random model with a template that takes tools."""
-    sources = [Path(agents.__file__), agents.TEMPLATE]
-    target = tmp_path_factory.mktemp("agents") / "model"
-    folder = shelf.copy("agents", make_agent_model, target, *sources)
-    with SpeculativePipeline(folder / "main", drafter="suffix", num_threads=1) as made:
+def pipeline(agent_model):
+    with SpeculativePipeline(agent_model, drafter="suffix", num_threads=1) as made:
         made.check_batch_invariant()
         yield made
 
@@ -58,7 +54,7 @@ def block(language, server, name=NAME):
 
 def results(prompt):
     """How many results of tools a prompt has."""
-    return prompt.count(f"{agents.EOS}tool\n")
+    return prompt.count(f"{EOS}tool\n")
 
 
 def test_the_agent_of_the_documentation_edits_a_file(pipeline, server, folder, capsys):

@@ -7,7 +7,7 @@ import openai
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.support.server import NAME, has_client_left, official_client, serving
+from tests.support.server import NAME, official_client, serving
 from tests.support.tools import AREA, HERMES, STOP, with_tools
 
 NAMES = "{% for tool in tools %}{{ tool.function.name }} {% endfor %}"

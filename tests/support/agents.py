@@ -10,6 +10,7 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.server.engine import LocalEngine
+from ov_specdec.text.tokenizer import Tokenizer
 from tests.support.tiny import EOS, export, save_checkpoint, save_tokenizer
 
 ROOT = Path(__file__).parents[2]
@@ -46,12 +47,10 @@ def called(name: str, **arguments: Any) -> str:
     return f"<tool_call>\n{written}\n</tool_call>"
 
 
-@contextmanager
-def scripted(pipeline: SpeculativePipeline, script: Script) -> Iterator[None]:
-    """The logits of all requests of a server say what a script answers; all else is as it is."""
-    tokenizer = pipeline.tokenizer
+def follow(tokenizer: Tokenizer, script: Script) -> Callable[[list[int], Any], Any]:
+    """A logits processor that stands for a model which answers as a script does."""
 
-    def follow(tokens: list[int], logits: Any) -> Any:
+    def process(tokens: list[int], logits: Any) -> Any:
         prompt, _, begun = tokenizer.decode_all(tokens).rpartition(f"{EOS}{HEADER}")
         answer = script(prompt)
         rest = answer.removeprefix(begun) if answer.startswith(begun) else ""
@@ -59,11 +58,17 @@ def scripted(pipeline: SpeculativePipeline, script: Script) -> Iterator[None]:
         logits[wanted] = logits.max() + 1e6
         return logits
 
-    complete = LocalEngine.complete
+    return process
+
+
+@contextmanager
+def scripted(pipeline: SpeculativePipeline, script: Script) -> Iterator[None]:
+    """The logits of all requests of a server say what a script answers; all else is as it is."""
+    complete, processors = LocalEngine.complete, [follow(pipeline.tokenizer, script)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             LocalEngine,
             "complete",
-            lambda *args: complete(*args).copy_with(logits_processor=[follow]),
+            lambda *args: complete(*args).copy_with(logits_processor=processors),
         )
         yield

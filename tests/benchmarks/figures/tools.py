@@ -34,8 +34,8 @@ def tool(name: str, *parameters: str, most: int | None = None) -> dict[str, Any]
     """A function whose parameters are texts, of so many characters at most."""
     text = {"type": "string", **({"maxLength": most} if most else {})}
     properties = dict.fromkeys(parameters, text)
-    schema = {"type": "object", "properties": properties, "required": [*parameters]}
-    schema |= {"additionalProperties": False}
+    schema: dict[str, Any] = {"type": "object", "properties": properties, "required": [*parameters]}
+    schema["additionalProperties"] = False
     return {"type": "function", "function": {"name": name, "parameters": schema}}
 
 
@@ -99,15 +99,14 @@ def recorded(tokenizer: Tokenizer, turn: Row) -> Row:
     whole = tokenizer.render_chat(messages, options.copy_with(add_generation_prompt=False))
     ids = tokenizer.encode_rendered(prompt).ids
     output = tokenizer.encode_rendered(whole.removeprefix(prompt)).ids
-    return {"prompt": ids, "output": output, "escaped": escaped_copy(tokenizer, ids)}
+    return {"prompt": ids, "output": output, "escaped": escaped_copy(ids, tokenizer)}
 
 
 def called(pipeline: SpeculativePipeline, turn: Row, length: int | str, tokens: int) -> Row:
     """The call that a model is made to answer a turn with."""
-    options = {"tools": agents_tools(), "tool_choice": "required", "max_new_tokens": tokens}
-    result = pipeline.generate(
-        turn["messages"], **options, num_assistant_tokens=length, cache_prompt=False
-    )
+    options: dict[str, Any] = {"tools": agents_tools(), "tool_choice": "required"}
+    options |= {"max_new_tokens": tokens, "num_assistant_tokens": length, "cache_prompt": False}
+    result = pipeline.generate(turn["messages"], **options)
     stats = result.stats
     row = {"speed": stats.tokens_per_second, "tokens": len(result.token_ids)}
     return compact({**row, "passes": stats.main_passes, "forced": stats.forced})
@@ -145,7 +144,7 @@ class Loop:
 
     def turn(self) -> Row:
         """One turn: prompt tokens that were cached, and those that an earlier turn has seen."""
-        options = {"tools": agents_tools(most=40), "tool_choice": "required"}
+        options: dict[str, Any] = {"tools": agents_tools(most=40), "tool_choice": "required"}
         result = self._pipeline.generate(
             self._messages, **options, max_new_tokens=256, cache_salt="loop"
         )

@@ -1,6 +1,6 @@
 """Recorded outputs as texts: drafters without a model draft them anew, a draft model as it did."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
@@ -63,11 +63,11 @@ class Foresight:
     def __init__(self, text: list[int]) -> None:
         self._text = text
 
-    def offers(self, tokens: list[int]) -> list[Offer]:
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """See `Drafter`."""
         return [Offer(self.sources[0], 1.0)]
 
-    def propose(self, tokens: list[int], plan: Plan) -> Passes[Proposal]:
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """See `Drafter`."""
         yield from ()
         text, place = self._text, len(tokens)
@@ -90,11 +90,11 @@ class RecordedModel:
         self._text, self._places = row["prompt"] + row["output"], row["drafts"]
         self._first = len(row["prompt"]) + 1
 
-    def offers(self, tokens: list[int]) -> list[Offer]:
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """See `Drafter`."""
         return [Offer("model")]
 
-    def propose(self, tokens: list[int], plan: Plan) -> Passes[Proposal]:
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """See `Drafter`."""
         yield from ()
         agree, confidences = self._places[len(tokens) - self._first]
