@@ -12,8 +12,11 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one more import
 
 __all__ = [
+    "Arguments",
     "AudioError",
     "Batch",
+    "CallBegin",
+    "CallEnd",
     "Chunk",
     "ContextLengthError",
     "DeviceError",
@@ -28,6 +31,7 @@ __all__ = [
     "ModelError",
     "OptionError",
     "Origin",
+    "Reasoning",
     "RoundStats",
     "Segment",
     "SessionError",
@@ -35,7 +39,9 @@ __all__ = [
     "SpeculativePipeline",
     "SpeechPipeline",
     "SpeechStats",
+    "Text",
     "TokenizerMismatchError",
+    "ToolCall",
     "TranscriptionChunk",
     "TranscriptionKwargs",
     "TranscriptionOptions",
@@ -63,6 +69,14 @@ if TYPE_CHECKING:
     from ov_specdec.options.kwargs import GenerationKwargs, TranscriptionKwargs
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
+    from ov_specdec.results.parts import (
+        Arguments,
+        CallBegin,
+        CallEnd,
+        Reasoning,
+        Text,
+        ToolCall,
+    )
     from ov_specdec.results.stats import GenerationStats, RoundStats
     from ov_specdec.speech.options import TranscriptionOptions
     from ov_specdec.speech.segments import (
@@ -87,6 +101,7 @@ else:
         ),
         "generation.batch": ("Batch",),
         "results.chunks": ("Chunk", "GenerationResult", "Origin"),
+        "results.parts": ("Arguments", "CallBegin", "CallEnd", "Reasoning", "Text", "ToolCall"),
         "generation.text_generator": ("GenerationStream",),
         "options.kwargs": ("GenerationKwargs", "TranscriptionKwargs"),
         "options.generation": ("GenerationOptions",),

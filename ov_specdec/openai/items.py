@@ -1,5 +1,6 @@
 """The items of a response and their events, as the parts of an answer come."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
@@ -75,18 +76,12 @@ class ResponseEvent(Part):
     sequence_number: int
 
 
-class ItemChanged(ResponseEvent):
-    """An item has begun or ended."""
-
-    type: Literal["response.output_item.added", "response.output_item.done"]
-    output_index: int
-    item: OutputItem
-
-
 class ItemEvent(ResponseEvent):
-    """New text of an item, all of its text, or the beginning or end of its content."""
+    """An item, its content or its text has begun, grown or ended."""
 
     type: Literal[
+        "response.output_item.added",
+        "response.output_item.done",
         "response.content_part.added",
         "response.content_part.done",
         "response.output_text.delta",
@@ -98,8 +93,9 @@ class ItemEvent(ResponseEvent):
         "response.custom_tool_call_input.delta",
         "response.custom_tool_call_input.done",
     ]
-    item_id: str
     output_index: int
+    item: Maybe[OutputItem] = None
+    item_id: Maybe[str] = None
     content_index: Maybe[int] = None
     part: Maybe[OutputText | ReasoningText] = None
     delta: Maybe[str] = None
@@ -130,16 +126,14 @@ CALLS = {
     "custom": Kind("custom_tool_call", "ctc", "custom_tool_call_input", "input"),
 }
 
-Change = tuple[type[ResponseEvent], dict[str, Any]]
-"""An event without its number."""
+
+Event = dict[str, Any]
+"""The fields of an `ItemEvent`, without its number."""
 
 
 @dataclass
 class OpenItem:
-    """An item that grows.
-
-    tool: that it calls. text: so far. raw: the JSON object that has the text of a custom tool.
-    """
+    """An item that grows. tool: that it calls. text: so far. raw: JSON that has it."""
 
     kind: Kind
     index: int
@@ -152,33 +146,22 @@ class OpenItem:
     def __post_init__(self) -> None:
         self.id = f"{self.kind.prefix}_{uuid4().hex}"
 
-    def begin(self) -> list[Change]:
-        """The events before its text."""
-        return [self._changed("added", self.made("in_progress")), *self._content("added")]
-
-    def add(self, piece: str) -> list[Change]:
-        """The events of a piece of its text, or of the JSON that has it."""
+    def add(self, piece: str) -> str:
+        """Add to the text, or to the JSON object that has that of a custom tool; what is new."""
         before = self.text
         if self.kind is CALLS["custom"]:
             self.raw += piece
             self.text = from_json(self.raw, allow_partial="trailing-strings").get("input", "")
         else:
             self.text += piece
-        new = self.text[len(before) :]
-        return [self._of_text("delta", delta=new)] if new else []
-
-    def end(self, item: OutputItem) -> list[Change]:
-        """The events after its text. item: as it is then."""
-        done = self._of_text("done", **{self.kind.field: self.text})
-        return [done, *self._content("done"), self._changed("done", item)]
+        return self.text[len(before) :]
 
     def made(self, status: Status, keeps_reasoning: bool = False) -> OutputItem:
         """The item as it is now."""
         own: dict[str, Any] = {"id": self.id, "type": self.kind.name, "status": status}
         if self.tool is not None:
             own |= {"name": self.tool.name, "namespace": self.tool.namespace}
-            own |= {"call_id": self.call_id, self.kind.field: self.text}
-            return CallItem(**own)
+            return CallItem(**own | {"call_id": self.call_id, self.kind.field: self.text})
         has_text = status != "in_progress"
         if self.kind is MESSAGE:
             return OutputMessage(**own, content=[OutputText(text=self.text)] * has_text)
@@ -186,69 +169,69 @@ class OpenItem:
         content = [ReasoningText(text=self.text)] * has_text
         return ReasoningItem(**own, content=content, encrypted_content=kept)
 
-    def _changed(self, end: str, item: OutputItem) -> Change:
-        kind = f"response.output_item.{end}"
-        return ItemChanged, {"type": kind, "output_index": self.index, "item": item}
-
-    def _content(self, end: str) -> list[Change]:
-        """The event of the beginning or end of a content, if there is one."""
-        content = self.kind.content
-        if content is None:
-            return []
-        return [self._event(f"content_part.{end}", part=content(text=self.text))]
-
-    def _of_text(self, end: str, **fields: str) -> Change:
-        logprobs = () if self.kind is MESSAGE else None
-        return self._event(f"{self.kind.event}.{end}", logprobs=logprobs, **fields)
-
-    def _event(self, name: str, **fields: Any) -> Change:
-        place = {"item_id": self.id, "output_index": self.index}
-        content_index = None if self.kind.content is None else 0
-        fields |= {"type": f"response.{name}", "content_index": content_index}
-        return ItemEvent, fields | place
+    def event(self, name: str, **fields: Any) -> Event:
+        """An event of the item, with these fields and those that tell its place."""
+        place: Event = {"type": f"response.{name}", "output_index": self.index}
+        if "item" not in fields:
+            has_content = self.kind.content is not None
+            place |= {"item_id": self.id, "content_index": 0 if has_content else None}
+        if self.kind is MESSAGE and not {"item", "part"} & fields.keys():
+            place["logprobs"] = ()
+        return place | fields
 
 
 class Items:
-    """The items of a response. done: those that have ended."""
+    """The items of a response, made while events are read. done: those that have ended."""
 
     def __init__(self, ask: Ask) -> None:
         self.done: list[OutputItem] = []
         self._ask = ask
         self._open: OpenItem | None = None
 
-    def add(self, part: parts.Part) -> list[Change]:
+    def add(self, part: parts.Part) -> Iterator[Event]:
         """The events of the next part of the answer."""
         match part:
             case parts.CallBegin(name, call_id):
                 tool = self._ask.tools[name]
-                return self._begin(CALLS[tool.type], tool, call_id or new_call_id())
-            case parts.CallEnd():
-                return self._close("completed")
+                yield from self._begin(CALLS[tool.type], tool, call_id or new_call_id())
             case parts.Arguments(text):
-                kind = None
-            case parts.Text(text):
-                kind = MESSAGE
-            case parts.Reasoning(text):
-                kind = REASONING
-        begun = []
-        if kind is not None and (self._open is None or self._open.kind is not kind):
-            begun = self._begin(kind)
-        return [*begun, *(self._open.add(text) if self._open else ())]
+                yield from self._extend(text)
+            case parts.CallEnd():
+                yield from self._close("completed")
+            case parts.Text(text) | parts.Reasoning(text):
+                kind = MESSAGE if isinstance(part, parts.Text) else REASONING
+                if self._open is None or self._open.kind is not kind:
+                    yield from self._begin(kind)
+                yield from self._extend(text)
 
-    def end(self, status: Status) -> list[Change]:
+    def end(self, status: Status) -> Iterator[Event]:
         """The events of the end: of the last item, or of an empty message."""
-        begun = [] if self.done or self._open else self._begin(MESSAGE)
+        if not self.done and self._open is None:
+            yield from self._begin(MESSAGE)
         is_cut = self._open is not None and self._open.tool is not None
-        return [*begun, *self._close("incomplete" if is_cut else status)]
+        yield from self._close("incomplete" if is_cut else status)
 
-    def _begin(self, kind: Kind, tool: ToolName | None = None, call_id: str = "") -> list[Change]:
-        ended = self._close("completed")
-        self._open = OpenItem(kind, len(self.done), tool, call_id)
-        return [*ended, *self._open.begin()]
+    def _begin(
+        self, kind: Kind, tool: ToolName | None = None, call_id: str = ""
+    ) -> Iterator[Event]:
+        yield from self._close("completed")
+        item = self._open = OpenItem(kind, len(self.done), tool, call_id)
+        yield item.event("output_item.added", item=item.made("in_progress"))
+        if kind.content is not None:
+            yield item.event("content_part.added", part=kind.content(text=""))
 
-    def _close(self, status: Status) -> list[Change]:
+    def _extend(self, piece: str) -> Iterator[Event]:
+        item = self._open
+        if item is not None and (new := item.add(piece)):
+            yield item.event(f"{item.kind.event}.delta", delta=new)
+
+    def _close(self, status: Status) -> Iterator[Event]:
         item, self._open = self._open, None
         if item is None:
-            return []
+            return
+        kind = item.kind
+        yield item.event(f"{kind.event}.done", **{kind.field: item.text})
+        if kind.content is not None:
+            yield item.event("content_part.done", part=kind.content(text=item.text))
         self.done.append(item.made(status, self._ask.keeps_reasoning))
-        return item.end(self.done[-1])
+        yield item.event("output_item.done", item=self.done[-1])

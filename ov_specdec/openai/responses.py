@@ -15,7 +15,6 @@ from ov_specdec.openai.answer import (
 )
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
 from ov_specdec.openai.items import (
-    ItemChanged,
     ItemEvent,
     Items,
     OutputItem,
@@ -130,7 +129,7 @@ class ResponseFailed(ResponseEvent):
     param: str | None
 
 
-RESPONSE_EVENTS = (ResponseChanged, ItemChanged, ItemEvent, ResponseFailed)
+RESPONSE_EVENTS = (ResponseChanged, ItemEvent, ResponseFailed)
 
 
 class StreamedResponse:
@@ -154,15 +153,15 @@ class StreamedResponse:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk."""
         self.note(index, chunk)
-        changes = (change for part in new_parts(chunk) for change in self._items.add(part))
-        return [self._event(*change) for change in changes]
+        events = chain.from_iterable(map(self._items.add, new_parts(chunk)))
+        return [self._event(ItemEvent, event) for event in events]
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
-        changes = self._items.end(self._status)
+        events = [self._event(ItemEvent, event) for event in self._items.end(self._status)]
         response = self._response(self._status)
-        fields = {"type": f"response.{self._status}", "response": response}
-        return [*(self._event(*each) for each in changes), self._event(ResponseChanged, fields)]
+        ended = {"type": f"response.{self._status}", "response": response}
+        return [*events, self._event(ResponseChanged, ended)]
 
     def fail(self, error: ApiError) -> bytes:
         """The event that ends a failed stream."""
@@ -171,9 +170,9 @@ class StreamedResponse:
 
     def whole(self) -> Response:
         """The body of an answer that is not streamed."""
-        for part in chain.from_iterable(map(new_parts, self._answer.choices[0].chunks)):
-            self._items.add(part)
-        self._items.end(self._status)
+        given = chain.from_iterable(map(new_parts, self._answer.choices[0].chunks))
+        # Items are made while their events are read.
+        list(chain(*map(self._items.add, given), self._items.end(self._status)))
         return self._response(self._status)
 
     @property

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, require_no_conflict
@@ -11,7 +11,7 @@ from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.kwargs import PipelineKwargs
 from ov_specdec.options.model import Options, Several, Text, TokenId, option
 from ov_specdec.options.structured import check_schema
-from ov_specdec.options.tools import check_choice, read_tools
+from ov_specdec.options.tools import Given, check_choice, read_tools
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -36,7 +36,9 @@ def _check_bias(bias: float) -> float:
 Bias = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_check_bias)]
 TemplateArguments = Annotated[Mapping[str, Any], AfterValidator(check_template)]
 Schema = Annotated[Mapping[str, Any] | Text | type[Any], AfterValidator(check_schema)]
-Tools = Annotated[Sequence[Mapping[str, Any] | Callable[..., Any]], AfterValidator(read_tools)]
+Tools = Annotated[
+    Sequence[Mapping[str, Any]], BeforeValidator(read_tools, json_schema_input_type=Given)
+]
 NamedTool = Annotated[Mapping[str, Any], AfterValidator(check_choice)]
 
 

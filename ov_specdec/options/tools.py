@@ -1,7 +1,7 @@
 """Options of tools: what a model may call, and what it has to."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
@@ -16,8 +16,13 @@ def definition_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     return inner if isinstance(inner, Mapping) else tool
 
 
-def read_tools(given: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
+Given = Sequence[Mapping[str, Any] | Callable[..., Any]]
+
+
+def read_tools(given: Given) -> tuple[Mapping[str, Any], ...]:
     """Tools as mappings, functions too; `OptionError` for names that are invalid or not unique."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ValueError
     tools = tuple(each if isinstance(each, Mapping) else _describe(each) for each in given)
     known = set[str]()
     for tool in tools:
@@ -31,7 +36,7 @@ def read_tools(given: Sequence[Any]) -> tuple[Mapping[str, Any], ...]:
     return tools
 
 
-def _describe(function: Any) -> Mapping[str, Any]:
+def _describe(function: Callable[..., Any]) -> Mapping[str, Any]:
     """A function as a tool, by its type hints and docstring."""
     from transformers.utils.chat_template_utils import get_json_schema
 

@@ -110,8 +110,8 @@ class Chunk:
     end-of-sequence token or the stop string in `stats.stop_string`, "tool_calls" after such a token
     behind whole calls, "cancelled" after a cancellation, "length" at the limit named by
     `stats.length_limit`. parse: on the last chunk, turns the text into its value, if its grammar
-    accepts it. parts: new parts of an answer with reasoning or calls; text is then that of its
-    content.
+    accepts it. parts: `Reasoning`, `Text`, `CallBegin`, `Arguments` and `CallEnd` of an answer in a
+    chat template that marks them, in order; text is then that of `Text`.
     """
 
     text: str

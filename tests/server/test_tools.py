@@ -7,27 +7,20 @@ import openai
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.support.server import NAME, official_client, serving
+from tests.support.server import NAME, has_client_left, official_client, serving, wait_until
 from tests.support.tools import AREA, HERMES, STOP, with_tools
 
 NAMES = "{% for tool in tools %}{{ tool.function.name }} {% endfor %}"
-SHORT = HERMES.replace(NAMES, "{{ tools | length }} tools")
-"""The template without names of tools, of which many would not fit the context."""
+CLOSED = "</think>\n\n{% endif %}\n{%- endif %}"
+TEMPLATE = HERMES.replace(NAMES, "{{ tools | length }} tools").replace(
+    CLOSED, "</think>\n\n{% else %}<think>\n{% endif %}\n{%- endif %}"
+)
+"""It begins the reasoning, and names no tools: many names would not fit the context."""
 
 FIELDS = {"model": NAME, "temperature": 0, "parallel_tool_calls": False}
-CHAT = {
-    **FIELDS,
-    "messages": [{"role": "user", "content": "area"}],
-    "max_tokens": 150,
-    "chat_template_kwargs": {"enable_thinking": False},
-}
-RESPONSE = {
-    **FIELDS,
-    "input": "area",
-    "max_output_tokens": 150,
-    "chat_template_kwargs": {"enable_thinking": False},
-}
-SCHEMA = AREA["function"]["parameters"]
+CHAT = {**FIELDS, "messages": [{"role": "user", "content": "area"}], "max_tokens": 120}
+RESPONSE = {**FIELDS, "input": "area", "max_output_tokens": 120}
+CALM = {"reasoning_effort": "none", "tool_choice": "required"}
 FLAT = {"type": "function", **AREA["function"]}
 PATCH = {"type": "custom", "name": "patch", "description": "Edits."}
 MCP = {"type": "namespace", "name": "maps", "description": "Maps.", "tools": [FLAT]}
@@ -35,7 +28,8 @@ MCP = {"type": "namespace", "name": "maps", "description": "Maps.", "tools": [FL
 
 @pytest.fixture(scope="module")
 def server(chat_pair, tmp_path_factory):
-    folders = with_tools(chat_pair, tmp_path_factory.mktemp("tools"), SHORT)
+    assert CLOSED in HERMES and NAMES in HERMES
+    folders = with_tools(chat_pair, tmp_path_factory.mktemp("tools"), TEMPLATE)
     with (
         SpeculativePipeline(*folders, precision="exact", num_threads=1) as pipeline,
         serving(pipeline) as running,
@@ -48,26 +42,196 @@ def client(server):
     return official_client(server, openai.OpenAI)
 
 
-def own(fields):
-    """Fields that the official client does not know, in its way."""
-    return {k: v for k, v in fields.items() if k != "chat_template_kwargs"} | {
-        "extra_body": {"chat_template_kwargs": fields["chat_template_kwargs"]}
-    }
-
-
 def test_the_official_client_calls_in_a_chat(client):
-    fields = own(CHAT) | {"tools": [AREA, STOP], "tool_choice": "required"}
+    fields = {**CHAT, **CALM, "tools": [AREA]}
     choice = client.chat.completions.create(**fields).choices[0]
     assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
     [call] = choice.message.tool_calls
-    arguments = json.loads(call.function.arguments)
-    if call.function.name == "area":
-        jsonschema.validate(arguments, SCHEMA)
+    jsonschema.validate(json.loads(call.function.arguments), AREA["function"]["parameters"])
     with client.chat.completions.stream(**fields) as stream:
         whole = stream.get_final_completion().choices[0]
-    assert whole.finish_reason == "tool_calls"
     [same] = whole.message.tool_calls
-    assert (same.function.name, same.function.arguments) == (
-        call.function.name,
-        call.function.arguments,
-    )
+    assert whole.finish_reason == "tool_calls"
+    assert (same.function.name, same.function.arguments) == ("area", call.function.arguments)
+
+
+def test_reasoning_has_a_field_of_its_own_and_a_budget(client, server):
+    fields = {**CHAT, "tools": [AREA], "tool_choice": "required"}
+    given = server.post("/v1/chat/completions", **fields, thinking_token_budget=5).json()
+    message = given["choices"][0]["message"]
+    assert message["reasoning_content"].strip()
+    assert message["tool_calls"][0]["function"]["name"] == "area"
+    quiet = server.post("/v1/chat/completions", **fields, reasoning_effort="none").json()
+    assert "reasoning_content" not in quiet["choices"][0]["message"]
+    body = {"thinking_token_budget": 5}
+    told = {**RESPONSE, "tools": [FLAT], "tool_choice": "required", "extra_body": body}
+    reasoning, call = client.responses.create(**told).output
+    assert (reasoning.type, call.type) == ("reasoning", "function_call")
+    assert reasoning.content[0].text == message["reasoning_content"]
+
+
+@pytest.mark.parametrize("tool", [FLAT, PATCH, MCP], ids=lambda tool: tool["type"])
+def test_the_official_client_calls_in_a_response(client, tool):
+    name = {"custom": {"type": "custom", "name": "patch"}}.get(tool["type"], "required")
+    fields = {
+        **RESPONSE,
+        **{"tools": [tool], "tool_choice": name, "reasoning": {"effort": "none"}},
+    }
+    answer = client.responses.create(**fields)
+    assert (answer.tools[0].name, answer.reasoning.effort) == (tool["name"], "none")
+    with client.responses.stream(**fields) as stream:
+        events = [*stream]
+        same = stream.get_final_response()
+    [call], [other] = answer.output, same.output
+    if tool is PATCH:
+        assert (call.type, call.name, call.input) == ("custom_tool_call", "patch", other.input)
+        deltas = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
+        assert "".join(deltas) == call.input
+        return
+    assert (call.type, call.name, call.arguments) == ("function_call", "area", other.arguments)
+    assert call.namespace == ("maps" if tool is MCP else None)
+    jsonschema.validate(json.loads(call.arguments), AREA["function"]["parameters"])
+    done = next(e for e in events if e.type == "response.output_item.done")
+    assert (done.item.id, done.item.call_id) == (other.id, other.call_id)
+
+
+def test_a_second_turn_takes_what_the_first_gave(client):
+    fields = {**RESPONSE, "tools": [FLAT], "reasoning": {"effort": "none"}}
+    first = client.responses.create(**fields, tool_choice="required")
+    [call] = first.output
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "4"}
+    given = [{"role": "user", "content": "area"}, *first.output, output]
+    second = client.responses.create(**fields | {"input": given, "max_output_tokens": 3})
+    assert second.usage.input_tokens > first.usage.input_tokens + first.usage.output_tokens
+    chat = {**CHAT, **CALM, "tools": [AREA]}
+    message = client.chat.completions.create(**chat).choices[0].message
+    answer = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "4"}
+    messages = [*CHAT["messages"], message, answer]
+    again = client.chat.completions.create(**chat | {"messages": messages, "max_tokens": 3})
+    assert again.usage.prompt_tokens == second.usage.input_tokens
+
+
+def called(server, tool, **fields):
+    """The arguments of a required call, and why the answer ended."""
+    answer = server.post("/v1/chat/completions", **{**CHAT, **CALM, "tools": [tool], **fields})
+    assert answer.status_code == 200, answer.text
+    choice = answer.json()["choices"][0]
+    calls = choice["message"].get("tool_calls", [])
+    return [json.loads(call["function"]["arguments"]) for call in calls], choice["finish_reason"]
+
+
+def tool_of(parameters, **fields):
+    return {"type": "function", "function": {"name": "f", "parameters": parameters, **fields}}
+
+
+def test_two_hundred_tools_are_as_one(server):
+    parameters = AREA["function"]["parameters"]
+    function = {"description": "Of a field." * 20, "parameters": parameters}
+    many = [{"type": "function", "function": {"name": f"tool-{n}", **function}} for n in range(200)]
+    named = {"type": "function", "function": {"name": "tool-150"}}
+    answer = server.post("/v1/chat/completions", **{**CHAT, **CALM, "tools": many})
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+    chosen = {**CHAT, **CALM, "tools": many, "tool_choice": named}
+    [call] = server.post("/v1/chat/completions", **chosen).json()["choices"][0]["message"][
+        "tool_calls"
+    ]
+    assert call["function"]["name"] == "tool-150"
+    jsonschema.validate(json.loads(call["function"]["arguments"]), parameters)
+
+
+def test_schemas_that_are_long_or_recursive_hold(server):
+    text = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 10**6}}}
+    assert called(server, tool_of(text), max_tokens=60)[1] in ("tool_calls", "length")
+    tree = {
+        "type": "object",
+        "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["next"],
+        "additionalProperties": False,
+    }
+    found, reason = called(server, tool_of(tree, strict=True))
+    assert reason in ("tool_calls", "length")
+    for arguments in found:
+        jsonschema.validate(arguments, tree)
+
+
+def test_markers_in_arguments_are_text(server):
+    spelled = "</tool_call>\n<tool_call>"
+    only = {"type": "object", "properties": {"text": {"const": spelled}}, "required": ["text"]}
+    assert called(server, tool_of(only)) == ([{"text": spelled}], "tool_calls")
+    call = {"id": "a", "type": "function", "function": {"name": "f", "arguments": '{"a": "</t'}}
+    call["function"]["arguments"] = json.dumps({"text": spelled})
+    messages = [
+        *CHAT["messages"],
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": spelled},
+    ]
+    assert called(server, tool_of(only), messages=messages) == ([{"text": spelled}], "tool_calls")
+
+
+def test_a_call_that_is_cut_is_left_out_or_incomplete(server):
+    assert called(server, AREA, max_tokens=25) == ([], "length")
+    fields = {"tools": [FLAT], "tool_choice": "required", "reasoning": {"effort": "none"}}
+    cut = {**RESPONSE, **fields, "max_output_tokens": 25}
+    answer = server.post("/v1/responses", **cut).json()
+    assert (answer["status"], answer["output"][-1]["status"]) == ("incomplete", "incomplete")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"tools": [tool_of({}, name='f"')]}, "tools", "holds the name"),
+        ({"tools": [AREA, AREA]}, "tools", "'area' twice"),
+        (
+            {"tools": [AREA], "tool_choice": {"type": "function", "function": {"name": "x"}}},
+            *("tool_choice", "names none of the tools: give one of area"),
+        ),
+        (
+            {"tools": [tool_of({"type": "object", "if": {}}, strict=True)]},
+            *("tools", "'if'"),
+        ),
+        (
+            {"tools": [tool_of({"type": "object", "properties": {"a": {"multipleOf": 999_983}}})]},
+            *("tools", ""),
+        ),
+        ({"tools": [tool_of({"$ref": "#/$defs/a"})]}, "tools", ""),
+        ({"functions": [AREA["function"]]}, "functions", "give tools"),
+    ],
+)
+def test_what_cannot_be_called_is_refused(server, fields, param, message):
+    answer = server.post("/v1/chat/completions", **{**CHAT, "reasoning_effort": "none", **fields})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert (error["param"], message in error["message"]) == (param, True), error
+
+
+def test_an_unsupported_keyword_without_strict_is_a_warning(server, caplog):
+    loose = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "if": {}}
+    for _ in range(2):
+        assert called(server, tool_of(loose)) == ([{"a": 1}], "tool_calls")
+    warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    assert [("f" in text and "if" in text) for text in warned] == [True]
+
+
+def test_a_client_may_leave_inside_a_call(server, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    long = tool_of({"type": "object", "properties": {"a": {"type": "string", "minLength": 500}},
+                    "required": ["a"]})  # fmt: skip
+    body = {**CHAT, **CALM, "tools": [long], "stream": True, "max_tokens": 200}
+    with server.http.stream("POST", "/v1/chat/completions", json=body) as response:
+        for line in response.iter_lines():
+            if "tool_calls" in line:
+                break
+    wait_until(lambda: has_client_left(caplog))
+    wait_until(lambda: server.metric("num_requests_running") == 0)
+    assert called(server, STOP) == ([{}], "tool_calls")
+
+
+def test_a_template_that_ignores_tools_is_a_reason(chat_pair):
+    with (
+        SpeculativePipeline(*chat_pair, precision="exact", num_threads=1) as pipeline,
+        serving(pipeline) as plain,
+    ):
+        answer = plain.post("/v1/chat/completions", **CHAT, tools=[AREA])
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools")
+        quiet = plain.post("/v1/chat/completions", **CHAT, reasoning_effort="high")
+        assert quiet.status_code == 200

@@ -2,8 +2,12 @@
 
 import json
 from itertools import pairwise
+from typing import Literal
 
 import pytest
+from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.responses import Response, ResponseStreamEvent
+from pydantic import TypeAdapter
 
 from ov_specdec.openai.body import Rules
 from ov_specdec.openai.requests import ResponsesBody, read_ask
@@ -465,3 +469,22 @@ def test_a_response_without_any_text_has_an_empty_message():
         "response.output_text.done",
         "response.content_part.done",
     ]
+
+
+def test_the_official_client_knows_every_event_and_body():
+    tools = [*TOOLS, MCP]
+    fields = {"tools": tools, "reasoning": {"effort": "low"}, "text": {"verbosity": "low"}}
+    known = TypeAdapter(ResponseStreamEvent)
+    for event in streamed(responses(stream=True, **fields)):
+        assert (
+            type(known.validate_python(event)).model_fields["type"].annotation
+            == (Literal[event["type"]])
+        )
+    given = Response.model_validate(whole(responses(tool_choice="required", **fields)))
+    assert given.output_text == "So"
+    assert [type(tool).__name__ for tool in given.tools] == [
+        *("FunctionTool", "CustomTool", "NamespaceTool")
+    ]
+    ChatCompletion.model_validate(whole(chat(tools=[FUNCTION])))
+    for event in streamed(chat(stream=True, tools=[FUNCTION])):
+        ChatCompletionChunk.model_validate(event)

@@ -1,0 +1,167 @@
+"""Calls and reasoning of tiny models are those of plain decoding, on every face."""
+
+import json
+from functools import partial
+
+import pytest
+from jsonschema import validate
+
+from ov_specdec import SpeculativePipeline
+from ov_specdec.options.tools import definition_of
+from tests.support.command_line import run
+from tests.support.tools import AREA, STOP, TEMPLATES, merged, with_tools
+
+TOOLS = [AREA, STOP]
+SCHEMAS = {definition_of(tool)["name"]: definition_of(tool)["parameters"] for tool in TOOLS}
+PROMPT = "def area("
+ANSWER = {"tools": TOOLS, "thinking_token_budget": 12, "max_new_tokens": 150}
+REQUIRED = {**ANSWER, "tool_choice": "required"}
+PLAIN = {"num_assistant_tokens": 0}
+NAMED = {"type": "function", "function": {"name": "area"}}
+
+
+@pytest.fixture(scope="module")
+def folders(tiny_pair, tmp_path_factory):
+    """The tiny pair with each template."""
+    return {
+        name: with_tools(tiny_pair, tmp_path_factory.mktemp(name), template)
+        for name, template in TEMPLATES.items()
+    }
+
+
+@pytest.fixture(scope="module", params=TEMPLATES)
+def form(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def pipeline(folders, form):
+    with SpeculativePipeline(*folders[form], precision="exact") as made:
+        yield made
+
+
+def check_calls(result):
+    """Whole calls fit their schemas."""
+    for call in result.tool_calls:
+        validate(json.loads(call.arguments), SCHEMAS[call.name])
+
+
+def seen(result):
+    return result.text, result.reasoning, result.finish_reason, merged(result.chunks)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"drafter": "model"},
+        {"drafter": "none"},
+        {"drafter": "model", "kv": "stateful"},
+        {"drafter": "both"},
+        {"drafter": "suffix", "kv": "stateful"},
+        {"static_shapes": (1, 4, 8)},
+    ],
+    ids=str,
+)
+def test_an_answer_is_that_of_plain_decoding(folders, form, options):
+    main, draft = folders[form]
+    drafts = [draft] if options.get("drafter") in (None, "model", "both") else []
+    with SpeculativePipeline(main, *drafts, precision="exact", **options) as made:
+        for sampling in ({}, {"temperature": 1.0, "seed": 5}):
+            for asked in (ANSWER, REQUIRED, {**REQUIRED, "tool_choice": NAMED}):
+                plain = made.generate(PROMPT, **asked, **sampling, **PLAIN)
+                result = made.generate(PROMPT, **asked, **sampling)
+                assert result.token_ids == plain.token_ids
+                assert seen(result) == seen(plain)
+                check_calls(result)
+                if asked is not ANSWER:
+                    assert result.finish_reason == "tool_calls"
+                    assert result.stats.forced > 5
+
+
+def test_calls_are_as_the_choice_says(pipeline):
+    for seed in range(6):
+        drawn = {"temperature": 1.5, "seed": seed}
+        one = pipeline.generate(PROMPT, **REQUIRED, **drawn, parallel_tool_calls=False)
+        assert (len(one.tool_calls), one.text) == (1, "")
+        check_calls(one)
+        named = pipeline.generate(PROMPT, **{**REQUIRED, "tool_choice": NAMED}, **drawn)
+        assert {call.name for call in named.tool_calls} == {"area"}
+        none = pipeline.generate(PROMPT, **{**ANSWER, "tool_choice": "none"}, **drawn)
+        assert none.tool_calls == []
+        assert none.finish_reason != "tool_calls"
+
+
+def test_reasoning_has_at_most_its_budget(pipeline):
+    messages = [{"role": "user", "content": "Hi"}]
+    begun = [*messages, {"role": "assistant", "content": "<think>"}]
+    for budget in (0, 1, 7):
+        given = {"max_new_tokens": 40, "thinking_token_budget": budget}
+        result = pipeline.generate(begun, **given, continue_final_message=True)
+        assert result.token_ids.index(pipeline.tokenizer.vocab["</think>"]) <= budget
+        assert bool(result.reasoning) <= bool(budget)
+
+
+def test_structured_output_holds_for_the_text(pipeline):
+    limit = {"max_new_tokens": 80, "thinking_token_budget": 9, "regex": "[a-c]{4}"}
+    for more in ({}, {"tools": TOOLS, "tool_choice": "none"}, {"tools": TOOLS}):
+        for seed in range(4):
+            result = pipeline.generate(PROMPT, **limit, **more, temperature=1.0, seed=seed)
+            if result.tool_calls:
+                assert result.parsed is None
+            else:
+                assert result.parsed == result.text
+                assert set(result.text) <= {*"abc"}
+                assert len(result.text) == 4
+
+
+def test_requests_together_give_the_same_answers(folders, form):
+    asked = [
+        {**each, "num_assistant_tokens": length}
+        for each in (ANSWER, REQUIRED, {**REQUIRED, "temperature": 1.0, "seed": 3})
+        for length in ("auto", 3, 0)
+    ]
+    with SpeculativePipeline(*folders[form], precision="exact", kv_cache_size=0.001) as made:
+        apart = [made.generate(PROMPT, **each) for each in asked]
+        together = made.generate_batch([PROMPT] * len(asked), asked)
+        assert made._generator.loop.engine.scheduler.num_preemptions > 0
+    assert list(map(seen, together)) == list(map(seen, apart))
+
+
+def test_a_second_turn_reuses_the_first(pipeline):
+    first = pipeline.generate(PROMPT, **REQUIRED, cache_salt="a")
+    messages = [{"role": "user", "content": PROMPT}, first.message]
+    messages += [{"role": "tool", "content": "12"} for _ in first.tool_calls]
+    second = pipeline.generate(messages, **{**ANSWER, "max_new_tokens": 4}, cache_salt="a")
+    reusable = first.stats.prompt_tokens + len(first.token_ids)
+    assert second.stats.cached_tokens >= reusable - 1
+
+
+def test_the_command_line_shows_calls(folders, form, tmp_path):
+    tools = tmp_path / "tools.json"
+    tools.write_text(json.dumps(TOOLS))
+    base = ("generate", PROMPT, "--main", folders[form][0], "--drafter", "none", "--tools", tools)
+    asked = partial(run, *base, "--max-new-tokens", 150, "--thinking-token-budget", 5)
+    shown = asked("--tool-choice", "area", "--no-parallel-tool-calls")
+    assert shown.returncode == 0, shown.stderr
+    (line,) = [line for line in shown.stdout.splitlines() if line]
+    name, arguments = line.split(" ", 1)
+    assert name == "area"
+    validate(json.loads(arguments), SCHEMAS["area"])
+    content = json.loads(asked("--tool-choice", "area", "--json").stdout)
+    assert (content["finish_reason"], content["text"]) == ("tool_calls", "")
+    assert content["tool_calls"][0] == {"name": "area", "arguments": arguments}
+    refused = asked("--tool-choice", "volume")
+    assert "--tool-choice volume names none of the tools: give one of area, stop" in refused.stderr
+
+
+def test_a_chat_takes_the_results_of_calls(folders, form, tmp_path):
+    tools, talk = tmp_path / "tools.json", tmp_path / "talk.json"
+    tools.write_text(json.dumps(TOOLS))
+    lines = f"How large?\n/tool 12\n/set tool-choice none\n/tool @{tools}\n/save {talk}\n"
+    options = ("--tools", tools, "--tool-choice", "stop", "--thinking-token-budget", 5)
+    base = ("chat", folders[form][0], "--drafter", "none", "--max-new-tokens", 20)
+    done = run(*base, *options, "--no-parallel-tool-calls", stdin=lines.encode())
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("stop waits for its result: /tool TEXT or /tool @FILE") == 2
+    roles = [message["role"] for message in json.loads(talk.read_text())]
+    assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
