@@ -174,20 +174,14 @@ class TextGenerator:
             if ids:
                 require_ids(Option(name), ids, self.vocab_size)
         self.drafter.check(options)
-        if options.tools or options.thinking_token_budget is not None:
-            self._check_format(options)
-
-    def _check_format(self, options: GenerationOptions) -> None:
-        """Refuse options that need another chat template."""
+        if not options.tools:
+            return
         raw = Option("tool_call_parser", "none")
-        if options.tools and (reason := self.answer_format.reason):
+        if reason := self.answer_format.reason:
             refused = f" cannot be used with this model ({reason}): leave it out, or give "
             raise OptionError(Option("tools"), refused, raw, " for calls as text")
-        if options.tool_choice not in ("auto", "none") and self.answer_format.calls is None:
+        if self.answer_format.calls is None and options.tool_choice not in ("auto", "none"):
             raise OptionError(Option("tool_choice"), " has no effect with ", raw, ": leave it out")
-        if options.thinking_token_budget is not None and self.answer_format.reasoning is None:
-            name = Option("thinking_token_budget", options.thinking_token_budget)
-            raise OptionError(name, " needs a model that marks its reasoning: leave it out")
 
     def _begin(self, ids: Sequence[int], options: GenerationOptions) -> EngineSequence:
         tokens, source = list(ids), None

@@ -142,3 +142,7 @@ REASONING_FORMATS = {
     "mistral": ReasoningFormat("[THINK]", "[/THINK]"),
 }
 """Formats of reasoning by the same names."""
+
+
+PLAIN = AnswerFormat()
+"""Of answers that are nothing but text."""

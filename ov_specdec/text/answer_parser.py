@@ -3,12 +3,13 @@
 import json
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ov_specdec.options.tools import definition_of
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning, Text
 from ov_specdec.text.answer_format import SPECIAL, AnswerFormat, CallFormat, ParameterFormat
-from ov_specdec.text.tool_schema import Kind, kind_of, parameters_of
+from ov_specdec.text.tool_schema import parameters_of, types_of
 
 NAME = "[A-Za-z0-9_.:/-]"
 
@@ -64,18 +65,19 @@ class AnswerParser:
 
     def _answer(self, is_reasoning: bool) -> Steps:
         reasoning, calls = self._form.reasoning, self._form.calls
+        put_text = partial(self._put, Text)
         if reasoning and (is_reasoning or (yield from self._begins(reasoning.begin, skips=True))):
             yield from self._space()
-            yield from self._until(reasoning.end, Reasoning)
+            yield from self._until(reasoning.end, partial(self._put, Reasoning))
             yield from self._space()
         if calls and calls.is_whole_answer:
             if (yield from self._begins(calls.marker, skips=True)):
                 yield from self._calls(calls)
         elif calls:
-            while (yield from self._until(calls.marker, Text)):
+            while (yield from self._until(calls.marker, put_text)):
                 yield from self._calls(calls)
                 yield from self._space()
-        yield from self._until(NEVER, Text)
+        yield from self._until(NEVER, put_text)
 
     def _begins(self, text: str, *, skips: bool = False) -> Steps:
         """Whether this comes next, then without it. skips: after white space too."""
@@ -95,23 +97,24 @@ class AnswerParser:
             yield
         self._held = held
 
-    def _until(self, text: str, kind: Callable[[str], Part], *, trims: bool = True) -> Steps:
+    def _until(self, text: str, put: Callable[[str], object], *, trims: bool = True) -> Steps:
         """Whether this comes; what is before it is put. trims: without white space at the end."""
         text = self._form.marked(text)
-        while True:
-            before, found, rest = self._held.partition(text)
-            sizes = range(min(len(before), len(text) - 1), 0, -1)
-            begun = 0 if found else next((n for n in sizes if text.startswith(before[-n:])), 0)
-            shown = before[: len(before) - begun]
-            if trims and (found or not self._has_ended):
-                shown = shown.rstrip()
-            if found or self._has_ended:
-                self._put(kind, shown if found else before)
-                self._held = rest
-                return bool(found)
-            self._put(kind, shown)
-            self._held = before[len(shown) :]
+        while text not in self._held:
+            if self._has_ended:
+                put(self._held)
+                self._held = ""
+                return False
+            sizes = range(min(len(self._held), len(text) - 1), 0, -1)
+            begun = next((size for size in sizes if text.startswith(self._held[-size:])), 0)
+            shown = self._held[: len(self._held) - begun]
+            shown = shown.rstrip() if trims else shown
+            put(shown)
+            self._held = self._held[len(shown) :]
             yield
+        before, _, self._held = self._held.partition(text)
+        put(before.rstrip() if trims else before)
+        return True
 
     def _match(self, pattern: str) -> Steps:
         """The match of a pattern that comes next; None if it is cut."""
@@ -168,7 +171,7 @@ class AnswerParser:
 
     def _arguments(self, end: str, form: ParameterFormat, schema: Mapping[str, Any]) -> Steps:
         """Whether all arguments come, each by itself, which are put as one object."""
-        pattern, properties = self._form.pattern, schema.get("properties", {})
+        pattern = self._form.pattern
         between = rf"(?:(?P<is_text>{pattern(form.between[0])})|{pattern(form.between[1])})"
         before, separator = pattern(form.before), "{"
         while found := (yield from self._match(f"{before}(?P<key>.+?){between}|{pattern(end)}")):
@@ -177,51 +180,33 @@ class AnswerParser:
                 return True
             self._put(Arguments, f"{separator}{json.dumps(key, ensure_ascii=False)}: ")
             separator = ", "
+            types = types_of(schema.get("properties", {}).get(key, {}), schema)
+            is_text = "string" in types
             if form.between[0] != form.between[1]:
-                kind = Kind.TEXT if found["is_text"] else Kind.JSON
-            else:
-                kind = kind_of(properties.get(key, {}), schema)
-            least = min(
-                (t.get("minLength", 0) for t in texts_of(properties.get(key, {}), schema)),
-                default=0,
-            )
-            if not (yield from self._value(kind, form.after, least)):
+                is_text = found["is_text"] is not None
+            if not (yield from self._value(form.after, is_text, "null" in types)):
                 return False
         return False
 
-    def _value(self, kind: Kind, end: str) -> Steps:
+    def _value(self, end: str, is_text: bool, may_be_null: bool) -> Steps:
         """Whether a value comes, which is put as JSON."""
-        if kind is Kind.TEXT_OR_NULL:
-            for word in ("null", "None"):
-                if (yield from self._begins(word + end)):
-                    self._put(Arguments, "null")
-                    return True
-        if kind in (Kind.TEXT, Kind.TEXT_OR_NULL):
+        for word in ("null", "None") if is_text and may_be_null else ():
+            if (yield from self._begins(word + end)):
+                self._put(Arguments, "null")
+                return True
+        if is_text:
             self._put(Arguments, '"')
-            if is_whole := (yield from self._until(end, _escaped, trims=False)):
+            if is_whole := (yield from self._until(end, self._put_escaped, trims=False)):
                 self._put(Arguments, '"')
             return is_whole
         while not self._held and not self._has_ended:
             yield
-        if kind is Kind.JSON and self._held[:1] in "{[":
+        if self._held[:1] in "{[":
             return (yield from self._json()) and (yield from self._match(self._form.pattern(end)))
-        if found := (yield from self._match(f"(?P<value>.*?){self._form.pattern(end)}")):
-            self._put(Arguments, _as_json(found["value"], kind))
+        if found := (yield from self._match(f"(?P<word>.*?){self._form.pattern(end)}")):
+            self._put(Arguments, WORDS.get(found["word"], found["word"]))
         return found
 
-
-def _escaped(text: str) -> Arguments:
-    """A piece of a text within a string of JSON."""
-    return Arguments(json.dumps(text, ensure_ascii=False)[1:-1])
-
-
-def _as_json(text: str, kind: Kind) -> str:
-    """A value that is written by itself."""
-    text = WORDS.get(text, text)
-    if kind is Kind.JSON:
-        return text
-    try:
-        is_text = isinstance(json.loads(text, parse_constant=NEVER.index), str)
-    except ValueError:
-        is_text = True
-    return json.dumps(text, ensure_ascii=False) if is_text else text
+    def _put_escaped(self, text: str) -> None:
+        """Put a piece of a text within a string of JSON."""
+        self._put(Arguments, json.dumps(text.replace(SPECIAL, ""), ensure_ascii=False)[1:-1])

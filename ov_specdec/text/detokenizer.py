@@ -173,7 +173,8 @@ class IncrementalDetokenizer:
 
     def take_parts(self) -> tuple[Part, ...]:
         """The parts up to the taken text that have not been taken before."""
-        parts, self._parts = tuple(self._parts), []
+        parts = tuple(self._parts)
+        self._parts.clear()
         return parts
 
     def _read(self, new: str, tokens: Sequence[int]) -> None:

@@ -17,7 +17,9 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text import grammar_process
+from ov_specdec.text.answer_format import PLAIN, AnswerFormat
 from ov_specdec.text.grammar_process import first_error, new_matcher, open_tokenizer
+from ov_specdec.text.tool_grammar import write_answer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -51,20 +53,34 @@ class Grammars:
         """From now on, try each new grammar in a child process first: others may have made it."""
         self._trial = Trial(*self._arguments)
 
-    def compile(self, options: GenerationOptions, ends: Set[int]) -> Callable[..., Grammar]:
+    def compile(
+        self,
+        options: GenerationOptions,
+        ends: Set[int],
+        form: AnswerFormat = PLAIN,
+        is_reasoning: bool = False,
+    ) -> Callable[..., Grammar]:
         """What makes the grammar of a generation: a `Grammar` without its last two arguments.
 
-        ends: tokens that end its text. Raises `OptionError` for a grammar that is invalid, or that
-        fails within its first tokens.
+        ends: tokens that end its text. form: of answers with calls and reasoning. is_reasoning:
+        whether the prompt has begun that. Raises `OptionError` for a grammar that is invalid, or
+        that fails within its first tokens.
         """
-        [name] = constraints_of(options)
+        constraints = constraints_of(options)
+        [name, *_] = ["tools"] if options.tools else [*constraints, "thinking_token_budget"]
         with requiring(f"{Option(name)} needs llguidance", "structured"):
-            text = _write(name, options)
+            text = _write(constraints[0], options) if constraints else None
         if not ends:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
         tokenizer = self._tokenizer(name)
-        if error := self._trial(text) if self._trial else first_error(tokenizer, text):
+
+        def fails(grammar: str) -> str:
+            return self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
+
+        if form.reasoning or options.tools or text is None:
+            text = write_answer(form, options, ends, is_reasoning, text, fails)
+        if error := fails(text):
             reason = f" cannot be used ({error}): see docs/structured-output.md"
             raise OptionError(Option(name), reason)
         make = partial(new_matcher, tokenizer, text)

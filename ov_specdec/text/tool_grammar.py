@@ -1,131 +1,169 @@
 """The grammar of a whole answer in Lark, for llguidance: reasoning, text and calls."""
 
 import json
+import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from itertools import takewhile
-from types import MappingProxyType
 from typing import Any, Literal
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.tools import chosen_tool, definition_of
 from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
-from ov_specdec.text.tool_schema import (
-    Kind,
-    UnsupportedError,
-    kind_of,
-    parameters_of,
-    texts_of,
-    types_of,
-)
+from ov_specdec.text.tool_schema import cases_of, parameters_of, types_of
 
-Care = Literal["strict", "lenient", "free"]
-"""What holds of a tool's schema: all, what llguidance supports, or the types of its arguments."""
+Care = Literal["strict", "lenient", "types"]
+"""What holds of a schema: all, what llguidance supports, or the types of the arguments."""
 
 HOLES = {ID: "/[A-Za-z0-9]{9}/", INDEX: "/[0-9]{1,3}/"}
 
-OF_OBJECTS = frozenset(
-    "allOf anyOf oneOf not if patternProperties propertyNames minProperties maxProperties "
-    "dependentRequired dependentSchemas unevaluatedProperties $ref".split()
-)
-"""Keywords of all arguments together, which cannot be kept where each is written by itself."""
-
 KEY = re.compile(r'[^<>"\s]+')
-"""Names of arguments, which templates write as they are."""
+"""Names of arguments where they are written as they are."""
+
+OF_OBJECTS = frozenset(
+    {"allOf", "anyOf", "oneOf", "not", "if", "patternProperties", "propertyNames", "$ref"}
+    | {"minProperties", "maxProperties", "dependentRequired", "dependentSchemas"}
+)
+"""Keywords that cannot be kept where each argument is written by itself."""
+
+log = logging.getLogger(__name__)
 
 
-def write_grammar(
+class UnsupportedError(ValueError):
+    """A part of a schema cannot be kept."""
+
+
+def write_answer(
     form: AnswerFormat,
     options: GenerationOptions,
     ends: Set[int],
     is_reasoning: bool,
-    text: Mapping[str, Any] | None = None,
-    care: Mapping[str, Care] = MappingProxyType({}),
+    text: str | None,
+    fails: Callable[[str], str],
 ) -> str:
-    """A grammar of answers to `options`; `UnsupportedError` for a keyword that cannot be kept.
+    """The grammar of answers, which keeps of the tools' schemas what can be kept.
 
     ends: tokens that end an answer. is_reasoning: whether the prompt has begun the reasoning.
-    text: the grammar of the text; None if it is free. care: by names of tools; else "strict".
+    text: the grammar of the text; None if it is free. fails: the error of a grammar, or "".
+    Raises `OptionError` for tools with `strict` of which something cannot be kept.
     """
-    writer = _Writer(form, options, ends, care)
-    lark = writer.answer(is_reasoning, has_text=text is not None)
-    others = [*([] if text is None else [{**text, "name": "text"}]), *writer.others]
-    return json.dumps({"grammars": [{"name": "answer", "lark_grammar": lark}, *others]})
+    if form.reasoning is None and options.thinking_token_budget is not None:
+        reason = " needs a chat template that marks reasoning, as this model's does not"
+        raise OptionError(Option("thinking_token_budget"), reason, ": leave it out")
+    wanted, care = chosen_tool(options), dict[str, Care]()
+    tools = [tool for tool in options.tools if wanted in (None, definition_of(tool)["name"])]
+    choice = options.tool_choice if wanted is None else "required"
+
+    def write(tools: list[Any], choice: Any, text: str | None) -> str:
+        return _Writer(form, options, tools, choice, ends, care).answer(is_reasoning, text)
+
+    def error_of(tool: Any) -> str:
+        try:
+            return fails(write([tool], "required", None))
+        except UnsupportedError as error:
+            return str(error)
+
+    try:
+        if not fails(whole := write(tools, choice, text)) or form.calls is None:
+            return whole
+    except UnsupportedError:
+        pass  # of which tool, is found below
+    for tool in tools:
+        name, is_strict = definition_of(tool)["name"], definition_of(tool).get("strict")
+        if not (error := error_of(tool)):
+            continue
+        problem = f"{name!r}, of whose schema a part cannot be kept ({error})"
+        if is_strict or tool.get("type") == "custom":
+            raise OptionError(Option("tools"), f" holds {problem}: change it, or leave out strict")
+        log.warning("arguments may not fit the tool %s", problem)
+        care[name] = "lenient"
+        if error_of(tool):
+            care[name] = "types"
+    return write(tools, choice, text)
 
 
 class _Writer:
-    """Writes the rules of one grammar. See `write_grammar`."""
+    """Writes one grammar. See `write_answer`."""
 
     def __init__(
         self,
         form: AnswerFormat,
         options: GenerationOptions,
+        tools: list[Any],
+        choice: str,
         ends: Set[int],
         care: Mapping[str, Care],
     ) -> None:
-        self._form, self._options, self._ends, self._care = form, options, ends, care
+        self._form, self._options, self._tools, self._choice = form, options, tools, choice
+        self._ends, self._care = ends, care
         self._lines = ["ANY: /(?s:.*)/"]
-        self.others: list[dict[str, str]] = []
+        self._others: list[dict[str, Any]] = []
 
-    def answer(self, is_reasoning: bool, *, has_text: bool) -> str:
-        """All rules."""
+    def answer(self, is_reasoning: bool, text: str | None) -> str:
+        """The whole grammar."""
         reasoning, calls = self._form.reasoning, self._form.calls
-        if calls and self._options.tools and self._options.tool_choice != "none":
+        if text is not None:
+            given = json.loads(text)["grammars"][0] if text[0] == "{" else {"lark_grammar": text}
+            self._others.append({**given, "name": "text"})
+        if calls and self._tools and self._choice != "none":
             self._lines.append(f"calls: {self._calls(calls)}")
-        start = self._rest(calls.gap if calls else "", has_text)
+        start = self._rest(calls.gap if calls else "", text is not None)
         if reasoning is not None:
-            thought = f"{self._thought(reasoning.end)} {self._rest(reasoning.gap, has_text)}"
-            begin = self._literal(reasoning.begin)
-            start = thought if is_reasoning else f"{begin} {thought} | {start}"
-        return "\n".join([f"start: {start}", *self._lines])
+            thought = (
+                f"{self._thought(reasoning.end)} {self._rest(reasoning.gap, text is not None)}"
+            )
+            start = (
+                thought if is_reasoning else f"{self._literal(reasoning.begin)} {thought} | {start}"
+            )
+        lark = "\n".join([f"start: {start}", *self._lines])
+        return json.dumps({"grammars": [{"name": "answer", "lark_grammar": lark}, *self._others]})
 
     def _thought(self, end: str) -> str:
         """The reasoning, and what ends it."""
-        pieces, budget = self._form.split(end), self._options.thinking_token_budget
-        if isinstance(pieces[0], int):
+        [first, *_], budget = self._form.split(end), self._options.thinking_token_budget
+        if isinstance(first, int):
             times = "*" if budget is None else f"{{0,{budget}}}"
-            return f"<[^{pieces[0]}]>{times} {self._literal(end)}"
-        if budget is not None:
-            reason = f" needs a token that ends reasoning, which {end!r} is not in this model"
-            raise OptionError(Option("thinking_token_budget"), reason, ": leave it out")
-        return self._until("ANY", end)
+            return f"<[^{first}]>{times} {self._literal(end)}"
+        if budget is None:
+            return self._until("ANY", end)
+        reason = f" needs a single token that ends reasoning, and this model has none for {end!r}"
+        raise OptionError(Option("thinking_token_budget"), reason, ": leave it out")
 
     def _rest(self, gap: str, has_text: bool) -> str:
         """What follows the reasoning. gap: white space before calls."""
-        calls, choice = self._form.calls, self._options.tool_choice
-        if calls is None or not self._options.tools or choice == "none":
-            marker = calls.marker if calls and self._options.tools else ""
+        marker = self._form.calls.marker if self._form.calls and self._tools else ""
+        if not marker or self._choice == "none":
             return "@text" if has_text else self._free(marker, "")
-        required = f"{self._literal(gap + calls.marker)} calls"
-        if choice != "auto":
+        required = f"{self._literal(gap + marker)} calls"
+        if self._choice != "auto":
             return required
-        return f"(@text | {required})" if has_text else self._free(calls.marker, "calls")
+        return f"(@text | {required})" if has_text else self._free(marker, "calls")
 
     def _free(self, marker: str, calls: str) -> str:
         """A text without a marker, or up to it if calls may follow."""
-        pieces = self._form.split(marker)
+        pieces, form = self._form.split(marker), self._form
         place = next((n for n, piece in enumerate(pieces) if isinstance(piece, int)), None)
         if marker and place is None:
             mark = json.dumps(marker)
-            is_whole = self._form.calls is not None and self._form.calls.is_whole_answer
-            text = self._terminal(
-                f"ANY & ~({mark} ANY)" if is_whole else f"ANY & ~(ANY {mark} ANY)"
-            )
-            begun = mark if is_whole else self._until("ANY", marker)
+            if form.calls and form.calls.is_whole_answer:
+                text, begun = self._terminal(f"ANY & ~({mark} ANY)"), mark
+            else:
+                text, begun = self._terminal(f"ANY & ~(ANY {mark} ANY)"), self._until("ANY", marker)
             return f"({text} | {begun} {calls})" if calls else text
-        begin = self._form.split(self._form.reasoning.begin)[:1] if self._form.reasoning else []
+        begin = form.split(form.reasoning.begin)[:1] if form.reasoning else []
         ids = [str(piece) for piece in [*begin, *pieces] if isinstance(piece, int)]
         text = f"<[^{','.join(ids)}]>*" if ids else "<[*]>*"
         return f"{text} ({self._joined(pieces[place:])} {calls})?" if calls else text
 
     def _calls(self, calls: CallFormat) -> str:
         """All calls after their marker."""
-        wanted = chosen_tool(self._options)
-        tools = [t for t in self._options.tools if wanted in (None, definition_of(t)["name"])]
-        for number, tool in enumerate(tools):
-            self._lines.append(f"call{number}: {self._call(calls, tool)}")
-        call = f"({' | '.join(f'call{number}' for number, _ in enumerate(tools))})"
+        names = [f"call{number}" for number, _ in enumerate(self._tools)]
+        self._lines += [
+            f"{name}: {self._call(calls, tool)}"
+            for name, tool in zip(names, self._tools, strict=True)
+        ]
+        call = f"({' | '.join(names)})"
         lead = self._literal((calls.opening + calls.before).removeprefix(calls.marker))
         more = ""
         if calls.separator is not None and self._options.parallel_tool_calls:
@@ -135,14 +173,18 @@ class _Writer:
         return f"{lead} {call} {more} {self._joined(closing)}"
 
     def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
-        """A call after the text before its name."""
-        name = definition_of(tool)["name"]
+        """A call from its name on."""
+        name, schema = definition_of(tool)["name"], parameters_of(tool)
         care = self._care.get(name, "strict")
+        grammar = (definition_of(tool).get("format") or {}).get("grammar")
         if calls.parameters is None:
-            schema = {"type": "object"} if care == "free" else parameters_of(tool)
+            schema = {"type": "object"} if care == "types" else schema
             arguments = self._json(schema, calls.separators, care)
+        elif grammar:
+            begin = self._literal(calls.parameters.before + "input" + calls.parameters.between[0])
+            arguments = f"{begin} {self._custom(**grammar, end=calls.parameters.after)}"
         else:
-            arguments = " ".join(self._parameters(calls.parameters, tool, care))
+            arguments = " ".join(self._parameters(calls.parameters, schema, care))
         return f"{self._literal(name + calls.middle)} {arguments} {self._literal(calls.after)}"
 
     def _json(self, schema: Mapping[str, Any], separators: tuple[str, str], care: Care) -> str:
@@ -151,92 +193,81 @@ class _Writer:
         given |= {"lenient": True} if care == "lenient" else {}
         return f"%json {json.dumps({**schema, 'x-guidance': given})}"
 
+    def _custom(self, syntax: str, definition: str, end: str) -> str:
+        """The input of a custom tool, and what follows it."""
+        if syntax == "regex":
+            return self._until(f"/{_slashed(definition)}/", end)
+        self._others.append({"name": f"custom{len(self._lines)}", "lark_grammar": definition})
+        return f"@custom{len(self._lines)} {self._literal(end)}"
+
     def _parameters(
-        self, form: ParameterFormat, tool: Mapping[str, Any], care: Care
+        self, form: ParameterFormat, root: Mapping[str, Any], care: Care
     ) -> Iterator[str]:
         """Arguments by themselves, in the order of the schema."""
-        root = parameters_of(tool)
         if care == "strict" and (keywords := root.keys() & OF_OBJECTS):
             raise UnsupportedError(f"{min(keywords)!r} for all arguments")
-        if grammar := (definition_of(tool).get("format") or {}).get("grammar"):
-            begin = self._literal(form.before + "input" + form.between[0])
-            yield f"{begin} {self._custom(**grammar, end=form.after)}"
-            return
         properties, required = dict(root.get("properties", {})), root.get("required", ())
         properties |= {key: {} for key in required if key not in properties}
         for key, schema in properties.items():
             if not KEY.fullmatch(key):
                 raise UnsupportedError(f"the name {shorten(key)} of an argument")
-            begin = self._literal(form.before + key)
-            value = self._argument(form, begin, schema, root, care)
-            yield value if key in required else f"({value})?"
+            argument = f"{self._literal(form.before + key)} {self._value(form, schema, root, care)}"
+            yield argument if key in required else f"({argument})?"
         if not properties and root.get("additionalProperties") is not False:
-            begin = f"{self._literal(form.before)} /[A-Za-z0-9_.-]{{1,64}}/"
-            yield f"({self._argument(form, begin, {}, root, care)})*"
+            key = f"{self._literal(form.before)} /[A-Za-z0-9_.-]{{1,64}}/"
+            yield f"({key} {self._value(form, {}, root, care)})*"
 
-    def _argument(
-        self, form: ParameterFormat, begin: str, schema: Any, root: Mapping[str, Any], care: Care
+    def _value(
+        self, form: ParameterFormat, schema: Any, root: Mapping[str, Any], care: Care
     ) -> str:
-        """One argument. begin: up to its key."""
-        kind, types = kind_of(schema, root), types_of(schema, root)
-        of_text, of_others = map(self._literal, form.between)
-        if care == "free":
-            schema = {"type": sorted(types)}
-        cases, end = [], self._literal(form.after)
-        if kind is not Kind.JSON:
-            texts = " | ".join(
-                self._texts(case, form.after, care) for case in texts_of(schema, root)
-            )
-            cases.append(f"{of_text} {self._until(texts, form.after)}")
-            schema = {"type": sorted(types - {"string"})}
-        if kind is Kind.JSON and types == {"boolean"}:
-            words = " | ".join(map(json.dumps, form.words))
-            cases.append(f"{of_others} ({words}) {end}")
-        elif kind is Kind.JSON or (kind is not Kind.TEXT and of_text != of_others):
+        """What follows the key of an argument."""
+        types, cases = types_of(schema, root), list[str]()
+        text, other, end = map(self._literal, (*form.between, form.after))
+        if "string" in types:  # the only type then, besides null
+            given = [case for case in cases_of(schema, root) if "string" in types_of(case, root)]
+            texts = " | ".join(self._texts(case, form.after, care) for case in given)
+            cases.append(f"{text} {self._until(texts, form.after)}")
+        if types == {"boolean"}:
+            cases.append(f"{other} ({' | '.join(map(json.dumps, form.words))}) {end}")
+        elif "string" not in types:
+            if care == "types":
+                schema = {"type": sorted(types)}
             shared = {name: root[name] for name in ("$defs", "definitions") if name in root}
-            cases.append(
-                f"{of_others} {self._json({**schema, **shared}, (', ', ': '), care)} {end}"
-            )
-        elif kind is Kind.TEXT_OR_NULL:
-            cases.append(f'{of_others} "null" {end}')
-        return f"{begin} ({' | '.join(cases)})"
+            cases.append(f"{other} {self._json({**schema, **shared}, (', ', ': '), care)} {end}")
+        elif "null" in types:
+            cases.append(f'{other} "null" {end}')
+        return f"({' | '.join(cases)})"
 
     def _texts(self, schema: Mapping[str, Any], end: str, care: Care) -> str:
-        """What a terminal of texts has to fit. end: what follows a text, and is in none."""
-        values = schema.get("enum", [schema["const"]] if "const" in schema else [])
-        texts = [
-            json.dumps(value) for value in values if isinstance(value, str) and end not in value
-        ]
-        if values:
-            return " | ".join(texts)
+        """A terminal of the texts that fit an alternative, and do not hold what ends them."""
+        if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
+            texts = [value for value in values if isinstance(value, str) and end not in value]
+            return " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
         least, most, pattern = (schema.get(name) for name in ("minLength", "maxLength", "pattern"))
-        counted = least is not None or most is not None
-        if care == "strict" and ("format" in schema or (pattern and counted)):
-            raise UnsupportedError(
-                "'format'" if "format" in schema else "a length beside 'pattern'"
-            )
+        is_token = isinstance(self._form.split(end)[0], int)
+        if care == "strict" and "format" in schema:
+            raise UnsupportedError("'format' of a text that is written as it is")
         if pattern and care == "strict":
+            if least or most is not None:
+                raise UnsupportedError("'pattern' beside 'minLength' or 'maxLength'")
             before = "" if pattern.startswith("^") else "(?s:.*)"
-            after = "" if pattern.endswith("$") else "(?s:.*)"
-            return f"/{before}({_escaped(pattern.strip('^$'))}){after}/ & ~(ANY {json.dumps(end.strip())} ANY)"
-        return f"/(?s:.{{{least or 0},{'' if most is None else most}}})/" if counted else "ANY"
-
-    def _custom(self, syntax: str, definition: str, end: str) -> str:
-        """The input of a custom tool, and what follows it."""
-        if syntax == "regex":
-            return self._until(f"/{_escaped(definition)}/", end)
-        name = f"custom{len(self.others)}"
-        self.others.append({"name": name, "lark_grammar": definition})
-        return f"@{name} {self._literal(end)}"
+            after = "" if re.search(r"(?<!\\)\$$", pattern) else "(?s:.*)"
+            regex = _slashed(pattern.removeprefix("^")).removesuffix("" if after else "$")
+            without = "" if is_token else f" & ~(ANY {json.dumps(end.strip())} ANY)"
+            return f"/{before}({regex}){after}/{without}"
+        first = "." if is_token else f"[^{_slashed(re.escape(end[0]))}]"
+        more = "" if most is None else most - (least or 0)
+        return (
+            f"/(?s:{first}{{{least or 0}}}.{{0,{more}}})/" if least or most is not None else "ANY"
+        )
 
     def _until(self, body: str, text: str) -> str:
         """What fits a terminal, and then a text at its first place."""
-        name = self._terminal(body)
-        first, *rest = self._form.split(text)
+        name, [first, *rest] = self._terminal(body), self._form.split(text)
         if isinstance(first, int):
             return f"{name} {self._literal(text)}"
-        self._lines.append(f"until{name}[suffix={json.dumps(first)}]: {name}")
-        return f"until{name} {self._joined(rest)}"
+        self._lines.append(f"{name.lower()}[suffix={json.dumps(first)}]: {name}")
+        return f"{name.lower()} {self._joined(rest)}"
 
     def _terminal(self, body: str) -> str:
         self._lines.append(f"T{len(self._lines)}: {body}")
@@ -257,6 +288,6 @@ class _Writer:
         return " ".join(written)
 
 
-def _escaped(regex: str) -> str:
-    """A regular expression within slashes."""
-    return re.sub(r"(?<!\\)/", r"\/", regex).replace("\n", r"\n")
+def _slashed(regex: str) -> str:
+    """A regular expression, to be written within slashes."""
+    return re.sub(r"(?<!\\)/", r"\\/", regex).replace("\n", r"\n")
