@@ -85,7 +85,8 @@ def test_an_answer_that_a_stop_string_cut_is_remembered(pipeline):
 def test_a_loop_of_calls_reads_new_results_only(agent_model):
     """Random weights write strings and numbers as no template would."""
     messages, known = [USER], 0
-    options = {"tools": agents_tools(most=20), "tool_choice": "required", "max_new_tokens": 400}
+    options = {"tools": agents_tools(most=20), "tool_choice": "required", "max_new_tokens": 800}
+    options["thinking_token_budget"] = 16
     with SpeculativePipeline(agent_model, drafter="suffix", num_threads=1) as pipeline:
         for turn in range(20):
             result = pipeline.generate(messages, **options, temperature=1.0, seed=turn, **MINE)

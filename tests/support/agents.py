@@ -16,6 +16,9 @@ from tests.support.tiny import EOS, export, save_checkpoint, save_tokenizer
 ROOT = Path(__file__).parents[2]
 TEMPLATE = ROOT / "tests" / "benchmarks" / "prompts" / "tools.jinja"
 VOCAB_SIZE = 2048
+MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
+"""Tokens of their own, as in Qwen 3."""
+
 CONTEXT = 65_536
 """Tokens: what coding agents send before the first question takes over ten thousand."""
 
@@ -26,11 +29,17 @@ Script = Callable[[str], str]
 
 def make_agent_model(folder: Path) -> None:
     """A random llama in `folder / "main"`: tokens of English and code, and a long context."""
+    from tokenizers import AddedToken
+    from transformers import PreTrainedTokenizerFast
+
     checkpoint, main = folder / "checkpoint", folder / "main"
     save_checkpoint("llama", checkpoint, width=VOCAB_SIZE)
     pages = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("ov_specdec/text/*.py")])
     text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    save_tokenizer(checkpoint, sample=text, vocab_size=VOCAB_SIZE)
+    save_tokenizer(checkpoint, sample=text, vocab_size=VOCAB_SIZE - len(MARKERS))
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
+    tokenizer.add_tokens([AddedToken(marker, normalized=False) for marker in MARKERS])
+    tokenizer.save_pretrained(checkpoint)
     export(checkpoint, main)
     config = json.loads((main / "config.json").read_text())
     config["max_position_embeddings"] = CONTEXT
