@@ -11,7 +11,7 @@ const options = {
   model: provider(model),
   prompt: "Go.",
   toolChoice: "required",
-  maxOutputTokens: 600,
+  providerOptions: { local: { thinking_token_budget: 16 } },
   maxRetries: 0,
   stopWhen: stepCountIs(5),
   tools: {

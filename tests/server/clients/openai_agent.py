@@ -49,7 +49,9 @@ for kind in (OpenAIChatCompletionsModel, OpenAIResponsesModel):
     agent = Agent(
         name="agent",
         model=kind(model=model, openai_client=client),
-        model_settings=ModelSettings(tool_choice="required", max_tokens=600),
+        model_settings=ModelSettings(
+            tool_choice="required", extra_body={"thinking_token_budget": 16}
+        ),
         tools=[locate, move],
         reset_tool_choice=False,
     )

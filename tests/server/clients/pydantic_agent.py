@@ -18,7 +18,8 @@ class Required(AbstractCapability):
     """`tool_choice` in each turn."""
 
     def get_model_settings(self):
-        return lambda _: ModelSettings(tool_choice="required", max_tokens=600)
+        budget = {"thinking_token_budget": 16}
+        return lambda _: ModelSettings(tool_choice="required", extra_body=budget)
 
 
 class Place(BaseModel):
