@@ -74,9 +74,10 @@ class ReasoningFormat:
     end: str
     gap: str = ""
 
-    def is_open(self, prompt: str) -> bool:
-        """Whether a rendered prompt has begun the reasoning."""
-        return prompt.rstrip().endswith(self.begin)
+    def is_open(self, prompt: str) -> bool | None:
+        """Whether a rendered prompt has begun the reasoning; None if it has ended it too."""
+        prompt = prompt.rstrip()
+        return None if prompt.endswith(self.end) else prompt.endswith(self.begin)
 
 
 @dataclass(frozen=True)

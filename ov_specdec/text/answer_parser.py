@@ -27,11 +27,11 @@ class AnswerParser:
     """Turns the text of one answer into parts, which are the same however the text is cut.
 
     form: of the model's answers. tools: by their schemas, strings are told from other arguments.
-    is_reasoning: whether the prompt has begun the reasoning.
+    is_reasoning: see `ReasoningFormat.is_open`.
     """
 
     def __init__(
-        self, form: AnswerFormat, tools: Iterable[Mapping[str, Any]], is_reasoning: bool
+        self, form: AnswerFormat, tools: Iterable[Mapping[str, Any]], is_reasoning: bool | None
     ) -> None:
         self._form = form
         self._schemas = {definition_of(tool).get("name"): parameters_of(tool) for tool in tools}
@@ -63,8 +63,9 @@ class AnswerParser:
         if text := text.replace(SPECIAL, ""):
             self._parts.append(kind(text))
 
-    def _answer(self, is_reasoning: bool) -> Steps:
+    def _answer(self, is_reasoning: bool | None) -> Steps:
         reasoning, calls = self._form.reasoning, self._form.calls
+        reasoning = None if is_reasoning is None else reasoning
         put_text = partial(self._put, Text)
         if reasoning and (is_reasoning or (yield from self._begins(reasoning.begin, skips=True))):
             yield from self._space()

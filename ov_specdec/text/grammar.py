@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -58,31 +58,37 @@ class Grammars:
         options: GenerationOptions,
         ends: Set[int],
         form: AnswerFormat = PLAIN,
-        is_reasoning: bool = False,
+        is_reasoning: bool | None = False,
     ) -> Callable[..., Grammar]:
         """What makes the grammar of a generation: a `Grammar` without its last two arguments.
 
         ends: tokens that end its text. form: of answers with calls and reasoning. is_reasoning:
-        whether the prompt has begun that. Raises `OptionError` for a grammar that is invalid, or
-        that fails within its first tokens.
+        see `ReasoningFormat.is_open`. Raises `OptionError` for a grammar that is invalid, or that
+        fails within its first tokens.
         """
-        constraints = constraints_of(options)
-        [name, *_] = ["tools"] if options.tools else [*constraints, "thinking_token_budget"]
+        [constraint] = constraints_of(options) or [""]
+        name = constraint or ("tools" if options.tools else "thinking_token_budget")
         with requiring(f"{Option(name)} needs llguidance", "structured"):
-            text = _write(constraints[0], options) if constraints else None
+            text = _write(constraint, options) if constraint else None
         if not ends:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
         tokenizer = self._tokenizer(name)
 
-        def fails(grammar: str) -> str:
+        @cache
+        def error_of(grammar: str) -> str:
             return self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
 
+        def check(name: str, grammar: str) -> None:
+            if error := error_of(grammar):
+                reason = f" cannot be used ({error}): see docs/structured-output.md"
+                raise OptionError(Option(name), reason)
+
+        if text is not None:
+            check(name, text)
         if form.reasoning or options.tools or text is None:
-            text = write_answer(form, options, ends, is_reasoning, text, fails)
-        if error := fails(text):
-            reason = f" cannot be used ({error}): see docs/structured-output.md"
-            raise OptionError(Option(name), reason)
+            text = write_answer(form, options, ends, is_reasoning, text, error_of)
+            check("tools" if options.tools else name, text)
         make = partial(new_matcher, tokenizer, text)
         return partial(Grammar, make, frozenset(tokenizer.eos_tokens), ends)
 

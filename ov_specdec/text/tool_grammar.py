@@ -38,13 +38,13 @@ def write_answer(
     form: AnswerFormat,
     options: GenerationOptions,
     ends: Set[int],
-    is_reasoning: bool,
+    is_reasoning: bool | None,
     text: str | None,
     fails: Callable[[str], str],
 ) -> str:
     """The grammar of answers, which keeps of the tools' schemas what can be kept.
 
-    ends: tokens that end an answer. is_reasoning: whether the prompt has begun the reasoning.
+    ends: tokens that end an answer. is_reasoning: see `ReasoningFormat.is_open`.
     text: the grammar of the text; None if it is free. fails: the error of a grammar, or "".
     Raises `OptionError` for tools with `strict` of which something cannot be kept.
     """
@@ -100,7 +100,7 @@ class _Writer:
         self._lines = ["ANY: /(?s:.*)/"]
         self._others: list[dict[str, Any]] = []
 
-    def answer(self, is_reasoning: bool, text: str | None) -> str:
+    def answer(self, is_reasoning: bool | None, text: str | None) -> str:
         """The whole grammar."""
         reasoning, calls = self._form.reasoning, self._form.calls
         if text is not None:
@@ -109,7 +109,7 @@ class _Writer:
         if calls and self._tools and self._choice != "none":
             self._lines.append(f"calls: {self._calls(calls)}")
         start = self._rest(calls.gap if calls else "", text is not None)
-        if reasoning is not None:
+        if reasoning is not None and is_reasoning is not None:
             thought = (
                 f"{self._thought(reasoning.end)} {self._rest(reasoning.gap, text is not None)}"
             )
@@ -124,7 +124,7 @@ class _Writer:
         [first, *_], budget = self._form.split(end), self._options.thinking_token_budget
         if isinstance(first, int):
             times = "*" if budget is None else f"{{0,{budget}}}"
-            return f"<[^{first}]>{times} {self._literal(end)}"
+            return f"{'' if budget == 0 else f'<[^{first}]>{times}'} {self._literal(end)}"
         if budget is None:
             return self._until("ANY", end)
         reason = f" needs a single token that ends reasoning, and this model has none for {end!r}"
@@ -175,7 +175,10 @@ class _Writer:
     def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
         """A call from its name on."""
         name, schema = definition_of(tool)["name"], parameters_of(tool)
-        care = self._care.get(name, "strict")
+        care, written = self._care.get(name, "strict"), json.dumps(schema, ensure_ascii=False)
+        # Where a text is forced, llguidance takes the name of a token for the token.
+        if care != "types" and (spelled := [t for t in self._form.tokens if t in written]):
+            raise UnsupportedError(f"it spells the token {spelled[0]}")
         grammar = (definition_of(tool).get("format") or {}).get("grammar")
         if calls.parameters is None:
             schema = {"type": "object"} if care == "types" else schema
