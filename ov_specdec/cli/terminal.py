@@ -17,7 +17,7 @@ from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.parts import CallBegin, CallEnd, Reasoning, Text
+from ov_specdec.results.parts import CallBegin, Reasoning, Text
 
 console = Console(stderr=True, highlight=False)
 
@@ -41,12 +41,11 @@ class Transcript:
         """The texts of a chunk, and whether each is reasoning."""
         for part in chunk.parts or (Text(chunk.text),):
             begins, is_reasoning = isinstance(part, CallBegin), isinstance(part, Reasoning)
+            text = f"{part.name} " if isinstance(part, CallBegin) else getattr(part, "text", "")
+            if not text:
+                continue
             if self._is_within_line and (begins or is_reasoning != self._is_reasoning):
                 yield "\n", self._is_reasoning
-            if isinstance(part, CallBegin):
-                text = f"{part.name} "
-            else:
-                text = "" if isinstance(part, CallEnd) else part.text
             yield text, is_reasoning
             self._is_reasoning, self._is_within_line = is_reasoning, not text.endswith("\n")
 

@@ -50,9 +50,9 @@ CODER = f"""{HEAD}
 {{%- for call in m.tool_calls or [] %}}
 {{%- if not loop.first or m.content %}}{{{{ '\n' }}}}{{% endif %}}<tool_call>
 <function={{{{ call.function.name }}}}>
-{{% for name, value in call.function.arguments | items %}}<parameter={{{{ name }}}}>
+{{% for name, value in call.function.arguments | items %}}<arg={{{{ name }}}}>
 {{{{ value if value is string else value | tojson }}}}
-</parameter>
+</arg>
 {{% endfor %}}</function>
 </tool_call>
 {{%- endfor %}}{TAIL}"""

@@ -45,8 +45,8 @@ ANSWERS = {
         '{"name": "stop", "arguments": {}}',
     ],
     "coder": [
-        '<function=note>\n<parameter=text>\né\n"',
-        '"\n</parameter>\n<parameter=lines>\n[1, 2]\n</parameter>\n</function>',
+        '<function=note>\n<arg=text>\né\n"',
+        '"\n</arg>\n<arg=lines>\n[1, 2]\n</arg>\n</function>',
         "<function=stop>\n</function>",
     ],
 }
@@ -126,7 +126,7 @@ def test_it_is_that_of_plain_decoding_wherever_a_marker_stands_in_a_draft(form, 
     ids = {tokenizer.vocab[name] for name in MARKERS}
     markers = [place for place, token in enumerate(answer) if token in ids]
     assert len(markers) == 6
-    for marker, shift, length in product(markers, range(-3, 3), (1, 2, 4)):
+    for marker, shift, length in product(markers, (-2, -1, 0, 1), (1, 4)):
         made = made_for(tokenizer, answer, options, wrong={marker + shift})
         result = generate(made, "Hi", **options, num_assistant_tokens=length)
         assert result.token_ids == plain.token_ids
@@ -139,16 +139,14 @@ def test_an_answer_may_be_cut_anywhere(form, tokenizers):
     answer = answer_of(tokenizer, form)
     made = made_for(tokenizer, answer, options)
     whole = merged(generate(made, "Hi", **options).chunks)
-    for budget in range(1, len(answer)):
+    for budget in range(1, len(answer), 4):
         plain = generate(made, "Hi", **options, max_new_tokens=budget, num_assistant_tokens=0)
         result = generate(made, "Hi", **options, max_new_tokens=budget, num_assistant_tokens=4)
         assert seen(result) == seen(plain)
         assert result.finish_reason == "length"
-        *before, last = merged(result.chunks) or [Text("")]
+        *before, last = merged(result.chunks[:-1]) or [Text("")]
         assert before == whole[: len(before)]
-        assert last == whole[len(before)] or whole[len(before)].text.startswith(
-            last.text.rstrip("\n\ufffd")
-        )
+        assert last == whole[len(before)] or whole[len(before)].text.startswith(last.text)
         assert len(result.tool_calls) == merged(result.chunks).count(CallEnd())
 
 
@@ -250,7 +248,7 @@ def test_tools_that_cannot_be_read_are_refused_with_the_reason(tokenizers, tmp_p
     ) as error:
         generate(made, "Hi", tools=TOOLS)
     assert error.value.option == "tools"
-    with pytest.raises(OptionError, match="thinking_token_budget=3 needs a model that marks"):
+    with pytest.raises(OptionError, match="thinking_token_budget needs a chat template that marks"):
         generate(made, "Hi", thinking_token_budget=3)
     made.parsers = ("none", "none")
     del made.answer_format
