@@ -17,7 +17,7 @@ from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError, cut
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.parts import CallBegin, CallEnd, Reasoning, Text
+from ov_specdec.results.parts import CallBegin, Reasoning, Text
 
 console = Console(stderr=True, highlight=False)
 

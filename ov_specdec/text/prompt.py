@@ -12,7 +12,7 @@ from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.conflicts import given_chat_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.chat import Message, check_messages
-from ov_specdec.text.generated_tokens import GeneratedTokens, Render
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
@@ -146,24 +146,18 @@ def _encode(
             return encoded.ids
         if len(encoded.ids) > context:  # before answers are looked for
             raise overflow(f"{len(encoded.ids)} tokens", context)
-        render = _renders_answer(messages, options, tokenizer)
-        return generated_tokens.restore(encoded, salt, render)
+        told = options.copy_with(add_generation_prompt=False)
+        has_header = (
+            not options.continue_final_message and options.add_generation_prompt is not False
+        )
+        render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
+        return generated_tokens.restore(encoded, salt, render if has_header else None)
     if isinstance(prompt, str):
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)
         adds = options.add_special_tokens is not False
         return tokenizer.encode(prompt, options.src_lang, add_special_tokens=adds)
     return _as_ids(prompt)
-
-
-def _renders_answer(
-    messages: list[Message], options: GenerationOptions, tokenizer: Tokenizer
-) -> Render | None:
-    """Writes an answer after messages that it begins behind."""
-    if options.continue_final_message or options.add_generation_prompt is False:
-        return None
-    told = options.copy_with(add_generation_prompt=False)
-    return lambda answer: tokenizer.render_chat([*messages, answer], told)
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:
