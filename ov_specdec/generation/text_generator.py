@@ -47,7 +47,7 @@ from ov_specdec.text.prompt import (
 from ov_specdec.text.tokenizer import Tokenizer
 from ov_specdec.text.tool_format import read_format
 
-TAIL = 32
+PROMPT_END = 32
 """Tokens at the end of a prompt that show whether it has begun the reasoning."""
 
 
@@ -191,7 +191,7 @@ class TextGenerator:
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
         form = self._format_of(options)
-        end = self.tokenizer.decode_all(ids[-TAIL:]) if form.reasoning else ""
+        end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
