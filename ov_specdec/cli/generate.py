@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
@@ -76,7 +75,7 @@ def generate(
 
 def as_dict(result: GenerationResult) -> dict[str, Any]:
     """A result for JSON, without log-probabilities. reasoning, tool_calls: only if there are."""
-    calls = [asdict(call) for call in result.tool_calls]
+    calls = [{"name": call.name, "arguments": call.arguments} for call in result.tool_calls]
     parts = {"reasoning": result.reasoning, "tool_calls": calls}
     return {
         "text": result.text,

@@ -30,7 +30,7 @@ from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.text.answer_format import AnswerFormat
+from ov_specdec.text.answer_format import PLAIN, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
@@ -183,9 +183,9 @@ class TextGenerator:
             tokens = [self.text_to_text.decoder_start_token_id]
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
-        form, is_reasoning = self._format_of(options), False
-        if form.reasoning is not None:
-            is_reasoning = form.reasoning.is_open(self.tokenizer.decode_all(ids[-TAIL:]))
+        form = self._format_of(options)
+        end = self.tokenizer.decode_all(ids[-TAIL:]) if form.reasoning else ""
+        is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
@@ -205,7 +205,7 @@ class TextGenerator:
     def _format_of(self, options: GenerationOptions) -> AnswerFormat:
         """How this answer is marked, which it is only after a prompt in the chat template."""
         if self.tokenizer.chat_template is None or not options.apply_chat_template:
-            return AnswerFormat()
+            return PLAIN
         return self.answer_format
 
     def _sequence(
@@ -374,7 +374,7 @@ class TextGenerator:
 
 
 def _make_parser(
-    form: AnswerFormat, options: GenerationOptions, is_reasoning: bool
+    form: AnswerFormat, options: GenerationOptions, is_reasoning: bool | None
 ) -> AnswerParser | None:
     """Reads an answer in this format; None if it is all text."""
     form = form if options.may_call else replace(form, calls=None)

@@ -55,9 +55,9 @@ class ToolCall:
     id: str = ""
 
     def as_message(self, call_id: str) -> dict[str, Any]:
-        """As messages hold it. call_id: as the message with its result has it too."""
+        """As messages hold it. call_id: if it has none, for the message with its result too."""
         function = {"name": self.name, "arguments": json.loads(self.arguments)}
-        return {"id": call_id, "type": "function", "function": function}
+        return {"id": self.id or call_id, "type": "function", "function": function}
 
 
 def reasoning_of(parts: Iterable[Part]) -> str:
@@ -67,12 +67,12 @@ def reasoning_of(parts: Iterable[Part]) -> str:
 
 def calls_of(parts: Iterable[Part]) -> list[ToolCall]:
     """The calls that are complete."""
-    calls, name, call_id, arguments = list[ToolCall](), "", "", ""
+    calls, begun, arguments = list[ToolCall](), CallBegin(""), ""
     for part in parts:
         if isinstance(part, CallBegin):
-            name, call_id, arguments = part.name, part.id, ""
+            begun, arguments = part, ""
         elif isinstance(part, Arguments):
             arguments += part.text
         elif isinstance(part, CallEnd):
-            calls.append(ToolCall(name, arguments, call_id))
+            calls.append(ToolCall(begun.name, arguments, begun.id))
     return calls

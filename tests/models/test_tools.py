@@ -7,6 +7,7 @@ import pytest
 from jsonschema import validate
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.cli.batch_file import BatchRun, Results
 from ov_specdec.options.tools import definition_of
 from tests.support.command_line import run
 from tests.support.tools import AREA, STOP, TEMPLATES, merged, with_tools
@@ -137,6 +138,33 @@ def test_a_second_turn_reuses_the_first(pipeline):
     second = pipeline.generate(messages, **{**ANSWER, "max_new_tokens": 4}, cache_salt="a")
     reusable = first.stats.prompt_tokens + len(first.token_ids)
     assert second.stats.cached_tokens >= reusable - 1
+
+
+def test_a_batch_file_has_calls_too(pipeline, tmp_path):
+    shared = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "tools": TOOLS}
+    shared |= {"max_tokens": 180, "thinking_token_budget": 12, "parallel_tool_calls": False}
+    bodies = {
+        "required": {"tool_choice": "required"},
+        "named": {"tool_choice": NAMED},
+        "none": {"tool_choice": "none"},
+        "unknown": {"tool_choice": {"type": "function", "function": {"name": "volume"}}},
+    }
+    request = {"method": "POST", "url": "/v1/chat/completions"}
+    lines = [
+        json.dumps({**request, "custom_id": name, "body": {**shared, **body}}).encode()
+        for name, body in bodies.items()
+    ]
+    list(BatchRun(pipeline, "tiny", 4).answer(lines, Results(tmp_path / "results")))
+    results = map(json.loads, (tmp_path / "results").read_text().splitlines())
+    found = {result["custom_id"]: result["response"] for result in results}
+    for name in ("required", "named"):
+        (choice,) = found[name]["body"]["choices"]
+        (call,) = choice["message"]["tool_calls"]
+        assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
+        validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
+    assert not found["none"]["body"]["choices"][0]["message"].get("tool_calls")
+    assert found["unknown"]["status_code"] == 400
+    assert found["unknown"]["body"]["error"]["param"] == "tool_choice"
 
 
 def test_the_command_line_shows_calls(folders, form, tmp_path):
