@@ -173,10 +173,9 @@ class OpenItem:
         """An event of the item, with these fields and those that tell its place."""
         place: Event = {"type": f"response.{name}", "output_index": self.index}
         if "item" not in fields:
-            has_content = self.kind.content is not None
-            place |= {"item_id": self.id, "content_index": 0 if has_content else None}
-        if self.kind is MESSAGE and not {"item", "part"} & fields.keys():
-            place["logprobs"] = ()
+            content_index = None if self.kind.content is None else 0
+            scores = () if name.startswith(MESSAGE.event) else None
+            place |= {"item_id": self.id, "content_index": content_index, "logprobs": scores}
         return place | fields
 
 
