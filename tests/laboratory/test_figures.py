@@ -150,6 +150,22 @@ def test_escaped_copies_gain_in_replayed_edits(agent_model):
 
 
 @pytest.mark.deep
+def test_calls_first_tokens_and_a_loop_are_measured(agent_model, monkeypatch):
+    monkeypatch.setattr(Given, "pairs", {"chat": Models(agent_model)})
+    rows = measured(tools.tools(Given(), tokens=40, rounds=1), None)
+    calls = select(rows, form="calls")
+    assert len(calls) == 24 * len(tools.LENGTHS)
+    assert [row["task"] for row in calls[:12:3]] == ["edits", "searches", "shell", "chains"]
+    assert all(row["speed"] > 0 for row in calls)
+    assert all(row["forced"] == 0 for row in select(calls, method="plain"))
+    [many] = select(rows, form="many tools")
+    assert min(many["bare"], many["bound"]) > 0
+    loop = select(rows, form="loop")
+    assert len(loop) == tools.LOOP - 1
+    assert all(0 < row["cached"] <= row["known"] for row in loop)
+
+
+@pytest.mark.deep
 def test_several_requests_are_measured_in_processes(given):
     methods = ("plain", "default", "default-not-invariant")
     rows = measured(together(given, "embedded", methods, "code", (70,), (1, 2), 4, 1), 6)
