@@ -291,24 +291,15 @@ class TextGenerator:
         self.last_cached = tokens, salt
         # With special tokens in its text, the template would repeat some.
         if salt is not None and options.skip_special_tokens:
-            text, message = given.text, None
-            if any(chunk.parts for chunk in given.chunks):
-                text = self._raw_text(sequence, given.token_ids)
-                message = None if given.finish_reason is None else given.result.message
-            answer = text, given.token_ids, self.tokenizer.piece_after
+            ids, message = given.token_ids, None
+            is_parsed = any(chunk.parts for chunk in given.chunks)
+            if is_parsed and given.finish_reason and ids[-1] in sequence.sampler.ends:
+                message = given.result.message
+            answer = None if is_parsed else given.text, ids, self.tokenizer.piece_after
             prompt = tokens[:start]
             self.generated_tokens.remember(*answer, prompt=prompt, salt=salt, message=message)
         if self.drafter.searches_earlier:
             self.earlier.remember(salt, tokens, start)
-
-    def _raw_text(self, sequence: EngineSequence, ids: Sequence[int]) -> str:
-        """An answer as it was generated, with its markers, and without the token that ended it."""
-        prompt = sequence.tokens[: sequence.num_prompt_tokens]
-        text = IncrementalDetokenizer(
-            self.tokenizer.piece_after, prompt, hidden=dict.fromkeys(sequence.sampler.ends, "")
-        )
-        text.push(ids)
-        return text.finish()
 
     def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
         """The tokens that the text leaves out, with their names, but not the markers of parts."""

@@ -119,7 +119,7 @@ class GeneratedTokens:
 
     def remember(
         self,
-        text: str,
+        text: str | None,
         ids: Sequence[int],
         piece_after: PieceAfter,
         *,
@@ -129,34 +129,34 @@ class GeneratedTokens:
     ) -> None:
         """Keep an answer's ids. prompt: the ids that it continued, as `restore` returned them.
 
-        The ids may go beyond the text, for example by an end-of-sequence token. message: the
-        answer where it has calls or reasoning, which its template may write in another way.
+        The ids may go beyond the text, for example by an end-of-sequence token. text: None for all
+        of them. message: of an answer with calls or reasoning, whose last token ended it.
         """
         with self._lock:
             before = self._kept.get((salt, array("i", prompt).tobytes()))
             if before is None:  # forgotten meanwhile
                 return
-            cuts, size, num_ids, is_whole = list(before.cuts), 0, len(prompt), True
+            cuts, answer, num_ids, is_whole = list(before.cuts), "", len(prompt), True
             characters = CharacterStream(piece_after, prompt)
-            for token in ids:
+            for token in ids if message is None else ids[:-1]:
                 new = characters.push(token)
-                if not text.startswith(new, size):
+                if text is not None and not text.startswith(new, len(answer)):
                     break
-                size, num_ids, is_whole = size + len(new), num_ids + 1, characters.is_whole
+                answer, num_ids, is_whole = answer + new, num_ids + 1, characters.is_whole
                 if is_whole:
-                    cuts.append((len(before.text) + size, num_ids))
-            if not is_whole and text[size:] == REPLACEMENT:  # an unfinished character
-                cuts.append((len(before.text) + len(text), num_ids))
+                    cuts.append((len(before.text) + len(answer), num_ids))
+            if not is_whole and text == answer + REPLACEMENT:  # an unfinished character
+                answer = text
+                cuts.append((len(before.text) + len(answer), num_ids))
             if cuts:
                 size, num_ids = cuts[-1]
-                answered, generated = before.text + text, array("i", [*prompt, *ids][:num_ids])
-                kept = _Conversation(answered[:size], generated, tuple(cuts))
-                beyond = ids[num_ids - len(prompt) :]
-                if message is not None and before.render is not None and len(beyond) == 1:
-                    end = as_text(piece_after(generated[-1], beyond[0]))
+                generated = array("i", [*prompt, *ids][:num_ids])
+                write = None
+                if message is not None and before.render is not None:
+                    end = as_text(piece_after(generated[-1], ids[-1]))
                     write = partial(_write, before.render, message, len(before.text), end)
-                    kept = replace(kept, write=write)
-                self._keep(salt, kept)
+                whole = (before.text + answer)[:size]
+                self._keep(salt, _Conversation(whole, generated, tuple(cuts), write=write))
 
     def _keep(self, salt: str, text: _Conversation) -> None:
         """Store a text as the latest. The caller holds the lock, here and below."""
