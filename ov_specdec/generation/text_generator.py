@@ -304,8 +304,9 @@ class TextGenerator:
     def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
         """The tokens that the text leaves out, with their names, but not the markers of parts."""
         skips = options.skip_special_tokens
-        special = self.tokenizer.special_tokens if skips else {}
-        hidden = {k: name for k, name in special.items() if k not in form.marker_ids}
+        hidden = dict(self.tokenizer.special_tokens) if skips else {}
+        for marker in form.marker_ids:
+            hidden.pop(marker, None)
         if not options.include_stop_str_in_output:
             stop = options.stop_token_ids
             is_free = skips and not constraints_of(options)
