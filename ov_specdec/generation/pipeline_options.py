@@ -38,7 +38,7 @@ Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Fi
 
 ParserName = Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
 
-MODEL = "a folder or a name on the Hub"
+WHERE = "a folder or a name on the Hub"
 
 
 class ModelOptions(Options):
@@ -49,11 +49,11 @@ class ModelOptions(Options):
         "Main model: a folder or Hub name.",
         unset="embedded",
         metavar="DIR",
-        expects=MODEL,
+        expects=WHERE,
         group="Models",
     )
     draft: str | Path | None = option(
-        None, "Draft model: a folder or Hub name.", unset="embedded", metavar="DIR", expects=MODEL
+        None, "Draft model: a folder or Hub name.", unset="embedded", metavar="DIR", expects=WHERE
     )
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,
@@ -290,10 +290,10 @@ class SpeechPipelineOptions(ModelOptions):
     """Arguments of `SpeechPipeline`."""
 
     main: str | Path = option(
-        ..., "Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL, group="Models"
+        ..., "Whisper: a folder or Hub name.", metavar="DIR", expects=WHERE, group="Models"
     )
     draft: str | Path | None = option(
-        None, "Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL
+        None, "Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR", expects=WHERE
     )
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,

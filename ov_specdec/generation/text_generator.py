@@ -40,7 +40,7 @@ from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, o
 from ov_specdec.text.tokenizer import Tokenizer
 from ov_specdec.text.tool_format import read_format
 
-TAIL = 32
+PROMPT_END = 32
 """Tokens at the end of a prompt that show whether it has begun the reasoning."""
 
 
@@ -184,7 +184,7 @@ class TextGenerator:
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
         form = self._format_of(options)
-        end = self.tokenizer.decode_all(ids[-TAIL:]) if form.reasoning else ""
+        end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
@@ -306,8 +306,9 @@ class TextGenerator:
     def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
         """The tokens that the text leaves out, with their names, but not the markers of parts."""
         skips = options.skip_special_tokens
-        special = self.tokenizer.special_tokens if skips else {}
-        hidden = {k: name for k, name in special.items() if k not in form.marker_ids}
+        hidden = dict(self.tokenizer.special_tokens) if skips else {}
+        for marker in form.marker_ids:
+            hidden.pop(marker, None)
         if not options.include_stop_str_in_output:
             stop = options.stop_token_ids
             is_free = skips and not constraints_of(options)

@@ -6,7 +6,7 @@ from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 
-NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 """Names of tools: templates write them into prompts as they are."""
 
 
@@ -27,7 +27,7 @@ def read_tools(given: Given) -> tuple[Mapping[str, Any], ...]:
     known = set[str]()
     for tool in tools:
         name = definition_of(tool).get("name")
-        if not isinstance(name, str) or not NAME.fullmatch(name):
+        if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
             held = f" holds the name {shorten(name)}: give up to 128 letters, digits or _.:/-"
             raise OptionError(Option("tools"), held)
         if name in known:

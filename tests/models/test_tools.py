@@ -2,12 +2,14 @@
 
 import json
 from functools import partial
+from pathlib import Path
 
 import pytest
 from jsonschema import validate
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.batch_file import BatchRun, Results
+from ov_specdec.errors import OptionError
 from ov_specdec.options.tools import definition_of
 from tests.support.command_line import run
 from tests.support.tools import AREA, STOP, TEMPLATES, merged, with_tools
@@ -78,6 +80,24 @@ def test_an_answer_is_that_of_plain_decoding(folders, form, options):
                 if asked is ONE:
                     assert result.finish_reason == "tool_calls"
                     assert result.stats.forced > 5
+
+
+@pytest.mark.parametrize("name", ["hybrid/lfm2", "hybrid/qwen3_next", "windows/gemma3_text"])
+def test_markers_may_be_text(name, form, tmp_path):
+    folder = Path(__file__).parents[1] / "data" / name / "main"
+    (main,) = with_tools([folder], tmp_path, TEMPLATES[form], markers=())
+    asked = {name: value for name, value in ONE.items() if name != "thinking_token_budget"}
+    settings = {"drafter": "suffix", "precision": "exact", "reasoning_parser": "none"}
+    with SpeculativePipeline(main, **settings) as made:
+        for sampling in ({}, {"temperature": 1.0, "seed": 5}):
+            plain = made.generate(PROMPT, **asked, **sampling, **PLAIN)
+            result = made.generate(PROMPT, **asked, **sampling)
+            assert result.token_ids == plain.token_ids
+            assert seen(result) == seen(plain)
+            check_calls(result)
+            assert (result.finish_reason, result.text) == ("tool_calls", "")
+        with pytest.raises(OptionError, match="thinking_token_budget needs"):
+            made.generate(PROMPT, **ONE)
 
 
 def test_calls_are_as_the_choice_says(pipeline):
