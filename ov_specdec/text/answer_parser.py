@@ -102,16 +102,16 @@ class AnswerParser:
         """Whether this comes; what is before it is put. trims: without white space at the end."""
         text = self._form.marked(text)
         while text not in self._held:
-            if self._has_ended:
-                put(self._held)
-                self._held = ""
-                return False
             sizes = range(min(len(self._held), len(text) - 1), 0, -1)
             begun = next((size for size in sizes if text.startswith(self._held[-size:])), 0)
             shown = self._held[: len(self._held) - begun]
-            shown = shown.rstrip() if trims else shown
+            if trims:
+                shown = self._held if self._has_ended else shown.rstrip()
             put(shown)
             self._held = self._held[len(shown) :]
+            if self._has_ended:
+                self._held = ""
+                return False
             yield
         before, _, self._held = self._held.partition(text)
         put(before.rstrip() if trims else before)

@@ -83,10 +83,12 @@ def read_format(
             form = reader.prove(form, reader.calls())
         except UnreadableError as error:
             form = replace(form, reason=f"its chat template {error}")
-    added = {token["content"]: token["id"] for token in template.spec.get("added_tokens", ())}
-    texts = form.texts()
-    used = {name: token for name, token in added.items() if any(name in text for text in texts)}
-    return replace(form, tokens={name: token for name, token in used.items() if name.strip()})
+    texts = "".join(form.texts())
+    # Other added tokens are text to llguidance.
+    added = [
+        t for t in template.spec.get("added_tokens", ()) if t["special"] or _is_tag(t["content"])
+    ]
+    return replace(form, tokens={t["content"]: t["id"] for t in added if t["content"] in texts})
 
 
 class _Reader:
@@ -224,6 +226,10 @@ def _are_equal(found: Sequence[tuple[str, str]], given: Sequence[Any]) -> bool:
     except ValueError:
         return False
     return read == [*zip(NAMES, given, strict=False)]
+
+
+def _is_tag(text: str) -> bool:
+    return text.startswith("<") and text.endswith(">")
 
 
 def _pieces(text: str) -> list[str]:

@@ -213,7 +213,8 @@ class _Writer:
         properties |= {key: {} for key in required if key not in properties}
         for key, schema in properties.items():
             if not KEY.fullmatch(key):
-                raise UnsupportedError(f"the name {shorten(key)} of an argument")
+                held = f" holds the argument {shorten(key)}, which this model's format cannot write"
+                raise OptionError(Option("tools"), held, ": rename it")
             argument = f"{self._literal(form.before + key)} {self._value(form, schema, root, care)}"
             yield argument if key in required else f"({argument})?"
         if not properties and root.get("additionalProperties") is not False:
@@ -244,7 +245,8 @@ class _Writer:
     def _texts(self, schema: Mapping[str, Any], end: str, care: Care) -> str:
         """A terminal of the texts that fit an alternative, and do not hold what ends them."""
         if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
-            texts = [value for value in values if isinstance(value, str) and end not in value]
+            texts = [value for value in values if isinstance(value, str)]
+            texts = [text for text in texts if f"{text}{end}".index(end) == len(text)]
             return " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
         least, most, pattern = (schema.get(name) for name in ("minLength", "maxLength", "pattern"))
         is_token = isinstance(self._form.split(end)[0], int)

@@ -29,16 +29,17 @@ def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def cases_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
     """The alternatives of a schema, without references. root: holds what it refers to."""
-    at = schema if isinstance(schema, Mapping) else {}
+    at: Any = schema if isinstance(schema, Mapping) else {}
+    cases = at.get("anyOf") or at.get("oneOf")
     if "$ref" in at:
-        schema = root
+        target: Any = root
         for step in str(at["$ref"]).split("/")[1:]:
-            schema = schema.get(step, {}) if isinstance(schema, Mapping) else {}
-    elif not (cases := at.get("anyOf") or at.get("oneOf")):
+            target = target.get(step) if isinstance(target, Mapping) else None
+        cases = [target]
+    if not cases:
         yield at
-        return
-    for case in [schema] if "$ref" in at else cases:
-        if depth < MAX_DEPTH:
+    elif depth < MAX_DEPTH:
+        for case in cases:
             yield from cases_of(case, root, depth + 1)
 
 
