@@ -147,11 +147,9 @@ def _encode(
         if len(encoded.ids) > context:  # before answers are looked for
             raise overflow(f"{len(encoded.ids)} tokens", context)
         told = options.copy_with(add_generation_prompt=False)
-        has_header = (
-            not options.continue_final_message and options.add_generation_prompt is not False
-        )
         render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
-        return generated_tokens.restore(encoded, salt, render if has_header else None)
+        begins = not options.continue_final_message
+        return generated_tokens.restore(encoded, salt, render if begins else None)
     if isinstance(prompt, str):
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)
