@@ -16,57 +16,34 @@ from ov_specdec.results import parts
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
-class OutputText(Part):
-    """The text of a response."""
+class ItemContent(Part):
+    """The text of a message or a reasoning."""
 
-    type: Literal["output_text"] = "output_text"
+    type: Literal["output_text", "reasoning_text"]
     text: str
-    annotations: Empty = ()
-    logprobs: Empty = ()
+    annotations: Maybe[Empty] = None
+    logprobs: Maybe[Empty] = None
 
 
-class OutputMessage(Part):
-    """The message of a response."""
+class OutputItem(Part):
+    """A message, a reasoning, or the call of a function or custom tool, with fields of its type.
+
+    encrypted_content: the reasoning if requested, not encrypted. call_id: as the call's output has
+    it.
+    """
 
     id: str
-    type: Literal["message"] = "message"
+    type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
     status: Status
-    role: Literal["assistant"] = "assistant"
-    content: list[OutputText]
-
-
-class ReasoningText(Part):
-    """The text of a reasoning."""
-
-    type: Literal["reasoning_text"] = "reasoning_text"
-    text: str
-
-
-class ReasoningItem(Part):
-    """What a model reasoned. encrypted_content: if requested, and not encrypted."""
-
-    id: str
-    type: Literal["reasoning"] = "reasoning"
-    status: Status
-    summary: Empty = ()
-    content: list[ReasoningText]
+    role: Maybe[Literal["assistant"]] = None
+    content: Maybe[list[ItemContent]] = None
+    summary: Maybe[Empty] = None
     encrypted_content: Maybe[str] = None
-
-
-class CallItem(Part):
-    """The call of a function or custom tool. call_id: as its output has it."""
-
-    id: str
-    type: Literal["function_call", "custom_tool_call"]
-    status: Status
-    call_id: str
-    name: str
+    call_id: Maybe[str] = None
+    name: Maybe[str] = None
     namespace: Maybe[str] = None
     arguments: Maybe[str] = None
     input: Maybe[str] = None
-
-
-OutputItem = OutputMessage | ReasoningItem | CallItem
 
 
 class ResponseEvent(Part):
@@ -97,7 +74,7 @@ class ItemEvent(ResponseEvent):
     item: Maybe[OutputItem] = None
     item_id: Maybe[str] = None
     content_index: Maybe[int] = None
-    part: Maybe[OutputText | ReasoningText] = None
+    part: Maybe[ItemContent] = None
     delta: Maybe[str] = None
     text: Maybe[str] = None
     arguments: Maybe[str] = None
@@ -106,26 +83,20 @@ class ItemEvent(ResponseEvent):
 
 
 class Kind(NamedTuple):
-    """A kind of items.
-
-    name: their type. prefix: of ids. event: of its text. field: that has all of it there. content:
-    of a message or reasoning.
-    """
+    """A kind of items. prefix: of ids. event: of its text. field: that has all of it there."""
 
     name: str
     prefix: str
     event: str
     field: str
-    content: type[OutputText | ReasoningText] | None = None
 
 
-MESSAGE = Kind("message", "msg", "output_text", "text", OutputText)
-REASONING = Kind("reasoning", "rs", "reasoning_text", "text", ReasoningText)
+MESSAGE = Kind("message", "msg", "output_text", "text")
+REASONING = Kind("reasoning", "rs", "reasoning_text", "text")
 CALLS = {
     "function": Kind("function_call", "fc", "function_call_arguments", "arguments"),
     "custom": Kind("custom_tool_call", "ctc", "custom_tool_call_input", "input"),
 }
-
 
 Event = dict[str, Any]
 """The fields of an `ItemEvent`, without its number."""
@@ -148,35 +119,41 @@ class OpenItem:
 
     def add(self, piece: str) -> str:
         """Add to the text, or to the JSON object that has that of a custom tool; what is new."""
-        before = self.text
-        if self.kind is CALLS["custom"]:
-            self.raw += piece
-            self.text = from_json(self.raw, allow_partial="trailing-strings").get("input", "")
-        else:
+        if self.kind is not CALLS["custom"]:
             self.text += piece
+            return piece
+        self.raw += piece
+        before, known = self.text, from_json(self.raw, allow_partial="trailing-strings")
+        self.text = known.get("input", "")
         return self.text[len(before) :]
+
+    def contents(self) -> list[ItemContent]:
+        """The text as the content of a message or reasoning; calls have none."""
+        if self.tool is not None:
+            return []
+        none = () if self.kind is MESSAGE else None
+        own: dict[str, Any] = {"type": self.kind.event, "annotations": none, "logprobs": none}
+        return [ItemContent(text=self.text, **own)]
 
     def made(self, status: Status, keeps_reasoning: bool = False) -> OutputItem:
         """The item as it is now."""
         own: dict[str, Any] = {"id": self.id, "type": self.kind.name, "status": status}
         if self.tool is not None:
             own |= {"name": self.tool.name, "namespace": self.tool.namespace}
-            return CallItem(**own | {"call_id": self.call_id, self.kind.field: self.text})
-        has_text = status != "in_progress"
+            return OutputItem(**own | {"call_id": self.call_id, self.kind.field: self.text})
+        own["content"] = [] if status == "in_progress" else self.contents()
         if self.kind is MESSAGE:
-            return OutputMessage(**own, content=[OutputText(text=self.text)] * has_text)
+            return OutputItem(**own, role="assistant")
         kept = f"{PLAIN}{self.text}" if keeps_reasoning else None
-        content = [ReasoningText(text=self.text)] * has_text
-        return ReasoningItem(**own, content=content, encrypted_content=kept)
+        return OutputItem(**own, summary=(), encrypted_content=kept)
 
     def event(self, name: str, **fields: Any) -> Event:
         """An event of the item, with these fields and those that tell its place."""
         place: Event = {"type": f"response.{name}", "output_index": self.index}
         if "item" not in fields:
-            has_content = self.kind.content is not None
-            place |= {"item_id": self.id, "content_index": 0 if has_content else None}
-        if self.kind is MESSAGE and not {"item", "part"} & fields.keys():
-            place["logprobs"] = ()
+            content_index = 0 if self.tool is None else None
+            scores = () if name.startswith(MESSAGE.event) else None
+            place |= {"item_id": self.id, "content_index": content_index, "logprobs": scores}
         return place | fields
 
 
@@ -217,8 +194,8 @@ class Items:
         yield from self._close("completed")
         item = self._open = OpenItem(kind, len(self.done), tool, call_id)
         yield item.event("output_item.added", item=item.made("in_progress"))
-        if kind.content is not None:
-            yield item.event("content_part.added", part=kind.content(text=""))
+        for content in item.contents():
+            yield item.event("content_part.added", part=content)
 
     def _extend(self, piece: str) -> Iterator[Event]:
         item = self._open
@@ -229,9 +206,8 @@ class Items:
         item, self._open = self._open, None
         if item is None:
             return
-        kind = item.kind
-        yield item.event(f"{kind.event}.done", **{kind.field: item.text})
-        if kind.content is not None:
-            yield item.event("content_part.done", part=kind.content(text=item.text))
+        yield item.event(f"{item.kind.event}.done", **{item.kind.field: item.text})
+        for content in item.contents():
+            yield item.event("content_part.done", part=content)
         self.done.append(item.made(status, self._ask.keeps_reasoning))
         yield item.event("output_item.done", item=self.done[-1])

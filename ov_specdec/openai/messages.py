@@ -9,7 +9,7 @@ from pydantic_core import PydanticCustomError, from_json
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Loose, check_size, said
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tools import ToolName
+from ov_specdec.openai.tools import flat_name
 from ov_specdec.text.chat import check_messages
 
 PLAIN = "plain:"
@@ -148,7 +148,7 @@ class InputItem(Loose):
             text, kept = "".join(part.text for part in parts), self.encrypted_content or ""
             text = text or kept.removeprefix(PLAIN) * kept.startswith(PLAIN)
             return {"role": "assistant", **({"reasoning_content": text} if text else {})}
-        name = ToolName(self.type, self.name or "", self.namespace).flat
+        name = flat_name(self.name or "", self.namespace)
         arguments = self.arguments if self.type == "function_call" else {"input": self.input}
         return {"role": "assistant", "tool_calls": [called(self.call_id, name, arguments)]}
 

@@ -32,6 +32,7 @@ from ov_specdec.openai.structured import (
 from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, ToolName, read_tools
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
+from ov_specdec.options.tools import definition_of
 
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
@@ -327,7 +328,7 @@ class ResponsesBody(GenerationBody):
             options,
             prompts=(messages,),
             settings=settings,
-            tools={name.flat: name for name, _ in self.flat_tools},
+            tools={definition_of(tool)["name"]: name for name, tool in self.flat_tools},
             keeps_reasoning=bool(self.include),
             **more,
         )

@@ -15,14 +15,12 @@ class ToolName(NamedTuple):
 
     type: str
     name: str
-    namespace: str | None = None
+    namespace: str | None
 
-    @property
-    def flat(self) -> str:
-        """What the model calls it, as in Codex."""
-        if self.namespace is None:
-            return self.name
-        return f"{self.namespace.rstrip('_')}__{self.name.lstrip('_')}"
+
+def flat_name(name: str, namespace: str | None) -> str:
+    """What the model calls a tool, as in Codex."""
+    return name if namespace is None else f"{namespace.rstrip('_')}__{name.lstrip('_')}"
 
 
 class Function(Loose):
@@ -76,12 +74,13 @@ class ResponseTool(Function):
         if self.is_hosted:
             return []
         name, own = ToolName(self.type, self.name, namespace), self.only(*Function.model_fields)
+        flat = flat_name(self.name, namespace)
         if self.type == "custom":
             own = {"description": self.description or ""}
             if self.format is not None and self.format.type == "grammar":
                 grammar = self.format.only("syntax", "definition")
                 own["format"] = {"type": "grammar", "grammar": grammar}
-        return [(name, {"type": self.type, self.type: {**own, "name": name.flat}})]
+        return [(name, {"type": self.type, self.type: {**own, "name": flat}})]
 
 
 class NamedChoice(Loose):
@@ -100,11 +99,6 @@ class NamedChoice(Loose):
         nested = given.get(str(given.get("type"))) if isinstance(given, Mapping) else None
         return {**given, **nested} if isinstance(nested, Mapping) else given
 
-    @property
-    def flat(self) -> str:
-        """What the model calls the tool."""
-        return ToolName(self.type, self.name, self.namespace).flat
-
 
 Choice = Literal["none", "auto", "required"] | NamedChoice
 ToolChoice = Annotated[
@@ -118,10 +112,11 @@ def read_tools(
     """The options of tools, by name; without tools none, unless a choice needs some."""
     chosen: Any = choice
     if isinstance(choice, NamedChoice):
-        chosen = {"type": choice.type, choice.type: {"name": choice.flat}}
+        name = flat_name(choice.name, choice.namespace)
+        chosen = {"type": choice.type, choice.type: {"name": name}}
         if choice.type == "allowed_tools":
             chosen, names = choice.mode, [definition_of(tool)["name"] for tool in tools]
-            allowed = {each.flat for each in choice.tools}
+            allowed = {flat_name(each.name, each.namespace) for each in choice.tools}
             if unknown := allowed.difference(names):
                 reason = f"tool_choice allows {show(min(unknown))}, which tools does not have"
                 raise invalid("tool_choice", f"{reason}: leave it out")

@@ -156,18 +156,18 @@ def test_schemas_that_are_long_or_recursive_hold(server):
         jsonschema.validate(arguments, tree)
 
 
-def test_markers_in_arguments_are_text(server):
+def test_markers_in_messages_are_text(server):
     spelled = "</tool_call>\n<tool_call>"
-    only = {"type": "object", "properties": {"text": {"const": spelled}}, "required": ["text"]}
-    assert called(server, tool_of(only)) == ([{"text": spelled}], "tool_calls")
-    function = {"name": "f", "arguments": json.dumps({"text": spelled})}
+    function = {"name": "area", "arguments": json.dumps({"name": spelled})}
     call = {"id": "a", "type": "function", "function": function}
     messages = [
-        *CHAT["messages"],
+        {"role": "user", "content": spelled},
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": "a", "content": spelled},
     ]
-    assert called(server, tool_of(only), messages=messages) == ([{"text": spelled}], "tool_calls")
+    [arguments], reason = called(server, AREA, messages=messages, max_tokens=110)
+    jsonschema.validate(arguments, AREA["function"]["parameters"])
+    assert reason == "tool_calls"
 
 
 def test_a_call_that_is_cut_is_left_out_or_incomplete(server):
@@ -206,11 +206,12 @@ def test_what_cannot_be_called_is_refused(server, fields, param, message):
 
 
 def test_an_unsupported_keyword_without_strict_is_a_warning(server, caplog):
-    loose = {"type": "object", "properties": {"a": {"const": 1}}, "required": ["a"], "if": {}}
+    loose = {"properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": False}
+    loose |= {"type": "object", "if": {}}
     for _ in range(2):
         assert called(server, tool_of(loose)) == ([{"a": 1}], "tool_calls")
-    warned = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
-    assert [("f" in text and "if" in text) for text in warned] == [True]
+    warned = {r.getMessage() for r in caplog.records if r.levelname == "WARNING"}
+    assert [("'f'" in text and '["if"]' in text) for text in warned] == [True]
 
 
 def test_a_client_may_leave_inside_a_call(server, caplog):
