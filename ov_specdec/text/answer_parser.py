@@ -145,8 +145,9 @@ class AnswerParser:
         """Whether an object or list comes, which is put as it is, and then its end."""
         depth, is_text, is_escaped = 0, False, False
         while True:
-            place = 0
-            for place, character in enumerate(self._held, 1):
+            size = 0
+            for character in self._held:
+                size += 1
                 if is_text:
                     is_text = is_escaped or character != '"'
                     is_escaped = not is_escaped and character == "\\"
@@ -155,9 +156,9 @@ class AnswerParser:
                     depth += (character in "{[") - (character in "}]")
                 if not depth:
                     break
-            self._put(Arguments, self._held[:place])
-            self._held = self._held[place:]
-            if place and not depth:
+            self._put(Arguments, self._held[:size])
+            self._held = self._held[size:]
+            if size and not depth:
                 return (yield from self._match(self._form.pattern(end)))
             if self._has_ended:
                 return False

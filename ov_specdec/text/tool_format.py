@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
-from itertools import product, takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from ov_specdec.errors import OptionError
@@ -50,10 +51,6 @@ MARKS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """Of reasoning, in templates that leave it out."""
 
 
-class UnreadableError(ValueError):
-    """Why a format cannot be used."""
-
-
 def read_format(
     tokenizer: Tokenizer, tool_call_parser: str = "auto", reasoning_parser: str = "auto"
 ) -> AnswerFormat:
@@ -61,18 +58,22 @@ def read_format(
     reader, reasoning = _Reader(tokenizer), REASONING_FORMATS.get(reasoning_parser)
     if reasoning_parser == "auto":
         reasoning = reader.reasoning()
-    form = AnswerFormat(CALL_FORMATS.get(tool_call_parser), reasoning)
+    form, reason = AnswerFormat(CALL_FORMATS.get(tool_call_parser), reasoning), ""
     if tool_call_parser == "auto":
         try:
             form = reader.prove(form, reader.calls())
-        except UnreadableError as error:
-            form = replace(form, reason=f"its chat template {error}")
+        except OptionError as error:
+            reason = f"its chat template cannot render calls ({error.__cause__ or error})"
+        except json.JSONDecodeError:
+            reason = "its chat template writes calls that cannot be read back"
+        except ValueError as error:
+            reason = f"its chat template {error}"
     texts, tokens = json.dumps(asdict(form), ensure_ascii=False), dict[str, int]()
     for token in tokenizer.spec.get("added_tokens", ()):
         name = token["content"]
         if name in texts and (token["special"] or name[0] + name[-1] == "<>"):  # as to llguidance
             tokens[name] = token["id"]
-    return replace(form, tokens=tokens)
+    return replace(form, reason=reason, tokens=tokens)
 
 
 class _Reader:
@@ -97,10 +98,7 @@ class _Reader:
         answer |= dict.fromkeys(("reasoning", "reasoning_content"), thought) if thought else {}
         messages = [{"role": "user", "content": USER}, *([answer] if content is not None else [])]
         options = GenerationOptions(tools=self.tools, add_generation_prompt=content is None)
-        try:
-            return self._tokenizer.render_chat(messages, options).rpartition(USER)[2]
-        except OptionError as error:
-            raise UnreadableError(f"cannot render calls ({error.__cause__ or error})") from error
+        return self._tokenizer.render_chat(messages, options).rpartition(USER)[2]
 
     def reasoning(self) -> ReasoningFormat | None:
         """The markers of reasoning, if the template has any."""
@@ -110,7 +108,7 @@ class _Reader:
                 self.render(SAID),
                 self.render(SAID, (), THOUGHT),
             )
-        except UnreadableError:
+        except OptionError:
             return None
         before, found, rest = text.partition(THOUGHT)
         if not found:
@@ -126,32 +124,32 @@ class _Reader:
     def calls(self) -> CallFormat:
         """How calls are written, without white space before them."""
         if not self.tools:
-            raise UnreadableError("does not name tools")
-        plain = self.render(SAID)
-        for count in (2, 1):
-            try:
-                text = _middle(self.render("", EASY[:count]), plain)
-            except UnreadableError:
-                if count == 1:
-                    raise
-            else:
-                if found := self._objects(text, count) or self._parameters(text, count):
-                    return found
-        raise UnreadableError("does not write the names and arguments of calls")
+            raise ValueError("does not name tools")
+        with suppress(OptionError):  # where an answer has one call at most
+            if found := self._calls(2):
+                return found
+        if found := self._calls(1):
+            return found
+        raise ValueError("does not write the names and arguments of calls")
+
+    def _calls(self, count: int) -> CallFormat | None:
+        """How so many calls are written."""
+        text = _middle(self.render("", EASY[:count]), self.render(SAID))
+        return self._objects(text, count) or self._parameters(text, count)
 
     def _objects(self, text: str, count: int) -> CallFormat | None:
         """The format of calls whose arguments are one JSON object."""
         for separators in SEPARATORS:
-            known = [(n, json.dumps(a, separators=separators)) for n, a in zip(NAMES, EASY)]
-            if texts := _cut(text, known[:count]):
+            objects = [json.dumps(given, separators=separators) for given in EASY]
+            if texts := _cut(text, [*zip(NAMES, objects, strict=True)][:count]):
                 first, middle, *others = texts
                 return replace(_around(first, others), middle=middle, separators=separators)
         return None
 
     def _parameters(self, text: str, count: int) -> CallFormat | None:
         """The format of calls with each argument by itself."""
-        known = [(n, *(x for item in a.items() for x in item)) for n, a in zip(NAMES, EASY)]
-        if not (texts := _cut(text, known[:count])):
+        items = [(name, *chain(*given.items())) for name, given in zip(NAMES, EASY, strict=True)]
+        if not (texts := _cut(text, items[:count])):
             return None
         first, middle, between, more, _, *others = texts
         after = _shared(more, others[-1])
@@ -159,7 +157,7 @@ class _Reader:
         form = _around(first, [text.removeprefix(after) for text in others])
         values = [self._value(value, more) for value in VALUES]
         if not middle.endswith(before) or len({around for around, _ in values}) > 1:
-            raise UnreadableError("writes arguments in more than two ways")
+            raise ValueError("writes arguments in more than two ways")
         words = ("true", "false") if values[0][1] == "true" else ("True", "False")
         parameters = ParameterFormat(before, (between, values[0][0]), after, words)
         return replace(form, middle=middle.removesuffix(before), parameters=parameters)
@@ -173,7 +171,7 @@ class _Reader:
         for written in (json.dumps(value), str(value)):
             if text.endswith(written) and (written[0] != "{" or "'" not in written):
                 return text.removesuffix(written), written
-        raise UnreadableError("does not write objects as JSON")
+        raise ValueError("does not write objects as JSON")
 
     def prove(self, form: AnswerFormat, calls: CallFormat) -> AnswerFormat:
         """A format with white space before calls, if it reads what the template writes."""
@@ -186,12 +184,12 @@ class _Reader:
             is_open = form.reasoning.is_open(begin) if form.reasoning else False
             parser = AnswerParser(form, self.tools, is_open)
             parts = [*parser.push(answer, ()), *parser.end()]
-            try:
-                found = [(call.name, json.loads(call.arguments)) for call in calls_of(parts)]
-            except ValueError:
-                found = []
-            if found != [*zip(NAMES, given)] or reasoning_of(parts) not in ("", thought):
-                raise UnreadableError("writes calls that cannot be read back")
+            found = [(call.name, json.loads(call.arguments)) for call in calls_of(parts)]
+            if found != [*zip(NAMES, given, strict=False)] or reasoning_of(parts) not in (
+                "",
+                thought,
+            ):
+                raise ValueError("writes calls that cannot be read back")
             before = answer.partition(calls.marker)[0]
             if form.reasoning and thought and thought in before:
                 gap = before.rpartition(form.reasoning.end)[2]
@@ -214,35 +212,27 @@ def _middle(text: str, plain: str) -> str:
     text = text.removesuffix(_shared(text, plain, at_end=True)).lstrip()
     end = PIECE.match(plain.partition(SAID)[2].lstrip())
     if end and text.startswith(end[0]):
-        raise UnreadableError("writes calls after the end of the answer")
+        raise ValueError("writes calls after the end of the answer")
     return text.replace(IDS[0], ID).replace(IDS[1], ID)
 
 
 def _cut(text: str, known: Sequence[Sequence[str]]) -> list[str] | None:
-    """What is around the known texts of one or two calls; None unless each comes once, in order.
+    """What is around the known texts of calls; None unless each comes once, in this order.
 
     `INDEX` is put for the number of a call, from 0 or 1.
     """
-    texts, size = list[str](), len(known[0])
-    for each in (each for call in known for each in call):
+    texts = list[str]()
+    for each in chain.from_iterable(known):
         before, found, text = text.partition(each)
         if not found:
             return None
         texts.append(before)
-    texts.append(text)
-    for place, first in product((0, 1), (0, 1) if len(known) == 2 else ()):
-        places = (place, place + size)
-        counted = [
-            re.subn(rf"(?<!\w){first + n}(?!\w)", INDEX, texts[each])
-            for n, each in enumerate(places)
-        ]
-        if all(times == 1 for _, times in counted):
-            texts[places[0]], texts[places[1]] = (each for each, _ in counted)
+    texts = [re.sub(r"(?<!\w)[012](?!\w)", INDEX, each) for each in (*texts, text)]
     return None if any(name in each for each in texts for name in NAMES) else texts
 
 
 def _around(first: str, others: Sequence[str]) -> CallFormat:
-    """The format of calls by the texts before the first, between two if there are two, and after."""
+    """The format of calls by the texts before the first, between two if it has two, and after."""
     *between, last = others[:1] + others[-1:] if len(others) > 1 else others
     after = _shared(between[0], last) if between else last
     rest = between[0].removeprefix(after) if between else None
@@ -251,7 +241,7 @@ def _around(first: str, others: Sequence[str]) -> CallFormat:
     closing = last.removeprefix(after) if opening else ""  # else it ends the answer
     form = CallFormat(opening, before, "", after, separator, closing)
     if not re.match(rf"[<\[{{][^{ID}{INDEX}]*$", form.marker) or bool(opening) != form.is_enclosed:
-        raise UnreadableError("does not mark the beginning and the end of calls")
+        raise ValueError("does not mark the beginning and the end of calls")
     if not opening and separator and separator.strip():
-        raise UnreadableError(f"separates calls by {separator!r}")
+        raise ValueError(f"separates calls by {separator!r}")
     return form

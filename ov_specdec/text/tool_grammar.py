@@ -3,9 +3,9 @@
 import json
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
@@ -39,8 +39,8 @@ def write_answer(
     ends: tokens that end an answer. is_reasoning: see `ReasoningFormat.is_open`. text: the grammar
     of the text; None if it is free. Raises `OptionError` if a tool with `strict` has an error.
     """
-    end = form.split(form.reasoning.end)[0] if form.reasoning else ""
-    if options.thinking_token_budget is not None and not isinstance(end, int):
+    end = form.reasoning.end if form.reasoning else ""
+    if options.thinking_token_budget is not None and end not in form.tokens:
         reason = " needs reasoning that ends with a token of its own, which this model has not"
         raise OptionError(Option("thinking_token_budget"), reason, ": leave it out")
     wanted, loose = chosen_tool(options), set[str]()
@@ -98,11 +98,11 @@ class _Writer:
 
     def _thought(self, end: str) -> str:
         """The reasoning, and what ends it."""
-        token, budget = self.form.split(end)[0], self.options.thinking_token_budget
-        if not isinstance(token, int):
+        token, budget = self.form.tokens.get(end), self.options.thinking_token_budget
+        if token is None:
             return self._until("ANY", end)
         times = "*" if budget is None else f"{{0,{budget}}}"
-        return f"{'' if budget == 0 else f'<[^{token}]>{times}'} {self._literal(end)}"
+        return f"{'' if budget == 0 else f'<[^{token}]>{times}'} <[{token}]>"
 
     def _rest(self, gap: str, content: str) -> str:
         """What follows the reasoning. gap: white space before calls. content: a rule; or free."""
@@ -115,10 +115,10 @@ class _Writer:
 
     def _free(self, calls: str) -> str:
         """A text without the marker of calls, or up to it if they may follow."""
-        form, marker = self.form, self.form.calls.marker if self.form.calls else ""
-        pieces = form.split(marker)
-        place = next((n for n, piece in enumerate(pieces) if isinstance(piece, int)), None)
-        if marker and place is None:
+        form, tokens = self.form, self.form.tokens
+        marker = form.calls.marker if form.calls else ""
+        pieces = [*dropwhile(lambda piece: piece not in tokens, form.split(marker))]
+        if marker and not pieces:
             mark, before = json.dumps(marker), "ANY"
             if form.calls and form.calls.is_whole_answer:
                 before = ""
@@ -126,9 +126,9 @@ class _Writer:
             begun = self._until(before, marker) if before else mark
             return f"({text} | {begun} {calls})" if calls else text
         begin = form.split(form.reasoning.begin)[:1] if form.reasoning else []
-        ids = [str(piece) for piece in [*begin, *pieces] if isinstance(piece, int)]
+        ids = [str(tokens[piece]) for piece in [*begin, *pieces[:1]] if piece in tokens]
         text = f"<[^{','.join(ids)}]>*" if ids else "<[*]>*"
-        return f"{text} ({self._joined(pieces[place:])} {calls})?" if calls else text
+        return f"{text} ({self._literal(''.join(pieces))} {calls})?" if calls else text
 
     def _calls(self, calls: CallFormat) -> str:
         """All calls after their marker."""
@@ -139,8 +139,9 @@ class _Writer:
         if calls.separator is not None and self.options.parallel_tool_calls:
             more = f"({self._literal(calls.separator + calls.before)} {call})*"
         # A token that ends answers is left to the model, which may have several.
-        closing = takewhile(lambda piece: piece not in self.ends, self.form.split(calls.closing))
-        return f"{lead} {call} {more} {self._joined(closing)}"
+        tokens, pieces = self.form.tokens, self.form.split(calls.closing)
+        closing = takewhile(lambda piece: tokens.get(piece) not in self.ends, pieces)
+        return f"{lead} {call} {more} {self._literal(''.join(closing))}"
 
     def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
         """A call from its name on."""
@@ -212,7 +213,7 @@ class _Writer:
         if keywords := schema.keys() & {"pattern", "format"}:
             raise ValueError(f"{min(keywords)!r} of a text that is written as it is")
         least, most = schema.get("minLength", 0), schema.get("maxLength")
-        is_token = isinstance(self.form.split(end)[0], int)
+        is_token = self.form.split(end)[0] in self.form.tokens
         # The end is found at its first place: it must not begin among the least characters.
         first = "." if is_token else f"[^{_slashed(end[0])}]"
         return f"/(?s:{first}{{{least}}}.{{0,{'' if most is None else most - least}}})/"
@@ -220,28 +221,19 @@ class _Writer:
     def _until(self, body: str, text: str) -> str:
         """What fits a terminal, and then a text at its first place."""
         name, [first, *rest] = self._terminal(body), self.form.split(text)
-        if isinstance(first, int):
+        if first in self.form.tokens:
             return f"{name} {self._literal(text)}"
         self.lines.append(f"{name.lower()}[suffix={json.dumps(first)}]: {name}")
-        return f"{name.lower()} {self._joined(rest)}"
+        return f"{name.lower()} {self._literal(''.join(rest))}"
 
     def _terminal(self, body: str) -> str:
         self.lines.append(f"T{len(self.lines)}: {body}")
         return f"T{len(self.lines) - 1}"
 
     def _literal(self, text: str) -> str:
-        return self._joined(self.form.split(text))
-
-    def _joined(self, pieces: Iterable[str | int]) -> str:
-        """Special tokens and texts, one after the other."""
-        written = []
-        for piece in pieces:
-            if isinstance(piece, int):
-                written.append(f"<[{piece}]>")
-            else:
-                texts = filter(None, re.split(f"({ID}|{INDEX})", piece))
-                written += [HOLES.get(text) or json.dumps(text) for text in texts]
-        return " ".join(written)
+        """A text, and special tokens in it."""
+        known = HOLES | {name: f"<[{token}]>" for name, token in self.form.tokens.items()}
+        return " ".join(known.get(piece) or json.dumps(piece) for piece in self.form.split(text))
 
 
 def _json(schema: Mapping[str, Any], separators: tuple[str, str]) -> str:
