@@ -28,12 +28,14 @@ class Offer:
 
     confidence: in each draft token, if the source knows it in advance; one of a few values, since
     acceptance is learnt for each. token: the first draft token, if it is known in advance: whether
-    it would have been accepted is then learnt at no cost.
+    it would have been accepted is then learnt at no cost. takes_one_pass: one pass of the draft
+    model drafts all tokens, instead of one for each.
     """
 
     source: str = ""
     confidence: float | None = None
     token: int | None = None
+    takes_one_pass: bool = False
 
 
 Offers = tuple[Offer, ...]
