@@ -35,12 +35,15 @@ class LatestTokens:
             self._cache.free()  # the tokens that follow are another sequence
         return self._cache.room(len(tokens) - self._start)
 
+    def latest(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Those that it holds of the tokens of the last `room`, or of a prefix of them."""
+        return tokens[self._start :] if self._start else tokens
+
     def advance(
-        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int = 1
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
     ) -> Passes[ForwardOutput]:
-        """See `CachedSequence`. tokens: those of the last `room`, or a prefix of them."""
-        latest = tokens[self._start :] if self._start else tokens
-        return self._cache.advance(latest, draft_tokens, num_rows)
+        """See `CachedSequence`; one row. tokens: as in `latest`."""
+        return self._cache.advance(self.latest(tokens), draft_tokens, num_rows=1)
 
 
 class ModelDrafter:

@@ -35,6 +35,6 @@ class ParallelDrafter(ModelDrafter):
     ) -> Passes[ForwardOutput]:
         """The rows of all draft tokens."""
         masks = [self._mask_token] * (length - 1)
-        done = yield from self._cache.advance(tokens, masks, length)
+        done = yield from self.caches[0].advance(self._cache.latest(tokens), masks, length)
         done.logits[:, self._mask_token : self._mask_token + 1] = -np.inf  # it is no text
         return done
