@@ -41,14 +41,15 @@ class Ranking:
         if len(estimates) > 1:
             paces = np.array([each.pace for each in estimates])
             values = alive * (paces.mean() / paces)[:, None]
-        seconds, fed = _drafting(curve, estimates, alive, values), _fed(estimates)
+        seconds = _drafting(curve, estimates, alive, values)
+        parallel = curve.draft if any(each.num_passes == 1 for each in estimates) else None
         if len(estimates) < 2:  # a tenth of the time: a plan takes as long as a small draft's token
             sums = np.zeros((2, 1, alive.size + 1))
             alive.cumsum(out=sums[0, 0, 1:])
             seconds.cumsum(out=sums[1, 0, 1:])
             number = NUMBERS[: alive.size + 1]
-            if curve.draft is not None and fed.any():
-                sums[1] = _one_pass(curve.draft, fed, number[:-1])
+            if parallel is not None:
+                sums[1] = _one_pass(parallel, _fed(estimates), number[:-1])
             return cls(0 * number[1:], number[:-1], SIZES[-1:], number[None], *sums)
         order = (-values.ravel()).argsort(kind="stable")
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
@@ -58,8 +59,8 @@ class Ranking:
         each = np.stack([np.ones(alive.shape), values, seconds]).reshape(3, 1, -1)[:, :, order]
         sums = np.zeros((3, len(SIZES), len(order) + 1))
         np.cumsum(fits * each, axis=2, out=sums[:, :, 1:])
-        if curve.draft is not None and fed.any():
-            sums[2] += _one_pass(curve.draft, fits * fed.ravel()[order], index)
+        if parallel is not None:
+            sums[2] += _one_pass(parallel, fits * _fed(estimates).ravel()[order], index)
         return cls(sequence, index, SIZES, sums[0].astype(int), sums[1], sums[2])
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
