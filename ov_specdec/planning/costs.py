@@ -27,8 +27,6 @@ LONGEST = 1024
 MOST_SAVED = 0.5
 """Maximum plausible saving of a static shape, in cheapest passes: measured 0.13 to 0.25."""
 
-TOKENS = np.arange(LONGEST + 1)
-
 Role = Literal["main", "draft"]
 """The model of a pass."""
 
@@ -62,13 +60,13 @@ class PassCurve:
             result = np.pad(result, (0, last - first + 1 - len(result)), "edge")
         return result + self.per_sequence * (num_sequences - 1)
 
-    def of_changing(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Seconds of passes whose size changes, by their mean number of tokens; 0 is no pass."""
-        result: NDArray[np.floating] = np.interp(num_tokens, TOKENS, self._changing)
+    def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass."""
+        result: NDArray[np.floating] = np.interp(num_tokens, np.arange(LONGEST + 1), self._varying)
         return result
 
     @cached_property
-    def _changing(self) -> NDArray[np.floating]:
+    def _varying(self) -> NDArray[np.floating]:
         """By tokens, from 0: a pass is padded to a near static shape, or changes the size."""
         result: NDArray[np.floating] = self._by_size + self.change
         for size in sorted(self.static, reverse=True):
@@ -83,11 +81,11 @@ class PassCurve:
         The slope of the last two would be too low: 0.6 ms a token on the embedded pair, where
         passes over 16 sequences take 1.2, and the mean slope is 0.9.
         """
-        sizes = sorted(self.seconds)
+        sizes, tokens = sorted(self.seconds), np.arange(LONGEST + 1)
         seconds = [self.seconds[size] for size in sizes]
         slope = (seconds[-1] - seconds[0]) / max(sizes[-1] - sizes[0], 1)
-        result: NDArray[np.floating] = np.interp(TOKENS, sizes, seconds)
-        result += (TOKENS - sizes[-1]).clip(min=0) * max(slope, 0.0)
+        result: NDArray[np.floating] = np.interp(tokens, sizes, seconds)
+        result += (tokens - sizes[-1]).clip(min=0) * max(slope, 0.0)
         # A disturbed trial cannot make passes free.
         saved = min(self.saved, MOST_SAVED * min(seconds))
         result[[size for size in self.static if size <= LONGEST]] -= saved

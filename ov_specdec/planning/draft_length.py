@@ -148,7 +148,7 @@ def best_speed(estimate: Estimate, curve: CostCurve) -> float:
     """
     seconds = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1)
     if curve.draft is not None and estimate.num_passes == 1:
-        seconds[1:] += curve.draft.of_changing(np.cumsum(np.add(1.0, estimate.expected)))
+        seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.expected)))
     else:
         num_passes = np.arange(MAX_PLANNED_LENGTH + 1).clip(max=estimate.num_passes)
         seconds += curve.drafting[0] * num_passes

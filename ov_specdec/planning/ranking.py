@@ -111,5 +111,5 @@ def _one_pass(draft: PassCurve, fed: Numbers, index: NDArray[np.integer]) -> Num
     the one before it, or a mask token, and, if it is accepted, itself to the next.
     """
     tokens, begun = (np.cumsum(each, axis=1) for each in (fed, (fed > 0) & (index == 0)))
-    seconds = draft.of_changing(tokens) + draft.per_sequence * (begun - 1).clip(min=0)
+    seconds = draft.varying(tokens) + draft.per_sequence * (begun - 1).clip(min=0)
     return np.pad(seconds, ((0, 0), (1, 0)))

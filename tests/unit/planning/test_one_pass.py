@@ -76,7 +76,7 @@ def test_a_pass_of_any_size_is_padded_to_a_near_static_shape_or_changes_the_size
     curve = PassCurve({1: 1.0, 33: 17.0}, change=5.0, saved=0.5, static=frozenset({7, 16}))
     runner = ScriptedModel(counting)
     runner.static_shapes = curve.static
-    seconds = curve.of_changing(np.arange(3000))
+    seconds = curve.varying(np.arange(3000))
     for size in range(1, 40):
         padded = runner.padded_size(size)
         expected = curve.at(padded) + (0.0 if padded in curve.static else 5.0)
