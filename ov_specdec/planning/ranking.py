@@ -110,6 +110,8 @@ def _one_pass(draft: PassCurve, fed: Numbers, index: NDArray[np.integer]) -> Num
     index: of each token in its draft. fed: tokens that each adds to such passes [limits, tokens]:
     the one before it, or a mask token, and, if it is accepted, itself to the next.
     """
-    tokens, begun = (np.cumsum(each, axis=1) for each in (fed, (fed > 0) & (index == 0)))
-    seconds = draft.varying(tokens) + draft.per_sequence * (begun - 1).clip(min=0)
-    return np.pad(seconds, ((0, 0), (1, 0)))
+    seconds = np.zeros((len(fed), len(index) + 1))
+    begun = ((fed > 0) & (index == 0)).cumsum(axis=1)
+    seconds[:, 1:] = draft.varying(fed.cumsum(axis=1))
+    seconds[:, 1:] += draft.per_sequence * (begun - 1).clip(min=0)
+    return seconds
