@@ -53,7 +53,7 @@ def test_the_guide_runs_from_top_to_bottom(capsys, monkeypatch):
     monkeypatch.setattr("ov_specdec.engine.static_shapes.SECONDS", inf)
     namespace = run(ROOT / "docs" / "guide.md")
     printed = capsys.readouterr().out
-    assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed
+    assert "unknown option max_tokens=8: did you mean max_new_tokens?\n" in printed
     assert "\ncancelled\n" in printed
     assert "this pipeline is closed" in printed
     assert namespace["plain"].stats.tokens_per_main_pass == 1.0
