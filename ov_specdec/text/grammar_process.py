@@ -54,7 +54,8 @@ def first_error(tokenizer: "LLTokenizer", grammar: str) -> str:
     while not matcher.is_error() and length < FIRST:
         fits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
         fits[tokenizer.eos_tokens] = 0
-        if not fits.any():
+        # None, or a special one that a literal spells: `Grammar` takes others.
+        if not fits.any() or not matcher.validate_tokens([int(fits.argmax())]):
             break
         matcher.consume_token(int(fits.argmax()))
         length += 1
