@@ -1,4 +1,4 @@
-"""The JSON Schema Test Suite: a schema is refused, or its values are judged alike, but for these."""
+"""The JSON Schema Test Suite: which schemas are refused, and which values are judged otherwise."""
 
 import json
 import subprocess
