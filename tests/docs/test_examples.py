@@ -12,6 +12,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.app import app
 from tests.benchmarks.__main__ import benchmarks
+from tests.docs.recording import COMMANDS
 from tests.support.recordings import write_recording
 from tests.support.tiny_whisper import RATE, recording
 
@@ -44,6 +45,16 @@ def run(document):
 @pytest.fixture(autouse=True)
 def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
+
+
+def test_the_first_command_of_the_readme_shows_a_long_text_that_does_not_loop():
+    [command, *_] = re.findall(r"^ov-specdec .*", (ROOT / "README.md").read_text("utf-8"), re.M)
+    assert (tuple(shlex.split(command)),) == COMMANDS
+    with SpeculativePipeline() as pipeline:
+        result = pipeline.generate(COMMANDS[0][-1], max_new_tokens=128)
+    lines = [line for line in result.text.splitlines() if len(line.strip()) > 3]
+    assert len(result.token_ids) == 128
+    assert len({*lines}) == len(lines) > 12
 
 
 def test_the_guide_runs_from_top_to_bottom(capsys, monkeypatch):
