@@ -41,7 +41,7 @@ def open_tokenizer(file: Path, vocab_size: int, eos_ids: Sequence[int]) -> "LLTo
 
 
 def new_matcher(tokenizer: "LLTokenizer", grammar: str) -> "LLMatcher":
-    """A matcher of an empty text. It is compiled anew, since copies share the lexer's limits."""
+    """A matcher of an empty text. Copies would save 0.2 to 0.7 ms, but share the lexer's limits."""
     from llguidance import LLMatcher, LLParserLimits
 
     limits = LLParserLimits(max_lexer_states=MAX_LEXER_STATES, verbose_errors=False)
