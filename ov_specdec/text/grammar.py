@@ -67,7 +67,8 @@ class Grammars:
         if error := self._trial(text) if self._trial else first_error(tokenizer, text):
             reason = f" cannot be used ({error}): see docs/structured-output.md"
             raise OptionError(Option(name), reason)
-        return partial(Grammar, partial(new_matcher, tokenizer, text), tokenizer, ends)
+        make = partial(new_matcher, tokenizer, text)
+        return partial(Grammar, make, tokenizer, ends)
 
     def close(self) -> None:
         """End the child process."""
