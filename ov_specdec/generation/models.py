@@ -11,7 +11,6 @@ from ov_specdec.checks.invariance import SLOWER, Invariance, configure, open_inv
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation.pipeline_options import PipelineOptions
@@ -34,9 +33,11 @@ from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
 from ov_specdec.text.prompt import TextToText
 
-USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
+USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
+    "none": {1: 1.0},
     "main": {2: 3.0, 8: 3.0},
     "draft": {1: 4.0, 2: 1.0},
+    "parallel": {8: 3.0, 16: 2.0},
 }
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
@@ -154,30 +155,24 @@ def _take_profile(
     ]
 
 
-def make_generator(
-    models: Models,
-    costs: KeptCosts,
-    drafter: DrafterKind,
-    limits: Limits,
-    parsers: tuple[str, str],
-) -> TextGenerator:
-    """The generator on loaded models. costs: of their passes. parsers: see `TextGenerator`."""
+def make_generator(models: Models, costs: KeptCosts, options: PipelineOptions) -> TextGenerator:
+    """The generator on loaded models. costs: of their passes."""
     source, main, draft, *_ = models.source, *(each.runner for each in models.loaded), None
-    shapes = _make_static_shapes(models.loaded, costs, drafter)
-    engine = Engine(main, draft, limits, costs, shapes)
+    shapes = _make_static_shapes(models.loaded, costs, options.kind)
+    engine = Engine(main, draft, options.limits, costs, shapes)
     return TextGenerator(
         main,
         EngineLoop(engine, models.invariance.passes if models.invariance.is_pending else None),
         source.tokenizer,
         source.vocab_size,
         source.eos_token_ids,
-        drafter,
+        options.kind,
         draft,
         models.pairing,
         LearnedStats(costs),
         text_to_text=models.text_to_text,
         invariance=models.invariance,
-        parsers=parsers,
+        parsers=(options.tool_call_parser, options.reasoning_parser),
     )
 
 
@@ -186,7 +181,9 @@ def _make_static_shapes(
 ) -> dict[Role, StaticShapes]:
     """The static shapes of the models that may have some; a draft model compiles first."""
     roles: tuple[Role, Role] = "main", "draft"
-    main = models[0].runner
+    main, *drafts = (model.runner for model in models)
+    is_parallel = any(draft.mask_token is not None for draft in drafts)
+    kinds = "none" if drafter.name == "none" else "main", "parallel" if is_parallel else "draft"
     return {
         role: StaticShapes(
             role,
@@ -194,10 +191,10 @@ def _make_static_shapes(
             model.compiler,
             model.folder.num_bytes,
             costs,
-            usual={1: 1.0} if drafter.name == "none" else USUAL_STEPS[role],
+            usual=USUAL_STEPS[kind],
             sizes=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
             can_swap=lambda: main.is_verified,
         )
-        for role, model in reversed(list(zip(roles, models, strict=False)))
+        for role, kind, model in reversed(list(zip(roles, kinds, models, strict=False)))
         if model.compiler is not None and isinstance(model.runner, PagedModel)
     }
