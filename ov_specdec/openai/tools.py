@@ -112,8 +112,7 @@ def read_tools(
     """The options of tools, by name; without tools none, unless a choice needs some."""
     chosen: Any = choice
     if isinstance(choice, NamedChoice):
-        name = flat_name(choice.name, choice.namespace)
-        chosen = {"type": choice.type, choice.type: {"name": name}}
+        chosen = flat_name(choice.name, choice.namespace)
         if choice.type == "allowed_tools":
             chosen, names = choice.mode, [definition_of(tool)["name"] for tool in tools]
             allowed = {flat_name(each.name, each.namespace) for each in choice.tools}

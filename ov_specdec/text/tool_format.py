@@ -3,8 +3,9 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
-from itertools import product, takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 from ov_specdec.errors import OptionError
@@ -25,33 +26,26 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 USER, SAID, THOUGHT = "question7", "answer7", "thought7"
 NAMES, IDS = ("first_probe", "second_probe"), ("aB3dE5gH7", "kL4nP6rS8")
-KEYS = ("text_key", "other_key", "number_key", "truth_key", "list_key", "object_key")
-TYPES = ("string", "string", "integer", "boolean", "array", "object")
 EASY = [{"text_key": f"a{n}text7", "other_key": f"b{n}text7"} for n in (3, 4)]
 """Arguments that are easy to find."""
 
 QUOTES = ' say "hi"\n\tto <b>\u00e9\u2028\U0001f600</b> {\\n\n'
 HARD: list[dict[str, Any]] = [
-    dict(zip(KEYS, (QUOTES, "", -7, False, ["'e'", []], {"a": [1.5, {"b": QUOTES}]}), strict=True)),
+    {
+        **{"text_key": QUOTES, "other_key": "", "number_key": -7, "truth_key": False},
+        **{"list_key": ["'e'", [None]], "object_key": {"a": [1.5, {"b": QUOTES}]}},
+    },
     {"text_key": "True", "truth_key": True, "object_key": {}},
 ]
 """Arguments that are easy to get wrong."""
 
-VALUES = (True, 731, None, {"a": [731]}, [731, "a"])
-"""Arguments that are not texts."""
-
-SEPARATORS = ((", ", ": "), (",", ":"))
-"""Of items and keys in JSON."""
+TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
 
 PIECE = re.compile(r"<[^<>]*>|\[[A-Z_ /]+\]|.", re.DOTALL)
 """What two texts have in common only as a whole."""
 
 MARKS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
 """Of reasoning, in templates that leave it out."""
-
-
-class UnreadableError(ValueError):
-    """Why a format cannot be used."""
 
 
 def read_format(
@@ -61,18 +55,22 @@ def read_format(
     reader, reasoning = _Reader(tokenizer), REASONING_FORMATS.get(reasoning_parser)
     if reasoning_parser == "auto":
         reasoning = reader.reasoning()
-    form = AnswerFormat(CALL_FORMATS.get(tool_call_parser), reasoning)
+    form, reason = AnswerFormat(CALL_FORMATS.get(tool_call_parser), reasoning), ""
     if tool_call_parser == "auto":
         try:
             form = reader.prove(form, reader.calls())
-        except UnreadableError as error:
-            form = replace(form, reason=f"its chat template {error}")
+        except OptionError as error:
+            reason = f"its chat template cannot render calls ({error.__cause__ or error})"
+        except json.JSONDecodeError:
+            reason = "its chat template writes calls that cannot be read back"
+        except ValueError as error:
+            reason = f"its chat template {error}"
     texts, tokens = json.dumps(asdict(form), ensure_ascii=False), dict[str, int]()
     for token in tokenizer.spec.get("added_tokens", ()):
         name = token["content"]
         if name in texts and (token["special"] or name[0] + name[-1] == "<>"):  # as to llguidance
             tokens[name] = token["id"]
-    return replace(form, tokens=tokens)
+    return replace(form, reason=reason, tokens=tokens)
 
 
 class _Reader:
@@ -80,11 +78,11 @@ class _Reader:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self._tokenizer, self._template = tokenizer, tokenizer.chat_template or ""
-        properties = {key: {"type": name} for key, name in zip(KEYS, TYPES, strict=True)}
+        properties = {key: {"type": TYPES[type(value)]} for key, value in HARD[0].items()}
         schema = {"type": "object", "properties": properties, "required": ["text_key"]}
         given = [{"name": name, "description": name, "parameters": schema} for name in NAMES]
         tools = [{"type": "function", "function": function} for function in given]
-        self.tools = tools if "tools" in self._template else []
+        self._tools = tools if "tools" in self._template else []
 
     def render(self, content: str | None, arguments: Sequence[Any] = (), thought: str = "") -> str:
         """What follows the question. content: None for what begins an answer."""
@@ -96,21 +94,15 @@ class _Reader:
         answer |= {"tool_calls": calls} if calls else {}
         answer |= dict.fromkeys(("reasoning", "reasoning_content"), thought) if thought else {}
         messages = [{"role": "user", "content": USER}, *([answer] if content is not None else [])]
-        options = GenerationOptions(tools=self.tools, add_generation_prompt=content is None)
-        try:
-            return self._tokenizer.render_chat(messages, options).rpartition(USER)[2]
-        except OptionError as error:
-            raise UnreadableError(f"cannot render calls ({error.__cause__ or error})") from error
+        options = GenerationOptions(tools=self._tools, add_generation_prompt=content is None)
+        return self._tokenizer.render_chat(messages, options).rpartition(USER)[2]
 
     def reasoning(self) -> ReasoningFormat | None:
         """The markers of reasoning, if the template has any."""
         try:
-            prompt, plain, text = (
-                self.render(None),
-                self.render(SAID),
-                self.render(SAID, (), THOUGHT),
-            )
-        except UnreadableError:
+            prompt, plain = self.render(None), self.render(SAID)
+            text = self.render(SAID, thought=THOUGHT)
+        except OptionError:
             return None
         before, found, rest = text.partition(THOUGHT)
         if not found:
@@ -125,55 +117,42 @@ class _Reader:
 
     def calls(self) -> CallFormat:
         """How calls are written, without white space before them."""
-        if not self.tools:
-            raise UnreadableError("does not name tools")
-        plain = self.render(SAID)
-        for count in (2, 1):
-            try:
-                text = _middle(self.render("", EASY[:count]), plain)
-            except UnreadableError:
-                if count == 1:
-                    raise
-            else:
-                if found := self._objects(text, count) or self._parameters(text, count):
-                    return found
-        raise UnreadableError("does not write the names and arguments of calls")
+        if not self._tools:
+            raise ValueError("does not name tools")
+        with suppress(OptionError):  # where an answer has one call at most
+            if found := self._calls(2):
+                return found
+        if found := self._calls(1):
+            return found
+        raise ValueError("does not write the names and arguments of calls")
 
-    def _objects(self, text: str, count: int) -> CallFormat | None:
-        """The format of calls whose arguments are one JSON object."""
-        for separators in SEPARATORS:
-            known = [(n, json.dumps(a, separators=separators)) for n, a in zip(NAMES, EASY)]
-            if texts := _cut(text, known[:count]):
+    def _calls(self, count: int) -> CallFormat | None:
+        """How so many calls are written."""
+        plain, text = self.render(SAID), self.render("", EASY[:count])
+        text = text.removeprefix(_shared(text, plain)).replace(IDS[0], ID).replace(IDS[1], ID)
+        text = text.removesuffix(_shared(text, plain, at_end=True)).lstrip()
+        end = PIECE.match(plain.partition(SAID)[2].lstrip())
+        if end and text.startswith(end[0]):
+            raise ValueError("writes calls after the end of the answer")
+        for separators in ((", ", ": "), (",", ":")):
+            objects = [json.dumps(given, separators=separators) for given in EASY]
+            if texts := _cut(text, [*zip(NAMES, objects, strict=True)][:count]):
                 first, middle, *others = texts
                 return replace(_around(first, others), middle=middle, separators=separators)
-        return None
-
-    def _parameters(self, text: str, count: int) -> CallFormat | None:
-        """The format of calls with each argument by itself."""
-        known = [(n, *(x for item in a.items() for x in item)) for n, a in zip(NAMES, EASY)]
-        if not (texts := _cut(text, known[:count])):
+        items = [(name, *chain(*given.items())) for name, given in zip(NAMES, EASY, strict=True)]
+        if not (texts := _cut(text, items[:count])):
             return None
-        first, middle, between, more, _, *others = texts
+        first, middle, of_text, more, _, *others = texts
         after = _shared(more, others[-1])
         before = more.removeprefix(after)
         form = _around(first, [text.removeprefix(after) for text in others])
-        values = [self._value(value, more) for value in VALUES]
-        if not middle.endswith(before) or len({around for around, _ in values}) > 1:
-            raise UnreadableError("writes arguments in more than two ways")
-        words = ("true", "false") if values[0][1] == "true" else ("True", "False")
-        parameters = ParameterFormat(before, (between, values[0][0]), after, words)
+        [key, other] = EASY[0]
+        text = self.render("", [{key: True, other: ""}]).partition(key)[2]
+        text = text.partition(more + other)[0]
+        words = ("True", "False") if text.endswith("True") else ("true", "false")
+        between = of_text, text.removesuffix(words[0])
+        parameters = ParameterFormat(before, between, after, words)
         return replace(form, middle=middle.removesuffix(before), parameters=parameters)
-
-    def _value(self, value: object, end: str) -> tuple[str, str]:
-        """What is between a key and a value that is no text, and how that is written."""
-        [key, other] = KEYS[:2]
-        text = (
-            self.render("", [{key: value, other: ""}]).partition(key)[2].partition(end + other)[0]
-        )
-        for written in (json.dumps(value), str(value)):
-            if text.endswith(written) and (written[0] != "{" or "'" not in written):
-                return text.removesuffix(written), written
-        raise UnreadableError("does not write objects as JSON")
 
     def prove(self, form: AnswerFormat, calls: CallFormat) -> AnswerFormat:
         """A format with white space before calls, if it reads what the template writes."""
@@ -184,14 +163,12 @@ class _Reader:
             begin = _shared(prompt, text)
             answer = text.removeprefix(begin).removesuffix(_shared(text, plain, at_end=True))
             is_open = form.reasoning.is_open(begin) if form.reasoning else False
-            parser = AnswerParser(form, self.tools, is_open)
+            parser = AnswerParser(form, self._tools, is_open)
             parts = [*parser.push(answer, ()), *parser.end()]
-            try:
-                found = [(call.name, json.loads(call.arguments)) for call in calls_of(parts)]
-            except ValueError:
-                found = []
-            if found != [*zip(NAMES, given)] or reasoning_of(parts) not in ("", thought):
-                raise UnreadableError("writes calls that cannot be read back")
+            found = [(call.name, json.loads(call.arguments)) for call in calls_of(parts)]
+            is_known = reasoning_of(parts) in ("", thought)
+            if not is_known or found != [*zip(NAMES, given, strict=False)]:
+                raise ValueError("writes calls that cannot be read back")
             before = answer.partition(calls.marker)[0]
             if form.reasoning and thought and thought in before:
                 gap = before.rpartition(form.reasoning.end)[2]
@@ -208,50 +185,33 @@ def _shared(first: str, second: str, *, at_end: bool = False) -> str:
     return "".join([one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs)][::step])
 
 
-def _middle(text: str, plain: str) -> str:
-    """What an answer with calls has beyond one without, with `ID` for ids."""
-    text = text.removeprefix(_shared(text, plain))
-    text = text.removesuffix(_shared(text, plain, at_end=True)).lstrip()
-    end = PIECE.match(plain.partition(SAID)[2].lstrip())
-    if end and text.startswith(end[0]):
-        raise UnreadableError("writes calls after the end of the answer")
-    return text.replace(IDS[0], ID).replace(IDS[1], ID)
-
-
 def _cut(text: str, known: Sequence[Sequence[str]]) -> list[str] | None:
-    """What is around the known texts of one or two calls; None unless each comes once, in order.
+    """What is around the known texts of calls; None unless each comes once, in this order.
 
     `INDEX` is put for the number of a call, from 0 or 1.
     """
-    texts, size = list[str](), len(known[0])
-    for each in (each for call in known for each in call):
+    texts = list[str]()
+    for each in chain.from_iterable(known):
         before, found, text = text.partition(each)
         if not found:
             return None
         texts.append(before)
-    texts.append(text)
-    for place, first in product((0, 1), (0, 1) if len(known) == 2 else ()):
-        places = (place, place + size)
-        counted = [
-            re.subn(rf"(?<!\w){first + n}(?!\w)", INDEX, texts[each])
-            for n, each in enumerate(places)
-        ]
-        if all(times == 1 for _, times in counted):
-            texts[places[0]], texts[places[1]] = (each for each, _ in counted)
+    texts = [re.sub(r"(?<!\w)[012](?!\w)", INDEX, each) for each in (*texts, text)]
     return None if any(name in each for each in texts for name in NAMES) else texts
 
 
 def _around(first: str, others: Sequence[str]) -> CallFormat:
-    """The format of calls by the texts before the first, between two if there are two, and after."""
-    *between, last = others[:1] + others[-1:] if len(others) > 1 else others
-    after = _shared(between[0], last) if between else last
-    rest = between[0].removeprefix(after) if between else None
-    before = first if rest is None else _shared(first, rest, at_end=True).lstrip()
-    opening, separator = first.removesuffix(before), rest and rest.removesuffix(before)
-    closing = last.removeprefix(after) if opening else ""  # else it ends the answer
-    form = CallFormat(opening, before, "", after, separator, closing)
-    if not re.match(rf"[<\[{{][^{ID}{INDEX}]*$", form.marker) or bool(opening) != form.is_enclosed:
-        raise UnreadableError("does not mark the beginning and the end of calls")
-    if not opening and separator and separator.strip():
-        raise UnreadableError(f"separates calls by {separator!r}")
+    """The format of calls by the texts before the first, between two if it has two, and after."""
+    between, last = others[0], others[-1]
+    if len(others) == 1:
+        form = CallFormat("", first, "", last, None)
+    else:
+        after = _shared(between, last)
+        before = _shared(first, between.removeprefix(after), at_end=True).lstrip()
+        separator, opening = between[len(after) :].removesuffix(before), first.removesuffix(before)
+        closing = last.removeprefix(after) if opening else ""  # else it ends the answer
+        form = CallFormat(opening, before, "", after, separator, closing)
+    is_marked = re.match(rf"[<\[{{][^{ID}{INDEX}]*$", form.marker)
+    if not is_marked or bool(form.opening or (form.separator or "").strip()) != form.is_enclosed:
+        raise ValueError("does not mark the beginning and the end of calls")
     return form

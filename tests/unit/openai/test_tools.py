@@ -62,7 +62,7 @@ ALLOWED_FLAT = {"type": "allowed_tools", "mode": "required", "tools": [NAMED_FLA
     ("choice", "flat", "chosen", "names"),
     [
         *[(each, each, each, ["area", "other"]) for each in ("auto", "none", "required")],
-        (NAMED, NAMED_FLAT, NAMED, ["area", "other"]),
+        (NAMED, NAMED_FLAT, "other", ["area", "other"]),
         (
             {"type": "allowed_tools", "allowed_tools": ALLOWED},
             *(ALLOWED_FLAT, "required", ["other"]),
@@ -163,7 +163,7 @@ def test_namespaces_are_flat_for_the_model():
     assert ask.settings["tools"] == [MCP, PATCH]
     chosen = {"type": "function", "name": "area", "namespace": "mcp__maps__"}
     named = responses(tools=[MCP], tool_choice=chosen).options.tool_choice
-    assert named == {"type": "function", "function": {"name": "mcp__maps__area"}}
+    assert named == "mcp__maps__area"
 
 
 CALL = {"id": "a1", "type": "function", "function": {"name": "area", "arguments": '{"width": 2}'}}
