@@ -18,9 +18,6 @@ SPACE = r"\s*(?=\S)"
 NEVER = "\udfff"
 """No text contains it."""
 
-WORDS = {"True": "true", "False": "false", "None": "null"}
-"""How some templates write values that JSON writes in small letters."""
-
 Steps = Generator[None, None, Any]
 """Reads a part of the answer. Yields where it needs more text, unless that has ended."""
 
@@ -179,16 +176,14 @@ class AnswerParser:
             separator = ", "
             types = types_of(schema.get("properties", {}).get(found["key"], {}), schema)
             is_text = "string" in types if text == other else found["is_text"] is not None
-            if not (yield from self._value(form.after, is_text, "null" in types)):
+            if is_text and "null" in types and (yield from self._begins(f"null{form.after}")):
+                self._put(Arguments, "null")
+            elif not (yield from self._value(form.after, is_text)):
                 return False
         return False
 
-    def _value(self, end: str, is_text: bool, may_be_null: bool) -> Steps:
+    def _value(self, end: str, is_text: bool) -> Steps:
         """Whether a value comes, which is put as JSON."""
-        for word in ("null", "None") if is_text and may_be_null else ():
-            if (yield from self._begins(word + end)):
-                self._put(Arguments, "null")
-                return True
         if is_text:
             self._put(Arguments, '"')
             if is_whole := (yield from self._until(end, self._put_escaped, trims=False)):
@@ -198,7 +193,7 @@ class AnswerParser:
         if self._held[:1] in "{[":
             return (yield from self._json(end))
         if found := (yield from self._match(f"(?P<word>.*?){self._form.pattern(end)}")):
-            self._put(Arguments, WORDS.get(found["word"], found["word"]))
+            self._put(Arguments, found["word"].lower())  # True and False in some templates
         return found
 
     def _put_escaped(self, text: str) -> None:

@@ -44,9 +44,6 @@ TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "o
 PIECE = re.compile(r"<[^<>]*>|\[[A-Z_ /]+\]|.", re.DOTALL)
 """What two texts have in common only as a whole."""
 
-MARKS = (("<think>", "</think>"), ("[THINK]", "[/THINK]"))
-"""Of reasoning, in templates that leave it out."""
-
 
 def read_format(
     tokenizer: Tokenizer, tool_call_parser: str = "auto", reasoning_parser: str = "auto"
@@ -106,8 +103,8 @@ class _Reader:
             return None
         before, found, rest = text.partition(THOUGHT)
         if not found:
-            known = (marks for marks in MARKS if all(mark in self._template for mark in marks))
-            return next((ReasoningFormat(*marks) for marks in known), None)
+            known = [*REASONING_FORMATS.values()]  # of templates that leave reasoning out
+            return next((form for form in known if form.end in self._template), None)
         between = PIECE.findall(rest.partition(SAID)[0].strip())
         begin, end = PIECE.findall(before.rstrip())[-1], "".join(between[:1])
         if begin in plain and end not in plain:  # it begins all answers

@@ -41,30 +41,37 @@ def write_answer(
     """
     end = form.reasoning.end if form.reasoning else ""
     if options.thinking_token_budget is not None and end not in form.tokens:
-        reason = " needs reasoning that ends with a token of its own, which this model has not"
-        raise OptionError(Option("thinking_token_budget"), reason, ": leave it out")
+        reason = " needs a chat template that marks the end of reasoning by one token: leave it out"
+        raise OptionError(Option("thinking_token_budget"), reason)
     wanted, loose = chosen_tool(options), set[str]()
     tools = [tool for tool in options.tools if wanted in (None, definition_of(tool)["name"])]
     tools = [] if options.tool_choice == "none" or form.calls is None else tools
 
-    def write(tools: Sequence[Any], text: str | None) -> str:
+    def write(tools: Sequence[Any]) -> str:
         return _Writer(form, options, tools, ends, loose).answer(is_reasoning, text)
 
-    def problem_of(tools: Sequence[Any], text: str | None) -> str:
+    def problem_of(tools: Sequence[Any]) -> str:
         try:
-            return error_of(write(tools, text)).partition("\n")[0]
+            return error_of(write(tools)).partition("\n")[0]
         except (AttributeError, KeyError, TypeError, ValueError) as error:  # or it is no schema
             return str(error)
 
-    for tool in tools if problem_of(tools, text) else ():
-        if problem := problem_of([tool], None):
-            name, is_strict = definition_of(tool)["name"], definition_of(tool).get("strict")
+    def check(tools: Sequence[Any]) -> None:
+        half, problem = len(tools) // 2, problem_of(tools)
+        if problem and half:
+            check(tools[:half])
+            check(tools[half:])
+        elif problem:
+            name, is_strict = definition_of(tools[0])["name"], definition_of(tools[0]).get("strict")
             held = f"{name!r}, of whose schema a part cannot be kept ({problem})"
             loose.add(name)
-            if is_strict or problem_of([tool], None):
+            if is_strict or problem_of(tools):
                 raise OptionError(Option("tools"), f" holds {held}: change it")
             log.warning("arguments may not fit the tool %s", held)
-    return write(tools, text)
+
+    if tools:
+        check(tools)
+    return write(tools)
 
 
 @dataclass

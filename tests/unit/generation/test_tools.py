@@ -58,9 +58,11 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
-    """By the name of their template."""
+    """By the name of their template. Of one, the markers are special tokens, as Mistral's are."""
     return {
-        name: load_tokenizer(*with_tools([FOLDER], tmp_path_factory.mktemp(name), template))
+        name: load_tokenizer(
+            *with_tools([FOLDER], tmp_path_factory.mktemp(name), template, special=name == "coder")
+        )
         for name, template in TEMPLATES.items()
     }
 

@@ -168,10 +168,10 @@ def test_a_budget_of_reasoning_is_exact(budget):
 
 def test_a_budget_needs_a_token_that_ends_reasoning():
     options = GenerationOptions(tools=[STOP], thinking_token_budget=3)
-    with pytest.raises(OptionError, match="ends with a token of its own") as error:
+    with pytest.raises(OptionError, match="marks the end of reasoning by one token") as error:
         grammar_of(LETTERS, LETTERS.form("hermes", thinks=True), options)
     assert error.value.option == "thinking_token_budget"
-    with pytest.raises(OptionError, match="ends with a token of its own"):
+    with pytest.raises(OptionError, match="marks the end of reasoning by one token"):
         grammar_of(LETTERS, LETTERS.form("hermes"), options)
 
 
