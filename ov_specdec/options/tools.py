@@ -12,7 +12,7 @@ TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 
 def definition_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """The mapping with the name of a tool or choice, which most have below their type."""
-    inner = tool.get(tool.get("type", ""))
+    inner = tool.get(str(tool.get("type")))
     return inner if isinstance(inner, Mapping) else tool
 
 
