@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import tiny_encoder_decoder, tiny_whisper
+from tests.support import agents, tiny_encoder_decoder, tiny_whisper
 from tests.support.chats import PLAIN
 from tests.support.cores import keep_to_one_core
-from tests.support.tiny import ARCHITECTURES, TYPICAL, Shelf, TinyPair, make_pair, make_wide_draft
+from tests.support.folders import changed
+from tests.support.tiny import (
+    ARCHITECTURES,
+    MASK,
+    TYPICAL,
+    Shelf,
+    TinyPair,
+    make_pair,
+    make_wide_draft,
+)
 from tests.support.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
 from tests.support.tiny_whisper import TinyWhisper, make_whisper
 
@@ -49,6 +58,14 @@ def tiny_pair(shelf, tmp_path_factory):
     return pair.main, pair.draft
 
 
+@pytest.fixture(scope="session")
+def parallel_pair(tiny_pair, tmp_path_factory):
+    """The tiny pair, its draft told that it drafts in one pass."""
+    main, draft = tiny_pair
+    config = {"pard_token": MASK}
+    return main, changed(draft, tmp_path_factory.mktemp("parallel") / "draft", config=config)
+
+
 @pytest.fixture(
     scope="module",
     params=[
@@ -74,6 +91,13 @@ def chat_pair(tiny_pair, tmp_path_factory):
     main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
     (main / "chat_template.jinja").write_text(PLAIN)
     return main, tiny_pair[1]
+
+
+@pytest.fixture(scope="session")
+def agent_model(shelf, tmp_path_factory):
+    """Folder of a tiny random model with a long context and a template that takes tools."""
+    sources, target = [Path(agents.__file__), agents.TEMPLATE], tmp_path_factory.mktemp("agents")
+    return shelf.copy("agents", agents.make_agent_model, target / "model", *sources) / "main"
 
 
 @pytest.fixture(scope="session")

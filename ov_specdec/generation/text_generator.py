@@ -36,7 +36,14 @@ from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.grammar import Grammars, parser_of
 from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
+from ov_specdec.text.prompt import (
+    Prompt,
+    TextToText,
+    encode_prompt,
+    escaped_copy,
+    may_fit,
+    overflow,
+)
 from ov_specdec.text.tokenizer import Tokenizer
 from ov_specdec.text.tool_format import read_format
 
@@ -199,7 +206,7 @@ class TextGenerator:
         if constraints_of(options) or (options.tools and form.calls) or has_budget:
             eos = options.ending_ids(self.eos_token_ids)
             make_grammar = self.grammars.compile(options, eos, form, is_reasoning)
-        output, references = Output(text, len(ids)), self._references(options)
+        output, references = Output(text, len(ids)), self._references(ids, options, form)
         return self._sequence(tokens, options, output, references, source, make_grammar)
 
     def _format_of(self, options: GenerationOptions) -> AnswerFormat:
@@ -284,24 +291,15 @@ class TextGenerator:
         self.last_cached = tokens, salt
         # With special tokens in its text, the template would repeat some.
         if salt is not None and options.skip_special_tokens:
-            text, message = given.text, None
-            if any(chunk.parts for chunk in given.chunks):
-                text = self._raw_text(sequence, given.token_ids)
-                message = None if given.finish_reason is None else given.result.message
-            answer = text, given.token_ids, self.tokenizer.piece_after
+            ids, message = given.token_ids, None
+            is_parsed = any(chunk.parts for chunk in given.chunks)
+            if is_parsed and given.finish_reason and ids[-1] in sequence.sampler.ends:
+                message = given.result.message
+            answer = None if is_parsed else given.text, ids, self.tokenizer.piece_after
             prompt = tokens[:start]
             self.generated_tokens.remember(*answer, prompt=prompt, salt=salt, message=message)
         if self.drafter.searches_earlier:
             self.earlier.remember(salt, tokens, start)
-
-    def _raw_text(self, sequence: EngineSequence, ids: Sequence[int]) -> str:
-        """An answer as it was generated, with its markers, and without the token that ended it."""
-        prompt = sequence.tokens[: sequence.num_prompt_tokens]
-        text = IncrementalDetokenizer(
-            self.tokenizer.piece_after, prompt, hidden=dict.fromkeys(sequence.sampler.ends, "")
-        )
-        text.push(ids)
-        return text.finish()
 
     def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
         """The tokens that the text leaves out, with their names, but not the markers of parts."""
@@ -354,12 +352,20 @@ class TextGenerator:
                 Option("max_new_tokens"),
             )
 
-    def _references(self, options: GenerationOptions) -> SuffixIndex | None:
-        """The index of the reference texts, which all choices of a request share."""
-        texts = tuple(options.reference_texts)
-        if not texts:
+    def _references(
+        self, ids: Sequence[int], options: GenerationOptions, form: AnswerFormat
+    ) -> SuffixIndex | None:
+        """The index of the reference texts, which all choices of a request share.
+
+        Where calls are JSON it also has the prompt as they repeat it.
+        """
+        texts, copy = tuple(options.reference_texts), list[int]()
+        is_json = form.calls is not None and form.calls.parameters is None
+        if options.may_call and is_json and self.drafter.searches_earlier:
+            copy = escaped_copy(ids, self.tokenizer)
+        if not texts and not copy:
             return None
-        key = (options.cache_salt, texts)
+        key = (options.cache_salt, texts, tuple(copy))
         if (known := self._shared.get(key)) is not None:
             return known
         context = self.main.max_length
@@ -370,7 +376,7 @@ class TextGenerator:
                 Option("reference_texts", texts),
                 f" have more tokens than the model's context, {context}: shorten them",
             )
-        self._shared[key] = index = SuffixIndex(encoded)
+        self._shared[key] = index = SuffixIndex([*encoded, copy])
         return index
 
 

@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -46,47 +47,37 @@ class EncodedText:
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """An answer that the template may write in another way.
-
-    render: writes a message after those of the prompt. start: characters of the prompt. end: text
-    of the token that ended the answer.
-    """
-
-    message: Mapping[str, Any]
-    render: Render
-    start: int
-    end: str
-
-
-@dataclass(frozen=True)
 class _Conversation:
     """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each.
 
-    render: of a prompt. answer: the last one, as long as its text in the template is not known.
+    render: of a prompt. write: gives the text as the template has it, if the answer at its end has
+    calls or reasoning; None where the template leaves out reasoning, or cannot write it.
     """
 
     text: str
     ids: "array[int]"
     cuts: tuple[tuple[int, int], ...] = ()
     render: Render | None = None
-    answer: _Answer | None = None
+    write: Callable[[], str | None] | None = None
 
     def in_template(self) -> "_Conversation":
-        """With the text of the template, unless that leaves out reasoning or cannot be known."""
-        plain, answer = replace(self, answer=None), self.answer
-        if answer is None:
-            return plain
-        try:
-            text = answer.render(answer.message)
-        except OptionError:  # such as for a call without an id
-            return plain
-        size, reasoning = text.rfind(answer.end), answer.message.get("reasoning_content") or ""
-        if size < answer.start or reasoning.strip() not in text[answer.start : size]:
-            return plain
-        shared = min(_num_shared(self.text, text), size - 1)
+        """With the text of the template, if it has one."""
+        if self.write is None or (text := self.write()) is None:
+            return replace(self, write=None)
+        shared = min(_num_shared(self.text, text), len(text) - 1)
         cuts = [cut for cut in self.cuts if cut[0] <= shared]
-        return replace(plain, text=text[:size], cuts=(*cuts, (size, len(self.ids))))
+        return _Conversation(text, self.ids, (*cuts, (len(text), len(self.ids))))
+
+
+def _write(render: Render, message: Mapping[str, Any], start: int, end: str) -> str | None:
+    """See `_Conversation`. start: characters of the prompt. end: the token after the answer."""
+    try:
+        text = render(message)
+    except OptionError:  # such as for a call without an id
+        return None
+    size, reasoning = text.rfind(end), message.get("reasoning_content") or ""
+    is_whole = size >= start and reasoning.strip() in text[start:size]
+    return text[:size] if is_whole else None
 
 
 class GeneratedTokens:
@@ -104,12 +95,12 @@ class GeneratedTokens:
         It begins with the ids of the kept text that has the longest prefix in common with it, up to
         the last generated token in there. render: for answers with a message.
         """
-        self._take_templates(encoded.text, salt)
         with self._lock:
             first, cuts, ids = 0, tuple[tuple[int, int], ...](), encoded.ids
-            for key, kept in list(self._kept.items()):
+            for key in [key for key in self._kept if key[0] == salt]:
+                kept = self._kept[key] = self._kept[key].in_template()
                 end = kept.cuts[0][0] if kept.cuts else len(kept.text)
-                if key[0] != salt or not encoded.text.startswith(kept.text[:end]):
+                if not encoded.text.startswith(kept.text[:end]):
                     continue
                 shared = _num_shared(kept.text, encoded.text)
                 num_cuts = bisect_left(kept.cuts, (shared + 1, 0))
@@ -128,7 +119,7 @@ class GeneratedTokens:
 
     def remember(
         self,
-        text: str,
+        text: str | None,
         ids: Sequence[int],
         piece_after: PieceAfter,
         *,
@@ -138,44 +129,34 @@ class GeneratedTokens:
     ) -> None:
         """Keep an answer's ids. prompt: the ids that it continued, as `restore` returned them.
 
-        The ids may go beyond the text, for example by an end-of-sequence token. message: the
-        answer where it has calls or reasoning, which its template may write in another way.
+        The ids may go beyond the text, for example by an end-of-sequence token. text: None for all
+        of them. message: of an answer with calls or reasoning, whose last token ended it.
         """
         with self._lock:
             before = self._kept.get((salt, array("i", prompt).tobytes()))
             if before is None:  # forgotten meanwhile
                 return
-            cuts, size, num_ids, is_whole = list(before.cuts), 0, len(prompt), True
+            cuts, answer, num_ids, is_whole = list(before.cuts), "", len(prompt), True
             characters = CharacterStream(piece_after, prompt)
-            for token in ids:
+            for token in ids if message is None else ids[:-1]:
                 new = characters.push(token)
-                if not text.startswith(new, size):
+                if text is not None and not text.startswith(new, len(answer)):
                     break
-                size, num_ids, is_whole = size + len(new), num_ids + 1, characters.is_whole
+                answer, num_ids, is_whole = answer + new, num_ids + 1, characters.is_whole
                 if is_whole:
-                    cuts.append((len(before.text) + size, num_ids))
-            if not is_whole and text[size:] == REPLACEMENT:  # an unfinished character
-                cuts.append((len(before.text) + len(text), num_ids))
+                    cuts.append((len(before.text) + len(answer), num_ids))
+            if not is_whole and text == answer + REPLACEMENT:  # an unfinished character
+                answer = text
+                cuts.append((len(before.text) + len(answer), num_ids))
             if cuts:
                 size, num_ids = cuts[-1]
-                answered, generated = before.text + text, array("i", [*prompt, *ids][:num_ids])
-                kept = _Conversation(answered[:size], generated, tuple(cuts))
-                beyond, start = ids[num_ids - len(prompt) :], len(before.text)
-                if message is not None and before.render is not None and len(beyond) == 1:
-                    end = as_text(piece_after(generated[-1], beyond[0]))
-                    kept = replace(kept, answer=_Answer(message, before.render, start, end))
-                self._keep(salt, kept)
-
-    def _take_templates(self, text: str, salt: str) -> None:
-        """Learn how the template writes the answers that a text may continue."""
-        with self._lock:
-            found = [(key, kept) for key, kept in self._kept.items() if key[0] == salt]
-        for key, kept in found:
-            if kept.answer is not None and text.startswith(kept.text[: kept.answer.start]):
-                written = kept.in_template()  # takes ms
-                with self._lock:
-                    if self._kept.get(key) is kept:
-                        self._kept[key] = written
+                generated = array("i", [*prompt, *ids][:num_ids])
+                write = None
+                if message is not None and before.render is not None:
+                    end = as_text(piece_after(generated[-1], ids[-1]))
+                    write = partial(_write, before.render, message, len(before.text), end)
+                whole = (before.text + answer)[:size]
+                self._keep(salt, _Conversation(whole, generated, tuple(cuts), write=write))
 
     def _keep(self, salt: str, text: _Conversation) -> None:
         """Store a text as the latest. The caller holds the lock, here and below."""

@@ -90,7 +90,7 @@ class Grammars:
             text = write_answer(form, options, ends, is_reasoning, text, error_of)
             check("tools" if options.tools else name, text)
         make = partial(new_matcher, tokenizer, text)
-        return partial(Grammar, make, frozenset(tokenizer.eos_tokens), ends)
+        return partial(Grammar, make, tokenizer, ends)
 
     def close(self) -> None:
         """End the child process."""

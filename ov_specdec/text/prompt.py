@@ -1,5 +1,6 @@
 """Encode a prompt (text, token ids or messages) as ids."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +12,15 @@ from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.conflicts import given_chat_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.chat import Message, check_messages
-from ov_specdec.text.generated_tokens import GeneratedTokens, Render
+from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.tokenizer import Tokenizer
 
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
 """A text, token ids, messages, or the `input_ids` of a transformers tokenizer, with an
 `attention_mask` without zeros."""
+
+MAX_ESCAPED = 32_768
+"""Tokens at the end of a prompt that are copied: their copy takes some 0.1 s."""
 
 ONE_BY_ONE = "generate takes one prompt, generate_batch a list of them"
 
@@ -87,6 +91,15 @@ def may_fit(text: str, tokenizer: Tokenizer, context: int) -> bool:
     return True
 
 
+def escaped_copy(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """The end of a prompt as a string of JSON has it.
+
+    A call that repeats a file has it so, where matches with the file end at each line break.
+    """
+    text = tokenizer.decode_all(ids[-MAX_ESCAPED:])
+    return tokenizer.encode_rendered(json.dumps(text, ensure_ascii=False)[1:-1]).ids
+
+
 def overflow(size: str, context: int) -> ContextLengthError:
     """The error for a prompt that is too long, in words by which clients recognize it."""
     return ContextLengthError(
@@ -133,24 +146,16 @@ def _encode(
             return encoded.ids
         if len(encoded.ids) > context:  # before answers are looked for
             raise overflow(f"{len(encoded.ids)} tokens", context)
-        render = _renders_answer(messages, options, tokenizer)
-        return generated_tokens.restore(encoded, salt, render)
+        told = options.copy_with(add_generation_prompt=False)
+        render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
+        begins = not options.continue_final_message
+        return generated_tokens.restore(encoded, salt, render if begins else None)
     if isinstance(prompt, str):
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)
         adds = options.add_special_tokens is not False
         return tokenizer.encode(prompt, options.src_lang, add_special_tokens=adds)
     return _as_ids(prompt)
-
-
-def _renders_answer(
-    messages: list[Message], options: GenerationOptions, tokenizer: Tokenizer
-) -> Render | None:
-    """Writes an answer after messages that it begins behind."""
-    if options.continue_final_message or options.add_generation_prompt is False:
-        return None
-    told = options.copy_with(add_generation_prompt=False)
-    return lambda answer: tokenizer.render_chat([*messages, answer], told)
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:

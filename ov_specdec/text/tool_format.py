@@ -34,7 +34,7 @@ TEXTS = [{"text_key": f"a{n}text7", "other_key": f"b{n}text7"} for n in (3, 4)]
 
 HARD: list[dict[str, Any]] = [
     {
-        **{"text_key": 'say "hi"\n\tto <b>\u00e9\u2028\U0001f600</b> {\\n', "other_key": ""},
+        **{"text_key": ' say "hi"\n\tto <b>\u00e9\u2028\U0001f600</b> {\\n\n', "other_key": ""},
         **{"number_key": -7, "truth_key": False, "list_key": ["\u00e9", "'e'", []]},
         **{"object_key": {"a": [1.5, {"b": 'c"\n'}], "d": None}},
     },
@@ -292,7 +292,7 @@ def _around(first: str, others: Sequence[str], last: str) -> CallFormat:
     opening, closing = first.removesuffix(before), last.removeprefix(after)
     separator = None if rest is None else rest.removesuffix(before)
     form = CallFormat(opening, before, "", after, separator, closing if opening else "")
-    if form.marker[:1] not in {*"<[{"} or bool(opening) != form.is_enclosed:
+    if not re.match(rf"[<\[{{][^{ID}{INDEX}]*$", form.marker) or bool(opening) != form.is_enclosed:
         raise UnreadableError("does not mark the beginning and the end of calls")
     if not opening and separator and separator.strip():
         raise UnreadableError(f"separates calls by {separator!r}")

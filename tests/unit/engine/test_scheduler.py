@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine import engine
 from ov_specdec.engine.engine import Engine
@@ -21,7 +22,7 @@ from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
-from tests.support.fakes import ScriptedModel, mixing, wrong_at
+from tests.support.fakes import MASK, ScriptedModel, in_parallel, mixing, wrong_at
 from tests.support.scripted import PATIENCE
 
 SCRIPT = mixing(1)
@@ -69,7 +70,7 @@ class Service:
     ):
         sizes = {"num_blocks": num_blocks, "max_length": max_length}
         self.main = ScriptedModel(SCRIPT, **sizes, border=borders[0])
-        drafted = wrong_at(SCRIPT, set(wrong))
+        drafted = in_parallel(wrong_at(SCRIPT, set(wrong)))
         self.draft = ScriptedModel(drafted, **sizes, border=borders[1])
         limits = Limits(max_batch_size, chunk)
         self.costs = costs
@@ -79,6 +80,7 @@ class Service:
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
         drafters = {
             "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
+            "parallel": lambda: ParallelDrafter(CachedSequence(self.draft), GreedySampler(), MASK),
             "lookup": PromptLookup,
             "none": lambda: None,
         }
@@ -131,7 +133,7 @@ JOBS = st.tuples(
     PROMPTS,
     st.integers(1, 12),
     st.integers(0, 5),
-    st.sampled_from(["model", "lookup", "none"]),
+    st.sampled_from(["model", "parallel", "lookup", "none"]),
 )
 POOLS = st.integers(15, 60)
 """Blocks of four tokens: 14 hold the longest of these requests."""
@@ -265,6 +267,22 @@ def test_nobody_overtakes_a_request_that_waits_for_room():
     service.finish()
     assert small.has_ended
     assert large.has_ended
+
+
+def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
+    service = Service(num_blocks=32)
+    decoding = service.request([1], 40, drafter="none")
+    service.submit(decoding)
+    service.engine.step()
+    prefilling = service.request([2] * 60, 30, drafter="none")
+    service.submit(prefilling)
+    service.engine.step()
+    assert service.main.passes[-1] < 20  # most of its prompt is still to be read
+    late = service.request([3] * 20, 20, drafter="none")
+    service.submit(late)
+    service.finish()
+    assert service.engine.scheduler.num_preemptions == 0
+    assert list(late.unread) == alone([3] * 20, 20)
 
 
 def tenants(service):
@@ -493,6 +511,22 @@ def test_closing_during_a_step_ends_what_comes_with_it():
         list(service.loop.read(request))
     with pytest.raises(Cancelled):
         list(service.loop.read(late))
+    service.check_nothing_is_held()
+
+
+def test_what_is_cancelled_at_the_end_of_a_step_frees_its_blocks_though_nobody_steps_any_more():
+    service = Service()
+    request = service.request([1] * 8, 60)
+    service.loop.add(request)
+    step = service.engine.step
+
+    def cancelled_after_it():
+        step()
+        service.loop.cancel(request)  # by another thread, which leaves it to the stepping one
+
+    service.engine.step = cancelled_after_it
+    service.loop.step()
+    assert request.has_ended
     service.check_nothing_is_held()
 
 

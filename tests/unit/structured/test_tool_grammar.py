@@ -72,7 +72,7 @@ SCHEMAS = st.recursive(
 KEYS = st.sampled_from(["path", "line_1", "x"])
 
 
-@settings(max_examples=150)
+@settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from([*WORDS]),
     st.sampled_from([*CALL_FORMATS]),
