@@ -12,11 +12,8 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one more import
 
 __all__ = [
-    "Arguments",
     "AudioError",
     "Batch",
-    "CallBegin",
-    "CallEnd",
     "Chunk",
     "ContextLengthError",
     "DeviceError",
@@ -31,7 +28,6 @@ __all__ = [
     "ModelError",
     "OptionError",
     "Origin",
-    "Reasoning",
     "RoundStats",
     "Segment",
     "SessionError",
@@ -39,7 +35,6 @@ __all__ = [
     "SpeculativePipeline",
     "SpeechPipeline",
     "SpeechStats",
-    "Text",
     "TokenizerMismatchError",
     "ToolCall",
     "TranscriptionChunk",
@@ -69,14 +64,7 @@ if TYPE_CHECKING:
     from ov_specdec.options.kwargs import GenerationKwargs, TranscriptionKwargs
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
-    from ov_specdec.results.parts import (
-        Arguments,
-        CallBegin,
-        CallEnd,
-        Reasoning,
-        Text,
-        ToolCall,
-    )
+    from ov_specdec.results.parts import ToolCall
     from ov_specdec.results.stats import GenerationStats, RoundStats
     from ov_specdec.speech.options import TranscriptionOptions
     from ov_specdec.speech.segments import (
@@ -101,7 +89,7 @@ else:
         ),
         "generation.batch": ("Batch",),
         "results.chunks": ("Chunk", "GenerationResult", "Origin"),
-        "results.parts": ("Arguments", "CallBegin", "CallEnd", "Reasoning", "Text", "ToolCall"),
+        "results.parts": ("ToolCall",),
         "generation.text_generator": ("GenerationStream",),
         "options.kwargs": ("GenerationKwargs", "TranscriptionKwargs"),
         "options.generation": ("GenerationOptions",),

@@ -67,37 +67,27 @@ class Chat:
         if result.finish_reason == "cancelled" and not (result.text or result.tool_calls):
             return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
         self.messages = [*messages, result.message]
-        return describe(result) + self._waiting()
+        return describe(result) + "".join(f"\n{waits_for(call)}" for call in self._open_calls()[:1])
 
-    def _unanswered(self) -> list[Any]:
-        """The calls of the last answer that have no result yet."""
-        results = [*takewhile(lambda each: each["role"] == "tool", reversed(self.messages))]
-        last: Message = (
-            {} if len(results) == len(self.messages) else self.messages[-1 - len(results)]
-        )
-        return [*last.get("tool_calls", ())][len(results) :]
-
-    def _waiting(self) -> str:
-        """A line that asks for the result of a call, if one lacks it."""
-        names = [call["function"]["name"] for call in self._unanswered()]
-        return f"\n{names[0]} waits for its result: /tool TEXT or /tool @FILE" if names else ""
+    def _open_calls(self) -> list[Any]:
+        """The calls of the last answer without a result."""
+        results = len([*takewhile(lambda each: each["role"] == "tool", reversed(self.messages))])
+        answer = self.messages[: len(self.messages) - results][-1:]
+        return [call for each in answer for call in each.get("tool_calls", ())][results:]
 
     def _tool(self, given: str) -> str:
         """Give the next call its result; once all have one, the model goes on."""
-        calls = self._unanswered()
-        if not calls:
+        if not (calls := self._open_calls()):
             raise OptionError("no call waits for a result: write a message")
         if given.startswith("@"):
-            path = expand_home(given[1:])
-            with _naming(path, "read"):
+            with _naming(path := expand_home(given[1:]), "read"):
                 given = path.read_text(encoding="utf-8")
         result = {"role": "tool", "name": calls[0]["function"]["name"], "content": given}
-        result |= {"tool_call_id": calls[0]["id"]} if "id" in calls[0] else {}
-        messages = [*self.messages, result]
-        if len(calls) == 1:
+        messages = [*self.messages, result | {"tool_call_id": calls[0].get("id", "")}]
+        if not calls[1:]:
             return self._ask(messages)
         self.messages = messages
-        return self._waiting().lstrip()
+        return waits_for(calls[1])
 
     def _system_message(self) -> list[Message]:
         return [each for each in self.messages[:1] if each["role"] == "system"]
@@ -192,6 +182,11 @@ def describe(result: GenerationResult) -> str:
         f"ended by the {result.finish_message}": stats.stop_string is not None,
     }
     return " | ".join(part for part, applies in parts.items() if applies)
+
+
+def waits_for(call: Mapping[str, Any]) -> str:
+    """Asks for the result of a call."""
+    return f"{call['function']['name']} waits for its result: /tool TEXT or /tool @FILE"
 
 
 @contextmanager

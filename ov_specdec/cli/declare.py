@@ -63,17 +63,11 @@ def _range(text: str) -> tuple[int, int]:
     return low, high
 
 
-def _choice(text: str) -> Any:
-    named = {"type": "function", "function": {"name": text}}
-    return text if text in ("auto", "none", "required") else named
-
-
 WAYS = {
     "auto|N": Way(lambda t: t if t == "auto" else int(t), "must be auto or a whole number"),
     "auto|none|N,N,...": Way(
         lambda t: _numbers(t) if all(map(str.isdecimal, t.split(","))) else t, whole=True
     ),
-    "auto|none|required|NAME": Way(_choice),
     "ID,ID,...": Way(lambda t: _numbers(t) if t else (), "must be token ids: 5,6", whole=True),
     "N,N,...": Way(_numbers, "must be whole numbers: 1,2,4", whole=True),
     "ID=BIAS": Way(

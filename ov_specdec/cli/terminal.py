@@ -17,7 +17,7 @@ from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError, cut
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.parts import CallBegin, Reasoning, Text
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning, Text
 
 console = Console(stderr=True, highlight=False)
 
@@ -29,22 +29,19 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 class Transcript:
-    """An answer as it is shown: reasoning before the text, and each call in a line of its own."""
+    """An answer as it is shown: reasoning, text, and each call in lines of their own."""
 
     def __init__(self) -> None:
-        self._is_reasoning = self._is_within_line = False
+        self._last: type[Part] | None = None
 
     def pieces(self, chunk: Chunk) -> Iterator[tuple[str, bool]]:
         """The texts of a chunk, and whether each is reasoning."""
-        for part in chunk.parts or (Text(chunk.text),):
-            begins, is_reasoning = isinstance(part, CallBegin), isinstance(part, Reasoning)
+        for part in chunk.parts or [Text(chunk.text)] * bool(chunk.text):
+            if self._last not in (None, type(part)) and not isinstance(part, Arguments | CallEnd):
+                yield "\n", self._last is Reasoning
+            self._last = type(part)
             text = f"{part.name} " if isinstance(part, CallBegin) else getattr(part, "text", "")
-            if not text:
-                continue
-            if self._is_within_line and (begins or is_reasoning != self._is_reasoning):
-                yield "\n", self._is_reasoning
-            yield text, is_reasoning
-            self._is_reasoning, self._is_within_line = is_reasoning, not text.endswith("\n")
+            yield text, self._last is Reasoning
 
 
 def show_piece(text: str, is_reasoning: bool) -> None:

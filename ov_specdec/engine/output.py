@@ -24,8 +24,8 @@ class Output:
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
         """The chunks of a round, up to a stop string.
 
-        finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop" after
-        a stop string, or "tool_calls" instead of "stop" if there were any.
+        finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop", or
+        "tool_calls" for an end after calls.
         """
         cut, end = round_.num_from_draft, len(round_.tokens)
         chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
@@ -44,17 +44,16 @@ class Output:
             )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
-            text = chunks[-1].text + self._text.finish()
-            if finish_reason == "stop" and self._text.has_called and not self._text.stopped:
+            text, has_called = chunks[-1].text + self._text.finish(), self._text.has_called
+            if has_called and finish_reason == "stop" and not self._text.stopped:
                 finish_reason = "tool_calls"
-            has_value = finish_reason != "tool_calls" and not self._text.stopped
             chunks[-1] = replace(
                 chunks[-1],
                 text=text,
-                parts=chunks[-1].parts + self._text.take_parts(),
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=self.parser() if has_value else None,
+                parse=None if self._text.stopped or has_called else self.parser(),
+                parts=chunks[-1].parts + self._text.take_parts(),
             )
         return chunks
 

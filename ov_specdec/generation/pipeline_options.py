@@ -244,11 +244,6 @@ class PipelineOptions(ModelOptions):
         return Limits(self.max_batch_size, most)
 
     @property
-    def parsers(self) -> tuple[str, str]:
-        """The parsers of calls and of reasoning."""
-        return self.tool_call_parser, self.reasoning_parser
-
-    @property
     def configs(self) -> list[RuntimeConfig]:
         """How the models are compiled that the drafter needs."""
         configs = [replace(c, shares_passes=self.max_batch_size > 1) for c in super().configs]

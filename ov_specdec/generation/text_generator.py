@@ -174,14 +174,13 @@ class TextGenerator:
             if ids:
                 require_ids(Option(name), ids, self.vocab_size)
         self.drafter.check(options)
-        if not options.tools:
-            return
-        raw = Option("tool_call_parser", "none")
-        if reason := self.answer_format.reason:
-            refused = f" cannot be used with this model ({reason}): leave it out, or give "
-            raise OptionError(Option("tools"), refused, raw, " for calls as text")
-        if self.answer_format.calls is None and options.tool_choice not in ("auto", "none"):
-            raise OptionError(Option("tool_choice"), " has no effect with ", raw, ": leave it out")
+        if options.tools and self.answer_format.calls is None:
+            reason, raw = self.answer_format.reason, Option("tool_call_parser", "none")
+            if reason:
+                refused = f" cannot be used with this model ({reason}): leave it out, or give "
+                raise OptionError(Option("tools"), refused, raw)
+            if options.tool_choice != "auto":
+                raise OptionError(Option("tool_choice"), " contradicts ", raw, ": leave it out")
 
     def _begin(self, ids: Sequence[int], options: GenerationOptions) -> EngineSequence:
         tokens, source = list(ids), None
@@ -190,9 +189,12 @@ class TextGenerator:
             tokens = [self.text_to_text.decoder_start_token_id]
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
-        form = self._format_of(options)
+        has_template = options.apply_chat_template and self.tokenizer.chat_template is not None
+        form = self.answer_format if has_template else PLAIN
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
+        read = form if options.may_call else replace(form, calls=None)
+        is_plain = read.calls is None and read.reasoning is None
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
@@ -200,20 +202,14 @@ class TextGenerator:
             options.include_stop_str_in_output,
             self._hidden(options, form),
             options.min_tokens,
-            _make_parser(form, options, is_reasoning),
+            None if is_plain else AnswerParser(read, options.tools, is_reasoning),
         )
-        make_grammar, has_budget = None, options.thinking_token_budget is not None
-        if constraints_of(options) or (options.tools and form.calls) or has_budget:
+        make_grammar, calls = None, options.tools and form.calls
+        if constraints_of(options) or calls or options.thinking_token_budget is not None:
             eos = options.ending_ids(self.eos_token_ids)
             make_grammar = self.grammars.compile(options, eos, form, is_reasoning)
         output, references = Output(text, len(ids)), self._references(ids, options, form)
         return self._sequence(tokens, options, output, references, source, make_grammar)
-
-    def _format_of(self, options: GenerationOptions) -> AnswerFormat:
-        """How this answer is marked, which it is only after a prompt in the chat template."""
-        if self.tokenizer.chat_template is None or not options.apply_chat_template:
-            return PLAIN
-        return self.answer_format
 
     def _sequence(
         self,
@@ -378,14 +374,6 @@ class TextGenerator:
             )
         self._shared[key] = index = SuffixIndex([*encoded, copy])
         return index
-
-
-def _make_parser(
-    form: AnswerFormat, options: GenerationOptions, is_reasoning: bool | None
-) -> AnswerParser | None:
-    """Reads an answer in this format; None if it is all text."""
-    form = form if options.may_call else replace(form, calls=None)
-    return AnswerParser(form, options.tools, is_reasoning) if form.calls or form.reasoning else None
 
 
 def _namespace(options: GenerationOptions) -> Hashable:

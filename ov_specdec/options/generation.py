@@ -11,7 +11,7 @@ from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.kwargs import PipelineKwargs
 from ov_specdec.options.model import Options, Several, Text, TokenId, option
 from ov_specdec.options.structured import check_schema
-from ov_specdec.options.tools import Given, check_choice, read_tools
+from ov_specdec.options.tools import Given, read_choice, read_tools
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -39,7 +39,9 @@ Schema = Annotated[Mapping[str, Any] | Text | type[Any], AfterValidator(check_sc
 Tools = Annotated[
     Sequence[Mapping[str, Any]], BeforeValidator(read_tools, json_schema_input_type=Given)
 ]
-NamedTool = Annotated[Mapping[str, Any], AfterValidator(check_choice)]
+Choice = Annotated[
+    Text, BeforeValidator(read_choice, json_schema_input_type=str | Mapping[str, Any])
+]
 
 
 class GenerationOptions(Options):
@@ -341,13 +343,13 @@ class GenerationOptions(Options):
         group="Tools and reasoning",
         expects="a list of JSON schemas or functions",
     )
-    tool_choice: Literal["auto", "none", "required"] | NamedTool = option(
+    tool_choice: Choice = option(
         "auto",
         "Leave it to the model whether it calls tools, forbid or require it, or name the tool.",
-        more='As in OpenAI\'s requests: {"type": "function", "function": {"name": "area"}}.',
+        more='Or as in requests: {"type": "function", "function": {"name": "area"}}.',
         metavar="auto|none|required|NAME",
         field=None,
-        expects="auto, none, required, or a mapping that names a tool",
+        expects="auto, none, required, or a tool by its name or a mapping",
     )
     parallel_tool_calls: bool = option(True, "Allow several calls in one answer.", field=None)
     reasoning_effort: Text | None = option(

@@ -64,7 +64,7 @@ class GenerationKwargs(TypedDict, total=False):
     add_generation_prompt: bool | None
     continue_final_message: bool
     tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
-    tool_choice: Literal["auto", "none", "required"] | Mapping[str, Any]
+    tool_choice: str | Mapping[str, Any]
     parallel_tool_calls: bool
     reasoning_effort: str | None
     thinking_token_budget: int | None

@@ -48,17 +48,14 @@ def _describe(function: Callable[..., Any]) -> Mapping[str, Any]:
     return described
 
 
-def check_choice(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Refuse a choice that names no tool."""
-    if not isinstance(definition_of(given).get("name"), str):
-        raise ValueError
-    return given
+def read_choice(given: str | Mapping[str, Any]) -> Any:
+    """A choice as a text: of a mapping, the name of the tool."""
+    return definition_of(given).get("name", given) if isinstance(given, Mapping) else given
 
 
 def chosen_tool(options: Any) -> str | None:
     """The name of the tool that has to be called; None if none is named."""
-    choice = options.tool_choice
-    return None if isinstance(choice, str) else str(definition_of(choice)["name"])
+    return None if options.tool_choice in ("auto", "none", "required") else options.tool_choice
 
 
 def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:

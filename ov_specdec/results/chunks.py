@@ -1,10 +1,10 @@
 """The text of a generation: `Chunk`, streams of chunks, and `GenerationResult`."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from inspect import GEN_RUNNING, getgeneratorstate
-from itertools import chain, groupby
+from itertools import groupby
 from threading import RLock
 from time import monotonic
 from typing import Any, Generic, Literal, NamedTuple, TypeVar
@@ -132,11 +132,6 @@ class Chunk:
         return self.origin == "draft"
 
 
-def parts_of(chunks: Iterable[Chunk]) -> Iterator[Part]:
-    """The parts of all chunks."""
-    return chain.from_iterable(chunk.parts for chunk in chunks)
-
-
 class ChunkStream(Generic[C]):
     """The chunks of one output.
 
@@ -207,24 +202,26 @@ class GenerationResult:
         return None if parse is None else parse(self.text)
 
     @property
+    def parts(self) -> list[Part]:
+        """The parts of an answer with reasoning or calls."""
+        return [part for chunk in self.chunks for part in chunk.parts]
+
+    @property
     def reasoning(self) -> str:
-        """The reasoning before the text, if the model's chat template marks it."""
-        return reasoning_of(parts_of(self.chunks))
+        """The reasoning, if the model's chat template marks it."""
+        return reasoning_of(self.parts)
 
     @property
     def tool_calls(self) -> list[ToolCall]:
         """The calls of tools, without one that was cut short."""
-        return calls_of(parts_of(self.chunks))
+        return calls_of(self.parts)
 
     @property
     def message(self) -> dict[str, Any]:
         """The answer as a message of the next prompt; each call has an `id` for its result."""
-        message: dict[str, Any] = {"role": "assistant", "content": self.text}
-        if reasoning := self.reasoning:
-            message["reasoning_content"] = reasoning
-        if calls := self.tool_calls:
-            message["tool_calls"] = [call.as_message(f"call{n:05}") for n, call in enumerate(calls)]
-        return message
+        calls = [call.as_message(f"call{n:05}") for n, call in enumerate(self.tool_calls)]
+        parts = {"reasoning_content": self.reasoning, "tool_calls": calls}
+        return {"role": "assistant", "content": self.text, **{k: v for k, v in parts.items() if v}}
 
     @property
     def ending(self) -> Ending:
@@ -239,11 +236,8 @@ class GenerationResult:
         return self.ending.message if stop is None else f"stop string {shorten(stop)}"
 
     def __repr__(self) -> str:
-        calls = "".join(
-            f"    {call.name}({shorten(call.arguments)}),\n" for call in self.tool_calls
-        )
         return (
-            f"GenerationResult(text={shorten(self.text)},\n{calls}"
+            f"GenerationResult(text={shorten(self.text)},\n"
             f"    {len(self.token_ids)} token_ids, finish_reason={self.finish_reason!r} "
             f"({self.finish_message}),\n"
             f"    stats={self.stats!r})"
@@ -285,16 +279,6 @@ class ResultBuilder:
     def text(self) -> str:
         """The text so far."""
         return "".join(chunk.text for chunk in self.chunks)
-
-    @property
-    def reasoning(self) -> str:
-        """The reasoning so far."""
-        return reasoning_of(parts_of(self.chunks))
-
-    @property
-    def tool_calls(self) -> list[ToolCall]:
-        """The complete calls so far."""
-        return calls_of(parts_of(self.chunks))
 
     @property
     def finish_reason(self) -> FinishReason | None:

@@ -2,7 +2,7 @@
 
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
 from typing import Any
@@ -129,7 +129,6 @@ class IncrementalDetokenizer:
         self._held = ""  # not taken yet
         self._is_shown: list[bool] = []  # for each character of `_held`
         self._num_shown = 0
-        self._shown = ""  # may be taken
         self.stop_string: str | None = None
         self.has_called = False
 
@@ -147,7 +146,8 @@ class IncrementalDetokenizer:
         for token in tokens:
             offsets.append(self._num_shown)
             self._num_ignored -= 1
-            if (name := self._hidden.get(token)) is None:
+            name = self._hidden.get(token)
+            if name is None:
                 self._read(self._characters.push(token), [token])
             else:
                 self._add(name, is_shown=False)
@@ -159,38 +159,31 @@ class IncrementalDetokenizer:
         """The text that may be shown now and has not been taken before."""
         stops = () if self.stopped else self._stop_strings
         begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
-        self._show(len(self._held) - max(begun, default=0))
-        return self._take()
+        return self._take(len(self._held) - max(begun, default=0))
 
     def finish(self) -> str:
         """The rest of the text once the output has ended, an unfinished character included."""
         if not self.stopped:
-            self._read(self._characters.finish(), [])
-            if self._parser is not None:
-                self._add_parts(self._parser.end())
-        self._show(len(self._held))
-        return self._take()
+            self._read(self._characters.finish(), [], ends=True)
+        return self._take(len(self._held))
 
     def take_parts(self) -> tuple[Part, ...]:
-        """The parts up to the taken text that have not been taken before."""
+        """The parts whose text was taken, once each."""
         parts = tuple(self._parts)
         self._parts.clear()
         return parts
 
-    def _read(self, new: str, tokens: Sequence[int]) -> None:
-        """Add characters, of which a parser finds out what they are."""
+    def _read(self, new: str, tokens: Sequence[int], *, ends: bool = False) -> None:
+        """Add characters of the text, or of parts; no stop string goes across one that is none."""
         if self._parser is None:
             self._add(new, is_shown=True)
-        else:
-            self._add_parts(self._parser.push(new, tokens))
-
-    def _add_parts(self, parts: Iterable[Part]) -> None:
-        """Add parts up to a stop string, which only the content may contain, between two others."""
-        for part in parts:
+            return
+        parts = self._parser.push(new, tokens)
+        for part in [*parts, *self._parser.end()] if ends else parts:
             if isinstance(part, Text):
                 self._add(part.text, is_shown=True)
             else:
-                self._show(len(self._held))
+                self._take(len(self._held))
                 self._parts.append(part)
                 self.has_called |= isinstance(part, CallEnd)
             if self.stopped:
@@ -213,14 +206,11 @@ class IncrementalDetokenizer:
             start, length, self.stop_string = min(hits)
             self._held = self._held[: start + length * self._includes_stop]
 
-    def _show(self, end: int) -> None:
-        """Move the held text up to `end` to what may be taken, as far as it is shown."""
-        shown = "".join(compress(self._held[:end], self._is_shown))
+    def _take(self, end: int) -> str:
+        """Remove the held text up to `end`. Returns what is shown of it, or of the new parts."""
+        taken = "".join(compress(self._held[:end], self._is_shown))
         self._held, self._is_shown = self._held[end:], self._is_shown[end:]
-        self._shown += shown
-        if shown and self._parser is not None:
-            self._parts.append(Text(shown))
-
-    def _take(self) -> str:
-        taken, self._shown = self._shown, ""
-        return taken
+        if self._parser is None:
+            return taken
+        self._parts += [Text(taken)] * bool(taken)
+        return "".join(part.text for part in self._parts if isinstance(part, Text))

@@ -86,8 +86,13 @@ STOP = {
 }
 
 
-def with_tools(folders, target: Path, template: str, markers=MARKERS) -> list[Path]:
-    """Copies of the folders of models with this template, and the markers as tokens."""
+def with_tools(
+    folders, target: Path, template: str, markers=MARKERS, *, special: bool = False
+) -> list[Path]:
+    """Copies of the folders of models with this template, and the markers as tokens.
+
+    special: whether texts leave them out.
+    """
     copies = []
     for folder in folders:
         copy = Path(shutil.copytree(folder, target / folder.name))
@@ -95,7 +100,7 @@ def with_tools(folders, target: Path, template: str, markers=MARKERS) -> list[Pa
         file = copy / "tokenizer.json"
         spec = json.loads(file.read_text())
         size = 1 + max(spec["model"]["vocab"].values())
-        like = {**spec["added_tokens"][0], "special": False}
+        like = {**spec["added_tokens"][0], "special": special}
         spec["added_tokens"] += [
             {**like, "id": size + n, "content": name} for n, name in enumerate(markers)
         ]

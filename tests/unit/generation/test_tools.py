@@ -58,9 +58,11 @@ CALLS = [
 
 @pytest.fixture(scope="module")
 def tokenizers(tmp_path_factory):
-    """By the name of their template."""
+    """By the name of their template. Of one, the markers are special tokens, as Mistral's are."""
     return {
-        name: load_tokenizer(*with_tools([FOLDER], tmp_path_factory.mktemp(name), template))
+        name: load_tokenizer(
+            *with_tools([FOLDER], tmp_path_factory.mktemp(name), template, special=name == "coder")
+        )
         for name, template in TEMPLATES.items()
     }
 
@@ -253,5 +255,5 @@ def test_tools_that_cannot_be_read_are_refused_with_the_reason(tokenizers, tmp_p
     made.parsers = ("none", "none")
     del made.answer_format
     assert generate(made, "Hi", tools=TOOLS, max_new_tokens=2).tool_calls == []
-    with pytest.raises(OptionError, match="tool_choice has no effect with tool_call_parser='none'"):
+    with pytest.raises(OptionError, match="tool_choice contradicts tool_call_parser='none'"):
         generate(made, "Hi", tools=TOOLS, tool_choice="required")

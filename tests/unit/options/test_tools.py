@@ -63,7 +63,8 @@ def test_templates_see_functions_only_and_no_strict():
 
 def test_a_choice_names_a_tool_by_its_type():
     assert chosen_tool(GenerationOptions(tools=[AREA])) is None
-    assert chosen_tool(GenerationOptions(tools=[AREA], tool_choice=named("area"))) == "area"
+    for choice in (named("area"), "area"):
+        assert chosen_tool(GenerationOptions(tools=[AREA], tool_choice=choice)) == "area"
     by_type = {"type": "custom", "custom": {"name": "apply_patch"}}
     assert chosen_tool(GenerationOptions(tools=[CUSTOM], tool_choice=by_type)) == "apply_patch"
 
@@ -91,7 +92,7 @@ REFUSED = {
     "no tools": ({"tool_choice": "required"}, "tool_choice='required' has no effect without tools"),
     "a choice without a name": (
         {"tools": [AREA], "tool_choice": {"type": "function"}},
-        "tool_choice=.* must be auto, none, required, or a mapping that names a tool",
+        "tool_choice=.* must be auto, none, required, or a tool by its name or a mapping",
     ),
     "no end": ({"tools": [AREA], "ignore_eos": True}, "tools=.* contradicts ignore_eos=True"),
     "no end of reasoning": (
