@@ -6,7 +6,6 @@ In these texts `ID` stands for a call's id, and `INDEX` for its number within th
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 ID, INDEX = "\ue000", "\ue001"
 
@@ -92,35 +91,24 @@ class AnswerFormat:
     reason: str = ""
     tokens: Mapping[str, int] = field(default_factory=dict)
 
-    def texts(self) -> list[str]:
-        """All texts of the format."""
-        held = [vars(part) for part in (self.calls, self.reasoning) if part]
-        if self.calls and (parameters := self.calls.parameters):
-            held.append({**vars(parameters), "between": "".join(parameters.between)})
-        return [text for values in held for text in values.values() if isinstance(text, str)]
-
     @property
     def marker_ids(self) -> frozenset[int]:
         """The special tokens in its texts."""
         return frozenset(self.tokens.values())
 
-    def split(self, text: str) -> list[str | int]:
-        """A text as special tokens and what is between them."""
-        pieces = self._names.split(text) if self.tokens else [text]
-        return [self.tokens.get(piece, piece) for piece in pieces if piece]
-
-    def pattern(self, text: str) -> str:
-        """A regular expression of a text, with special tokens as `AnswerParser` holds them."""
-        escaped = re.escape(self.marked(text))
-        return escaped.replace(ID, r"(?P<id>\w+)").replace(INDEX, r"\d+")
+    def split(self, text: str) -> list[str]:
+        """The special tokens, `ID` and `INDEX` in a text, and what is between them."""
+        names = map(re.escape, sorted([*self.tokens, ID, INDEX], reverse=True))
+        return [piece for piece in re.split(f"({'|'.join(names)})", text) if piece]
 
     def marked(self, text: str) -> str:
-        """A text with special tokens as `AnswerParser` holds them."""
-        return self._names.sub(rf"{SPECIAL}\1", text) if self.tokens else text
+        """A text with `SPECIAL` before its special tokens."""
+        return "".join(SPECIAL * (piece in self.tokens) + piece for piece in self.split(text))
 
-    @cached_property
-    def _names(self) -> re.Pattern[str]:
-        return re.compile(f"({'|'.join(map(re.escape, sorted(self.tokens, reverse=True)))})")
+    def pattern(self, text: str) -> str:
+        """A regular expression of a marked text."""
+        escaped = re.escape(self.marked(text))
+        return escaped.replace(ID, r"(?P<id>\w+)").replace(INDEX, r"\d+")
 
 
 CALL_FORMATS = {

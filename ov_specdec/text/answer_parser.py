@@ -13,11 +13,10 @@ from ov_specdec.text.tool_schema import parameters_of, types_of
 
 NAME = "[A-Za-z0-9_.:/-]"
 
+SPACE = r"\s*(?=\S)"
+
 NEVER = "\udfff"
 """No text contains it."""
-
-WORDS = {"True": "true", "False": "false", "None": "null"}
-"""How some templates write values that JSON writes in small letters."""
 
 Steps = Generator[None, None, Any]
 """Reads a part of the answer. Yields where it needs more text, unless that has ended."""
@@ -34,7 +33,7 @@ class AnswerParser:
         self, form: AnswerFormat, tools: Iterable[Mapping[str, Any]], is_reasoning: bool | None
     ) -> None:
         self._form = form
-        self._schemas = {definition_of(tool).get("name"): parameters_of(tool) for tool in tools}
+        self._tools = {definition_of(tool)["name"]: tool for tool in tools}
         self._names = {token: SPECIAL + name for name, token in form.tokens.items()}
         self._held = ""  # not read yet
         self._has_ended = False
@@ -65,38 +64,31 @@ class AnswerParser:
 
     def _answer(self, is_reasoning: bool | None) -> Steps:
         reasoning, calls = self._form.reasoning, self._form.calls
-        reasoning = None if is_reasoning is None else reasoning
         put_text = partial(self._put, Text)
-        if reasoning and (is_reasoning or (yield from self._begins(reasoning.begin, skips=True))):
-            yield from self._space()
-            yield from self._until(reasoning.end, partial(self._put, Reasoning))
-            yield from self._space()
+        if reasoning and is_reasoning is not None:
+            if is_reasoning or (yield from self._begins(reasoning.begin, skips=True)):
+                yield from self._match(SPACE)
+                yield from self._until(reasoning.end, partial(self._put, Reasoning))
+                yield from self._match(SPACE)
         if calls and calls.is_whole_answer:
             if (yield from self._begins(calls.marker, skips=True)):
                 yield from self._calls(calls)
         elif calls:
             while (yield from self._until(calls.marker, put_text)):
                 yield from self._calls(calls)
-                yield from self._space()
+                yield from self._match(SPACE)
         yield from self._until(NEVER, put_text)
 
     def _begins(self, text: str, *, skips: bool = False) -> Steps:
         """Whether this comes next, then without it. skips: after white space too."""
         text = self._form.marked(text)
-        while True:
-            held = self._held.lstrip() if skips else self._held
-            if held.startswith(text):
-                self._held = held.removeprefix(text)
-                return True
-            if not text.startswith(held) or self._has_ended:
-                return False
+        while text.startswith(held := self._held.lstrip() if skips else self._held):
+            if held == text or self._has_ended:
+                break
             yield
-
-    def _space(self) -> Steps:
-        """Leave out white space."""
-        while not (held := self._held.lstrip()) and not self._has_ended:
-            yield
-        self._held = held
+        if found := held.startswith(text):
+            self._held = held.removeprefix(text)
+        return found
 
     def _until(self, text: str, put: Callable[[str], object], *, trims: bool = True) -> Steps:
         """Whether this comes; what is before it is put. trims: without white space at the end."""
@@ -108,9 +100,8 @@ class AnswerParser:
             if trims:
                 shown = self._held if self._has_ended else shown.rstrip()
             put(shown)
-            self._held = self._held[len(shown) :]
+            self._held = "" if self._has_ended else self._held[len(shown) :]
             if self._has_ended:
-                self._held = ""
                 return False
             yield
         before, _, self._held = self._held.partition(text)
@@ -134,26 +125,26 @@ class AnswerParser:
         head = pattern(first.removeprefix(calls.marker)) + name
         while (found := (yield from self._match(head))) and found["name"]:
             self._parts.append(CallBegin(found["name"], found.groupdict().get("id", "")))
-            if calls.parameters is None:
-                is_whole = (yield from self._json()) and (
-                    yield from self._match(pattern(calls.after))
-                )
+            if calls.parameters:
+                tool = self._tools.get(found["name"], {})
+                is_whole = yield from self._arguments(calls, calls.parameters, parameters_of(tool))
             else:
-                schema = self._schemas.get(found["name"], {})
-                is_whole = yield from self._arguments(calls.after, calls.parameters, schema)
+                is_whole = yield from self._json(calls.after)
             if not is_whole:
                 return
             self._parts.append(CallEnd())
             if not calls.is_enclosed:
                 return
-            head = f"{pattern(calls.separator or '') + pattern(calls.before) + name}|"
-            head += pattern(calls.closing)
+            more = pattern((calls.separator or "") + calls.before) + name
+            head = f"{more}|{pattern(calls.closing)}"
 
-    def _json(self) -> Steps:
-        """Whether an object or list comes, which is put as it is."""
+    def _json(self, end: str) -> Steps:
+        """Whether an object or list comes, which is put as it is, and then its end."""
         depth, is_text, is_escaped = 0, False, False
         while True:
-            for place, character in enumerate(self._held):
+            size = 0
+            for character in self._held:
+                size += 1
                 if is_text:
                     is_text = is_escaped or character != '"'
                     is_escaped = not is_escaped and character == "\\"
@@ -161,51 +152,48 @@ class AnswerParser:
                     is_text = character == '"'
                     depth += (character in "{[") - (character in "}]")
                 if not depth:
-                    self._put(Arguments, self._held[: place + 1])
-                    self._held = self._held[place + 1 :]
-                    return True
-            self._put(Arguments, self._held)
-            self._held = ""
+                    break
+            self._put(Arguments, self._held[:size])
+            self._held = self._held[size:]
+            if size and not depth:
+                return (yield from self._match(self._form.pattern(end)))
             if self._has_ended:
                 return False
             yield
 
-    def _arguments(self, end: str, form: ParameterFormat, schema: Mapping[str, Any]) -> Steps:
+    def _arguments(
+        self, calls: CallFormat, form: ParameterFormat, schema: Mapping[str, Any]
+    ) -> Steps:
         """Whether all arguments come, each by itself, which are put as one object."""
-        pattern = self._form.pattern
-        between = rf"(?:(?P<is_text>{pattern(form.between[0])})|{pattern(form.between[1])})"
-        before, separator = pattern(form.before), "{"
-        while found := (yield from self._match(f"{before}(?P<key>.+?){between}|{pattern(end)}")):
-            if (key := found["key"]) is None:
+        pattern, separator = self._form.pattern, "{"
+        text, other = map(pattern, form.between)
+        key = f"{pattern(form.before)}(?P<key>.+?)(?:(?P<is_text>{text})|{other})"
+        while found := (yield from self._match(f"{key}|{pattern(calls.after)}")):
+            if found["key"] is None:
                 self._put(Arguments, "}" if separator == ", " else "{}")
                 return True
-            self._put(Arguments, f"{separator}{json.dumps(key, ensure_ascii=False)}: ")
+            self._put(Arguments, f"{separator}{json.dumps(found['key'], ensure_ascii=False)}: ")
             separator = ", "
-            types = types_of(schema.get("properties", {}).get(key, {}), schema)
-            is_text = "string" in types
-            if form.between[0] != form.between[1]:
-                is_text = found["is_text"] is not None
-            if not (yield from self._value(form.after, is_text, "null" in types)):
+            types = types_of(schema.get("properties", {}).get(found["key"], {}), schema)
+            is_text = "string" in types if text == other else found["is_text"] is not None
+            if is_text and "null" in types and (yield from self._begins(f"null{form.after}")):
+                self._put(Arguments, "null")
+            elif not (yield from self._value(form.after, is_text)):
                 return False
         return False
 
-    def _value(self, end: str, is_text: bool, may_be_null: bool) -> Steps:
+    def _value(self, end: str, is_text: bool) -> Steps:
         """Whether a value comes, which is put as JSON."""
-        for word in ("null", "None") if is_text and may_be_null else ():
-            if (yield from self._begins(word + end)):
-                self._put(Arguments, "null")
-                return True
         if is_text:
             self._put(Arguments, '"')
             if is_whole := (yield from self._until(end, self._put_escaped, trims=False)):
                 self._put(Arguments, '"')
             return is_whole
-        while not self._held and not self._has_ended:
-            yield
+        yield from self._match("(?=.)")
         if self._held[:1] in "{[":
-            return (yield from self._json()) and (yield from self._match(self._form.pattern(end)))
+            return (yield from self._json(end))
         if found := (yield from self._match(f"(?P<word>.*?){self._form.pattern(end)}")):
-            self._put(Arguments, WORDS.get(found["word"], found["word"]))
+            self._put(Arguments, found["word"].lower())  # True and False in some templates
         return found
 
     def _put_escaped(self, text: str) -> None:

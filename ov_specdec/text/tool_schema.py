@@ -5,15 +5,7 @@ from typing import Any
 
 from ov_specdec.options.tools import as_function, definition_of
 
-IMPLIED = {
-    "string": ("minLength", "maxLength", "pattern", "format"),
-    "number": ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"),
-    "object": ("properties", "additionalProperties", "patternProperties", "required"),
-    "array": ("items", "prefixItems", "minItems", "maxItems"),
-}
-"""Types by the keywords that only they have."""
-
-TYPES = frozenset({"boolean", "null", *IMPLIED})
+TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
 
 OF_VALUES = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
 
@@ -38,20 +30,16 @@ def cases_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[M
         cases = [target]
     if not cases:
         yield at
-    elif depth < MAX_DEPTH:
-        for case in cases:
-            yield from cases_of(case, root, depth + 1)
+    for case in cases or () if depth < MAX_DEPTH else ():
+        yield from cases_of(case, root, depth + 1)
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:
     """The types of a schema's values, where integers are numbers."""
-    return frozenset().union(*map(_types, cases_of(schema, root))) or TYPES
-
-
-def _types(case: Mapping[str, Any]) -> frozenset[str]:
-    if "const" in case or "enum" in case:
-        values = case.get("enum", [case.get("const")])
-        return frozenset(OF_VALUES.get(type(value), "number") for value in values)
-    given = case.get("type", [name for name, keys in IMPLIED.items() if case.keys() & {*keys}])
-    names = [given] if isinstance(given, str) else given
-    return frozenset("number" if name == "integer" else name for name in names) or TYPES
+    found = set[str]()
+    for case in cases_of(schema, root):
+        values = case.get("enum", [case["const"]] if "const" in case else ())
+        names = [OF_VALUES.get(type(value), "number") for value in values]
+        given = names or case.get("type", TYPES)
+        found |= {given} if isinstance(given, str) else {*given}
+    return frozenset("number" if name == "integer" else name for name in found) or TYPES

@@ -17,7 +17,7 @@ PACKAGE = "llama-cpp-python==0.3.36"
 FOLDER = "vendor/llama.cpp/models/templates/"
 
 REFUSED = {
-    "ByteDance-Seed-OSS": "does not write objects as JSON",
+    "ByteDance-Seed-OSS": "writes calls that cannot be read back",
     "CohereForAI-c4ai-command-r-plus-tool_use": "cannot render calls",
     "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "writes calls that cannot be read back",
     "GigaChat3-10B-A1.8B": "writes calls after the end of the answer",
@@ -25,7 +25,7 @@ REFUSED = {
     "Kimi-K2-Thinking": "cannot render calls",
     "Kimi-K3": "writes calls after the end of the answer",
     "LFM2-8B-A1B": "does not write the names and arguments of calls",
-    "LFM2.5-8B-A1B": "does not write objects as JSON",
+    "LFM2.5-8B-A1B": "writes calls that cannot be read back",
     "LFM2.5-Instruct": "does not write the names and arguments of calls",
     "MiniMax-M3": "does not mark the beginning and the end of calls",
     "fireworks-ai-llama-3-firefunction-v2": "cannot render calls",
@@ -36,7 +36,7 @@ REFUSED = {
     "meetkai-functionary-medium-v3.2": "cannot render calls",
     "muse-glimmer": "does not write the names and arguments of calls",
     "openai-gpt-oss-120b": "does not mark the beginning and the end of calls",
-    "openbmb-MiniCPM5-1B": "does not write objects as JSON",
+    "openbmb-MiniCPM5-1B": "writes calls that cannot be read back",
 }
 
 

@@ -29,7 +29,9 @@ class Template:
         self.spec = {"added_tokens": tokens}
 
     def render_chat(self, messages, options):
-        return render_chat(self.chat_template, messages, {"bos_token": "<s>"}, options)
+        return render_chat(
+            self.chat_template, messages, {"bos_token": "<s>", "eos_token": "</s>"}, options
+        )
 
 
 def chat(answer, begin="<|assistant|>"):
@@ -132,11 +134,11 @@ def test_formats_of_our_own(template, expected):
         (calls("to={{ f.name }} {{ f.arguments | tojson }}"), "does not mark the beginning"),
         (calls(JSON, "<calls>["), "does not mark the beginning and the end"),
         (calls("<{{ c.id }}>" + JSON), "does not mark the beginning and the end"),
-        (calls(JSON, separator=" and "), "separates calls by ' and '"),
-        (calls(TAGGED.replace(" | tojson", "")), "does not write objects as JSON"),
+        (calls(JSON, separator=" and "), "does not mark the beginning and the end"),
+        (calls(TAGGED.replace(" | tojson", "")), "writes calls that cannot be read back"),
         (
             calls(TAGGED.replace("}}>{{ v", "}} n={{ v | string | length }}>{{ v")),
-            "writes arguments in more than two ways",
+            "writes calls that cannot be read back",
         ),
         (
             calls("<call>" + JSON.replace("tojson", "tojson | replace('\\\\', '')")),
