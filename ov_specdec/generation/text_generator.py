@@ -372,7 +372,7 @@ class TextGenerator:
                 Option("reference_texts", texts),
                 f" have more tokens than the model's context, {context}: shorten them",
             )
-        self._shared[key] = index = SuffixIndex([*encoded, copy])
+        self._shared[key] = index = SuffixIndex(filter(None, [*encoded, copy]))
         return index
 
 

@@ -11,8 +11,7 @@ from ov_specdec.openai.errors import Maybe, Part
 from ov_specdec.openai.tools import ToolName
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
-from ov_specdec.results import parts
-from ov_specdec.results.chunks import Chunk, ResultBuilder
+from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.text.detokenizer import CharacterStream
 from ov_specdec.text.prompt import Prompt
@@ -34,7 +33,7 @@ class Ask:
     the log. cache_key: a hint that requests with the same key share prefixes. settings: fields of
     the request that a response of this endpoint repeats. names: its fields by their options,
     where they are not as in `FIELDS`. tools: their names in a response by those that the model
-    knows. keeps_reasoning: put the reasoning of a response where all clients send it back.
+    knows.
     """
 
     endpoint: Endpoint
@@ -53,7 +52,6 @@ class Ask:
     settings: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
     tools: dict[str, ToolName] = field(default_factory=dict)
-    keeps_reasoning: bool = False
 
     @property
     def num_choices(self) -> int:
@@ -64,11 +62,6 @@ class Ask:
         """Prompt and options of every choice, in the order of their indices."""
         choices = [self.options.copy_with(choice=i) for i in range(self.n)]
         return [(prompt, options) for prompt in self.prompts for options in choices]
-
-
-def new_parts(chunk: Chunk) -> Sequence[parts.Part]:
-    """The parts of a chunk, whether its answer is parsed or not."""
-    return chunk.parts or ((parts.Text(chunk.text),) if chunk.text else ())
 
 
 def new_call_id() -> str:

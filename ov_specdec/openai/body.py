@@ -67,14 +67,6 @@ class Loose(BaseModel):
 
     model_config = ConfigDict(strict=True, extra="allow")
 
-    def only(self, *names: str) -> dict[str, Any]:
-        """These fields, as far as they are given."""
-        return self.model_dump(include={*names}, exclude_none=True)
-
-    def as_given(self) -> dict[str, Any]:
-        """All fields that are given."""
-        return self.model_dump(exclude_unset=True)
-
 
 @dataclass
 class Rules:
@@ -95,21 +87,12 @@ class Rules:
             hint = meant(otherwise="leave it out")
             message = f"{name}={show(value)} is not supported: {hint}"
             raise invalid(name, message, "unknown_parameter")
-        self.ignore(name, meant(otherwise="it is not a known field"))
-
-    def check_hosted(self, name: str, kind: str) -> None:
-        """Log the type of a tool that only OpenAI runs, or refuse it. name: of its field."""
-        if self.strict:
-            message = f"{name}={show(kind)} is not supported: leave the tool out"
-            raise invalid(name, message, "unsupported_value")
-        self.ignore(f"{kind} in tools", "only OpenAI runs such a tool")
-
-    def ignore(self, name: str, reason: str) -> None:
-        """Log once that this is ignored."""
         shown = name[:MAX_NAME]
         if shown not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(shown)
-            log.warning("%r is ignored in requests: %s", shown, reason)
+            log.warning(
+                "%r is ignored in requests: %s", shown, meant(otherwise="it is not a known field")
+            )
 
 
 def describe_unsupported(schema: dict[str, Any], body: "type[Body]") -> None:

@@ -15,11 +15,10 @@ from ov_specdec.openai.answer import (
     make_metrics,
     make_usage,
     new_call_id,
-    new_parts,
 )
 from ov_specdec.openai.errors import DONE, ApiError, Maybe, Part, encode_event
-from ov_specdec.results import parts
 from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, ToolCall, reasoning_of
 from ov_specdec.sampling.logits import TokenLogprobs, finite
 from ov_specdec.text.detokenizer import as_text
 
@@ -165,20 +164,10 @@ class ChatMessage(Part):
     tool_calls: Maybe[list[ChatCall]] = None
 
 
-def make_call(call: parts.ToolCall, index: int | None = None) -> ChatCall:
+def make_call(call: ToolCall, index: int | None = None) -> ChatCall:
     """A call, or with an index its beginning in a stream."""
     function = ChatFunction(name=call.name, arguments=call.arguments)
     return ChatCall(index=index, id=call.id or new_call_id(), type="function", function=function)
-
-
-def make_message(result: GenerationResult) -> ChatMessage:
-    """The message of a result. A call that is cut short is left out."""
-    calls = [make_call(call) for call in result.tool_calls]
-    return ChatMessage(
-        content=result.text or (None if calls else ""),
-        reasoning_content=result.reasoning or None,
-        tool_calls=calls or None,
-    )
 
 
 class ChatChoice(Part):
@@ -312,50 +301,44 @@ class StreamedCompletion:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk of the choice with this index."""
         self.note(index, chunk)
-        ask, usage = self._answer.ask, None
-        pieces: list[Any] = self._pieces(index, chunk)
-        for piece in pieces:
-            piece.origin = chunk.origin if ask.origins else None
-        if pieces:
-            pieces[-1].finish_reason = chunk.finish_reason
-        if ask.usage_in_events:
-            usage = count(chunk.num_prompt_tokens, len(self._answer.choices[index].token_ids))
-        return [self._event(piece, usage) for piece in pieces]
-
-    def _pieces(self, index: int, chunk: Chunk) -> list[ChatPiece] | list[CompletionPiece]:
-        """The pieces of a chunk: of a chat, one for each part."""
-        has_ended = chunk.finish_reason is not None
-        if not self._is_chat:
+        common: dict[str, Any] = {
+            "index": index,
+            "finish_reason": chunk.finish_reason,
+            "origin": chunk.origin if self._answer.ask.origins else None,
+        }
+        piece: ChatPiece | CompletionPiece
+        if self._is_chat:
+            scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
+            piece = ChatPiece(delta=self._delta(index, chunk), logprobs=scored, **common)
+        else:
             before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
             scores = self._scores[index].add(chunk)
-            piece = CompletionPiece(index=index, text=before + chunk.text, logprobs=scores)
-            return [piece] if chunk.text or scores or has_ended else []
-        scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
-        deltas = [*filter(None, (self._delta(index, part) for part in new_parts(chunk)))]
-        if not deltas and (scored or has_ended):
-            deltas = [Delta()]
-        pieces = [ChatPiece(index=index, delta=delta) for delta in deltas]
-        if pieces:
-            pieces[0].logprobs = scored
-        return pieces
+            piece = CompletionPiece(text=before + chunk.text, logprobs=scores, **common)
+        is_empty = not chunk.text and not chunk.parts
+        if is_empty and piece.logprobs is None and chunk.finish_reason is None:
+            return []
+        if not self._answer.ask.usage_in_events:
+            return [self._event(piece)]
+        num_generated = len(self._answer.choices[index].token_ids)
+        return [self._event(piece, count(chunk.num_prompt_tokens, num_generated))]
 
-    def _delta(self, index: int, part: parts.Part) -> Delta | None:
-        """What a part adds to the message of a choice."""
-        number = self._num_calls[index]
-        match part:
-            case parts.Text(text):
-                return Delta(content=text)
-            case parts.Reasoning(text):
-                return Delta(reasoning_content=text)
-            case parts.CallBegin(name, call_id):
-                call = make_call(parts.ToolCall(name, "", call_id), number)
-                return Delta(tool_calls=[call])
-            case parts.Arguments(text):
-                call = ChatCall(index=number, function=ChatFunction(arguments=text))
-                return Delta(tool_calls=[call])
-            case parts.CallEnd():
+    def _delta(self, index: int, chunk: Chunk) -> Delta:
+        """What a chunk adds to the message of a choice."""
+        calls = list[ChatCall]()
+        for part in chunk.parts:
+            number = self._num_calls[index]
+            if isinstance(part, CallBegin):
+                calls.append(make_call(ToolCall(part.name, "", part.id), number))
+            elif isinstance(part, CallEnd):
                 self._num_calls[index] += 1
-        return None
+            elif isinstance(part, Arguments):
+                if not calls:
+                    calls.append(ChatCall(index=number, function=ChatFunction(arguments="")))
+                calls[-1].function.arguments += part.text
+        thought = reasoning_of(chunk.parts) or None
+        return Delta(
+            content=chunk.text or None, reasoning_content=thought, tool_calls=calls or None
+        )
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
@@ -376,7 +359,12 @@ class StreamedCompletion:
             common: dict[str, Any] = {"index": index, "finish_reason": result.finish_reason}
             if self._is_chat:
                 scored = chat_logprobs(answer, result.logprobs)
-                message = make_message(result)
+                calls = [make_call(call) for call in result.tool_calls] or None
+                message = ChatMessage(
+                    content=result.text or (None if calls else ""),
+                    reasoning_content=result.reasoning or None,
+                    tool_calls=calls,
+                )
                 choices.append(ChatChoice(message=message, logprobs=scored, **common))
             else:
                 scores = self._scores[index].add(result)

@@ -1,17 +1,19 @@
 """The items of a response and their events, as the parts of an answer come."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple
 from uuid import uuid4
 
+from pydantic import Field
 from pydantic_core import from_json
 
-from ov_specdec.openai.answer import Ask, new_call_id
+from ov_specdec.openai.answer import new_call_id
 from ov_specdec.openai.errors import Empty, Maybe, Part
 from ov_specdec.openai.messages import PLAIN
 from ov_specdec.openai.tools import ToolName
-from ov_specdec.results import parts
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -28,8 +30,7 @@ class ItemContent(Part):
 class OutputItem(Part):
     """A message, a reasoning, or the call of a function or custom tool, with fields of its type.
 
-    encrypted_content: the reasoning if requested, not encrypted. call_id: as the call's output has
-    it.
+    encrypted_content: the reasoning again, for clients that send only this back.
     """
 
     id: str
@@ -56,20 +57,7 @@ class ResponseEvent(Part):
 class ItemEvent(ResponseEvent):
     """An item, its content or its text has begun, grown or ended."""
 
-    type: Literal[
-        "response.output_item.added",
-        "response.output_item.done",
-        "response.content_part.added",
-        "response.content_part.done",
-        "response.output_text.delta",
-        "response.output_text.done",
-        "response.reasoning_text.delta",
-        "response.reasoning_text.done",
-        "response.function_call_arguments.delta",
-        "response.function_call_arguments.done",
-        "response.custom_tool_call_input.delta",
-        "response.custom_tool_call_input.done",
-    ]
+    type: Annotated[str, Field(pattern=r"^response\.\w+\.(added|delta|done)$")]
     output_index: int
     item: Maybe[OutputItem] = None
     item_id: Maybe[str] = None
@@ -104,28 +92,21 @@ Event = dict[str, Any]
 
 @dataclass
 class OpenItem:
-    """An item that grows. tool: that it calls. text: so far. raw: JSON that has it."""
+    """An item that grows. tool: that it calls. given: all pieces of its text or arguments."""
 
     kind: Kind
     index: int
     tool: ToolName | None
     call_id: str
-    text: str = ""
-    raw: str = ""
-    id: str = field(init=False)
+    id: str
+    given: str = ""
 
-    def __post_init__(self) -> None:
-        self.id = f"{self.kind.prefix}_{uuid4().hex}"
-
-    def add(self, piece: str) -> str:
-        """Add to the text, or to the JSON object that has that of a custom tool; what is new."""
-        if self.kind is not CALLS["custom"]:
-            self.text += piece
-            return piece
-        self.raw += piece
-        before, known = self.text, from_json(self.raw, allow_partial="trailing-strings")
-        self.text = known.get("input", "")
-        return self.text[len(before) :]
+    @property
+    def text(self) -> str:
+        """The text so far; the input of a custom tool is given as part of a JSON object."""
+        if self.kind is not CALLS["custom"] or not self.given:
+            return self.given
+        return str(from_json(self.given, allow_partial="trailing-strings").get("input", ""))
 
     def contents(self) -> list[ItemContent]:
         """The text as the content of a message or reasoning; calls have none."""
@@ -135,7 +116,7 @@ class OpenItem:
         own: dict[str, Any] = {"type": self.kind.event, "annotations": none, "logprobs": none}
         return [ItemContent(text=self.text, **own)]
 
-    def made(self, status: Status, keeps_reasoning: bool = False) -> OutputItem:
+    def made(self, status: Status) -> OutputItem:
         """The item as it is now."""
         own: dict[str, Any] = {"id": self.id, "type": self.kind.name, "status": status}
         if self.tool is not None:
@@ -144,8 +125,7 @@ class OpenItem:
         own["content"] = [] if status == "in_progress" else self.contents()
         if self.kind is MESSAGE:
             return OutputItem(**own, role="assistant")
-        kept = f"{PLAIN}{self.text}" if keeps_reasoning else None
-        return OutputItem(**own, summary=(), encrypted_content=kept)
+        return OutputItem(**own, summary=(), encrypted_content=f"{PLAIN}{self.text}")
 
     def event(self, name: str, **fields: Any) -> Event:
         """An event of the item, with these fields and those that tell its place."""
@@ -158,28 +138,32 @@ class OpenItem:
 
 
 class Items:
-    """The items of a response, made while events are read. done: those that have ended."""
+    """The items of a response, made while events are read.
 
-    def __init__(self, ask: Ask) -> None:
+    tools: their names by those that the model knows. done: items that have ended.
+    """
+
+    def __init__(self, tools: Mapping[str, ToolName]) -> None:
         self.done: list[OutputItem] = []
-        self._ask = ask
+        self._tools = tools
         self._open: OpenItem | None = None
 
-    def add(self, part: parts.Part) -> Iterator[Event]:
-        """The events of the next part of the answer."""
-        match part:
-            case parts.CallBegin(name, call_id):
-                tool = self._ask.tools[name]
-                yield from self._begin(CALLS[tool.type], tool, call_id or new_call_id())
-            case parts.Arguments(text):
-                yield from self._extend(text)
-            case parts.CallEnd():
-                yield from self._close("completed")
-            case parts.Text(text) | parts.Reasoning(text):
-                kind = MESSAGE if isinstance(part, parts.Text) else REASONING
-                if self._open is None or self._open.kind is not kind:
-                    yield from self._begin(kind)
-                yield from self._extend(text)
+    def add(self, chunk: Chunk) -> Iterator[Event]:
+        """The events of the next chunk of the answer."""
+        for part in chunk.parts or (Text(chunk.text),) * bool(chunk.text):
+            match part:
+                case CallBegin(name, call_id):
+                    tool = self._tools[name]
+                    yield from self._begin(CALLS[tool.type], tool, call_id or new_call_id())
+                case Arguments(text):
+                    yield from self._extend(text)
+                case CallEnd():
+                    yield from self._close("completed")
+                case Text(text) | Reasoning(text):
+                    kind = MESSAGE if isinstance(part, Text) else REASONING
+                    if self._open is None or self._open.kind is not kind:
+                        yield from self._begin(kind)
+                    yield from self._extend(text)
 
     def end(self, status: Status) -> Iterator[Event]:
         """The events of the end: of the last item, or of an empty message."""
@@ -192,15 +176,17 @@ class Items:
         self, kind: Kind, tool: ToolName | None = None, call_id: str = ""
     ) -> Iterator[Event]:
         yield from self._close("completed")
-        item = self._open = OpenItem(kind, len(self.done), tool, call_id)
+        item_id = f"{kind.prefix}_{uuid4().hex}"
+        item = self._open = OpenItem(kind, len(self.done), tool, call_id, item_id)
         yield item.event("output_item.added", item=item.made("in_progress"))
         for content in item.contents():
             yield item.event("content_part.added", part=content)
 
     def _extend(self, piece: str) -> Iterator[Event]:
-        item = self._open
-        if item is not None and (new := item.add(piece)):
-            yield item.event(f"{item.kind.event}.delta", delta=new)
+        if (item := self._open) is not None:
+            before, item.given = item.text, item.given + piece
+            if new := item.text[len(before) :]:
+                yield item.event(f"{item.kind.event}.delta", delta=new)
 
     def _close(self, status: Status) -> Iterator[Event]:
         item, self._open = self._open, None
@@ -209,5 +195,5 @@ class Items:
         yield item.event(f"{item.kind.event}.done", **{item.kind.field: item.text})
         for content in item.contents():
             yield item.event("content_part.done", part=content)
-        self.done.append(item.made(status, self._ask.keeps_reasoning))
+        self.done.append(item.made(status))
         yield item.event("output_item.done", item=self.done[-1])

@@ -1,7 +1,7 @@
 """Messages and items of requests as messages of chat templates."""
 
 from collections.abc import Iterable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError, from_json
@@ -15,6 +15,9 @@ from ov_specdec.text.chat import check_messages
 PLAIN = "plain:"
 """Begins an `encrypted_content` of ours: the reasoning as it is, for clients that return only this.
 That of others cannot be read."""
+
+REASONING = ("reasoning", "reasoning_content")
+"""Where templates look for the reasoning of a message."""
 
 
 class TextPart(Loose):
@@ -74,10 +77,6 @@ class Call(Loose):
     type: Literal["function"] | None = None
     function: CalledFunction
 
-    def given(self) -> dict[str, Any]:
-        """The call as templates take it."""
-        return called(self.id, self.function.name, self.function.arguments)
-
 
 class Message(Loose):
     """A message. Chat templates may use further fields."""
@@ -89,40 +88,36 @@ class Message(Loose):
     reasoning_content: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """The message without null fields, and the parts of its content as templates name them."""
+        """The message without null fields, and with those that templates look for."""
+        reasoning, content = self.reasoning_content or self.reasoning, text_parts(self.content)
+        calls = [(call.id, call.function) for call in self.tool_calls or ()]
         given = {
             # OpenAI's interface has a newer name of this role, templates the older one.
             "role": "system" if self.role == "developer" else self.role,
-            "reasoning_content": self.reasoning_content or self.reasoning,
-            "content": text_parts(self.content),
-            "tool_calls": [call.given() for call in self.tool_calls or ()] or None,
+            **dict.fromkeys(REASONING, reasoning or None),
+            "content": "" if content is None and (reasoning or calls) else content,
+            "tool_calls": [called(i, each.name, each.arguments) for i, each in calls] or None,
             **(self.model_extra or {}),
         }
         return {name: value for name, value in given.items() if value is not None}
 
 
+CallType = Literal["function_call", "custom_tool_call"]
+OutputType = Literal["function_call_output", "custom_tool_call_output"]
+
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "message": ("role", "content"),
-    "reasoning": (),
     "function_call": ("call_id", "name", "arguments"),
-    "function_call_output": ("call_id", "output"),
     "custom_tool_call": ("call_id", "name", "input"),
-    "custom_tool_call_output": ("call_id", "output"),
+    **dict.fromkeys(get_args(OutputType), ("call_id", "output")),
 }
-"""The types of items, with the fields that they need."""
+"""The fields that items of a type need."""
 
 
 class InputItem(Loose):
     """An item of /v1/responses: a message, another part of an answer, or what a call gave."""
 
-    type: Literal[
-        "message",
-        "reasoning",
-        "function_call",
-        "function_call_output",
-        "custom_tool_call",
-        "custom_tool_call_output",
-    ] = "message"
+    type: Literal["message", "reasoning", CallType, OutputType] = "message"
     role: Annotated[str, Field(min_length=1)] | None = None
     content: Content | None = None
     call_id: str | None = None
@@ -135,19 +130,19 @@ class InputItem(Loose):
 
     def given(self, where: str) -> dict[str, Any]:
         """A message of this alone. where: its path, for the error of a missing field."""
-        for name in NEEDED[self.type]:
+        for name in NEEDED.get(self.type, ()):
             if getattr(self, name) is None:
                 raise invalid(f"{where}.{name}", f"{where}.{name} is missing: give it")
         if self.type == "message":
             return Message(role=self.role or "", content=self.content).given()
-        if self.type.endswith("_output"):
+        if self.type in get_args(OutputType):
             output = text_parts(self.output)
             return {"role": "tool", "tool_call_id": self.call_id, "content": output}
         if self.type == "reasoning":
             parts = self.content if isinstance(self.content, list) else ()
-            text, kept = "".join(part.text for part in parts), self.encrypted_content or ""
-            text = text or kept.removeprefix(PLAIN) * kept.startswith(PLAIN)
-            return {"role": "assistant", **({"reasoning_content": text} if text else {})}
+            _, _, kept = (self.encrypted_content or "").partition(PLAIN)
+            text = "".join(part.text for part in parts) or kept
+            return {"role": "assistant", **dict.fromkeys(REASONING if text else (), text)}
         name = flat_name(self.name or "", self.namespace)
         arguments = self.arguments if self.type == "function_call" else {"input": self.input}
         return {"role": "assistant", "tool_calls": [called(self.call_id, name, arguments)]}
@@ -156,11 +151,8 @@ class InputItem(Loose):
 Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 Items = Annotated[list[InputItem], Field(min_length=1, fail_fast=True)]
 
-LATER = {
-    "reasoning_content": {"reasoning_content", "content", "tool_calls"},
-    "content": {"content", "tool_calls"},
-}
-"""What of a turn of the model cannot be before."""
+LATER = {"reasoning": {"reasoning", "content", "tool_calls"}, "content": {"content", "tool_calls"}}
+"""What a turn of the model has not yet before these."""
 
 
 def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
@@ -169,29 +161,19 @@ def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
     for index, item in enumerate(items):
         message, last = item.given(f"input[{index}]"), joined[-1] if joined else {}
         is_next = any(LATER.get(name, set()) & last.keys() for name in message)
-        if message["role"] != "assistant" or last.get("role") != "assistant" or is_next:
+        if is_next or not message["role"] == last.get("role") == "assistant":
             joined.append(message)
             continue
         calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
         last.update(message, **({"tool_calls": calls} if calls else {}))
-    return read_messages(joined, "input")
+    return read_messages(({"content": "", **message} for message in joined), "input")
 
 
-def read_messages(
-    given: Iterable[Mapping[str, Any]], name: str = "messages"
-) -> list[dict[str, Any]]:
+def read_messages(given: Iterable[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
     """Messages for a chat template; `ApiError` for an invalid one. name: of their field."""
-    messages = [_complete(message) for message in given]
+    messages = [*given]
     check_size(messages)  # arguments were texts
     try:
         return check_messages(messages, name)
     except OptionError as error:
         raise invalid(error.option, str(error)) from error
-
-
-def _complete(message: Mapping[str, Any]) -> dict[str, Any]:
-    """A message with its reasoning by both names, and with a content beside others."""
-    reasoning = message.get("reasoning_content")
-    named = {"reasoning": reasoning} if reasoning else {}
-    beside = {"content": ""} if reasoning or message.get("tool_calls") else {}
-    return {**beside, **message, **named}

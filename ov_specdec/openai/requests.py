@@ -29,7 +29,14 @@ from ov_specdec.openai.structured import (
     TextOptions,
     read_structure,
 )
-from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, ToolName, read_tools
+from ov_specdec.openai.tools import (
+    OWN_TYPES,
+    ChatTool,
+    ResponseTool,
+    ToolChoice,
+    ToolName,
+    read_tools,
+)
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.options.tools import definition_of
@@ -165,12 +172,6 @@ class ChatBody(ChoicesBody):
         "verbosity": ("medium",),
     }
 
-    newer_names: ClassVar[Mapping[str, str]] = {
-        **NEWER_NAMES,
-        "functions": "give tools",
-        "function_call": "give tool_choice",
-    }
-
     messages: Messages
     tools: Annotated[list[ChatTool], Field(fail_fast=True)] | None = None
     tool_choice: ToolChoice | None = None
@@ -199,7 +200,7 @@ class ChatBody(ChoicesBody):
         text = content if isinstance(content, str) else "\n".join(part.text for part in content)
         if text:
             options["reference_texts"] = (text,)
-        tools = [tool.as_option() for tool in self.tools or ()]
+        tools = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
         return options | read_tools(tools, self.tool_choice, self.parallel_tool_calls)
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
@@ -290,11 +291,11 @@ class ResponsesBody(GenerationBody):
         return [found for tool in self.tools or () for found in tool.flatten()]
 
     def check_others(self, rules: Rules, where: str = "") -> None:
-        """See `Body`; so are tools that only OpenAI runs."""
+        """See `Body`. Tools that only OpenAI runs are as unknown fields."""
         super().check_others(rules, where)
-        for index, tool in enumerate(self.tools or ()):
-            if tool.is_hosted:
-                rules.check_hosted(f"tools[{index}].type", tool.type)
+        for tool in self.tools or ():
+            if tool.type not in OWN_TYPES:
+                rules.check_unknown(f"tools.{tool.type}", tool.type, ())
 
     def read_options(self) -> dict[str, Any]:
         """Generation options by name."""
@@ -310,7 +311,8 @@ class ResponsesBody(GenerationBody):
         messages = read_items(self.input)
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
-        reasoning, choice = self.reasoning or ReasoningOptions(), self.tool_choice or "auto"
+        reasoning = self.reasoning or ReasoningOptions()
+        own = [tool for tool in self.tools or () if tool.type in OWN_TYPES]
         settings = {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
@@ -319,8 +321,8 @@ class ResponsesBody(GenerationBody):
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
             "temperature": options.temperature,
             "text": self.text.settings if self.text else {"format": {"type": "text"}},
-            "tool_choice": choice if isinstance(choice, str) else choice.as_given(),
-            "tools": [tool.as_given() for tool in self.tools or () if not tool.is_hosted],
+            "tool_choice": self.tool_choice or "auto",
+            "tools": [tool.model_dump(exclude_unset=True) for tool in own],
             "top_p": 1.0 if options.top_p is None else options.top_p,
             "user": self.user or self.safety_identifier,
         }
@@ -329,6 +331,5 @@ class ResponsesBody(GenerationBody):
             prompts=(messages,),
             settings=settings,
             tools={definition_of(tool)["name"]: name for name, tool in self.flat_tools},
-            keeps_reasoning=bool(self.include),
             **more,
         )

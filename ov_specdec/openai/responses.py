@@ -1,6 +1,5 @@
 """Answers and streams of /v1/responses."""
 
-from itertools import chain
 from typing import Any, Literal
 
 from pydantic import ConfigDict, Field
@@ -11,7 +10,6 @@ from ov_specdec.openai.answer import (
     SpeculationMetrics,
     make_metrics,
     make_usage,
-    new_parts,
 )
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
 from ov_specdec.openai.items import (
@@ -29,13 +27,6 @@ class IncompleteDetails(Part):
     """Why a response is incomplete."""
 
     reason: Literal["max_output_tokens"] = "max_output_tokens"
-
-
-class ReasoningSettings(Part):
-    """Settings of the reasoning of a response, as they were requested."""
-
-    effort: str | None
-    summary: str | None
 
 
 class GivenFormat(Part):
@@ -96,7 +87,7 @@ class Response(Part):
     output: list[OutputItem]
     parallel_tool_calls: bool
     previous_response_id: None = None
-    reasoning: ReasoningSettings
+    reasoning: dict[str, str | None]
     service_tier: Literal["default"] = "default"
     store: Literal[False] = False
     temperature: float | None
@@ -137,7 +128,7 @@ class StreamedResponse:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._items = Items(answer.ask)
+        self._items = Items(answer.ask.tools)
         self._number = 0
 
     def begin(self) -> list[bytes]:
@@ -153,8 +144,7 @@ class StreamedResponse:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk."""
         self.note(index, chunk)
-        events = chain.from_iterable(map(self._items.add, new_parts(chunk)))
-        return [self._event(ItemEvent, event) for event in events]
+        return [self._event(ItemEvent, event) for event in self._items.add(chunk)]
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
@@ -170,9 +160,9 @@ class StreamedResponse:
 
     def whole(self) -> Response:
         """The body of an answer that is not streamed."""
-        given = chain.from_iterable(map(new_parts, self._answer.choices[0].chunks))
-        # Items are made while their events are read.
-        list(chain(*map(self._items.add, given), self._items.end(self._status)))
+        for chunk in self._answer.choices[0].chunks:
+            list(self._items.add(chunk))
+        list(self._items.end(self._status))
         return self._response(self._status)
 
     @property

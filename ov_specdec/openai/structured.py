@@ -11,10 +11,12 @@ from ov_specdec.openai.errors import invalid, show
 NEWER_NAMES = {
     **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
     **dict.fromkeys(("grammar", "guided_grammar"), "give structured_outputs.grammar, in Lark"),
+    "function_call": "give tool_choice",
+    "functions": "give tools",
     "json_schema": "give response_format, or structured_outputs.json",
     "response_format": "give text.format",
 }
-"""What to give instead of older fields of vLLM, and of fields of llama.cpp and other endpoints."""
+"""What to give instead of older fields, and of fields of llama.cpp and other endpoints."""
 
 
 FormatType = Literal["text", "json_object", "json_schema"]

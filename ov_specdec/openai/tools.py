@@ -3,11 +3,12 @@
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from ov_specdec.openai.body import Loose, said
-from ov_specdec.openai.errors import invalid, show
-from ov_specdec.options.tools import definition_of
+
+OWN_TYPES = ("function", "custom", "namespace")
+"""Types of tools in /v1/responses that a model can be given; OpenAI alone runs those of others."""
 
 
 class ToolName(NamedTuple):
@@ -38,10 +39,6 @@ class ChatTool(Loose):
     type: Literal["function"]
     function: Function
 
-    def as_option(self) -> dict[str, Any]:
-        """The tool without fields that are not used."""
-        return {"type": self.type, "function": self.function.only(*Function.model_fields)}
-
 
 class CustomFormat(Loose):
     """What the input of a custom tool has to fit."""
@@ -52,75 +49,38 @@ class CustomFormat(Loose):
 
 
 class ResponseTool(Function):
-    """A tool of /v1/responses: a function, a custom tool, or a namespace of both.
-
-    Tools of other types are run by OpenAI only.
-    """
+    """A tool of /v1/responses. tools: of a namespace."""
 
     type: str
     name: str = ""
     format: CustomFormat | None = None
     tools: list["ResponseTool"] = Field([])
 
-    @property
-    def is_hosted(self) -> bool:
-        """Whether only OpenAI runs it."""
-        return self.type not in ("function", "custom", "namespace")
-
     def flatten(self, namespace: str | None = None) -> list[tuple[ToolName, dict[str, Any]]]:
-        """The tools that it stands for, with their names, as in chat completions."""
-        if self.type == "namespace":
+        """The tools that the model gets, with their names, as in chat completions."""
+        if self.type not in ("function", "custom"):
             return [found for tool in self.tools for found in tool.flatten(self.name)]
-        if self.is_hosted:
-            return []
-        name, own = ToolName(self.type, self.name, namespace), self.only(*Function.model_fields)
-        flat = flat_name(self.name, namespace)
-        if self.type == "custom":
-            own = {"description": self.description or ""}
-            if self.format is not None and self.format.type == "grammar":
-                grammar = self.format.only("syntax", "definition")
-                own["format"] = {"type": "grammar", "grammar": grammar}
-        return [(name, {"type": self.type, self.type: {**own, "name": flat}})]
+        names = ["description", *["parameters", "strict"] * (self.type == "function")]
+        own = self.model_dump(include={*names}, exclude_none=True)
+        if self.format is not None and self.format.type == "grammar":
+            own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}
+        own["name"] = flat_name(self.name, namespace)
+        return [(ToolName(self.type, self.name, namespace), {"type": self.type, self.type: own})]
 
 
-class NamedChoice(Loose):
-    """A choice of one tool, or of those that are allowed."""
-
-    type: Literal["function", "custom", "allowed_tools"]
-    name: str = ""
-    namespace: str | None = None
-    mode: Literal["auto", "required"] = "auto"
-    tools: list["NamedChoice"] = Field([])
-
-    @model_validator(mode="before")
-    @classmethod
-    def _lift(cls, given: Any) -> Any:
-        """Chat completions nest the fields in one that is named like the type."""
-        nested = given.get(str(given.get("type"))) if isinstance(given, Mapping) else None
-        return {**given, **nested} if isinstance(nested, Mapping) else given
-
-
-Choice = Literal["none", "auto", "required"] | NamedChoice
 ToolChoice = Annotated[
-    Choice, said("none, auto, required, a tool by type and name, or allowed_tools")
+    Literal["none", "auto", "required"] | dict[str, Any],
+    said("none, auto, required, or a tool by type and name"),
 ]
 
 
 def read_tools(
-    tools: Sequence[Mapping[str, Any]], choice: Choice | None, parallel: bool | None
+    tools: Sequence[Mapping[str, Any]], choice: str | dict[str, Any] | None, parallel: bool | None
 ) -> dict[str, Any]:
     """The options of tools, by name; without tools none, unless a choice needs some."""
-    chosen: Any = choice
-    if isinstance(choice, NamedChoice):
-        chosen = flat_name(choice.name, choice.namespace)
-        if choice.type == "allowed_tools":
-            chosen, names = choice.mode, [definition_of(tool)["name"] for tool in tools]
-            allowed = {flat_name(each.name, each.namespace) for each in choice.tools}
-            if unknown := allowed.difference(names):
-                reason = f"tool_choice allows {show(min(unknown))}, which tools does not have"
-                raise invalid("tool_choice", f"{reason}: leave it out")
-            tools = [tool for tool, name in zip(tools, names, strict=True) if name in allowed]
-    if not tools and chosen in (None, "none", "auto"):
+    if not tools and choice in (None, "none", "auto"):
         return {}
-    given = {"tools": tools, "tool_choice": chosen, "parallel_tool_calls": parallel}
+    if isinstance(choice, dict) and choice.get("namespace") is not None:
+        choice = {**choice, "name": flat_name(str(choice.get("name")), str(choice["namespace"]))}
+    given = {"tools": tools, "tool_choice": choice, "parallel_tool_calls": parallel}
     return {name: value for name, value in given.items() if value is not None}

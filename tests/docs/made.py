@@ -43,10 +43,10 @@ FIELDS = {
     "safety_identifier": "the same",
     "prompt_cache_key": "for replicas, which receive requests with the same key again",
     "tools": "that the model may call; in responses custom tools and namespaces too",
-    "tool_choice": "auto, none, required, a tool by type and name, or allowed_tools",
+    "tool_choice": "auto, none, required, or a tool by type and name",
     "parallel_tool_calls": "false allows one call",
     "reasoning": "its effort; no summary is made",
-    "include": "reasoning.encrypted_content, which is not encrypted here",
+    "include": "reasoning.encrypted_content, which is always there, and not encrypted",
     **dict.fromkeys(("response_format", "text", "structured_outputs"), "a schema or a grammar"),
     "prediction": "a text that the answer is expected to repeat",
 }

@@ -8,11 +8,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import openai
 import pytest
 
 from ov_specdec import SpeculativePipeline
+from tests.benchmarks.figures.tools import agents_tools
 from tests.support.agents import called, scripted
-from tests.support.server import NAME, serving
+from tests.support.server import NAME, official_client, serving
 from tests.support.tiny import EOS
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
@@ -67,6 +69,27 @@ def test_the_agent_of_the_documentation_edits_a_file(pipeline, server, folder, c
         exec(block("python", server), {})  # noqa: S102
     assert (folder / "greeting.txt").read_text() == "goodbye\n"
     assert capsys.readouterr().out == "It says goodbye.\n"
+
+
+def test_the_official_client_loops_on_what_is_cached(server):
+    """Random weights reason and call in each of 20 turns, each of which sends back all of it."""
+    client, known = official_client(server, openai.OpenAI), 0
+    messages = [{"role": "user", "content": "Look around."}]
+    fields = {"tools": agents_tools(most=20), "tool_choice": "required", "model": NAME}
+    more = {"cache_salt": "loop", "thinking_token_budget": 16}
+    for turn in range(20):
+        answer = client.chat.completions.create(
+            messages=messages, **fields, seed=turn, extra_body=more
+        )
+        message, usage = answer.choices[0].message, answer.usage
+        assert usage.prompt_tokens_details.cached_tokens >= known - 1
+        known = usage.total_tokens
+        messages.append(message.model_dump(exclude_none=True))
+        for call in message.tool_calls:
+            json.loads(call.function.arguments)
+            result = {"role": "tool", "tool_call_id": call.id, "content": f"Result {turn}"}
+            messages.append(result)
+    assert any("reasoning_content" in message for message in messages)
 
 
 def run(command, folder, **environment):

@@ -531,7 +531,7 @@ def test_responses_take_a_text_or_messages():
         ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
         ({"store": True}, "store"),
-        ({"tools": [{"type": "web_search"}]}, "tools[0].type"),
+        ({"tools": [{"type": "web_search"}]}, "tools.web_search"),
         ({"include": ["message.output_text.logprobs"]}, "include[0]"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"metadata": {"a": 1}}, "metadata.a"),
