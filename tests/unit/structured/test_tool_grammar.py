@@ -244,12 +244,15 @@ def test_hostile_schemas(name, words):
         {"type": "function", "function": {"name": "bare"}},
         {"name": "no_type", "parameters": {"x-guidance": {"whitespace_flexible": True}}},
     ]
-    grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice="required"))
-    for seed in range(8):
-        ids, _ = draw(words, grammar, seed)
-        parts = read(words, form, tools, ids)
-        for call in calls_of(parts):
-            json.loads(call.arguments)
+    for choice in ("required", "spelled", "deep", "long"):
+        grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice=choice))
+        for seed in range(4):
+            ids, is_whole = draw(words, grammar, seed)
+            calls = calls_of(read(words, form, tools, ids))
+            assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
+            assert calls or not is_whole
+            if choice == "spelled":
+                assert {call.arguments for call in calls} == {'{"a": "<tool_call>"}'}
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
