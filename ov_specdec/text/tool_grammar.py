@@ -53,7 +53,8 @@ def write_answer(
     def problem_of(tools: Sequence[Any]) -> str:
         try:
             return error_of(write(tools)).partition("\n")[0]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:  # or it is no schema
+        except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
+            # It need not be a schema.
             return str(error)
 
     def check(tools: Sequence[Any]) -> None:

@@ -229,6 +229,9 @@ def test_a_part_of_a_schema_that_cannot_be_kept(name, keyword, words, caplog):
         check([call for call in calls if call.name == "good"], tools)
 
 
+WIDE = [*[{"$ref": "#/$defs/w"}] * 50, {"type": "string", "maxLength": 3}]
+
+
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
 def test_hostile_schemas(name, words):
     form = words.form(name)
@@ -241,6 +244,7 @@ def test_hostile_schemas(name, words):
         function("long", {"a": {"type": "string", "maxLength": 1_000_000}}),
         function("deep", {"a": {"$ref": "#/$defs/node"}}, **{"$defs": {"node": node}}),
         function("spelled", {"a": {"const": "<tool_call>"}}),
+        function("wide", {"a": {"$ref": "#/$defs/w"}}, **{"$defs": {"w": {"anyOf": WIDE}}}),
         {"type": "function", "function": {"name": "bare"}},
         {"name": "no_type", "parameters": {"x-guidance": {"whitespace_flexible": True}}},
     ]
