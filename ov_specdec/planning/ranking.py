@@ -11,8 +11,8 @@ from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
 
-NUMBERS = np.arange(MAX_PLANNED_LENGTH)
-FIRST = 1.0 * (NUMBERS == 0)
+INDICES = np.arange(MAX_PLANNED_LENGTH)
+FIRST = 1.0 * (INDICES == 0)
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,9 @@ class Ranking:
         """The ranking of all."""
         alive: Numbers = np.array([each.expected for each in estimates], float)
         alive = alive.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
-        values, order = alive, NUMBERS[: alive.size]
-        limits, fits = SIZES[-1:], np.ones((1, 1))
+        values, order = alive, INDICES[: alive.size]
+        limits: tuple[int, ...] = SIZES[-1:]
+        fits = np.ones((1, 1))
         if len(estimates) > 1:
             paces = np.array([each.pace for each in estimates])
             values = alive * (paces.mean() / paces)[:, None]
@@ -103,4 +104,4 @@ def _drafting(
     seconds += steps[rank] + last * alive
     seconds[:, :2] += curve.draft.change * (rank[:, :2] == 0)
     seconds[:, 1:] -= last * alive[:, :-1]
-    return seconds * (NUMBERS < num_passes[:, None])
+    return seconds * (num_passes[:, None] > INDICES)
