@@ -27,6 +27,9 @@ HEADS = "Reshape"
 them: the product itself computes it, and after a split it would not.
 """
 
+READABLE = ("u8", "i8", "f16", "f32")
+"""Types of weights that numpy has."""
+
 AVERAGED = np.arange(0, 4096, 61)
 """Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
 
@@ -73,7 +76,7 @@ def _gives_heads(node: ov.Node) -> bool:
     sources = [port.get_source_output() for port in constant_ports(node.input(1))]
     return all(  # constants with one row for each channel, of types that numpy has
         source.get_node().get_type_name() == "Constant"
-        and source.get_element_type().get_type_name() in ("u8", "i8", "f16", "f32")
+        and source.get_element_type().get_type_name() in READABLE
         and [*source.get_shape()][:1] == [_num_channels(node)]
         for source in sources
     )

@@ -1,61 +1,58 @@
-"""Computes the logits of some tokens only, which makes passes of small models shorter."""
+"""Computes the logits of some tokens only: the last product is much of a small model's pass."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import openvino as ov
-from numpy.typing import NDArray
 from openvino import opset13 as ops
 
 from ov_specdec.errors import ModelError
 from ov_specdec.graph.paging import last_product
-from ov_specdec.graph.products import constant_ports
+from ov_specdec.graph.products import READABLE, constant_ports
 
 OUTSIDE = np.float32(-60_000)
-"""The logit of other tokens: probability 0, and in the range of f16."""
-
-TYPES = ("u8", "i8", "f16", "f32")
-"""Of weights, those that numpy has."""
+"""The logit of tokens that are not kept: probability 0, and within the range of f16."""
 
 
-def cut_vocabulary(model: ov.Model, kept: NDArray[np.int64]) -> None:
-    """Compute only the logits of tokens `kept` [n], in place; those of others are `OUTSIDE`.
+def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:
+    """Compute only the logits of tokens `kept`, in place; those of others are `OUTSIDE`.
 
-    Weights that the embedding shares stay whole there. Raises `ModelError` if the last layer is no
-    matrix product with readable weights.
+    An embedding that shares the weights stays whole. Raises `ModelError` if the last layer is not a
+    matrix product, or its weights cannot be read.
     """
-    result = model.output("logits").get_node()
-    product, width = last_product(model), result.get_input_partial_shape(0)[-1].get_length()
+    result, product = model.output("logits").get_node(), last_product(model)
     if product is None:
-        raise ModelError("its last layer is no matrix product")
-    rows = 0 if product.get_attributes()["transpose_b"] else 1
-    _cut(product.input(1), rows, width, kept)
+        raise ModelError("its logits are not made by a matrix product")
+    width = result.get_input_partial_shape(0)[-1].get_length()
+    channels = 0 if product.get_attributes()["transpose_b"] else 1
+    _cut(product.input(1), channels, width, kept)
     node = result.input_value(0).get_node()
-    while node.get_friendly_name() != product.get_friendly_name():  # a bias, among others
-        for port in node.inputs()[1:]:
-            _cut(port, -1, width, kept)
+    while node.get_friendly_name() != product.get_friendly_name():
+        if len(node.inputs()) > 1 and node.get_input_partial_shape(1)[-1:] == [width]:
+            _cut(node.input(1), -1, width, kept)  # a bias
         node = node.input_value(0).get_node()
     model.validate_nodes_and_infer_types()
     logits = result.input_value(0)
-    sizes = ops.shape_of(logits)
-    leading = ops.slice(sizes, *(ops.constant([n]) for n in (0, -1, 1)))
-    shape = ops.concat([leading, ops.constant([width])], 0)
-    full = ops.broadcast(ops.constant(OUTSIDE), shape)
-    scattered = ops.scatter_update(full, ops.constant(kept), logits, ops.constant(-1))
+    rows = ops.slice(ops.shape_of(logits), *map(ops.constant, ([0], [-1], [1])))
+    full = ops.broadcast(ops.constant(OUTSIDE), ops.concat([rows, ops.constant([width])], 0))
+    scattered = ops.scatter_update(full, ops.constant(np.array(kept)), logits, ops.constant(-1))
     result.input(0).replace_source_output(scattered.output(0))
+    scattered.output(0).set_names(logits.names)
+    logits.set_names(set())
     model.validate_nodes_and_infer_types()
 
 
-def _cut(port: ov.Input, axis: int, size: int, kept: NDArray[np.int64]) -> None:
-    """Give a port its own copy of constants, of which it keeps some of `size` along an axis."""
-    branch = ov.Model([port.get_source_output()], [], "weights").clone()
-    [end] = branch.get_results()
+def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
+    """Give a port a copy of its constants, of which those of `width` keep some along an axis."""
+    copy = ov.Model([port.get_source_output()], [], "constants").clone()  # held for its ports
+    [end] = copy.get_results()
     for each in constant_ports(end.input(0)):
-        source = each.get_source_output()
-        if source.get_partial_shape().rank.get_length() and source.get_shape()[axis] == size:
-            if source.get_element_type().get_type_name() not in TYPES:
-                raise ModelError(
-                    f"its last weights are of type {source.get_element_type().get_type_name()}"
-                )
-            rows = np.take(source.get_node().get_data(), kept, axis)
-            each.replace_source_output(ops.constant(rows).output(0))
-    branch.validate_nodes_and_infer_types()
+        source, shape = each.get_source_output().get_node(), each.get_partial_shape()
+        if len(shape) == 0 or shape[axis] != width:
+            continue
+        kind = each.get_element_type().get_type_name()
+        if source.get_type_name() != "Constant" or kind not in READABLE:
+            raise ModelError(f"the weights of its logits are {kind}, in groups or packed")
+        each.replace_source_output(ops.constant(np.take(source.get_data(), kept, axis)).output(0))
+    copy.validate_nodes_and_infer_types()
     port.replace_source_output(end.input_value(0))

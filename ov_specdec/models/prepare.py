@@ -27,6 +27,7 @@ from ov_specdec.graph.paging import (
     to_paged,
 )
 from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
+from ov_specdec.graph.vocabulary import cut_vocabulary
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Device,
@@ -144,7 +145,7 @@ def prepare(source: ModelSource, config: RuntimeConfig) -> Prepared:
             "add ",
             Option("kv", "stateful"),
         )
-    select_rows(model, axis=0 if backend == "paged" else 1)
+    _reduce_logits(model, source.folder, config, axis=0 if backend == "paged" else 1)
     # Recurrent layers have as many rows as attention.
     repeats_rows = config.batch_invariant and config.shares_passes and state is None
     if backend == "paged" and repeats_rows:
@@ -198,6 +199,22 @@ def choose_backend(
     return "paged", reason, model
 
 
+def _reduce_logits(model: ov.Model, folder: ModelFolder, config: RuntimeConfig, axis: int) -> None:
+    """Compute only selected rows of logits, and only those of kept tokens, in place.
+
+    axis: see `select_rows`. Raises `OptionError` if the graph does not allow the latter.
+    """
+    select_rows(model, axis)
+    if config.kept_tokens is None:
+        return
+    try:
+        cut_vocabulary(model, sorted(config.kept_tokens))
+    except ModelError as error:
+        given = Option("draft_vocabulary", len(config.kept_tokens))
+        reason = f" cannot be used with {folder.path}, because {error}: leave it out"
+        raise OptionError(given, reason) from error
+
+
 def _max_length(folder: ModelFolder, wanted: int | None) -> int:
     """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
     context = folder.context_length
@@ -243,7 +260,7 @@ def _prepare_encoder_decoder(
         )
     reason = "an encoder-decoder model"
     _check_stateful(config, device, reason)
-    select_rows(source.model, axis=1)
+    _reduce_logits(source.model, source.folder, config, axis=1)
     return Prepared(source, config, device, "stateful", reason, source.model, max_length, axes)
 
 

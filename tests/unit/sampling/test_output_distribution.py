@@ -10,6 +10,7 @@ from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.graph.vocabulary import OUTSIDE
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
@@ -65,6 +66,11 @@ def scripted(model):
     return ScriptedModel(model, vocab_size=len(model([0])))
 
 
+def reduced(model):
+    """The model with the logits of `draft_vocabulary`, which keeps all tokens but one."""
+    return lambda tokens: np.where(np.arange(len(model([0]))) == 1, OUTSIDE, model(tokens))
+
+
 def make_drafter(kind, draft, sampler):
     if kind == "prompt lookup":
         return PromptLookup()
@@ -74,7 +80,11 @@ def make_drafter(kind, draft, sampler):
         return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
     if kind in ("intersection", "retokenize"):
         return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
-    sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors, sampler.ends)
+    sampler = (
+        sampler
+        if kind in ("sampled", "reduced")
+        else GreedySampler(sampler.processors, sampler.ends)
+    )
     return ModelDrafter(CachedSequence(draft), sampler)
 
 
@@ -105,7 +115,8 @@ def speculative_output_probs(
     def run(random):
         sampler = RandomSampler(processors, warper, random, frozenset(eos))
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
-        drafter = make_drafter(kind, scripted(draft), sampler)
+        own = reduced(draft) if kind == "reduced" else draft
+        drafter = make_drafter(kind, scripted(own), sampler)
         text = sequence(scripted(main), PROMPT, length, drafter, policy, **ends)
         for _ in rounds_of(text):
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
@@ -139,7 +150,8 @@ def greatest_difference(a, b):
 @pytest.mark.parametrize("warper", WARPERS)
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize(
-    "kind", ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize"]
+    "kind",
+    ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize", "reduced"],
 )
 @pytest.mark.parametrize(
     ("rounds_of", "length"),
