@@ -7,7 +7,11 @@ from typing import NamedTuple
 
 def shorten(value: object) -> str:
     """A value for a message, in at most 80 characters."""
-    shown = repr(value)
+    return cut(repr(value))
+
+
+def cut(shown: str) -> str:
+    """A text for a message, cut to 80 characters."""
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
 
 

@@ -31,7 +31,7 @@ linear attention, it was 0.0023."""
 SHORT = 32
 """Tokens of the first comparison of caches, of models with windows and without."""
 
-LONGEST = 8192
+LONGEST_PREFILL = 8192
 """Maximum tokens to prefill: a minute for a billion parameters on two cores."""
 
 CACHE_TOLERANCE = 0.01
@@ -121,7 +121,7 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
     own, model = source.folder, source.model
     # The ends of windows, chunks and LongRoPE's short factors, and an early position.
     sizes = {own.sliding_window, own.chunk, own.original_length, *windows(model), *chunks(model)}
-    most = min(own.context_length, LONGEST) - AROUND
+    most = min(own.context_length, LONGEST_PREFILL) - AROUND
     positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
     rows = []
     for kv in ("stateful", "paged"):

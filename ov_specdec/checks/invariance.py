@@ -44,7 +44,7 @@ a matrix product. On AVX2 it differs already, which spares the long passes."""
 POSITION = 190
 """The compared position: two before the end of a block of 16 or 32 tokens."""
 
-SIZES, MORE_SIZES = (2, 1, 3, 9, 17, 33, SMALL_PASS), (4, 6, 8, 12, 16, 32)
+COMPARED_SIZES, MORE_SIZES = (2, 1, 3, 9, 17, 33, SMALL_PASS), (4, 6, 8, 12, 16, 32)
 """Sizes of compared verification passes. Static shapes are compared before their use."""
 
 CHECKED = "checked on this machine"
@@ -282,7 +282,7 @@ class InvarianceCheck:
 def _after(position: int, longest: int) -> Iterator[ComparedPass]:
     """Passes after the same text: of several sizes, after a rejection, and beside sequences."""
     yield from _chunks(SMALL_PASS, position)
-    yield from _sizes(SIZES, position, longest)
+    yield from _sizes(COMPARED_SIZES, position, longest)
     for begin in range(position, position + 3):
         yield ComparedPass("a prompt in passes over 1 tokens", (ProbeSpan(begin, begin + 1),))
 

@@ -49,7 +49,7 @@ USER_ERROR = 2
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as for any process that SIGINT ends."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+OUTPUT_IS_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Errors of the operating system for a full output."""
 
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
@@ -166,7 +166,7 @@ def fail_to_write(error: OSError) -> NoReturn:
     """Exit with one line if a device is full or a file cannot be used; raise other errors."""
     if error.filename is not None:
         fail(f"'{error.filename}' cannot be used ({error.strerror}): give another path")
-    if error.errno not in FULL:
+    if error.errno not in OUTPUT_IS_FULL:
         raise error
     discard_stdout()
     fail(f"the output cannot be written ({error.strerror}): free space, or write it elsewhere")

@@ -33,7 +33,7 @@ RESULT_ID = "batch_req_"
 AHEAD = 2
 """Open requests for each that runs: the next are ready, and a long file takes little memory."""
 
-BEGINNING = f'{{"id": "{RESULT_ID}'.encode()
+LINE_START = f'{{"id": "{RESULT_ID}'.encode()
 """The beginning of every line, as `Results.write` writes it."""
 
 
@@ -113,7 +113,7 @@ class Results:
             file.seek(0)
             for number, line in enumerate(file, 1):
                 try:
-                    if not line.startswith(BEGINNING[: len(line)]):
+                    if not line.startswith(LINE_START[: len(line)]):
                         raise ValueError("the id is not that of a result")
                     if not line.endswith(b"\n"):
                         break

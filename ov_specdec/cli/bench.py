@@ -22,7 +22,7 @@ from ov_specdec.cli.terminal import console, progress, with_errors
 from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.measure.methods import (
     ALIKE,
-    PLAIN,
+    BASELINE,
     Answer,
     Turn,
     answer_with,
@@ -88,7 +88,7 @@ def bench(
 
     The table goes to stdout. docs/benchmarking.md explains its methods and columns.
     """
-    selected = [find_method(name) for name in dict.fromkeys([PLAIN.name, *methods.split(",")])]
+    selected = [find_method(name) for name in dict.fromkeys([BASELINE.name, *methods.split(",")])]
     prompts = _find_prompts(prompt_set, prompt_file)
     loads = {size: make_loads(prompts, size) * rounds for size in sorted({*concurrency})}
     arguments = {**take(options, PIPELINE), "max_batch_size": max(loads)}

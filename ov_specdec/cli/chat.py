@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.segment import Segment, Segments
 from rich.style import Style
 
-from ov_specdec.cli.conversation import COMMANDS, LEAVING, Chat
+from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import options_of, own_options, take
 from ov_specdec.cli.models import (
     MODELS,
@@ -170,7 +170,7 @@ def command_completer(options: Iterable[str]) -> Completer:
     """Completes commands and their arguments: options or files."""
     names, files = WordCompleter(sorted(options), WORD=True), PathCompleter(expanduser=True)
     arguments = NestedCompleter({"/set": names, "/save": files, "/load": files})
-    return merge([WordCompleter(list(COMMANDS), sentence=True), arguments], deduplicate=True)
+    return merge([WordCompleter(list(CHAT_COMMANDS), sentence=True), arguments], deduplicate=True)
 
 
 def _history() -> History:

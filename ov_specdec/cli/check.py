@@ -32,7 +32,7 @@ from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 
 FAILED = 1
 
-LENGTHS = (0, 1, 4, 8)
+DRAFT_LENGTHS = (0, 1, 4, 8)
 """Draft lengths; constant, because adaptive ones depend on times, which differ by device."""
 
 NUM_TOKENS = 48
@@ -40,7 +40,7 @@ NUM_TOKENS = 48
 TOGETHER = 4
 """Draft length of concurrent texts, and of those in the default precision."""
 
-BEGINNING = 8
+SHARED_TOKENS = 8
 """First tokens that half of the texts in the default precision share with those of the CPU."""
 
 
@@ -142,7 +142,7 @@ def compare_with_cpu(
         with SpeculativePipeline(main, **common, precision="exact", kv=kv) as pipeline:
             found.append(pipeline.main.kv)
             way = f"exact, {found[-1]}"
-            for length in LENGTHS:
+            for length in DRAFT_LENGTHS:
                 own = f"{way}, draft length {length}" if length else f"{way}, plain"
                 yield _compare(own, _texts(pipeline, length), right, "the CPU's", num_texts)
             texts = pipeline.generate_batch(TUNING, **_options(TOGETHER))
@@ -150,8 +150,8 @@ def compare_with_cpu(
     settings = {**common, "precision": precision, "properties": properties}
     with SpeculativePipeline(main, **settings) as pipeline:
         plain, speculative = _texts(pipeline, 0), _texts(pipeline, TOGETHER)
-    way, name = f"{precision}, {found[0]}", f"the CPU's in {BEGINNING} tokens"
-    yield _compare(f"{way}, plain", plain, right, name, -(-num_texts // 2), BEGINNING)
+    way, name = f"{precision}, {found[0]}", f"the CPU's in {SHARED_TOKENS} tokens"
+    yield _compare(f"{way}, plain", plain, right, name, -(-num_texts // 2), SHARED_TOKENS)
     way = f"{way}, draft length {TOGETHER}"
     yield _compare(way, speculative, plain, "the plain ones there", 0)
 

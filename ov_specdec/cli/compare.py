@@ -19,7 +19,7 @@ from ov_specdec.options.model import option
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.text.prompt import Prompt
 
-METHODS = ("plain", "speculative")
+COMPARED = ("plain", "speculative")
 
 
 @click.command()
@@ -48,7 +48,7 @@ def compare(
         "plain": partial(models.generate, options=plain),
         "speculative": partial(models.generate, options=speculative),
     }
-    with progress("Comparing", len(METHODS) * (repeat + 1)) as update:
+    with progress("Comparing", len(COMPARED) * (repeat + 1)) as update:
         turns = interleave(methods, [prompt] * (repeat + 1), lambda _: update(advance=1))
         next(turns)  # a warm-up
         results = list(turns)
@@ -72,7 +72,7 @@ def make_report(turns: list[dict[str, GenerationResult]]) -> dict[str, Any]:
     ratio: the median ratio of times of a turn; None if nothing was drafted, since it would only be
     noise.
     """
-    plain, speculative = (turns[0][method] for method in METHODS)
+    plain, speculative = (turns[0][method] for method in COMPARED)
     ratios = [turn["plain"].stats.seconds / turn["speculative"].stats.seconds for turn in turns]
     if not any(turn["speculative"].stats.drafted for turn in turns):
         ratios = []
@@ -83,7 +83,7 @@ def make_report(turns: list[dict[str, GenerationResult]]) -> dict[str, Any]:
         "ratios": ratios,
         "not_speculated": "" if ratios else why_plain(speculative.stats),
     }
-    for method in METHODS:
+    for method in COMPARED:
         times = [turn[method].stats.seconds for turn in turns]
         report[method] = {
             "seconds": median(times),
@@ -100,10 +100,10 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     if report["equal"]:
         lines += ["--- plain and speculative: the same text ---", report["plain"]["text"]]
     else:
-        for method in METHODS:
+        for method in COMPARED:
             lines += [f"--- {method} ---", report[method]["text"]]
     lines.append(f"--- medians of {report['repeat']} interleaved runs of each, after a warm-up ---")
-    for method in METHODS:
+    for method in COMPARED:
         run = report[method]
         stats = run["stats"]
         rate = f", {stats['acceptance_rate']:.0%} of drafts accepted" * (stats["drafted"] > 0)
@@ -116,7 +116,7 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     if not report["equal"] and report["sampled"]:
         equal = "no: independent samples of the same distribution"
     elif not report["equal"]:
-        same = common_prefix(*(report[method]["token_ids"] for method in METHODS))
+        same = common_prefix(*(report[method]["token_ids"] for method in COMPARED))
         equal = f"no, they differ after {same} tokens; batch invariant: {report['batch_invariant']}"
     ratio = f"not speculated: {report['not_speculated']}"
     if report["ratio"] is not None:

@@ -19,7 +19,7 @@ from ov_specdec.records.files import expand_home
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.text.chat import Message, check_messages
 
-SALT = "chat"
+CHAT_SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""
 
 
@@ -44,11 +44,11 @@ class Chat:
             return self._ask([*self.messages, {"role": "user", "content": line.removeprefix("/")}])
         name, *rest = line.split(maxsplit=1)
         argument = "".join(rest).strip()
-        if name not in COMMANDS:
-            hint = suggest(name, COMMANDS, "/help lists all", cutoff=0.5)
+        if name not in CHAT_COMMANDS:
+            hint = suggest(name, CHAT_COMMANDS, "/help lists all", cutoff=0.5)
             problem = f"there is no command '{name}' ({hint}); start a message with // for /"
             raise OptionError(problem)
-        usage, _, run = COMMANDS[name]
+        usage, _, run = CHAT_COMMANDS[name]
         if argument and not usage:
             raise OptionError(f"{name} takes no argument: leave '{argument}' out")
         if usage.isalpha() and not argument:
@@ -58,7 +58,7 @@ class Chat:
     def _ask(self, messages: list[Message]) -> str:
         options = dict(self.given)
         if options.get("cache_prompt", True):
-            options["cache_salt"] = SALT
+            options["cache_salt"] = CHAT_SALT
         if options.get("seed") is not None:  # else /retry would repeat an answer
             options["choice"] = self.num_drawn
         self.num_drawn += 1
@@ -175,8 +175,8 @@ def _naming(path: Path, done: str) -> Iterator[None]:
 
 def describe_commands(*_: object) -> str:
     """What /help shows."""
-    rows = {f"{name} {usage}": text for name, (usage, text, _) in COMMANDS.items()}
-    return f"{_columns(rows)}\n\n{KEYS}"
+    rows = {f"{name} {usage}": text for name, (usage, text, _) in CHAT_COMMANDS.items()}
+    return f"{_columns(rows)}\n\n{CHAT_KEYS}"
 
 
 def _columns(rows: Mapping[str, str]) -> str:
@@ -192,7 +192,7 @@ def _shown(value: Any) -> str:
 
 LEAVING = ("exit", "quit", "/exit", "/bye", "/quit")
 
-COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
+CHAT_COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
     "/help": ("", "List the commands and keys.", describe_commands),
     "/clear": ("", "Remove all messages but the system message.", Chat._clear),
     "/undo": ("", "Remove the last message and its answer.", Chat._undo),
@@ -205,6 +205,6 @@ COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
 }
 """The argument of each command, its help, and its function; `LEAVING` ends a chat before."""
 
-KEYS = """\
+CHAT_KEYS = """\
 Enter sends, Alt-Enter starts a new line, Tab completes, Up recalls earlier lines.
 Ctrl-C ends an answer, Ctrl-D the chat. For a message that begins with /, type //."""

@@ -24,10 +24,10 @@ from ov_specdec.text.detokenizer import as_text
 from ov_specdec.text.prompt import Prompt
 from ov_specdec.text.tokenizer import Tokenizer
 
-MAX_SHOWN = 8
+MAX_CHANGES = 8
 """Maximum changes of the draft length to show."""
 
-REASONS = {
+IDLE_REASONS = {
     "loses": "would be slower: a draft token costs more than it saves",
     "unmatched": "nothing in the text repeats",
     "full": "no room for draft tokens",
@@ -108,7 +108,7 @@ def why_plain(stats: GenerationStats) -> str:
     if stats.drafted:
         return ""
     rounds = stats.rounds[1:]
-    reasons = Counter(REASONS.get(done.reason, "the draft length is 0") for done in rounds)
+    reasons = Counter(IDLE_REASONS.get(done.reason, "the draft length is 0") for done in rounds)
     return reasons.most_common(1)[0][0] if reasons else "the output is too short"
 
 
@@ -146,8 +146,8 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
     stats = result.stats
     rounds = [run for run in stats.draft_lengths if run["reason"] not in ("prefill", "")]
     lengths = [str(length) for length, _ in groupby(run["planned"] for run in rounds)] or ["0"]
-    if len(lengths) > MAX_SHOWN:
-        lengths = ["...", *lengths[-MAX_SHOWN:]]
+    if len(lengths) > MAX_CHANGES:
+        lengths = ["...", *lengths[-MAX_CHANGES:]]
     yield (
         f"prompt         {stats.prompt_tokens} tokens, {stats.cached_tokens} of them from the KV "
         f"cache; first token after {stats.time_to_first_token:.2f} s"

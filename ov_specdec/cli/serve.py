@@ -36,7 +36,7 @@ from ov_specdec.server.settings import (
 )
 from ov_specdec.speech.audio import require_libraries
 
-PREFIX = "OV_SPECDEC"
+VARIABLE_PREFIX = "OV_SPECDEC"
 """Of environment variables that have the values of options."""
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
@@ -48,7 +48,7 @@ def _with_variables(command: click.Command) -> click.Command:
     for each in command.params:
         if isinstance(each, click.Option):
             name = flag_of(each).removeprefix("--").replace("-", "_").upper()
-            each.envvar = f"{PREFIX}_{name}"
+            each.envvar = f"{VARIABLE_PREFIX}_{name}"
     return command
 
 
@@ -84,7 +84,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
 
 
 @_with_variables
-@click.command(context_settings={"auto_envvar_prefix": PREFIX})
+@click.command(context_settings={"auto_envvar_prefix": VARIABLE_PREFIX})
 @with_errors
 @models_first(*MODELS)
 @click.option(
@@ -95,7 +95,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
     expose_value=False,
     callback=_read_config,
     help="Read options from a YAML file, such as max-queue: 64. The command line and environment "
-    f"variables such as {PREFIX}_MAX_QUEUE take precedence.",
+    f"variables such as {VARIABLE_PREFIX}_MAX_QUEUE take precedence.",
 )
 @options_of(Binding.model_fields)
 @own_options

@@ -15,12 +15,9 @@ from rich.progress import Progress, ProgressColumn
 
 from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
-from ov_specdec.errors import SpecdecError
+from ov_specdec.errors import SpecdecError, cut
 
 console = Console(stderr=True, highlight=False)
-
-MAX_SHOWN = 80
-"""Maximum characters of a value in a message."""
 
 
 def print_json(content: Mapping[str, Any]) -> None:
@@ -102,9 +99,8 @@ def _typed(option: click.Option, value: object) -> str:
         return flag_of(option)
     several = isinstance(value, tuple | list | Mapping) and option.multiple
     values = _parts(value) if several else [",".join(_parts(value))]
-    short = [v if len(v) <= MAX_SHOWN else f"{v[: MAX_SHOWN - 3]}..." for v in values]
     # Quoted for the shell, or as a Python literal if it cannot be typed.
-    quoted = [quote(text) if text.isprintable() else repr(text) for text in short]
+    quoted = [quote(text) if text.isprintable() else repr(text) for text in map(cut, values)]
     return " ".join(f"{flag_of(option)} {text}" for text in quoted) or flag_of(option)
 
 

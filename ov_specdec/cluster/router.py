@@ -9,7 +9,7 @@ from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, R
 
 from ov_specdec.openai.answer import Ask
 
-BEGINNING = 256
+SESSION_PREFIX = 256
 """Characters or ids of a prompt that is no conversation which tell its session."""
 
 
@@ -26,8 +26,8 @@ def session_of(ask: Ask | None = None, tenant: str | None = None) -> int | None:
     elif prompt and isinstance(prompt[0], Mapping):
         roles = [message.get("role") for message in prompt]
         begins = repr(prompt[: roles.index("user") + 1] if "user" in roles else prompt)
-    elif len(prompt) >= BEGINNING:
-        begins = repr(prompt[:BEGINNING])
+    elif len(prompt) >= SESSION_PREFIX:
+        begins = repr(prompt[:SESSION_PREFIX])
     else:
         return None
     return hash((tenant, ask.options.cache_salt, ask.cache_key, begins))

@@ -17,7 +17,7 @@ from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.demo.parts import (
     AT_ONCE,
     COLORS,
-    LENGTHS,
+    LENGTH_CHOICES,
     NARROW,
     ONE_AT_A_TIME,
     SHOW_WAITING,
@@ -37,7 +37,7 @@ A small draft model proposes tokens, and the main model verifies them in one pas
 only faster."""
 SWEEP = """Plain and speculative decoding, interleaved at each temperature, with {} and the
 other settings above. The flatter the distribution, the lower the acceptance of draft tokens."""
-EXAMPLES = (
+EXAMPLE_PROMPTS = (
     "class Stack:",
     "def quicksort(xs):\n",
     'def fibonacci(n):\n    """',
@@ -47,7 +47,7 @@ EXAMPLES = (
 HISTORY = """Both panes continue **the same conversation**: your messages with the answers of plain
 decoding. Each prefills all of it at every turn, so that both do the same work. When it exceeds the
 model's context, **Clear** starts a new one."""
-KEYS = "Enter sends it, Shift+Enter begins a new line"
+KEYS_HINT = "Enter sends it, Shift+Enter begins a new line"
 MESSAGES = (
     "Why is the sky blue?",
     "Write a Python function that reverses a string.",
@@ -68,8 +68,8 @@ def make_page(models: LoadedModels, devices: Sequence[str]) -> gr.Blocks:
     with models.lend(ModelChoice("model", devices[0], devices[0])) as pipeline:
         has_chat = pipeline.tokenizer.chat_template is not None
         example = Comparison(MESSAGES[0] if has_chat else "", models=describe(pipeline))
-        prompt = messages_of([example]) if has_chat else EXAMPLES[0]
-        options = {"max_new_tokens": view.MAX_TOKENS, "cache_prompt": False}
+        prompt = messages_of([example]) if has_chat else EXAMPLE_PROMPTS[0]
+        options = {"max_new_tokens": view.SWEEP_TOKENS, "cache_prompt": False}
         for _ in example.compare(
             partial(pipeline.stream, prompt), options, pipeline.tokenizer.decode
         ):
@@ -112,9 +112,9 @@ class TextPage:
         """Make the components: a prompt, or a conversation."""
         if not has_chat:
             self._text = gr.Textbox(
-                EXAMPLES[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt"
+                EXAMPLE_PROMPTS[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt"
             )
-            gr.Examples([[text] for text in EXAMPLES], self._text, elem_id="examples")
+            gr.Examples([[text] for text in EXAMPLE_PROMPTS], self._text, elem_id="examples")
         with gr.Accordion("Settings", open=False):
             if has_chat:
                 self._system = gr.Textbox(
@@ -126,7 +126,7 @@ class TextPage:
         with gr.Tab("Side by side"):
             if has_chat:
                 self._text = gr.Textbox(
-                    label="Message", placeholder=KEYS, lines=1, max_lines=8, autofocus=True
+                    label="Message", placeholder=KEYS_HINT, lines=1, max_lines=8, autofocus=True
                 )
                 gr.Examples([[text] for text in MESSAGES], self._text, elem_id="examples")
             message = self._text if has_chat else None
@@ -151,7 +151,7 @@ class TextPage:
                 "prompt lookup": "prompt-lookup",
             }
             made["drafter"] = gr.Dropdown(list(names.items()), value="model", label="Drafter")
-            made["draft_length"] = gr.Dropdown(LENGTHS, value="auto", label="Draft length")
+            made["draft_length"] = gr.Dropdown(LENGTH_CHOICES, value="auto", label="Draft length")
             meaning = "0: the rest of the context"
             made["max_new_tokens"] = gr.Number(0, label="Max new tokens", info=meaning, precision=0)
         with gr.Row():
@@ -215,7 +215,7 @@ class TextPage:
                 prompt = self._prompt(values, values[state])
                 with self._models.lend(choice) as pipeline:
                     for step, table in enumerate(view.sweep(pipeline, prompt, form)):
-                        now = view.TEMPERATURES[step % len(view.TEMPERATURES)]
+                        now = view.SWEPT_TEMPERATURES[step % len(view.SWEPT_TEMPERATURES)]
                         line = f"{step + 1} of {view.NUM_STEPS}: temperature {now}."
                         rates = table[table["method"] == "speculative"]
                         yield view.status(line), table, rates

@@ -29,7 +29,7 @@ COLORS = {
 NARROW = 340
 """Minimum width of a pane or chart in pixels."""
 
-LENGTHS = ["auto", *range(1, MAX_PLANNED_LENGTH + 1)]
+LENGTH_CHOICES = ["auto", *range(1, MAX_PLANNED_LENGTH + 1)]
 
 SHOW_EVERY = 0.06
 """Seconds between updates of a run: the page shares the cores with the models."""

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import gradio as gr
 
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.parts import LENGTHS, Turns, Values, side_by_side
+from ov_specdec.demo.parts import LENGTH_CHOICES, Turns, Values, side_by_side
 from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.speech.settings import Task
@@ -37,7 +37,7 @@ def make_speech_page(pipeline: SpeechPipeline) -> gr.Blocks:
             with gr.Column():
                 language = gr.Textbox(label="Language", placeholder="detected", max_lines=1)
                 task = gr.Radio(list(get_args(Task)), value="transcribe", label="Task")
-                length = gr.Dropdown(LENGTHS, value="auto", label="Draft length")
+                length = gr.Dropdown(LENGTH_CHOICES, value="auto", label="Draft length")
 
         def run(values: Values, turns: Turns) -> Iterator[None]:
             turn = Comparison(models=describe(pipeline))

@@ -20,12 +20,12 @@ from ov_specdec.text.prompt import Prompt
 NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"
 
-TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
+SWEPT_TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
 REPEATS = 3
-MAX_TOKENS = 64
+SWEEP_TOKENS = 64
 """Maximum tokens of each run of the sweep, and of the example on the page."""
 
-NUM_STEPS = len(TEMPERATURES) * REPEATS
+NUM_STEPS = len(SWEPT_TEMPERATURES) * REPEATS
 
 
 def panes(turns: Sequence[Comparison]) -> tuple[str, str]:
@@ -164,7 +164,7 @@ def sweep(
     Raises `OptionError` for an invalid prompt.
     """
     # Without a seed, since draft lengths are not adaptive with one.
-    most = min(form["max_new_tokens"] or MAX_TOKENS, MAX_TOKENS)
+    most = min(form["max_new_tokens"] or SWEEP_TOKENS, SWEEP_TOKENS)
     given = {**form, "max_new_tokens": most, "seed": None}
 
     def run(own: Mapping[str, Any], temperature: float) -> GenerationStats:
@@ -173,8 +173,8 @@ def sweep(
 
     methods = {"plain": partial(run, PLAIN), "speculative": partial(run, {})}
     rows = []
-    for step, turn in enumerate(interleave(methods, TEMPERATURES * REPEATS)):
-        temperature = TEMPERATURES[step % len(TEMPERATURES)]
+    for step, turn in enumerate(interleave(methods, SWEPT_TEMPERATURES * REPEATS)):
+        temperature = SWEPT_TEMPERATURES[step % len(SWEPT_TEMPERATURES)]
         for name, stats in turn.items():
             rows.append((temperature, name, stats.tokens_per_second, stats.acceptance_rate))
         table = pd.DataFrame(rows, columns=["temperature", "method", "tokens/s", "acceptance"])

@@ -36,7 +36,7 @@ passes of one token, and one of 128 as long as ten.
 SHARED_SECONDS = 600.0
 """Seconds for which a tenant is expected to come back after another one's turn."""
 
-SPARE = 64
+SPARE_TOKENS = 64
 """Free tokens for a few rounds that an admitted sequence needs besides its prompt."""
 
 
@@ -253,7 +253,7 @@ class Scheduler:
             if self.running and model.num_free is not None:
                 pending = sum(other.num_pending(model) for other in self.running)
                 needed = max(len(sequence.tokens), sequence.num_pending(model))
-                if model.num_free - pending < needed + SPARE:
+                if model.num_free - pending < needed + SPARE_TOKENS:
                     return False
         return True
 

@@ -36,7 +36,7 @@ DeviceName = Annotated[str, AfterValidator(str.upper)]
 Folder = Annotated[str | Path, AfterValidator(_check_folder)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
 
-MODEL = "a folder or a name on the Hub"
+WHERE = "a folder or a name on the Hub"
 
 
 class ModelOptions(Options):
@@ -47,11 +47,11 @@ class ModelOptions(Options):
         "Main model: a folder or Hub name.",
         unset="embedded",
         metavar="DIR",
-        expects=MODEL,
+        expects=WHERE,
         group="Models",
     )
     draft: str | Path | None = option(
-        None, "Draft model: a folder or Hub name.", unset="embedded", metavar="DIR", expects=MODEL
+        None, "Draft model: a folder or Hub name.", unset="embedded", metavar="DIR", expects=WHERE
     )
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,
@@ -289,10 +289,10 @@ class SpeechPipelineOptions(ModelOptions):
     """Arguments of `SpeechPipeline`."""
 
     main: str | Path = option(
-        ..., "Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL, group="Models"
+        ..., "Whisper: a folder or Hub name.", metavar="DIR", expects=WHERE, group="Models"
     )
     draft: str | Path | None = option(
-        None, "Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR", expects=MODEL
+        None, "Draft model, a smaller Whisper: a folder or Hub name.", metavar="DIR", expects=WHERE
     )
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from ov_specdec.drafters.factory import DrafterName
 from ov_specdec.measure.methods import (
     ALIKE,
-    PLAIN,
+    BASELINE,
     Method,
     SummaryRow,
     Turn,
@@ -161,7 +161,7 @@ def measure_gain(
         static_shapes=static_shapes,
     ) as pipeline:
         pipeline.prepare()
-        methods = PLAIN, Method(str(candidate), candidate.drafter)
+        methods = BASELINE, Method(str(candidate), candidate.drafter)
         options = {"max_new_tokens": 64, **ALIKE}
         answers = answer_with(methods, {candidate.drafter: pipeline}, options)
         next(interleave(answers, [prompts[:1]]))  # the first run of each takes longer

@@ -32,14 +32,14 @@ class Method:
     options: Mapping[str, int] = field(default_factory=dict)
 
 
-PLAIN = Method("plain", "none", {"num_assistant_tokens": 0})
+BASELINE = Method("plain", "none", {"num_assistant_tokens": 0})
 """Plain decoding: with a draft length of 0, a pipeline with any drafter does it."""
 
 ALIKE: Mapping[str, Any] = {"ignore_eos": True, "cache_prompt": False}
 """Options of all generations that are compared: equal lengths, and a full prefill."""
 
 METHODS = {
-    "plain": PLAIN,
+    "plain": BASELINE,
     "adaptive": Method("adaptive", "model"),
     "suffix": Method("suffix", "suffix"),
     "prompt-lookup": Method("prompt-lookup", "prompt-lookup"),
@@ -66,10 +66,10 @@ def open_pipelines(methods: Iterable[Method], arguments: Mapping[str, Any]) -> P
 
     Others take the profile of the first, which is that of the pair.
     """
-    drafters = dict.fromkeys(method.drafter for method in methods if method is not PLAIN)
+    drafters = dict.fromkeys(method.drafter for method in methods if method is not BASELINE)
     pipelines: dict[DrafterName, SpeculativePipeline] = {}
     given = dict(arguments)
-    for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or [PLAIN.drafter]:
+    for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or [BASELINE.drafter]:
         if drafter not in WITH_DRAFT:
             for name in ("draft", "draft_device", "draft_properties", "pairing"):
                 given.pop(name, None)  # only a pipeline with a draft model takes it
@@ -223,7 +223,7 @@ def summarize(turns: Sequence[Turn]) -> list[SummaryRow]:
 
 def _row(method: str, turns: Sequence[Turn]) -> SummaryRow:
     answers = [answer for turn in turns for answer in turn.answers[method]]
-    plain = [answer for turn in turns for answer in turn.answers[PLAIN.name]]
+    plain = [answer for turn in turns for answer in turn.answers[BASELINE.name]]
     pairs = zip(answers, plain, strict=True)
     equal = [own.result.token_ids == other.result.token_ids for own, other in pairs]
     stats = [answer.result.stats for answer in answers]
@@ -233,7 +233,7 @@ def _row(method: str, turns: Sequence[Turn]) -> SummaryRow:
         method,
         len(turns),
         Spread.of(turn.speed(method) for turn in turns),
-        Spread.of(turn.speed(method) / turn.speed(PLAIN.name) for turn in turns),
+        Spread.of(turn.speed(method) / turn.speed(BASELINE.name) for turn in turns),
         Spread.of(answer.first_token_seconds for answer in answers),
         Spread.of(answer.token_seconds for answer in answers),
         sum(each.generated_tokens for each in stats) / sum(each.main_passes for each in stats),

@@ -47,7 +47,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 PASS_SECONDS, PASS_SWEEPS = 0.4, 3
 """Time for the passes of a trial, and the maximum measurements of each size in it."""
 
-SIZES: Mapping[Role, tuple[int, ...]] = {"draft": (1,), "main": (1, 5)}
+PASS_TOKENS: Mapping[Role, tuple[int, ...]] = {"draft": (1,), "main": (1, 5)}
 """Tokens of the passes that settings are compared by. Those of the main model decode plainly, and
 verify four draft tokens."""
 
@@ -223,7 +223,7 @@ class Tuner:
 
 def score(role: Role, passes: PassCurve) -> float:
     """Seconds of the passes that a model's settings are compared by."""
-    return sum(passes.at(size) for size in SIZES[role])
+    return sum(passes.at(size) for size in PASS_TOKENS[role])
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:

@@ -21,10 +21,10 @@ GB = 10**9
 LEAST_TOKENS = 32
 """Minimum capacity of KV caches in tokens: the largest block. Less is a mistyped unit."""
 
-SHARE_OF_FREE = 0.5
+DEVICE_SHARE = 0.5
 """Default fraction of a device's free memory."""
 
-STATES = 20
+STATES_PER_SEQUENCE = 20
 """Recurrent states for each sequence: after 16 draft tokens, and kept ones."""
 
 SHARE_OF_STATES = 0.5
@@ -59,9 +59,9 @@ def limit_memory(
             )
         if not bytes_per_token:
             continue
-        share = SHARE_OF_FREE * free_memory(device) / len(by_device)
+        share = DEVICE_SHARE * free_memory(device) / len(by_device)
         memory = share if kv_cache_size is None else kv_cache_size * GB
-        num_states = STATES * (max_batch_size + 1)
+        num_states = STATES_PER_SEQUENCE * (max_batch_size + 1)
         if bytes_per_state:
             num_states = min(num_states, int(SHARE_OF_STATES * memory / bytes_per_state))
         num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)

@@ -16,6 +16,7 @@ from ov_specdec.errors import (
     Option,
     OptionError,
     SpecdecError,
+    cut,
 )
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import request_fields
@@ -72,9 +73,6 @@ OF_RESPONSES = {
 NONE: Mapping[str, str] = MappingProxyType({})
 """No fields."""
 
-MAX_SHOWN = 80
-"""Maximum characters of a value in a message."""
-
 
 class Error(Part):
     """An error."""
@@ -127,7 +125,7 @@ def show(value: object) -> str:
     """A value for a message: as in JSON, and shortened."""
     shown = json.dumps(value, ensure_ascii=False, default=repr)
     shown = shown.encode(errors="backslashreplace").decode()  # halves of surrogate pairs
-    return shown if len(shown) <= MAX_SHOWN else f"{shown[: MAX_SHOWN - 3]}..."
+    return cut(shown)
 
 
 def in_field_names(error: SpecdecError, others: Mapping[str, str] = NONE) -> ApiError:

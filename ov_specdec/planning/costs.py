@@ -163,7 +163,7 @@ class FixedCurve:
         """Nothing changes."""
 
 
-ENOUGH = 15
+COMPARISONS = 15
 """Comparisons whose median corrects a size: it tolerates seven outliers."""
 
 RECENT = 4
@@ -222,7 +222,7 @@ class LiveCurve(FixedCurve):
         if not others:
             return
         self._compared[size].append(ratio / median(others))
-        if len(self._compared[size]) == ENOUGH:
+        if len(self._compared[size]) == COMPARISONS:
             factor = median(self._compared.pop(size)) ** STRENGTH
             self._factors[size] = self._factors.get(size, 1.0) * factor
             self._correct()

@@ -6,7 +6,7 @@ from statistics import median
 from ov_specdec.planning.costs import CostCurve
 from ov_specdec.results.stats import GenerationStats
 
-ENOUGH = 8
+MIN_PASSES = 8
 """Minimum number of passes for an estimate."""
 
 UNSTEADY = 1.3
@@ -31,7 +31,7 @@ def estimate_speedup(stats: GenerationStats, curve: CostCurve) -> float | None:
         if done.pass_tokens in (before.pass_tokens, *main.static)
     )
     is_alone = all(done.num_sequences == 1 for done in rounds)
-    if not curve.sweeps or not stats.drafted or not is_alone or len(paces) < ENOUGH:
+    if not curve.sweeps or not stats.drafted or not is_alone or len(paces) < MIN_PASSES:
         return None
     pace = median(paces)
     if paces[int(0.9 * len(paces))] > UNSTEADY * pace:

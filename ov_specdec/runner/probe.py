@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 NUM_IDS = 47
 """Number of ids in the text, below any vocabulary's size."""
 
-PREFIX = 8
+NUM_BEFORE = 8
 """Tokens before the compared passes."""
 
 COMPARED_TOKENS = 3
 """Tokens of one pass, and of as many others with one each: verification needs them to agree."""
 
-MIN_LENGTH = 2 * PREFIX + COMPARED_TOKENS
+MIN_LENGTH = 2 * NUM_BEFORE + COMPARED_TOKENS
 """Minimum context of a compared model."""
 
 AROUND = 8
@@ -103,12 +103,12 @@ def largest_distance(runner: Runner) -> float:
     The latter are rolled back first, which tests rollback too; a runner that rolls back to the
     beginning recomputes everything. It takes five small passes, and caches nothing.
     """
-    end = PREFIX + COMPARED_TOKENS
-    with closing(Probe(runner, num_stable=PREFIX)) as probe:
-        probe.forward(ProbeSpan(0, PREFIX))
-        spans = [ProbeSpan(begin, begin + 1) for begin in range(PREFIX, end)]
+    end = NUM_BEFORE + COMPARED_TOKENS
+    with closing(Probe(runner, num_stable=NUM_BEFORE)) as probe:
+        probe.forward(ProbeSpan(0, NUM_BEFORE))
+        spans = [ProbeSpan(begin, begin + 1) for begin in range(NUM_BEFORE, end)]
         single = [probe.forward(span)[0].copy() for span in spans]
-        several = probe.forward(ProbeSpan(PREFIX, end, COMPARED_TOKENS))
+        several = probe.forward(ProbeSpan(NUM_BEFORE, end, COMPARED_TOKENS))
         return max(map(distance, several, single))
 
 

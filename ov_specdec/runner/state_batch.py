@@ -13,7 +13,7 @@ from ov_specdec.cache import common_prefix
 from ov_specdec.runner.base import LOGITS_INDICES, LONG
 from ov_specdec.sampling.logits import Logits
 
-Mask = NDArray[np.int64]
+AttentionMask = NDArray[np.int64]
 
 
 @dataclass(eq=False)
@@ -28,7 +28,7 @@ class Row:
 
     batch: "StateBatch"
     source: int
-    mask: Mask
+    mask: AttentionMask
     length: int = 0
     namespace: Hashable = None
     tokens: Sequence[int] = ()

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 Ids = NDArray[np.int64]
 Probs = NDArray[np.float64]
 
-RUN = 128
+SUM_RUN = 128
 """Probabilities in one run of partial sums."""
 
 BELOW_ONE = float(np.nextafter(1.0, 0.0))
@@ -105,15 +105,15 @@ class NumpyRandomSource:
         """By inversion of the cumulative sums; never a token of probability 0."""
         number = self._generator.random()
         probs, start = distribution.probs, 0
-        num_runs = len(probs) // RUN
+        num_runs = len(probs) // SUM_RUN
         if num_runs > 1:
             # Sums of runs first, then within one of them: that avoids most of the sums. A rest
             # that does not fill a run belongs to the last one.
-            runs = probs[: num_runs * RUN].reshape(num_runs, RUN).sum(axis=1)
-            runs[-1] += probs[num_runs * RUN :].sum()
+            runs = probs[: num_runs * SUM_RUN].reshape(num_runs, SUM_RUN).sum(axis=1)
+            runs[-1] += probs[num_runs * SUM_RUN :].sum()
             run, number = _invert(runs, number)
-            start = run * RUN
-            probs = probs[start:] if run == num_runs - 1 else probs[start : start + RUN]
+            start = run * SUM_RUN
+            probs = probs[start:] if run == num_runs - 1 else probs[start : start + SUM_RUN]
         return distribution.token(start + _invert(probs, number)[0])
 
 

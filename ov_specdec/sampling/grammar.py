@@ -5,17 +5,15 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from ov_specdec.errors import DeadEndError
 from ov_specdec.sampling.logits import Logits
+from ov_specdec.sampling.warpers import Mask
 
 if TYPE_CHECKING:
     from llguidance import LLMatcher
 
 T = TypeVar("T")
-Mask = NDArray[np.bool_]
-
 FORBIDDEN = np.float32(-np.inf)
 
 MAX_FORCED = 32

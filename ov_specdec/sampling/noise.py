@@ -13,13 +13,13 @@ import numpy as np
 
 from ov_specdec.sampling.distribution import Distribution, Ids, Probs
 
-RUN = 16384
+NOISE_RUN = 16384
 """Tokens in one vectorized step: few enough to stay in the processor's cache."""
 
-STEP, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
+GAMMA, MIX_1, MIX_2 = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 """The constants of SplitMix64."""
 
-MASK = 2**64 - 1
+UINT64 = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Noise:
         """
         key = self._key(position)
         best, bound, chosen, total = 0.0, 0.0, 0, 0.0
-        for start in range(0, len(distribution.probs), RUN):
-            probs = distribution.probs[start : start + RUN]
+        for start in range(0, len(distribution.probs), NOISE_RUN):
+            probs = distribution.probs[start : start + NOISE_RUN]
             end = start + len(probs)
             ids = distribution.ids
             numbers = uniform(key, np.arange(start, end) if ids is None else ids[start:end])
@@ -69,8 +69,8 @@ def uniform(key: int, ids: Ids) -> Probs:
     2014).
     """
     bits = ids.astype(np.uint64)
-    bits *= np.uint64(STEP)
-    bits += np.uint64((key + STEP) & MASK)
+    bits *= np.uint64(GAMMA)
+    bits += np.uint64((key + GAMMA) & UINT64)
     for shift, factor in ((30, MIX_1), (27, MIX_2)):
         bits ^= bits >> np.uint64(shift)
         bits *= np.uint64(factor)

@@ -24,9 +24,9 @@ from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.server.access import CLIENT_LEFT, Record
 
-PREFIX = "ov_specdec:"
+METRIC_PREFIX = "ov_specdec:"
 
-REASONS = {CLIENT_LEFT: "abort", 504: "timeout"}
+FAILURES = {CLIENT_LEFT: "abort", 504: "timeout"}
 """Reasons of failed requests, by status; otherwise "error"."""
 
 # In seconds: a token of a small model takes milliseconds, an answer of a large one minutes.
@@ -98,7 +98,7 @@ class Registry:
         for row in table:
             own = row.more if row.kind is Counter else ()
             more: Any = {"buckets": row.more} if row.kind is Histogram else {}
-            name, names = f"{PREFIX}{row.name}", (*labels, *own)
+            name, names = f"{METRIC_PREFIX}{row.name}", (*labels, *own)
             made = row.kind(name, row.text, names, registry=self.registry, **more)
             self._known[row.name] = made if own else made.labels(**labels)
 
@@ -118,7 +118,7 @@ class RequestMetrics(Registry):
 
     def failed(self, record: Record) -> None:
         """Count a failed request."""
-        reason, status = REASONS.get(record.status, "error"), str(record.status)
+        reason, status = FAILURES.get(record.status, "error"), str(record.status)
         labels = {"finished_reason": reason, "error": record.code or "", "status": status}
         self.labelled("request_failure", **labels).inc()
 
@@ -148,7 +148,7 @@ class Metrics(Registry):
         self["num_requests_waiting_for_memory"].set_function(lambda: loop.num_waiting[1])
         self["kv_cache_usage_perc"].set_function(partial(_usage, main))
         self.registry.register(_Families(partial(_preemptions, scheduler, self.labels)))
-        name, text = f"{PREFIX}cache_config_info", "Size of the main model's KV cache."
+        name, text = f"{METRIC_PREFIX}cache_config_info", "Size of the main model's KV cache."
         sizes = {"kv_cache_size_tokens": main.capacity or 0, "max_model_len": context}
         labels = {**self.labels, **sizes}
         Gauge(name, text, tuple(labels), registry=self.registry).labels(**labels).set(1)
@@ -203,7 +203,7 @@ def _usage(main: Runner) -> float:
 
 
 def _preemptions(scheduler: Scheduler, labels: Mapping[str, str]) -> Iterable[Metric]:
-    name, text = f"{PREFIX}num_preemptions", "Preemptions of requests for lack of memory."
+    name, text = f"{METRIC_PREFIX}num_preemptions", "Preemptions of requests for lack of memory."
     family = CounterMetricFamily(name, text, labels=list(labels))
     family.add_metric(list(labels.values()), scheduler.num_preemptions)
     return [family]

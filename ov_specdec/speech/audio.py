@@ -51,7 +51,7 @@ ESTIMATED = ("mp3", "aac")
 PADDING = 1.0
 """Seconds by which a file's header may exceed its length, because encoders pad frames."""
 
-BLOCK = 2**16
+SAMPLES = 2**16
 """Samples of an array in one conversion."""
 
 INTEGERS = ("int8", "int16", "int32")
@@ -74,7 +74,7 @@ def read_audio(
     if isinstance(audio, tuple):
         name = "the recording"
         mono, rate = _from_array(audio)
-        parts = (mono[start : start + BLOCK] for start in range(0, len(mono), BLOCK))
+        parts = (mono[start : start + SAMPLES] for start in range(0, len(mono), SAMPLES))
         blocks = _at_rate(parts, rate, sampling_rate)
     elif is_path or hasattr(audio, "read"):
         name = f"'{audio}'" if is_path else "the file"

@@ -24,7 +24,7 @@ MAX_FREQUENCY = 8000.0
 DYNAMIC_RANGE = 8.0
 """Dynamic range in powers of ten below the loudest frame."""
 
-BLOCK = 3000
+BLOCK_FRAMES = 3000
 """Frames in one transform, so that an hour of speech takes little memory."""
 
 LOUDNESS_BLOCK = 0.1
@@ -69,8 +69,8 @@ class FeatureExtractor:
     def loudness(self, samples: Samples) -> Iterator[float]:
         """Yield the greatest log power of each block of a recording."""
         num_frames = len(samples) // self.hop_length
-        for start in range(0, num_frames, BLOCK):
-            yield float(self._log_mel(samples, start, min(start + BLOCK, num_frames)).max())
+        for start in range(0, num_frames, BLOCK_FRAMES):
+            yield float(self._log_mel(samples, start, min(start + BLOCK_FRAMES, num_frames)).max())
 
     def features(self, samples: Samples, start: int, loudest: float) -> NDArray[np.float32]:
         """The features of a window of a recording, [feature_size, num_frames].

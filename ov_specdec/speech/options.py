@@ -12,7 +12,7 @@ from ov_specdec.options.model import Options, Several, Text, by_group, option
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.speech.settings import Task
 
-GENERATION = (
+FOR_SPEECH = (
     *("max_new_tokens", "top_k", "top_p", "min_p", "typical_p", "seed"),
     *("repetition_penalty", "logit_bias", "bad_words_ids", "suppress_tokens"),
     *("no_repeat_ngram_size", "logits_processor"),
@@ -29,7 +29,7 @@ def _as_language(name: str) -> str | None:
 class TranscriptionOptions(Options):
     """Options of `transcribe`, validated on construction; `OptionError` names an invalid value.
 
-    generation: the options of `GENERATION`, with the same meaning as for text.
+    generation: the options of `FOR_SPEECH`, with the same meaning as for text.
     """
 
     language: Annotated[str, AfterValidator(_as_language)] | None = option(
@@ -105,9 +105,9 @@ class TranscriptionOptions(Options):
     @classmethod
     def from_kwargs(cls, options: Mapping[str, Any]) -> "TranscriptionOptions":
         """Options by name; `OptionError` for a name that does not exist."""
-        require_known(options, [*cls.model_fields, *GENERATION], "option")
+        require_known(options, [*cls.model_fields, *FOR_SPEECH], "option")
         own = {name: value for name, value in options.items() if name in cls.model_fields}
-        shared = {name: value for name, value in options.items() if name in GENERATION}
+        shared = {name: value for name, value in options.items() if name in FOR_SPEECH}
         return cls(**own, generation=shared)
 
     @property

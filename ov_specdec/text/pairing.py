@@ -103,7 +103,7 @@ greedy decoding, the usual case.
 
 NUM_EXAMPLES = 8
 
-WINDOW = 4
+REENCODED = 4
 """Last ids, plus those back to a space, that are encoded again with new text: as parts of one word
 they may change."""
 MAX_WINDOW = 16
@@ -177,7 +177,7 @@ class Translation:
             # The window of the next text begins at a space, if it can.
             end, of = len(self.ids), self._draft.bytes_of
             first = max(end - MAX_WINDOW, self.num_stable, min(end, 1))
-            starts = range(end - WINDOW, first, -1)
+            starts = range(end - REENCODED, first, -1)
             spaces = (start for start in starts if of[self.ids[start]][:1].isspace())
             self.num_stable = next(spaces, first)
 

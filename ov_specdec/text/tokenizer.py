@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 MARIAN_FILE = "source.spm"
 """File of a Marian tokenizer, which the `tokenizers` library does not support."""
 
-LONG = 10_000
+LONG_TEXT = 10_000
 """Characters that take some ms to encode. Shorter texts need no thread pool, as batches do."""
 
 
@@ -125,7 +125,7 @@ class Tokenizer:
         Tokens that are added have empty spans. Those before the text are not added to one that
         begins with them.
         """
-        if len(text) < LONG:
+        if len(text) < LONG_TEXT:
             encoded = self._backend.encode(text, add_special_tokens=add_special_tokens)
         else:  # as a batch: `encode` stops other threads meanwhile
             [encoded] = self._backend.encode_batch([text], add_special_tokens=add_special_tokens)

@@ -10,7 +10,7 @@ from ov_specdec import GenerationResult, GenerationStats, RoundStats
 from ov_specdec.cli.bench import DEFAULT_METHODS, QUICK
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.measure.methods import (
-    PLAIN,
+    BASELINE,
     Spread,
     TimedAnswer,
     Turn,
@@ -85,7 +85,7 @@ def test_methods_have_a_drafter_and_a_length():
 
 
 def selected(*names):
-    return [PLAIN, *map(find_method, names)]
+    return [BASELINE, *map(find_method, names)]
 
 
 def test_each_drafter_has_a_pipeline_and_plain_decoding_the_first(tiny_pair, tmp_path, monkeypatch):

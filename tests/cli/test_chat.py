@@ -10,7 +10,7 @@ from prompt_toolkit.document import Document
 
 from ov_specdec.cli.app import app
 from ov_specdec.cli.chat import command_completer, converse
-from ov_specdec.cli.conversation import COMMANDS, SALT, Chat, describe
+from ov_specdec.cli.conversation import CHAT_COMMANDS, CHAT_SALT, Chat, describe
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import flag_of
 from ov_specdec.errors import OptionError
@@ -164,7 +164,7 @@ def test_commands_that_cannot_be_followed_say_what_is_wrong(chat):
 
 
 def test_help_names_every_command_and_option_lists_every_option(chat):
-    assert all(f"{name} " in chat.respond("/help") for name in COMMANDS)
+    assert all(f"{name} " in chat.respond("/help") for name in CHAT_COMMANDS)
     listed = [line.split()[0] for line in chat.respond("/set").splitlines()]
     assert "max-new-tokens" in listed
     assert len(listed) == len(options())
@@ -220,7 +220,7 @@ def completions(text):
 def test_commands_options_and_files_are_completed(tmp_path):
     (tmp_path / "talk.json").touch()
     assert completions("/s") == ["/system", "/set", "/save"]
-    assert completions("/") == list(COMMANDS)
+    assert completions("/") == list(CHAT_COMMANDS)
     assert completions("/set top") == ["top-k", "top-p"]
     assert completions("/set s") == ["seed"]
     assert completions(f"/load {tmp_path}/ta") == ["lk.json"]
@@ -263,7 +263,7 @@ def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
     lines = ["a", "/set temperature 1", "/set seed 7", "b", "c", "/retry", "/set top-k 5", "d"]
     converse(chat, [*lines, "/set --seed 7", "e"], goes_on=False)
     first, *others = chat.models.options
-    assert first == {"cache_salt": SALT}
+    assert first == {"cache_salt": CHAT_SALT}
     assert [(each["seed"], each["choice"]) for each in others] == [(7, n) for n in (0, 1, 2, 3, 0)]
 
 

@@ -24,7 +24,7 @@ from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 from ov_specdec.cli.serve import serve as command
 from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
 from ov_specdec.cluster.replica import RemoteEngine
-from ov_specdec.cluster.router import BEGINNING, SessionRouter, session_of
+from ov_specdec.cluster.router import SESSION_PREFIX, SessionRouter, session_of
 from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError
@@ -297,14 +297,14 @@ def test_turns_of_a_conversation_are_of_one_session():
     begun = session([system, first])
     assert begun == session([system, first, answer, other]) is not None
     assert begun != session([system, other])
-    text = "x" * BEGINNING
+    text = "x" * SESSION_PREFIX
     assert session(text + "a") == session(text + "b") is not None
-    assert session(list(range(BEGINNING))) is not None
+    assert session(list(range(SESSION_PREFIX))) is not None
     assert session(text[1:]) is None
 
 
 def test_sessions_of_other_tenants_salts_and_keys_differ():
-    text = "x" * BEGINNING
+    text = "x" * SESSION_PREFIX
     found = [
         *(session(text, tenant) for tenant in ("one", "other", None)),
         *(session(text, tenant, cache_salt="x") for tenant in ("one", "other", None)),
@@ -367,7 +367,7 @@ def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
 
 def test_a_request_goes_where_its_session_has_gone_unless_that_is_full(router):
     def ask(text, n=1):
-        return Ask("completions", None, (text * BEGINNING,), GenerationOptions(), n)
+        return Ask("completions", None, (text * SESSION_PREFIX,), GenerationOptions(), n)
 
     router.on_request_routed(pending("one", ask("a")), "A", None)
     assert ranks(router, ask("a")) == [{"A"}, {"B"}]

@@ -259,12 +259,12 @@ def test_the_sweep_measures_every_temperature(pipeline, monkeypatch):
     monkeypatch.setattr(SpeculativePipeline, "generate", watch)
     tables = list(view.sweep(pipeline, "def area(", form(max_new_tokens=500, seed=7)))
     assert [len(table) for table in tables[:2]] == [2, 4]
-    assert list(tables[-1]["temperature"].unique()) == list(view.TEMPERATURES)
+    assert list(tables[-1]["temperature"].unique()) == list(view.SWEPT_TEMPERATURES)
     assert (tables[-1]["tokens/s"] > 0).all()
     assert tables[-1]["acceptance"].between(0, 1).all()
     assert len(tables) == view.NUM_STEPS == len(given) // 2
     assert all(options["ignore_eos"] and options.get("seed") is None for options in given)
-    assert {options["max_new_tokens"] for options in given} == {view.MAX_TOKENS}
+    assert {options["max_new_tokens"] for options in given} == {view.SWEEP_TOKENS}
 
 
 def test_without_gradio_the_extra_is_named():

@@ -14,8 +14,7 @@ from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipeli
 from ov_specdec.options.checks import as_tuple
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Options, by_group, display_of, in_words, request_fields
-from ov_specdec.speech.options import GENERATION as FOR_SPEECH
-from ov_specdec.speech.options import TranscriptionOptions
+from ov_specdec.speech.options import FOR_SPEECH, TranscriptionOptions
 
 OPTIONS = Path(__file__).parents[2] / "docs" / "options.md"
 KWARGS = Path(ov_specdec.__file__).parent / "options" / "kwargs.py"

@@ -66,7 +66,7 @@ def unmixed(bits):
     ("bits", "expected"), [(0, 2.0**-53), (2**64 - 1, 1 - 2.0**-53), (SPLITMIX[0], None)]
 )
 def test_the_least_and_the_greatest_number_are_between_0_and_1(bits, expected):
-    key = (unmixed(bits) - noise.STEP) % 2**64
+    key = (unmixed(bits) - noise.GAMMA) % 2**64
     [number] = uniform(key, np.array([0]))
     assert number == (((bits >> 12) + 0.5) / 2**52 if expected is None else expected)
     assert 0.0 < -np.log1p(-number) < np.inf
@@ -88,7 +88,7 @@ def test_seed_choice_and_position_are_not_mixed_up():
     position=st.integers(0, 10**6),
     size=st.integers(1, 300),
     spread=st.floats(0.0, 30.0),
-    run=st.sampled_from([1, 7, 64, noise.RUN]),
+    run=st.sampled_from([1, 7, 64, noise.NOISE_RUN]),
     is_sparse=st.booleans(),
 )
 def test_the_draw_is_the_greatest_log_probability_plus_gumbel_noise(
@@ -101,7 +101,7 @@ def test_the_draw_is_the_greatest_log_probability_plus_gumbel_noise(
     distribution = Distribution(ids, weights / weights.sum())
     expected, scores = best_by_definition(distribution, seed, choice, position)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(noise, "RUN", run)
+        patch.setattr(noise, "NOISE_RUN", run)
         token, confidence = Noise(seed, choice).draw(distribution, position)
     assert token == expected
     assert distribution.prob(token) > 0

@@ -229,7 +229,7 @@ def test_a_file_is_converted_while_it_is_decoded(tmp_path):
 
 
 def test_features_take_the_memory_of_a_window(monkeypatch):
-    monkeypatch.setattr(features, "BLOCK", 200)
+    monkeypatch.setattr(features, "BLOCK_FRAMES", 200)
     extractor, samples = FeatureExtractor(chunk_length=2), tone(200.0)
     tracemalloc.start()
     loudest = max(extractor.loudness(samples))
