@@ -10,7 +10,16 @@ import pytest
 from tests.support import tiny_encoder_decoder, tiny_whisper
 from tests.support.chats import PLAIN
 from tests.support.cores import keep_to_one_core
-from tests.support.tiny import ARCHITECTURES, TYPICAL, Shelf, TinyPair, make_pair, make_wide_draft
+from tests.support.folders import changed
+from tests.support.tiny import (
+    ARCHITECTURES,
+    MASK,
+    TYPICAL,
+    Shelf,
+    TinyPair,
+    make_pair,
+    make_wide_draft,
+)
 from tests.support.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
 from tests.support.tiny_whisper import TinyWhisper, make_whisper
 
@@ -47,6 +56,14 @@ def tiny_pair(shelf, tmp_path_factory):
     target = tmp_path_factory.mktemp("llama") / "pair"
     pair = TinyPair(shelf.copy("llama", lambda folder: make_pair("llama", folder), target))
     return pair.main, pair.draft
+
+
+@pytest.fixture(scope="session")
+def parallel_pair(tiny_pair, tmp_path_factory):
+    """The tiny pair, its draft told that it drafts in one pass."""
+    main, draft = tiny_pair
+    config = {"pard_token": MASK}
+    return main, changed(draft, tmp_path_factory.mktemp("parallel") / "draft", config=config)
 
 
 @pytest.fixture(

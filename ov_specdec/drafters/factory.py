@@ -10,6 +10,7 @@ from ov_specdec.drafters.base import Cascade, Drafter
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.other_tokenizer import IntersectionCache, RetokenizedDrafter
+from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -95,6 +96,8 @@ def draft_with(
     has the main model's tokenizer. tokens: the sequence's first tokens, translated at once.
     """
     cache = CachedSequence(draft, namespace)
+    if draft.mask_token is not None:
+        return ParallelDrafter(cache, sampler, draft.mask_token)
     if pairing is None:
         return ModelDrafter(cache, sampler)
     if pairing.used == "intersection":

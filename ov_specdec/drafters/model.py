@@ -35,12 +35,15 @@ class LatestTokens:
             self._cache.free()  # the tokens that follow are another sequence
         return self._cache.room(len(tokens) - self._start)
 
+    def latest(self, tokens: Sequence[int]) -> Sequence[int]:
+        """Those that it holds of the tokens of the last `room`, or of a prefix of them."""
+        return tokens[self._start :] if self._start else tokens
+
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
     ) -> Passes[ForwardOutput]:
-        """See `CachedSequence`; one row. tokens: those of the last `room`, or a prefix of them."""
-        latest = tokens[self._start :] if self._start else tokens
-        return self._cache.advance(latest, draft_tokens, num_rows=1)
+        """See `CachedSequence`; one row. tokens: as in `latest`."""
+        return self._cache.advance(self.latest(tokens), draft_tokens, num_rows=1)
 
 
 class ModelDrafter:
@@ -55,6 +58,7 @@ class ModelDrafter:
     """
 
     sources: tuple[str, ...] = (MODEL,)
+    _offer = Offer(MODEL)
 
     def __init__(
         self, cache: CachedSequence, sampler: Sampler, translated: LatestTokens | None = None
@@ -66,18 +70,20 @@ class ModelDrafter:
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:  # noqa: ARG002
         """An offer, until the model fails."""
-        return [] if self._has_failed else [Offer(MODEL)]
+        return [] if self._has_failed else [self._offer]
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """As many draft tokens as planned and as fit the draft model's context."""
         history, draft_tokens = list(tokens), list[int]()
         probs, confidences, pass_tokens = [], [], 0
+        rows: list[Logits] = []
         # Each pass feeds one more token, after which the cache must still have room.
         length = min(plan.length, self._cache.room(tokens))
         while len(draft_tokens) < length:
-            # If the last round accepted all, the first pass also feeds the last of them.
-            fed = yield from self._cache.advance(tokens, draft_tokens)
-            row, pass_tokens = fed.logits[0], pass_tokens + fed.num_tokens
+            if not rows:
+                fed = yield from self._next_rows(tokens, draft_tokens, length)
+                rows, pass_tokens = [*fed.logits], pass_tokens + fed.num_tokens
+            row = rows.pop(0)
             try:
                 chosen = self._sampler.sample(history, row)
                 if plan.min_confidence:
@@ -99,6 +105,16 @@ class ModelDrafter:
                 break
         draft = Draft(draft_tokens, probs or None)
         return Proposal(draft, tuple(confidences), pass_tokens, self._has_failed)
+
+    def _next_rows(
+        self,
+        tokens: Sequence[int],
+        draft_tokens: Sequence[int],
+        length: int,  # noqa: ARG002
+    ) -> Passes[ForwardOutput]:
+        """A pass that gives rows of the next draft tokens, at least one. length: of the draft."""
+        # If the last round accepted all, the first pass also feeds the last of them.
+        return self._cache.advance(tokens, draft_tokens)
 
 
 def confidence(row: Logits, chosen: Chosen) -> float:

@@ -194,11 +194,12 @@ class Engine:
             for sequence in batch:
                 self._resume(sequence)
             sizes = [len(span.tokens) for span in spans]
-            if not any(prefills):
+            is_usual = self._is_usual(model, batch)
+            if is_usual and not any(prefills):
                 with self._plainly_after_errors():
                     self._count(model, batch)
-            num_prefill = sum(compress(sizes, prefills))
-            return PassStats(sum(sizes), len(sizes), num_prefill, perf_counter() - begin)
+            num_prefill, seconds = sum(compress(sizes, prefills)), perf_counter() - begin
+            return PassStats(sum(sizes), len(sizes), num_prefill, seconds, is_usual)
         return None
 
     def _padding(self, model: Runner, batch: dict[Sequence, int]) -> list[int]:
@@ -217,14 +218,18 @@ class Engine:
             padding[decoding[-1]] = model.padded_size(num_tokens, planned) - num_tokens
         return padding
 
+    def _is_usual(self, model: Runner, batch: dict[Sequence, int]) -> bool:
+        """Whether a pass drafts or verifies; larger ones of a draft model read skipped tokens."""
+        is_step = sum(batch.values()) <= 2 * len(batch)
+        return model is self._main or model.mask_token is not None or is_step
+
     def _count(self, model: Runner, batch: dict[Sequence, int]) -> None:
         """Count a decode pass, for the choice of static shapes."""
         is_main, num_tokens = model is self._main, sum(batch.values())
         shapes = self.shapes.get("main" if is_main else "draft")
         if is_main and any(sequence.policy.is_planned for sequence in batch):
             num_tokens = self._planner.wished
-        # Larger passes of a draft model catch up with skipped tokens.
-        if shapes is not None and (is_main or num_tokens <= 2 * len(batch)):
+        if shapes is not None:
             shapes.count(num_tokens)
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:

@@ -35,9 +35,11 @@ from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
 from ov_specdec.text.prompt import TextToText
 from ov_specdec.text.vocabulary import first_tokens
 
-USUAL_STEPS: Mapping[Role, Mapping[int, float]] = {
+USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
+    "none": {1: 1.0},
     "main": {2: 3.0, 8: 3.0},
     "draft": {1: 4.0, 2: 1.0},
+    "parallel": {8: 3.0, 16: 2.0},
 }
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
@@ -186,7 +188,9 @@ def _make_static_shapes(
 ) -> dict[Role, StaticShapes]:
     """The static shapes of the models that may have some; a draft model compiles first."""
     roles: tuple[Role, Role] = "main", "draft"
-    main = models[0].runner
+    main, *drafts = (model.runner for model in models)
+    is_parallel = any(draft.mask_token is not None for draft in drafts)
+    kinds = "none" if drafter.name == "none" else "main", "parallel" if is_parallel else "draft"
     return {
         role: StaticShapes(
             role,
@@ -194,10 +198,10 @@ def _make_static_shapes(
             model.compiler,
             model.folder.num_bytes,
             costs,
-            usual={1: 1.0} if drafter.name == "none" else USUAL_STEPS[role],
+            usual=USUAL_STEPS[kind],
             sizes=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
             can_swap=lambda: main.is_verified,
         )
-        for role, model in reversed(list(zip(roles, models, strict=False)))
+        for role, kind, model in reversed(list(zip(roles, kinds, models, strict=False)))
         if model.compiler is not None and isinstance(model.runner, PagedModel)
     }

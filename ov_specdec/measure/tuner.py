@@ -51,6 +51,9 @@ PASS_TOKENS: Mapping[Role, tuple[int, ...]] = {"draft": (1,), "main": (1, 5)}
 """Tokens of the passes that settings are compared by. Those of the main model decode plainly, and
 verify four draft tokens."""
 
+PARALLEL_TOKENS = (8,)
+"""The same for a draft model that drafts all tokens in one pass."""
+
 CHANGED, INVARIANT = "other_token_than_exact", "batch_invariant"
 """Entries of a profile's report: the fraction of tokens for which greedy decoding with the profile
 chooses another token than in `exact`; and whether the main model's passes are batch-invariant."""
@@ -100,13 +103,16 @@ class Tuner:
         self._note = note
         self._start, self._seconds = perf_counter(), seconds
         self._opened: tuple[Role, dict[str, Any], SpeculativePipeline] | None = None
-        folder = ModelFolder.read(main)
+        folder, of_draft = ModelFolder.read(main), ModelFolder.read(draft)
+        self._pass_tokens = dict(PASS_TOKENS)
+        if of_draft.mask_token is not None:
+            self._pass_tokens["draft"] = PARALLEL_TOKENS
         if folder.is_encoder_decoder:
             raise OptionError(
                 f"no profile is made for encoder-decoder models such as '{main}': leave out DRAFT, "
                 f"and compare drafters with --other-draft {draft}"
             )
-        self.pair = pair_fingerprint(folder, ModelFolder.read(draft), device, RuntimeConfig.kv)
+        self.pair = pair_fingerprint(folder, of_draft, device, RuntimeConfig.kv)
         """The models, device and versions that the profile applies to."""
 
     def run(self) -> tuple[Profile, Mapping[Role, Found]]:
@@ -173,7 +179,9 @@ class Tuner:
         def has_time_for(number: int) -> bool:
             return perf_counter() + number * longest < end
 
-        return search(timed, partial(score, role), offered(self._device), has_time_for)
+        return search(
+            timed, partial(score, self._pass_tokens[role]), offered(self._device), has_time_for
+        )
 
     def _measure(self, role: Role, properties: Properties) -> PassCurve:
         self._note(f"{role} model: {describe_settings(properties)}")
@@ -204,7 +212,8 @@ class Tuner:
             if not self._check(settings).is_verified:
                 continue
             turns = repeat(partial(self._measure, "main"), [fastest.properties, settings])
-            share = min(score("main", own) / score("main", other) for own, other in turns)
+            sizes = self._pass_tokens["main"]
+            share = min(score(sizes, own) / score(sizes, other) for own, other in turns)
             note = f"{describe_settings(settings)} is, with {share:.2f} times the speed"
             if share > GAIN:
                 trial = Trial(settings, turns[-1][1])
@@ -221,9 +230,9 @@ class Tuner:
             return BatchInvariance(False, str(error), is_checked=True)
 
 
-def score(role: Role, passes: PassCurve) -> float:
-    """Seconds of the passes that a model's settings are compared by."""
-    return sum(passes.at(size) for size in PASS_TOKENS[role])
+def score(sizes: Sequence[int], passes: PassCurve) -> float:
+    """Seconds of the passes that a model's settings are compared by, of these sizes."""
+    return sum(passes.at(size) for size in sizes)
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:

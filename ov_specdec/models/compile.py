@@ -125,6 +125,7 @@ def _open(
             raise model
         return load_stateful(source, config, str(model), vocab_size=vocab_size)
     runner = _runner(prepared, model, vocab_size, encoder)
+    runner.mask_token = source.folder.mask_token
     compiler = prepared.compiler()
     return LoadedModel(runner, prepared.kv, prepared.reason, source.folder, config, compiler)
 

@@ -39,7 +39,8 @@ class ModelFolder:
     to which LongRoPE uses its short factors. attention_cap: cap of attention scores.
     eos_token_ids: end-of-sequence tokens. decoder_start_token_id, forced_bos_token_id: first tokens
     of the decoder and of the output of an encoder-decoder model. features: audio settings, by the
-    names of preprocessor_config.json; empty for text. model_type: the family, if given.
+    names of preprocessor_config.json; empty for text. model_type: the family, if given. mask_token:
+    see `Runner`.
     """
 
     path: Path
@@ -53,6 +54,7 @@ class ModelFolder:
     forced_bos_token_id: int | None = None
     features: Mapping[str, int] = field(default_factory=dict)
     model_type: str = ""
+    mask_token: int | None = None
 
     @property
     def ir(self) -> Path:
@@ -118,6 +120,7 @@ class ModelFolder:
             within(config.attention_chunk_size),
             config.attn_logit_softcapping,
             model_type=config.model_type,
+            mask_token=config.ptd_token_id if config.pard_token is None else config.pard_token,
         )
         if not folder.is_encoder_decoder:
             return folder
@@ -179,6 +182,8 @@ class _Config(_File):
     decoder_start_token_id: int | None = None
     forced_bos_token_id: int | None = None
     num_mel_bins: Any = None
+    pard_token: Length = None
+    ptd_token_id: Length = None
 
 
 class _Features(_File):

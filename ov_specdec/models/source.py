@@ -122,13 +122,19 @@ def read_model(ir: Path) -> ov.Model:
 def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
     """The tokenizers of two models that need a pairing.
 
-    Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, and for encoder-decoder
-    models, whose encoders would need different ids.
+    Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, for encoder-decoder
+    models, whose encoders would need different ids, and for a parallel draft model.
     """
     if main.folder.is_encoder_decoder:
         raise TokenizerMismatchError(
             "draft and main are encoder-decoder models with different tokenizers, which cannot be "
             "paired: use a draft of the same family, or ",
+            Option("drafter", "suffix"),
+        )
+    if draft.folder.mask_token is not None:
+        raise TokenizerMismatchError(
+            f"draft '{draft.folder.path}' drafts in parallel, which needs the main model's "
+            "tokenizer: use a draft of the same family, or ",
             Option("drafter", "suffix"),
         )
     return TokenizerPair(
@@ -142,13 +148,20 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
 def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
     """The tokenizer guard's report on two models.
 
-    Raises `ModelError` if only one of them has an encoder.
+    Raises `ModelError` if only one of them has an encoder, and for a mask token outside the draft.
     """
     if main.folder.is_encoder_decoder != draft.folder.is_encoder_decoder:
         kinds = ("a decoder", "an encoder-decoder model")
         raise ModelError(
             f"main '{main.folder.path}' is {kinds[main.folder.is_encoder_decoder]}, draft "
             f"'{draft.folder.path}' {kinds[draft.folder.is_encoder_decoder]}: give two of one kind"
+        )
+    mask_token = draft.folder.mask_token
+    if mask_token is not None and mask_token >= draft.logits_width:
+        raise ModelError(
+            f"{draft.folder.path}/config.json gives the mask token {mask_token} (pard_token or "
+            f"ptd_token_id), and the model has {draft.logits_width} tokens: correct it, or export "
+            "the model again"
         )
     report = compare_tokenizers(
         main.tokenizer,

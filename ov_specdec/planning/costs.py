@@ -61,6 +61,18 @@ class PassCurve:
         return result + self.per_sequence * (num_sequences - 1)
 
     @cached_property
+    def varied(self) -> NDArray[np.floating]:
+        """Seconds of passes whose size varies, by tokens from 0, which take no pass.
+
+        They are padded to a near static shape, or change the size.
+        """
+        result: NDArray[np.floating] = self._by_size + self.change
+        for size in sorted(self.static, reverse=True):
+            result[(size + 1) // 2 : size + 1] = self.at(size)
+        result[0] = 0.0
+        return result
+
+    @cached_property
     def _by_size(self) -> NDArray[np.floating]:
         """By tokens, from 0: linear between measurements, with the mean slope after the last.
 
@@ -194,8 +206,7 @@ class LiveCurve(FixedCurve):
     def learn(self, step: StepStats) -> None:
         """Learn from a step without prefill."""
         done, main, draft = step.main, self.curve.main, self.curve.draft
-        # Others read what the draft model lacks.
-        drafts = [each for each in step.drafts if each.num_tokens <= 2 * each.num_sequences]
+        drafts = [each for each in step.drafts if each.is_usual]
         if draft is not None and drafts:
             expected = sum(self._expected("draft", draft, each) for each in drafts)
             self._compare(0, sum(each.seconds for each in drafts) / expected)

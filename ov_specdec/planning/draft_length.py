@@ -1,10 +1,11 @@
 """Offers, estimates, plans and policies of draft lengths."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from operator import mul
+
+import numpy as np
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
@@ -28,12 +29,14 @@ class Offer:
 
     confidence: in each draft token, if the source knows it in advance; one of a few values, since
     acceptance is learnt for each. token: the first draft token, if it is known in advance: whether
-    it would have been accepted is then learnt at no cost.
+    it would have been accepted is then learnt at no cost. takes_one_pass: one pass of the draft
+    model drafts all tokens, instead of one for each.
     """
 
     source: str = ""
     confidence: float | None = None
     token: int | None = None
+    takes_one_pass: bool = False
 
 
 Offers = tuple[Offer, ...]
@@ -72,10 +75,10 @@ class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
     expected: the probability that the first n draft tokens are all accepted, from n = 1 to
-    `MAX_PLANNED_LENGTH`. num_passes: first tokens of a draft that take a pass of the draft model
-    each: all for a draft model, none for a match. num_unread: tokens that the draft model's cache
-    lacks. is_hopeful: a draft that does not pay may be tried. min_confidence: see `Plan`. pace: the
-    mean of tokens that recent steps gave the sequence.
+    `MAX_PLANNED_LENGTH`. num_passes: of the draft model, for the longest draft: one for each token,
+    one in all, or none for a match. num_unread: tokens that its cache lacks. is_hopeful: a draft
+    that does not pay may be tried. min_confidence: see `Plan`. pace: the mean of tokens that recent
+    steps gave the sequence.
     """
 
     offer: Offer
@@ -85,6 +88,11 @@ class Estimate:
     is_hopeful: bool = False
     min_confidence: float = 0.0
     pace: float = 1.0
+
+    @property
+    def num_read(self) -> int:
+        """Unread tokens in a pass that drafts all; further ones make it a prefill."""
+        return min(self.num_unread, SIZES[-1])
 
 
 class Policy(ABC):
@@ -138,18 +146,19 @@ class HeuristicLength(Policy):
             self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
 
 
-def best_speed(expected: Sequence[float], curve: CostCurve, num_passes: int) -> float:
+def best_speed(estimate: Estimate, curve: CostCurve) -> float:
     """Tokens per second with the best draft length, if all rounds are alike.
 
-    expected, num_passes: see `Estimate`. Source: Leviathan et al., section 3.1 (arXiv 2211.17192).
+    Source: Leviathan et al., section 3.1 (arXiv 2211.17192).
     """
-    passes: list[float] = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1).tolist()
-    step = curve.drafting[0]
-    tokens = accumulate(expected, initial=1.0)
-    return max(
-        total / (seconds + step * min(length, num_passes))
-        for length, (total, seconds) in enumerate(zip(tokens, passes, strict=True))
-    )
+    seconds = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1)
+    if curve.draft is not None and estimate.num_passes == 1:
+        first = estimate.num_read
+        seconds[1:] += curve.draft.varied[first : first + MAX_PLANNED_LENGTH]
+    else:
+        num_passes = np.arange(MAX_PLANNED_LENGTH + 1).clip(max=estimate.num_passes)
+        seconds += curve.drafting[0] * num_passes
+    return float((np.cumsum([1.0, *estimate.expected]) / seconds).max())
 
 
 @dataclass
@@ -166,6 +175,7 @@ class AdaptiveLength(Policy):
     _acceptance: Acceptance = field(init=False)
     _num_unread: int = field(default=1, init=False)
     _has_found: bool = field(default=False, init=False)
+    _takes_one_pass: bool = field(default=False, init=False)
 
     is_planned = True
 
@@ -179,17 +189,18 @@ class AdaptiveLength(Policy):
         if len(estimates) == 1:
             return estimates[0]
         curve = self.costs.curve
-        return max(estimates, key=lambda each: best_speed(each.expected, curve, each.num_passes))
+        return max(estimates, key=lambda each: best_speed(each, curve))
 
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
         expected = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
         if offer.confidence is not None:
             return Estimate(offer, expected, pace=self._pace)
+        self._takes_one_pass = offer.takes_one_pass
         return Estimate(
             offer,
             expected,
-            num_passes=MAX_PLANNED_LENGTH,
+            num_passes=1 if offer.takes_one_pass else MAX_PLANNED_LENGTH,
             num_unread=self._num_unread,
             is_hopeful=self._has_found or self._acceptance.is_open(offer.source),
             min_confidence=self.min_confidence,
@@ -202,7 +213,9 @@ class AdaptiveLength(Policy):
             self._num_unread = stats.cached_tokens + stats.pass_tokens
             return
         self._pace += (stats.num_generated - self._pace) / HORIZON
-        drafted = stats.source == MODEL and stats.num_drafted > 0
-        self._num_unread = 1 if drafted else self._num_unread + stats.num_generated
+        if stats.source != MODEL or not stats.num_drafted:
+            self._num_unread += stats.num_generated
+        else:
+            self._num_unread = stats.num_generated if self._takes_one_pass else 1
         self._has_found = stats.reason == "probe" and stats.num_accepted > 0
         self._acceptance.learn(stats)

@@ -47,12 +47,16 @@ DRAFT_SIZES = (16, 2, 1)
 """Passes of a draft model: prefill, one that also feeds the last accepted draft token, and a
 step."""
 
+PARALLEL_SIZES = (16, 8, 1)
+"""Passes of a draft model that drafts all tokens in one, which vary in size."""
+
 
 class PassTimes:
     """Times of passes of one model, over a sequence of its own."""
 
     def __init__(self, model: Runner, new_namespace: Callable[[], Hashable]) -> None:
         self._model, self._new_namespace = model, new_namespace
+        self.draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
         self.cache, self._most = CachedSequence(model, new_namespace()), max_tokens(model)
         # Fewer if otherwise drafts had no room in the context.
         self._num_cached = max(min(CACHED, self._most - SIZES[-1]), 1)
@@ -184,7 +188,7 @@ class Measurement:
         main, *drafts = self._models
         for sweep in range(sweeps):
             for draft in drafts:
-                yield from (partial(draft.time, size) for size in DRAFT_SIZES)
+                yield from (partial(draft.time, size) for size in draft.draft_sizes)
             for size in FIRST_SWEEP if sweep == 0 else (*SIZES, *WIDE):
                 yield partial(main.time, size)
             if sweep > 0:

@@ -65,13 +65,15 @@ class PassStats(NamedTuple):
     """One pass of a model over one or several sequences.
 
     num_tokens: fed tokens, padding included. num_prefill: fed tokens of prefills. seconds: with the
-    sampling from its logits.
+    sampling from its logits. is_usual: whether it has a usual size, so that others can be expected
+    to take as long: larger passes of a draft model read tokens that it skipped.
     """
 
     num_tokens: int
     num_sequences: int
     num_prefill: int
     seconds: float
+    is_usual: bool = True
 
 
 class Round(NamedTuple):

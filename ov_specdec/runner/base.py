@@ -93,11 +93,12 @@ class Runner(ABC):
     sequences; None: what the memory allows. original_context: length above which a sequence has the
     namespace `Beyond` (LongRoPE); None: no such length. has_cheap_rollback: whether a rollback
     takes next to no time, so that passes may be padded with tokens. hidden_size: of a token's
-    hidden state; None: passes give none. is_invariant: whether passes have the batch-invariant
-    form. is_verified: whether a check on this machine found them batch-invariant. max_pass_tokens:
-    maximum tokens of a pass; larger ones are split. None: any number. bytes_per_token: of KV cache;
-    0 if the device manages it. bytes_per_state: of one state of the recurrent layers; 0 without
-    such layers.
+    hidden state; None: passes give none. mask_token: stands for tokens not drafted yet, if one pass
+    of the model drafts several; None: it drafts one. is_invariant: whether passes have the
+    batch-invariant form. is_verified: whether a check on this machine found them batch-invariant.
+    max_pass_tokens: maximum tokens of a pass; larger ones are split. None: any number.
+    bytes_per_token: of KV cache; 0 if the device manages it. bytes_per_state: of one state of the
+    recurrent layers; 0 without such layers.
     """
 
     max_length: int
@@ -105,6 +106,7 @@ class Runner(ABC):
     original_context: int | None = None
     has_cheap_rollback: bool = False
     hidden_size: int | None = None
+    mask_token: int | None = None
     is_invariant: bool = False
     is_verified: bool = False
     max_pass_tokens: int | None = None

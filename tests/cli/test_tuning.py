@@ -103,9 +103,14 @@ def test_a_device_that_refuses_its_defaults_is_an_error():
         find({})
 
 
-def test_settings_are_compared_by_the_passes_of_their_model():
-    curve = PassCurve({1: 1.0, 5: 3.0})
-    assert (score("draft", curve), score("main", curve)) == (1.0, 4.0)
+def test_settings_are_compared_by_the_passes_of_their_model(tiny_pair, parallel_pair):
+    curve = PassCurve({1: 1.0, 5: 3.0, 8: 7.0})
+
+    def scores(pair):
+        return [score(sizes, curve) for sizes in make_tuner(pair)._pass_tokens.values()]
+
+    assert scores(tiny_pair) == [1.0, 4.0]
+    assert scores(parallel_pair) == [7.0, 4.0]
 
 
 def make_tuner(pair):

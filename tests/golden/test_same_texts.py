@@ -47,17 +47,18 @@ def alone(tiny_pair):
 @pytest.fixture(
     scope="module",
     params=[
-        *("both", "suffix"),
+        *("both", "suffix", "parallel"),
         *(pytest.param(n, marks=pytest.mark.deep) for n in ("model", "prompt-lookup", "none")),
     ],
 )
-def pipeline(request, tiny_pair):
-    """One for each drafter."""
-    drafts = request.param in ("model", "both")
+def pipeline(request, tiny_pair, parallel_pair):
+    """One for each drafter, and one with a parallel draft."""
+    is_parallel = request.param == "parallel"
+    drafter = "model" if is_parallel else request.param
+    drafts = drafter in ("model", "both")
+    models = (parallel_pair if is_parallel else tiny_pair)[: 1 + drafts]
     options = ON if drafts else PLAIN
-    with SpeculativePipeline(
-        *tiny_pair[: 1 + drafts], **{**options, "drafter": request.param}
-    ) as pipeline:
+    with SpeculativePipeline(*models, **{**options, "drafter": drafter}) as pipeline:
         yield pipeline
 
 
@@ -73,7 +74,7 @@ def test_texts_are_those_of_plain_decoding_alone(pipeline, alone, options):
 
 @pytest.mark.parametrize("options", [GREEDY, SEEDED], ids=["greedy", "seeded"])
 def test_so_are_those_of_a_batch(pipeline, alone, options):
-    prompts = PROMPTS * 3
+    prompts = PROMPTS * 4
     results = pipeline.generate_batch(prompts, **RUN, **options)
     for prompt, result in zip(prompts, results, strict=True):
         assert result.token_ids == alone(prompt, options)
@@ -164,10 +165,11 @@ ACTIONS = st.one_of(
 )
 
 
-@pytest.fixture(scope="module")
-def crowded(tiny_pair):
+@pytest.fixture(scope="module", params=["tiny_pair", "parallel_pair"])
+def crowded(request):
     """A pipeline whose memory holds few of the requests that it gets."""
-    with SpeculativePipeline(*tiny_pair, drafter="both", kv_cache_size=MEMORY, **ON) as pipeline:
+    pair = request.getfixturevalue(request.param)
+    with SpeculativePipeline(*pair, drafter="both", kv_cache_size=MEMORY, **ON) as pipeline:
         yield pipeline
 
 

@@ -182,6 +182,24 @@ def mixing(seed: int, vocab_size: int = 50) -> NextToken:
     return next_token
 
 
+MASK = 77
+"""The mask token of scripted parallel drafts, outside their vocabulary."""
+
+
+def in_parallel(next_token: NextToken) -> NextToken:
+    """A parallel draft: after mask tokens, what follows its own tokens in their places."""
+
+    def drafted(tokens: Sequence[int]) -> int:
+        known = list(tokens)
+        while known[-1] == MASK:
+            known.pop()
+        for _ in range(len(tokens) - len(known)):
+            known.append(next_token(known))
+        return next_token(known)
+
+    return drafted
+
+
 def wrong_at(next_token: NextToken, places: set[int]) -> NextToken:
     """The same successor, except for the tokens in the given places of the text."""
 

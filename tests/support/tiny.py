@@ -21,6 +21,8 @@ TYPICAL = ("llama", "mistral", "mpt", "bloom")
 """Those that every run has all tests of: a plain one, a sliding window, positions by index, and
 positions that are counted from the mask."""
 VOCAB_SIZE = 320
+MASK = 300
+"""The mask token of parallel drafts: in their embedding, and in no tokenizer."""
 CONTEXT = 256
 BORDER = 64
 """Tokens up to which "longrope", a Phi-3, takes its short factors."""

@@ -11,7 +11,16 @@ Model = Callable[[Sequence[int]], Logits]
 
 
 def table_model(weights: np.ndarray) -> Model:
-    """The next token's weights by the last token: row `tokens[-1]` of weights [vocab, vocab]."""
+    """The next token's weights by the last token: row `tokens[-1]` of weights [vocab, vocab].
+
+    Mask tokens, which are those outside the vocabulary, count as one token more each.
+    """
     with np.errstate(divide="ignore"):
         logits = np.log(np.asarray(weights, np.float64)).astype(np.float32)
-    return lambda tokens: logits[tokens[-1]]
+    size = len(logits)
+
+    def next_logits(tokens: Sequence[int]) -> Logits:
+        known = next(i for i, token in enumerate(reversed(tokens)) if token < size)
+        return logits[(tokens[-1 - known] + known) % size]
+
+    return next_logits

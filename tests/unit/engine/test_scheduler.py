@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine import engine
 from ov_specdec.engine.engine import Engine
@@ -21,7 +22,7 @@ from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
-from tests.support.fakes import ScriptedModel, mixing, wrong_at
+from tests.support.fakes import MASK, ScriptedModel, in_parallel, mixing, wrong_at
 from tests.support.scripted import PATIENCE
 
 SCRIPT = mixing(1)
@@ -69,7 +70,7 @@ class Service:
     ):
         sizes = {"num_blocks": num_blocks, "max_length": max_length}
         self.main = ScriptedModel(SCRIPT, **sizes, border=borders[0])
-        drafted = wrong_at(SCRIPT, set(wrong))
+        drafted = in_parallel(wrong_at(SCRIPT, set(wrong)))
         self.draft = ScriptedModel(drafted, **sizes, border=borders[1])
         limits = Limits(max_batch_size, chunk)
         self.costs = costs
@@ -79,6 +80,7 @@ class Service:
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
         drafters = {
             "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
+            "parallel": lambda: ParallelDrafter(CachedSequence(self.draft), GreedySampler(), MASK),
             "lookup": PromptLookup,
             "none": lambda: None,
         }
@@ -131,7 +133,7 @@ JOBS = st.tuples(
     PROMPTS,
     st.integers(1, 12),
     st.integers(0, 5),
-    st.sampled_from(["model", "lookup", "none"]),
+    st.sampled_from(["model", "parallel", "lookup", "none"]),
 )
 POOLS = st.integers(15, 60)
 """Blocks of four tokens: 14 hold the longest of these requests."""

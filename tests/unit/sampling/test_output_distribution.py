@@ -7,6 +7,7 @@ import pytest
 
 from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -80,11 +81,10 @@ def make_drafter(kind, draft, sampler):
         return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
     if kind in ("intersection", "retokenize"):
         return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
-    sampler = (
-        sampler
-        if kind in ("sampled", "reduced")
-        else GreedySampler(sampler.processors, sampler.ends)
-    )
+    if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
+        return ParallelDrafter(CachedSequence(draft), sampler, 3 if "3" in kind else 99)
+    if kind not in ("sampled", "reduced"):
+        sampler = GreedySampler(sampler.processors, sampler.ends)
     return ModelDrafter(CachedSequence(draft), sampler)
 
 
@@ -151,7 +151,10 @@ def greatest_difference(a, b):
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize(
     "kind",
-    ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize", "reduced"],
+    [
+        *("sampled", "greedy", "reduced", "parallel", "parallel, mask 3"),
+        *("prompt lookup", "suffix", "intersection", "retokenize"),
+    ],
 )
 @pytest.mark.parametrize(
     ("rounds_of", "length"),
@@ -181,19 +184,21 @@ def test_speculative_sampling_has_the_main_models_distribution(
     ids=["budget", "end of sequence", "both"],
 )
 @pytest.mark.parametrize("rounds_of", [rounds, beside_another])
+@pytest.mark.parametrize("kind", ["sampled", "parallel"])
 def test_the_distribution_is_the_same_where_a_draft_is_cut_by_the_end(
-    rounds_of, ends, pair, warper
+    kind, rounds_of, ends, pair, warper
 ):
     main, draft = map(table_model, PAIRS[pair])
     actual = speculative_output_probs(
-        main, draft, "sampled", ConstantLength(3), *WARPERS[warper], rounds_of=rounds_of, **ends
+        main, draft, kind, ConstantLength(3), *WARPERS[warper], rounds_of=rounds_of, **ends
     )
     expected = model_output_probs(main, *WARPERS[warper], ends.get("eos", ()))
     assert greatest_difference(actual, expected) < EXACT
 
 
 @pytest.mark.parametrize(
-    "kind", ["sampled", "greedy", "prompt lookup", "suffix", "intersection", "retokenize"]
+    "kind",
+    ["sampled", "greedy", "parallel", "prompt lookup", "suffix", "intersection", "retokenize"],
 )
 def test_no_processor_is_asked_what_follows_the_end(kind):
     def watching(tokens, row):
@@ -223,10 +228,13 @@ def test_a_draft_ends_where_no_token_may_follow():
 
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("min_confidence", [0.4, 0.75])
-def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(min_confidence, pair):
+@pytest.mark.parametrize("kind", ["sampled", "parallel"])
+def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(
+    kind, min_confidence, pair
+):
     main, draft = map(table_model, PAIRS[pair])
     policy = ConstantLength(3, min_confidence)
-    actual = speculative_output_probs(main, draft, "sampled", policy, LogitsWarper(), ())
+    actual = speculative_output_probs(main, draft, kind, policy, LogitsWarper(), ())
     expected = model_output_probs(main, LogitsWarper(), ())
     assert greatest_difference(actual, expected) < EXACT
 

@@ -1,0 +1,230 @@
+"""A parallel draft model (PARD): its rows against torch, its texts, and what is refused."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ov_specdec import ModelError, SpeculativePipeline, TokenizerMismatchError
+from ov_specdec.drafters.factory import draft_with
+from ov_specdec.drafters.parallel import ParallelDrafter
+from ov_specdec.engine.static_shapes import StaticShapes
+from ov_specdec.generation.models import USUAL_STEPS
+from ov_specdec.models.compile import load_model
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.source import open_source
+from ov_specdec.planning.draft_length import Plan
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, alone, forward
+from ov_specdec.sampling.samplers import GreedySampler
+from tests.support.command_line import run
+from tests.support.folders import change, changed
+from tests.support.passes import NUM_IDS, tokens
+from tests.support.server import serving
+from tests.support.tiny import MASK, VOCAB_SIZE, export, save_checkpoint, save_tokenizer
+
+PROMPT = "def area(width):\n    "
+RUN = {"max_new_tokens": 40, "ignore_eos": True}
+
+
+def make_qwen3(folder):
+    """A tiny random checkpoint with a mask token, in `folder / "checkpoint"`, and its export."""
+    save_checkpoint("qwen3", folder / "checkpoint")
+    change(folder / "checkpoint" / "config.json", pard_token=MASK)
+    export(folder / "checkpoint", folder / "draft")
+
+
+@pytest.fixture(scope="module")
+def drafts(parallel_pair, shelf, tmp_path_factory):
+    """Checkpoints and exported parallel drafts, by architecture."""
+    qwen3 = shelf.copy(
+        "parallel-qwen3", make_qwen3, tmp_path_factory.mktemp("qwen3") / "all", Path(__file__)
+    )
+    llama = parallel_pair[1]
+    checkpoint = parallel_pair[0].parent / "draft-checkpoint"
+    return {"llama": (checkpoint, llama), "qwen3": (qwen3 / "checkpoint", qwen3 / "draft")}
+
+
+class Noting(GreedySampler):
+    """Keeps each row, with the number of tokens of its history."""
+
+    def __init__(self):
+        super().__init__()
+        object.__setattr__(self, "rows", [])
+
+    def sample(self, tokens, row):
+        self.rows.append((len(tokens), row.copy()))
+        return super().sample(tokens, row)
+
+
+def together(steps):
+    """Run coroutines that take one pass each in a pass of all; their results."""
+    caches = [next(step) for step in steps]
+    forward(caches, [cache.span(PREFILL_CHUNK) for cache in caches])
+    return list(map(alone, steps))
+
+
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+def test_rows_are_those_of_torch_wherever_a_draft_was_rejected(drafts, architecture, kv):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    checkpoint, folder = drafts[architecture]
+    reference = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
+    config = RuntimeConfig(kv=kv, precision="exact")
+    runner = load_model(open_source(folder), config, vocab_size=NUM_IDS).runner
+    lengths, texts = (5, 3, 1), [tokens(9, 1), tokens(40, 2), tokens(2, 3)]
+    samplers = [Noting() for _ in texts]
+    drafters = [draft_with(runner, sampler) for sampler in samplers]
+    assert all(isinstance(drafter, ParallelDrafter) for drafter in drafters)
+    for number in range(2 * max(lengths)):
+        plans = [Plan(length, "constant") for length in lengths]
+        drafted = together(list(map(ParallelDrafter.propose, drafters, texts, plans)))
+        for text, length, sampler, proposal in zip(texts, lengths, samplers, drafted, strict=True):
+            masked = torch.tensor([[*text, *[MASK] * (length - 1)]])
+            with torch.no_grad():
+                expected = reference(masked).logits[0, -length:, :NUM_IDS].numpy()
+            sizes, rows = zip(*sampler.rows, strict=True)
+            assert list(sizes) == [len(text) + place for place in range(length)]
+            np.testing.assert_allclose(np.array(rows), expected, rtol=0, atol=1e-4)
+            sampler.rows.clear()
+            # From one place more of each draft on, other tokens stand.
+            num_accepted = number % (length + 1)
+            text += [*proposal.draft.tokens[:num_accepted], (7 * number + length) % NUM_IDS]
+
+
+@pytest.fixture(scope="module", params=["paged", "stateful"])
+def pipeline(request, parallel_pair):
+    with SpeculativePipeline(*parallel_pair, kv=request.param, precision="exact") as made:
+        yield made
+
+
+@pytest.mark.parametrize("options", [{}, {"do_sample": True, "temperature": 0.8, "seed": 7}])
+def test_texts_are_those_of_plain_decoding_and_a_round_takes_one_draft_pass(
+    pipeline, options, monkeypatch
+):
+    passes, runner = [], pipeline.draft.runner
+    run_pass = runner.forward
+    monkeypatch.setattr(runner, "forward", lambda spans: passes.append(1) or run_pass(spans))
+    plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **RUN, **options)
+    for length in (1, 4, 9):
+        passes.clear()
+        result = pipeline.generate(PROMPT, num_assistant_tokens=length, **RUN, **options)
+        assert result.token_ids == plain.token_ids
+        drafts = [done for done in result.stats.rounds if done.num_drafted]
+        assert len(passes) == len(drafts)
+        assert result.stats.accepted > 0
+    # A text that goes on with is kept in the cache, masks are not.
+    longer = [*pipeline.tokenizer.encode(PROMPT), *plain.token_ids]
+    again = pipeline.generate(longer, num_assistant_tokens=4, **RUN, **options)
+    assert again.stats.cached_tokens > 0
+    fresh = pipeline.generate(longer, num_assistant_tokens=0, cache_prompt=False, **RUN, **options)
+    assert again.token_ids == fresh.token_ids
+
+
+def test_its_passes_are_padded_to_static_shapes(parallel_pair, monkeypatch):
+    usual, passes = {}, []
+
+    def noting(role, *arguments, **settings):
+        usual[role] = settings["usual"]
+        return StaticShapes(role, *arguments, **settings)
+
+    monkeypatch.setattr("ov_specdec.generation.models.StaticShapes", noting)
+    with SpeculativePipeline(*parallel_pair, precision="exact") as pipeline:
+        assert usual == {"main": USUAL_STEPS["main"], "draft": USUAL_STEPS["parallel"]}
+        plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **RUN)
+        runner = pipeline.draft.runner
+        for size in usual["draft"]:
+            runner.add_static(size, pipeline.draft.compiler(size)())
+        run_pass = runner.forward
+
+        def counting(spans):
+            passes.append(sum(len(span.tokens) for span in spans))
+            return run_pass(spans)
+
+        monkeypatch.setattr(runner, "forward", counting)
+        result = pipeline.generate(PROMPT, num_assistant_tokens=7, **RUN)
+    assert result.token_ids == plain.token_ids
+    assert set(passes[1:]) == {8, 16}  # the first reads the prompt
+
+
+@pytest.mark.parametrize("structured", [{"regex": "(ab|cd)+e"}, {"choices": ["def area", "x"]}])
+def test_structured_output_is_drafted(pipeline, structured):
+    options = {"max_new_tokens": 30, **structured}
+    plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **options)
+    result = pipeline.generate(PROMPT, num_assistant_tokens=4, **options)
+    assert result.token_ids == plain.token_ids
+
+
+def test_confidences_and_draws(pipeline):
+    options = {**RUN, "num_assistant_tokens": 6, "assistant_confidence_threshold": 0.3}
+    drawn = pipeline.generate(PROMPT, temperature=1.0, **options)
+    assert 0 < drawn.stats.accepted <= drawn.stats.drafted
+    for done in drawn.stats.rounds:
+        assert all(each >= 0.3 for each in done.confidences[:-1])
+        assert len(done.confidences) == done.num_drafted
+
+
+def test_another_name_and_a_mask_token_of_the_tokenizer(parallel_pair, tmp_path):
+    main, draft = parallel_pair
+    folder = changed(draft, tmp_path / "draft", config={"pard_token": None, "ptd_token_id": 9})
+    with SpeculativePipeline(main, folder, precision="exact") as pipeline:
+        assert pipeline.draft.runner.mask_token == 9
+        plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **RUN)
+        result = pipeline.generate(PROMPT, num_assistant_tokens=4, **RUN)
+    assert result.token_ids == plain.token_ids
+
+
+def test_a_mask_token_outside_the_model_is_refused(parallel_pair, tmp_path):
+    main, draft = parallel_pair
+    for value, complaint in (
+        (VOCAB_SIZE, f"gives the mask token {VOCAB_SIZE} .* has {VOCAB_SIZE} tokens: correct"),
+        ("x", "gives pard_token as 'x'"),
+        (-1, "gives pard_token as -1"),
+    ):
+        folder = changed(draft, tmp_path / f"draft{value}", config={"pard_token": value})
+        with pytest.raises(ModelError, match=complaint):
+            SpeculativePipeline(main, folder)
+
+
+def test_another_tokenizer_is_refused_with_any_pairing(parallel_pair, tmp_path):
+    main, draft = parallel_pair
+    folder = changed(draft, tmp_path / "draft")
+    save_tokenizer(folder, sample="the quick brown fox\n" * 3)
+    with pytest.raises(TokenizerMismatchError, match="different tokenizers"):
+        SpeculativePipeline(main, folder)
+    for pairing in ("auto", "intersection", "retokenize"):
+        with pytest.raises(
+            TokenizerMismatchError, match="drafts in parallel, which needs the main"
+        ):
+            SpeculativePipeline(main, folder, pairing=pairing)
+    done = run("check", main, folder)
+    assert done.returncode == 1
+    assert "pairings: none (draft '" in done.stdout
+
+
+def test_an_export_keeps_the_mask_token(drafts):
+    assert ModelFolder.read(drafts["qwen3"][1]).mask_token == MASK
+
+
+def test_the_command_line_and_the_server_draft_in_parallel(parallel_pair):
+    pair = ("--main", parallel_pair[0], "--draft", parallel_pair[1], "--precision", "exact")
+    texts, options = [], (*pair, "--max-new-tokens", 24, "--ignore-eos", "--json")
+    for length in (0, 4):
+        for drafter in ("model", "both"):
+            more = ("--drafter", drafter, "--num-assistant-tokens", length)
+            done = run("generate", PROMPT, *options, *more)
+            assert done.returncode == 0, done.stderr
+            texts.append(json.loads(done.stdout))
+    assert len({text["text"] for text in texts}) == 1
+    assert [text["stats"]["drafted"] > 0 for text in texts] == [False, False, True, True]
+    assert run("check", *parallel_pair).returncode == 0
+    with SpeculativePipeline(*parallel_pair, precision="exact") as pipeline:
+        pipeline.prepare(seconds=0.2)
+        with serving(pipeline) as server:
+            fields = {"max_tokens": 24, "ignore_eos": True, "num_assistant_tokens": 4}
+            answer = server.complete(PROMPT, **fields)
+            assert answer["choices"][0]["text"] == texts[0]["text"]
+            assert server.metric("spec_decode_num_draft_tokens_total") > 0

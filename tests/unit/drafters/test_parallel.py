@@ -1,0 +1,126 @@
+"""Drafts of one pass: the pass itself, where drafts end, and what of them is cached."""
+
+import numpy as np
+import pytest
+
+from ov_specdec.drafters.parallel import ParallelDrafter
+from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.samplers import GreedySampler
+from tests.support import running
+from tests.support.fakes import (
+    MASK,
+    ScriptedModel,
+    counting,
+    held_by,
+    in_parallel,
+    mixing,
+    wrong_at,
+)
+
+TEXT = [3, 1, 4, 1, 5]
+
+
+def drafter_of(draft, mask_token=MASK, **sampler):
+    return ParallelDrafter(CachedSequence(draft), GreedySampler(**sampler), mask_token)
+
+
+def propose(drafter, length=4, tokens=TEXT, **plan):
+    return running.propose(drafter, tokens, lambda _: Plan(length, "constant", **plan))
+
+
+def test_a_pass_feeds_what_is_unread_and_a_mask_for_each_draft_token_but_the_last():
+    draft = ScriptedModel(in_parallel(mixing(1)))
+    drafter = drafter_of(draft)
+    drafted = propose(drafter)
+    assert draft.passes == [len(TEXT) + 3]
+    assert drafted.pass_tokens == len(TEXT) + 3
+    assert held_by(drafter.caches[0]) == [*TEXT, MASK, MASK, MASK]
+    expected = running.plain(ScriptedModel(mixing(1)), TEXT, len(TEXT) + 4).tokens
+    assert [*TEXT, *drafted.draft.tokens] == expected
+    tokens = [*expected[:-2], 9]  # two of them stand, and another token follows
+    drafted = propose(drafter, 2, tokens)
+    expected = running.plain(ScriptedModel(mixing(1)), tokens, len(tokens) + 2).tokens
+    assert [*tokens, *drafted.draft.tokens] == expected
+    assert draft.passes[1:] == [3 + 1]
+    assert held_by(drafter.caches[0]) == [*tokens, MASK]
+
+
+@pytest.mark.parametrize("length", [1, 4, 9])
+@pytest.mark.parametrize("wrong", [set(), {6, 9, 17, 30}, set(range(60))])
+def test_texts_are_those_of_plain_decoding(length, wrong):
+    main, draft = ScriptedModel(mixing(1)), ScriptedModel(in_parallel(wrong_at(mixing(1), wrong)))
+    expected = running.plain(main, TEXT, 50).tokens
+    text = running.sequence(main, TEXT, 50, drafter_of(draft), ConstantLength(length))
+    rounds = list(running.rounds(text))
+    assert text.tokens == expected
+    drafts = sum(round_.stats.num_drafted > 0 for round_ in rounds)
+    assert len(draft.passes) == drafts > 0
+    if not wrong:
+        assert all(round_.stats.num_accepted == round_.stats.num_drafted for round_ in rounds)
+
+
+def test_each_row_is_sampled_with_the_draft_tokens_before_it():
+    seen = []
+
+    def noting(tokens, row):
+        seen.append(list(tokens))
+        return row
+
+    draft = ScriptedModel(in_parallel(counting))
+    assert propose(drafter_of(draft, processors=(noting,))).draft.tokens == [6, 7, 8, 9]
+    assert seen == [TEXT, [*TEXT, 6], [*TEXT, 6, 7], [*TEXT, 6, 7, 8]]
+
+
+def test_a_draft_ends_after_an_unlikely_token_and_after_an_end():
+    def flat_at_8(tokens):
+        following = in_parallel(counting)(tokens)
+        return np.float32(np.arange(50) == following) * (0.1 if following == 8 else 20.0)
+
+    def drafted(floor, ends=()):
+        drafter = drafter_of(ScriptedModel(flat_at_8), ends=frozenset(ends))
+        return propose(drafter, min_confidence=floor)
+
+    assert drafted(0.0).draft.tokens == [6, 7, 8, 9]
+    assert drafted(0.5).draft.tokens == [6, 7, 8]
+    assert [round(each, 1) for each in drafted(0.5).confidences] == [1.0, 1.0, 0.0]
+    assert drafted(0.0, {7}).draft.tokens == [6, 7]
+
+
+@pytest.mark.parametrize("mask_token", [7, 49, MASK])
+def test_the_mask_token_is_never_proposed(mask_token):
+    rows = np.float32(np.arange(50) == mask_token) + np.float32(np.arange(50) == 20) / 2
+    draft = ScriptedModel(lambda _: rows)
+    assert propose(drafter_of(draft, mask_token)).draft.tokens == [20] * 4
+
+
+def test_a_mask_token_in_the_text_is_a_token_of_it():
+    """Its keys and values do not depend on what it stands for."""
+    main_next = wrong_at(mixing(1), {6})
+    draft = ScriptedModel(mixing(1))
+    mask_token = main_next(TEXT)
+    main = ScriptedModel(main_next)
+    expected = running.plain(main, TEXT, 40).tokens
+    text = running.sequence(main, TEXT, 40, drafter_of(draft, mask_token), ConstantLength(3))
+    list(running.rounds(text))
+    assert text.tokens == expected
+
+
+def test_a_row_that_is_no_distribution_ends_the_drafts():
+    def failing(tokens):
+        return np.full(50, np.nan, np.float32) if tokens[-2:] == [MASK] * 2 else counting(tokens)
+
+    drafter = drafter_of(ScriptedModel(failing))
+    drafted = propose(drafter)
+    assert drafted.has_failed
+    assert len(drafted.draft.tokens) == 2
+    assert drafter.offers(TEXT) == []
+
+
+@pytest.mark.parametrize("context", [6, 9, 16])
+def test_a_short_context_holds_the_latest_tokens(context):
+    main, draft = ScriptedModel(counting), ScriptedModel(in_parallel(counting), max_length=context)
+    text = running.sequence(main, TEXT, 60, drafter_of(draft), ConstantLength(4))
+    rounds = list(running.rounds(text))
+    assert text.tokens == [*TEXT[:-1], *(token % 50 for token in range(5, 61))][:60]
+    assert all(round_.stats.num_drafted for round_ in rounds[1:-1])

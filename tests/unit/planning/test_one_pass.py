@@ -1,0 +1,173 @@
+"""Drafts that take one pass of the draft model: what they cost, and what is learnt of them."""
+
+from dataclasses import replace
+from itertools import product
+
+import numpy as np
+import pytest
+
+from ov_specdec.drafters.parallel import ParallelDrafter
+from ov_specdec.engine.engine import Engine
+from ov_specdec.planning.acceptance import Counts
+from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.draft_length import (
+    MAX_PLANNED_LENGTH,
+    AdaptiveLength,
+    ConstantLength,
+    Estimate,
+    Offer,
+)
+from ov_specdec.planning.measurement import Measurement
+from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.ranking import Ranking
+from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.samplers import GreedySampler
+from tests.support import running
+from tests.support.fakes import MASK, ScriptedModel, counting, in_parallel, mixing, wrong_at
+from tests.support.rounds import a_round
+
+OFFER = Offer("model", takes_one_pass=True)
+MAIN = PassCurve({1: 1.0, 101: 21.0})
+# Flat up to 8 tokens, as passes are that wait for weights.
+DRAFT = PassCurve({1: 0.2, 8: 0.25, 16: 0.5, 101: 5.0}, per_sequence=0.01)
+CURVE = CostCurve(MAIN, DRAFT)
+
+
+def drafted(chance, num_unread=1):
+    expected = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
+    return Estimate(OFFER, expected, num_passes=1, num_unread=num_unread)
+
+
+def drafting(curve, unread, lengths):
+    """Seconds of a pass that drafts so many tokens of each sequence."""
+    fed = [read + length - 1 for read, length in zip(unread, lengths, strict=True) if length]
+    return curve.draft.at(sum(fed), len(fed)) + curve.draft.change if fed else 0.0
+
+
+@pytest.mark.parametrize("chances", [(0.9,), (0.5,), (0.8, 0.8), (0.95, 0.3), (0.9, 0.8, 0.4)])
+@pytest.mark.parametrize("unread", [(1, 1, 1), (6, 1, 3)])
+def test_no_lengths_yield_more(chances, unread):
+    def rate(lengths):
+        pairs = list(zip(chances, lengths, strict=True))
+        tokens = sum(chance**n for chance, length in pairs for n in range(length + 1))
+        seconds = MAIN.at(len(chances) + sum(lengths)) + drafting(CURVE, unread, lengths)
+        return tokens / seconds
+
+    unread = unread[: len(chances)]
+    most = {1: 15, 2: 15, 3: 8}[len(chances)]
+    best = max(map(rate, product(range(most + 1), repeat=len(chances))))
+    estimates = list(map(drafted, chances, unread))
+    load = Load(len(chances), len(chances), len(chances))
+    plans = Planner(FixedCurve(CURVE)).plan(estimates, load)
+    assert rate([plan.length for plan in plans]) == pytest.approx(best, rel=0.005)
+    assert any(plan.length > 1 for plan in plans)
+
+
+def test_the_pass_of_all_is_counted_once():
+    curve = CostCurve(MAIN, replace(DRAFT, change=0.3))
+    estimates = [drafted(0.9, 3), drafted(0.7, 5), replace(drafted(0.8), num_passes=0)]
+    ranking = Ranking.of(estimates, curve)
+    for choice in range(ranking.seconds.size):
+        lengths = ranking.lengths(choice, 3)
+        expected = drafting(curve, (3, 5), lengths[:2])
+        assert ranking.seconds.ravel()[choice] == pytest.approx(expected)
+
+
+def test_a_pass_of_any_size_is_padded_to_a_near_static_shape_or_changes_the_size():
+    curve = PassCurve({1: 1.0, 33: 17.0}, change=5.0, saved=0.5, static=frozenset({8, 16}))
+    runner = ScriptedModel(counting)
+    runner.static_shapes = curve.static
+    for size in range(1, 40):
+        padded = runner.padded_size(size)
+        expected = curve.at(padded) + (0.0 if padded in curve.static else 5.0)
+        assert curve.varied[size] == pytest.approx(expected)
+    assert curve.varied[0] == 0.0
+    assert np.all(np.diff(PassCurve({1: 1.0, 9: 5.0}).varied) > 0.0)
+
+
+def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():
+    offers = (Offer("suffix", 0.8, 1), OFFER)
+
+    def taken(short, long):
+        curve = CostCurve(PassCurve({1: 1.0, 16: 1.1}), PassCurve({1: short, 16: long}))
+        policy = AdaptiveLength(Counts(), FixedCurve(curve))
+        for _ in range(20):
+            policy.update(a_round(6, 6))
+        return policy.answer(offers).offer.source
+
+    assert taken(0.01, 0.02) == "model"
+    assert taken(3.0, 3.5) == "suffix"
+    assert taken(0.01, 9.0) == "suffix"  # unlike a draft model that takes a pass for each
+
+
+def test_after_a_draft_all_new_tokens_are_unread():
+    policy = AdaptiveLength(Counts(), FixedCurve(CURVE))
+    policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
+    found = policy.answer((OFFER,))
+    assert (found.num_passes, found.num_unread, found.num_read) == (1, 30, 16)
+    for drafted, accepted, unread in ((4, 3, 4), (4, 4, 5), (0, 0, 6), (2, 0, 1)):
+        policy.update(a_round(drafted, accepted))
+        assert policy.answer((OFFER,)).num_unread == unread
+
+
+def parallel(next_token):
+    model = ScriptedModel(in_parallel(next_token))
+    model.mask_token = MASK
+    return model
+
+
+def test_passes_of_the_sizes_that_it_has_are_measured():
+    measurement = Measurement(ScriptedModel(counting), parallel(counting), 1)
+    measurement.run(0.0)
+    assert set(measurement.curve(CURVE).draft.seconds) == {1, 8, 16}
+    assert set(measurement.curve(CURVE).main.seconds) == {1, 4, 8}
+
+
+class Shapes:
+    """Notes sizes of passes in place of `StaticShapes`."""
+
+    def __init__(self):
+        self.sizes = []
+
+    def count(self, num_tokens):
+        self.sizes.append(num_tokens)
+
+    def update(self, seconds, *, is_idle):
+        pass
+
+
+class Noted(FixedCurve):
+    """Keeps what it is to learn from."""
+
+    def __init__(self):
+        super().__init__(CURVE)
+        self.steps = []
+
+    def learn(self, step):
+        self.steps.append(step)
+
+
+def test_its_passes_are_counted_for_static_shapes_and_costs():
+    main = ScriptedModel(mixing(1))
+    draft = parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
+    shapes, costs = Shapes(), Noted()
+    engine = Engine(main, draft, costs=costs, shapes={"draft": shapes})
+    drafter = ParallelDrafter(CachedSequence(draft), GreedySampler(), MASK)
+    engine.add_request(running.sequence(main, [1, 2, 3], 40, drafter, ConstantLength(4)))
+    while engine.scheduler.has_work:
+        engine.step()
+    assert shapes.sizes == draft.passes
+    assert max(draft.passes) > 2
+    learnt = [each for step in costs.steps for each in step.drafts]
+    assert [each.num_tokens for each in learnt] == draft.passes
+    assert all(each.is_usual for each in learnt)
+
+
+def test_passes_are_padded_to_static_shapes():
+    main, draft = ScriptedModel(mixing(1)), parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
+    draft.static_shapes = frozenset({6, 9})
+    drafter = ParallelDrafter(CachedSequence(draft), GreedySampler(), MASK)
+    text = running.sequence(main, [1, 2, 3], 60, drafter, ConstantLength(4))
+    list(running.rounds(text))
+    assert text.tokens == running.plain(ScriptedModel(mixing(1)), [1, 2, 3], 60).tokens
+    assert {6, 9} <= set(draft.passes[1:]) <= {6, 9, 1, 2}
