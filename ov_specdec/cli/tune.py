@@ -107,7 +107,7 @@ def tune(
             return measure_gain(candidate, share, main_folder, prompts, device, static_shapes)
 
         profile = None if tuning is None else write_profile(tuning[0], Path(scratch, "tuned"))
-        vocabularies = possible_vocabularies(*paired[0]) if is_pair else []
+        vocabularies = possible_vocabularies(*paired[0]) if is_pair else ()
         candidates = make_candidates(paired, profile, vocabularies)
         gains = measure_all(candidates, start + seconds - perf_counter(), measure)
     best, is_clear = decide(gains)

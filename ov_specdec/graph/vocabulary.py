@@ -6,7 +6,7 @@ import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from ov_specdec.errors import ModelError
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.graph.paging import last_product
 from ov_specdec.graph.products import READABLE, constant_ports
 
@@ -17,12 +17,12 @@ OUTSIDE = np.float32(-60_000)
 def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:
     """Compute only the logits of tokens `kept`, in place; those of others are `OUTSIDE`.
 
-    An embedding that shares the weights stays whole. Raises `ModelError` if the last layer is not a
-    matrix product, or its weights cannot be read.
+    An embedding that shares the weights stays whole. Raises `OptionError` for a draft model whose
+    last layer is not a matrix product with readable weights.
     """
     result, product = model.output("logits").get_node(), last_product(model)
     if product is None:
-        raise ModelError("its logits are not made by a matrix product")
+        raise _unreadable(kept)
     width = result.get_input_partial_shape(0)[-1].get_length()
     channels = 0 if product.get_attributes()["transpose_b"] else 1
     _cut(product.input(1), channels, width, kept)
@@ -50,9 +50,17 @@ def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
         source, shape = each.get_source_output().get_node(), each.get_partial_shape()
         if len(shape) == 0 or shape[axis] != width:
             continue
-        kind = each.get_element_type().get_type_name()
-        if source.get_type_name() != "Constant" or kind not in READABLE:
-            raise ModelError(f"the weights of its logits are {kind}, in groups or packed")
+        is_readable = each.get_element_type().get_type_name() in READABLE
+        if not is_readable or source.get_type_name() != "Constant":
+            raise _unreadable(kept)
         each.replace_source_output(ops.constant(np.take(source.get_data(), kept, axis)).output(0))
     copy.validate_nodes_and_infer_types()
     port.replace_source_output(end.input_value(0))
+
+
+def _unreadable(kept: Sequence[int]) -> OptionError:
+    return OptionError(
+        Option("draft_vocabulary", len(kept)),
+        " needs a draft model whose last layer is a matrix product in int8, fp16 or fp32: export "
+        "it so, or leave the option out",
+    )

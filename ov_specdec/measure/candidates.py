@@ -1,6 +1,7 @@
 """Times drafters against plain decoding, and chooses the fastest that pays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from pathlib import Path
@@ -9,6 +10,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from ov_specdec.drafters.factory import DrafterName
+from ov_specdec.errors import OptionError
 from ov_specdec.measure.methods import (
     ALIKE,
     BASELINE,
@@ -24,7 +26,7 @@ from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.text.tokenizer import load_tokenizer
-from ov_specdec.text.vocabulary import possible_counts
+from ov_specdec.text.vocabulary import first_tokens
 
 VOCABULARIES = (16_384, 32_768, 65_536)
 """Values of `draft_vocabulary` to try."""
@@ -82,7 +84,7 @@ class Gain:
 def make_candidates(
     paired: Sequence[tuple[Path, UsedPairing | None]],
     profile: Path | None,
-    vocabularies: Sequence[int] = (),
+    vocabularies: Iterable[int] = (),
 ) -> list[Candidate]:
     """Suffix matches, each draft model, and the first one with suffix matches or fewer tokens.
 
@@ -95,10 +97,13 @@ def make_candidates(
     return [*first, Candidate("suffix"), *models[1:], *both, *reduced]
 
 
-def possible_vocabularies(draft: Path, pairing: UsedPairing | None) -> list[int]:
+def possible_vocabularies(draft: Path, pairing: UsedPairing | None) -> Iterator[int]:
     """Those of `VOCABULARIES` that a draft model can have."""
-    possible = possible_counts(load_tokenizer(draft)) if pairing is None else ()
-    return [count for count in VOCABULARIES if count in possible]
+    tokenizer = load_tokenizer(draft)
+    for count in VOCABULARIES if pairing is None else ():
+        with suppress(OptionError):
+            first_tokens(tokenizer, count)
+            yield count
 
 
 def decide(gains: Sequence[Gain]) -> tuple[Gain, bool]:

@@ -145,7 +145,9 @@ def prepare(source: ModelSource, config: RuntimeConfig) -> Prepared:
             "add ",
             Option("kv", "stateful"),
         )
-    _reduce_logits(model, source.folder, config, axis=0 if backend == "paged" else 1)
+    select_rows(model, axis=0 if backend == "paged" else 1)
+    if config.kept_tokens is not None:
+        cut_vocabulary(model, sorted(config.kept_tokens))
     # Recurrent layers have as many rows as attention.
     repeats_rows = config.batch_invariant and config.shares_passes and state is None
     if backend == "paged" and repeats_rows:
@@ -199,22 +201,6 @@ def choose_backend(
     return "paged", reason, model
 
 
-def _reduce_logits(model: ov.Model, folder: ModelFolder, config: RuntimeConfig, axis: int) -> None:
-    """Compute only selected rows of logits, and only those of kept tokens, in place.
-
-    axis: see `select_rows`. Raises `OptionError` if the graph does not allow the latter.
-    """
-    select_rows(model, axis)
-    if config.kept_tokens is None:
-        return
-    try:
-        cut_vocabulary(model, sorted(config.kept_tokens))
-    except ModelError as error:
-        given = Option("draft_vocabulary", len(config.kept_tokens))
-        reason = f" cannot be used with {folder.path}, because {error}: leave it out"
-        raise OptionError(given, reason) from error
-
-
 def _max_length(folder: ModelFolder, wanted: int | None) -> int:
     """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
     context = folder.context_length
@@ -260,7 +246,9 @@ def _prepare_encoder_decoder(
         )
     reason = "an encoder-decoder model"
     _check_stateful(config, device, reason)
-    _reduce_logits(source.model, source.folder, config, axis=1)
+    select_rows(source.model, axis=1)
+    if config.kept_tokens is not None:
+        cut_vocabulary(source.model, sorted(config.kept_tokens))
     return Prepared(source, config, device, "stateful", reason, source.model, max_length, axes)
 
 

@@ -3,38 +3,25 @@
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.text.tokenizer import Tokenizer
 
-NO_MERGE = -1
-"""The rank of tokens that no merge makes: special and added ones, bytes, characters."""
-
 
 def first_tokens(tokenizer: Tokenizer, count: int) -> frozenset[int]:
     """The ids of `count` tokens: all that no merge makes, and the first that merges make.
 
-    BPE merges what is most common first, so that no text has to be counted, as in FR-Spec
-    (arXiv 2502.14856). Raises `OptionError` for a count that is not among `possible_counts`.
+    The former are special and added tokens, bytes and characters. BPE merges what is most common
+    first, so that no text has to be counted, as for FR-Spec (arXiv 2502.14856). Raises
+    `OptionError` for a tokenizer without merges, and a count that it does not allow.
     """
-    possible, file = possible_counts(tokenizer), tokenizer.path / "tokenizer.json"
-    if count not in possible:
-        reason = (
-            f" must be from {possible.start}, the special tokens and characters of {file}, to "
-            f"{possible.stop - 1}, less than all of its tokens: change it, or leave it out"
-            if possible
-            else f" needs the merges of a BPE tokenizer, and {file} has none: leave it out"
-        )
-        raise OptionError(Option("draft_vocabulary", count), reason)
-    order = sorted((rank, token) for token, rank in _ranks(tokenizer).items())
-    return frozenset(token for _, token in order[:count])
-
-
-def possible_counts(tokenizer: Tokenizer) -> range:
-    """How many tokens can be first: none if the tokenizer has no merges."""
-    ranks = _ranks(tokenizer).values()
-    return range(sum(rank == NO_MERGE for rank in ranks), len(ranks))
-
-
-def _ranks(tokenizer: Tokenizer) -> dict[int, int]:
-    """The rank of the first merge that makes each token."""
-    ranks = dict[str, int]()
+    ranks, file = dict[str, int](), tokenizer.path / "tokenizer.json"
     for rank, merge in enumerate(tokenizer.spec["model"].get("merges", ())):  # "a b" or ["a", "b"]
         ranks.setdefault("".join(merge.split(" ", 1) if isinstance(merge, str) else merge), rank)
-    return {token: ranks.get(name, NO_MERGE) for name, token in tokenizer.vocab.items()}
+    order = sorted((ranks.get(name, -1), token) for name, token in tokenizer.vocab.items())
+    least, most = sum(rank < 0 for rank, _ in order), len(order) - 1
+    if not least <= count <= most:
+        reason = f" needs the merges of a BPE tokenizer, and {file} has none: leave it out"
+        if ranks:
+            reason = (
+                f" must be from {least}, the special tokens and characters of {file}, to {most}, "
+                "less than all of its tokens: change it, or leave it out"
+            )
+        raise OptionError(Option("draft_vocabulary", count), reason)
+    return frozenset(token for _, token in order[:count])
