@@ -112,7 +112,7 @@ class ModelDrafter:
         draft_tokens: Sequence[int],
         length: int,  # noqa: ARG002
     ) -> Passes[ForwardOutput]:
-        """A pass that gives rows of the next draft tokens, at least one. length: of the draft."""
+        """A pass for the rows of the next draft tokens, here one. length: of the whole draft."""
         # If the last round accepted all, the first pass also feeds the last of them.
         return self._cache.advance(tokens, draft_tokens)
 

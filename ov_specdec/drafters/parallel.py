@@ -28,13 +28,11 @@ class ParallelDrafter(ModelDrafter):
         self._mask_token = mask_token
 
     def _next_rows(
-        self,
-        tokens: Sequence[int],
-        draft_tokens: Sequence[int],  # noqa: ARG002 - none yet
-        length: int,
+        self, tokens: Sequence[int], draft_tokens: Sequence[int], length: int
     ) -> Passes[ForwardOutput]:
-        """The rows of all draft tokens."""
-        masks = [self._mask_token] * (length - 1)
-        done = yield from self.caches[0].advance(self._cache.latest(tokens), masks, length)
+        """A pass for the rows of all draft tokens that are missing."""
+        masks = [self._mask_token] * (length - len(draft_tokens) - 1)
+        latest, fed = self._cache.latest(tokens), [*draft_tokens, *masks]
+        done = yield from self.caches[0].advance(latest, fed, len(masks) + 1)
         done.logits[:, self._mask_token : self._mask_token + 1] = -np.inf  # it is no text
         return done

@@ -60,12 +60,14 @@ class PassCurve:
             result = np.pad(result, (0, last - first + 1 - len(result)), "edge")
         return result + self.per_sequence * (num_sequences - 1)
 
-    @cached_property
-    def varied(self) -> NDArray[np.floating]:
-        """Seconds of passes whose size varies, by tokens from 0, which take no pass.
+    def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
+        """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass."""
+        result: NDArray[np.floating] = np.interp(num_tokens, np.arange(LONGEST + 1), self._varying)
+        return result
 
-        They are padded to a near static shape, or change the size.
-        """
+    @cached_property
+    def _varying(self) -> NDArray[np.floating]:
+        """By tokens, from 0: a pass is padded to a near static shape, or changes the size."""
         result: NDArray[np.floating] = self._by_size + self.change
         for size in sorted(self.static, reverse=True):
             result[(size + 1) // 2 : size + 1] = self.at(size)

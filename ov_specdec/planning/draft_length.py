@@ -89,11 +89,6 @@ class Estimate:
     min_confidence: float = 0.0
     pace: float = 1.0
 
-    @property
-    def num_read(self) -> int:
-        """Unread tokens in a pass that drafts all; further ones make it a prefill."""
-        return min(self.num_unread, SIZES[-1])
-
 
 class Policy(ABC):
     """Chooses the draft lengths of one sequence.
@@ -153,8 +148,7 @@ def best_speed(estimate: Estimate, curve: CostCurve) -> float:
     """
     seconds = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1)
     if curve.draft is not None and estimate.num_passes == 1:
-        first = estimate.num_read
-        seconds[1:] += curve.draft.varied[first : first + MAX_PLANNED_LENGTH]
+        seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.expected)))
     else:
         num_passes = np.arange(MAX_PLANNED_LENGTH + 1).clip(max=estimate.num_passes)
         seconds += curve.drafting[0] * num_passes
@@ -175,7 +169,6 @@ class AdaptiveLength(Policy):
     _acceptance: Acceptance = field(init=False)
     _num_unread: int = field(default=1, init=False)
     _has_found: bool = field(default=False, init=False)
-    _takes_one_pass: bool = field(default=False, init=False)
 
     is_planned = True
 
@@ -196,7 +189,6 @@ class AdaptiveLength(Policy):
         expected = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
         if offer.confidence is not None:
             return Estimate(offer, expected, pace=self._pace)
-        self._takes_one_pass = offer.takes_one_pass
         return Estimate(
             offer,
             expected,
@@ -213,9 +205,7 @@ class AdaptiveLength(Policy):
             self._num_unread = stats.cached_tokens + stats.pass_tokens
             return
         self._pace += (stats.num_generated - self._pace) / HORIZON
-        if stats.source != MODEL or not stats.num_drafted:
-            self._num_unread += stats.num_generated
-        else:
-            self._num_unread = stats.num_generated if self._takes_one_pass else 1
+        drafted = stats.source == MODEL and stats.num_drafted > 0
+        self._num_unread = 1 if drafted else self._num_unread + stats.num_generated
         self._has_found = stats.reason == "probe" and stats.num_accepted > 0
         self._acceptance.learn(stats)

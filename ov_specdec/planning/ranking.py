@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.planning.costs import LONGEST, SIZES, CostCurve, PassCurve
+from ov_specdec.planning.costs import SIZES, CostCurve, PassCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
@@ -41,14 +41,17 @@ class Ranking:
         if len(estimates) > 1:
             paces = np.array([each.pace for each in estimates])
             values = alive * (paces.mean() / paces)[:, None]
-        seconds, fed = _drafting(curve, estimates, alive, values), _fed(estimates)
+        seconds = _drafting(curve, estimates, alive, values)
+        is_parallel = np.array([each.num_passes == 1 for each in estimates], bool)
+        fed = (1.0 + alive) * is_parallel[:, None]
+        parallel = curve.draft if is_parallel.any() else None
         if len(estimates) < 2:  # a tenth of the time: a plan takes as long as a small draft's token
             sums = np.zeros((2, 1, alive.size + 1))
             alive.cumsum(out=sums[0, 0, 1:])
             seconds.cumsum(out=sums[1, 0, 1:])
             number = NUMBERS[: alive.size + 1]
-            if curve.draft is not None and fed.any():
-                sums[1] = _one_pass(curve.draft, fed, number[:-1])
+            if parallel is not None:
+                sums[1] = _one_pass(parallel, fed, number[:-1])
             return cls(0 * number[1:], number[:-1], SIZES[-1:], number[None], *sums)
         order = (-values.ravel()).argsort(kind="stable")
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
@@ -58,8 +61,8 @@ class Ranking:
         each = np.stack([np.ones(alive.shape), values, seconds]).reshape(3, 1, -1)[:, :, order]
         sums = np.zeros((3, len(SIZES), len(order) + 1))
         np.cumsum(fits * each, axis=2, out=sums[:, :, 1:])
-        if curve.draft is not None and fed.any():
-            sums[2] += _one_pass(curve.draft, fits * fed.ravel()[order], index)
+        if parallel is not None:
+            sums[2] += _one_pass(parallel, fits * fed.ravel()[order], index)
         return cls(sequence, index, SIZES, sums[0].astype(int), sums[1], sums[2])
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
@@ -101,24 +104,14 @@ def _drafting(
     return seconds * (NUMBERS[:MAX_PLANNED_LENGTH] < num_passes[:, None])
 
 
-def _fed(estimates: Sequence[Estimate]) -> NDArray[np.integer]:
-    """Tokens that each draft token adds to the pass that drafts all, if one pass does.
-
-    Shape: [sequences, MAX_PLANNED_LENGTH]. The last draft token is not fed, and the first one of a
-    sequence also brings the tokens that the draft model has not read.
-    """
-    fed = np.ones((len(estimates), MAX_PLANNED_LENGTH), int)
-    fed[:, 0] = [each.num_read for each in estimates]
-    fed[[each.num_passes != 1 for each in estimates]] = 0
-    return fed
-
-
-def _one_pass(draft: PassCurve, fed: NDArray[np.integer], index: NDArray[np.integer]) -> Numbers:
+def _one_pass(draft: PassCurve, fed: Numbers, index: NDArray[np.integer]) -> Numbers:
     """Seconds of the pass that drafts the first k tokens of all sequences, from k = 0.
 
-    fed: tokens that each adds to it [limits, tokens]. index: of each in its draft.
+    index: of each token in its draft. fed: tokens that each adds to such passes [limits, tokens]:
+    the one before it, or a mask token, and, if it is accepted, itself to the next.
     """
-    tokens, begun = (np.cumsum(each, axis=1) for each in (fed, (fed > 0) & (index == 0)))
-    seconds = draft.varied[tokens.clip(max=LONGEST)]
-    seconds += draft.per_sequence * (begun - 1).clip(min=0)
-    return np.pad(seconds, ((0, 0), (1, 0)))
+    seconds = np.zeros((len(fed), len(index) + 1))
+    begun = ((fed > 0) & (index == 0)).cumsum(axis=1)
+    seconds[:, 1:] = draft.varying(fed.cumsum(axis=1))
+    seconds[:, 1:] += draft.per_sequence * (begun - 1).clip(min=0)
+    return seconds

@@ -22,7 +22,15 @@ from tests.support.command_line import run
 from tests.support.folders import change, changed
 from tests.support.passes import NUM_IDS, tokens
 from tests.support.server import serving
-from tests.support.tiny import MASK, VOCAB_SIZE, export, save_checkpoint, save_tokenizer
+from tests.support.tiny import (
+    MASK,
+    REFERENCE_PROMPTS,
+    REFERENCE_TOKENS,
+    VOCAB_SIZE,
+    export,
+    save_checkpoint,
+    save_tokenizer,
+)
 
 PROMPT = "def area(width):\n    "
 RUN = {"max_new_tokens": 40, "ignore_eos": True}
@@ -93,6 +101,16 @@ def test_rows_are_those_of_torch_wherever_a_draft_was_rejected(drafts, architect
             # From one place more of each draft on, other tokens stand.
             num_accepted = number % (length + 1)
             text += [*proposal.draft.tokens[:num_accepted], (7 * number + length) % NUM_IDS]
+
+
+def test_texts_of_each_architecture_are_what_torch_generates(pair, tmp_path):
+    draft = changed(pair.draft, tmp_path / "draft", config={"pard_token": MASK})
+    with SpeculativePipeline(pair.main, draft, precision="exact") as pipeline:
+        for prompt, expected in zip(REFERENCE_PROMPTS, pair.expected, strict=True):
+            options = {"max_new_tokens": REFERENCE_TOKENS, "ignore_eos": True}
+            result = pipeline.generate(prompt, num_assistant_tokens=5, **options)
+            assert result.token_ids == expected
+            assert result.stats.accepted > 0
 
 
 @pytest.fixture(scope="module", params=["paged", "stateful"])
@@ -167,10 +185,11 @@ def test_confidences_and_draws(pipeline):
         assert len(done.confidences) == done.num_drafted
 
 
-def test_another_name_and_a_mask_token_of_the_tokenizer(parallel_pair, tmp_path):
+@pytest.mark.parametrize("kv", ["paged", "stateful"])
+def test_another_name_and_a_mask_token_of_the_tokenizer(parallel_pair, kv, tmp_path):
     main, draft = parallel_pair
     folder = changed(draft, tmp_path / "draft", config={"pard_token": None, "ptd_token_id": 9})
-    with SpeculativePipeline(main, folder, precision="exact") as pipeline:
+    with SpeculativePipeline(main, folder, kv=kv, precision="exact") as pipeline:
         assert pipeline.draft.runner.mask_token == 9
         plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **RUN)
         result = pipeline.generate(PROMPT, num_assistant_tokens=4, **RUN)

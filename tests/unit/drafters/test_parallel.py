@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.drafters.parallel import ParallelDrafter
-from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
@@ -32,6 +32,7 @@ def propose(drafter, length=4, tokens=TEXT, **plan):
 def test_a_pass_feeds_what_is_unread_and_a_mask_for_each_draft_token_but_the_last():
     draft = ScriptedModel(in_parallel(mixing(1)))
     drafter = drafter_of(draft)
+    assert drafter.offers(TEXT) == [Offer("model", takes_one_pass=True)]
     drafted = propose(drafter)
     assert draft.passes == [len(TEXT) + 3]
     assert drafted.pass_tokens == len(TEXT) + 3
@@ -46,7 +47,7 @@ def test_a_pass_feeds_what_is_unread_and_a_mask_for_each_draft_token_but_the_las
     assert held_by(drafter.caches[0]) == [*tokens, MASK]
 
 
-@pytest.mark.parametrize("length", [1, 4, 9])
+@pytest.mark.parametrize("length", [1, 4, 9, 30])
 @pytest.mark.parametrize("wrong", [set(), {6, 9, 17, 30}, set(range(60))])
 def test_texts_are_those_of_plain_decoding(length, wrong):
     main, draft = ScriptedModel(mixing(1)), ScriptedModel(in_parallel(wrong_at(mixing(1), wrong)))

@@ -33,56 +33,55 @@ DRAFT = PassCurve({1: 0.2, 8: 0.25, 16: 0.5, 101: 5.0}, per_sequence=0.01)
 CURVE = CostCurve(MAIN, DRAFT)
 
 
-def drafted(chance, num_unread=1):
+def drafted(chance):
     expected = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
-    return Estimate(OFFER, expected, num_passes=1, num_unread=num_unread)
+    return Estimate(OFFER, expected, num_passes=1)
 
 
-def drafting(curve, unread, lengths):
-    """Seconds of a pass that drafts so many tokens of each sequence."""
-    fed = [read + length - 1 for read, length in zip(unread, lengths, strict=True) if length]
-    return curve.draft.at(sum(fed), len(fed)) + curve.draft.change if fed else 0.0
+def drafting(chances, lengths):
+    """Seconds of a pass that drafts so many tokens of each sequence, where all rounds are alike.
+
+    It feeds what the round before has added, and mask tokens for all draft tokens but the last.
+    """
+    pairs = [pair for pair in zip(chances, lengths, strict=True) if pair[1]]
+    fed = sum(sum(chance**n for n in range(length + 1)) + length - 1 for chance, length in pairs)
+    seconds = np.interp(fed, list(DRAFT.seconds), list(DRAFT.seconds.values()))
+    return seconds + DRAFT.per_sequence * (len(pairs) - 1) if pairs else 0.0
 
 
 @pytest.mark.parametrize("chances", [(0.9,), (0.5,), (0.8, 0.8), (0.95, 0.3), (0.9, 0.8, 0.4)])
-@pytest.mark.parametrize("unread", [(1, 1, 1), (6, 1, 3)])
-def test_no_lengths_yield_more(chances, unread):
+def test_no_lengths_yield_more(chances):
     def rate(lengths):
         pairs = list(zip(chances, lengths, strict=True))
         tokens = sum(chance**n for chance, length in pairs for n in range(length + 1))
-        seconds = MAIN.at(len(chances) + sum(lengths)) + drafting(CURVE, unread, lengths)
-        return tokens / seconds
+        return tokens / (MAIN.at(len(chances) + sum(lengths)) + drafting(chances, lengths))
 
-    unread = unread[: len(chances)]
     most = {1: 15, 2: 15, 3: 8}[len(chances)]
     best = max(map(rate, product(range(most + 1), repeat=len(chances))))
-    estimates = list(map(drafted, chances, unread))
     load = Load(len(chances), len(chances), len(chances))
-    plans = Planner(FixedCurve(CURVE)).plan(estimates, load)
+    plans = Planner(FixedCurve(CURVE)).plan(list(map(drafted, chances)), load)
     assert rate([plan.length for plan in plans]) == pytest.approx(best, rel=0.005)
     assert any(plan.length > 1 for plan in plans)
 
 
 def test_the_pass_of_all_is_counted_once():
-    curve = CostCurve(MAIN, replace(DRAFT, change=0.3))
-    estimates = [drafted(0.9, 3), drafted(0.7, 5), replace(drafted(0.8), num_passes=0)]
-    ranking = Ranking.of(estimates, curve)
+    match = replace(drafted(0.8), num_passes=0)
+    ranking = Ranking.of([drafted(0.9), drafted(0.7), match], CURVE)
     for choice in range(ranking.seconds.size):
-        lengths = ranking.lengths(choice, 3)
-        expected = drafting(curve, (3, 5), lengths[:2])
+        expected = drafting((0.9, 0.7), ranking.lengths(choice, 3)[:2])
         assert ranking.seconds.ravel()[choice] == pytest.approx(expected)
 
 
 def test_a_pass_of_any_size_is_padded_to_a_near_static_shape_or_changes_the_size():
-    curve = PassCurve({1: 1.0, 33: 17.0}, change=5.0, saved=0.5, static=frozenset({8, 16}))
+    curve = PassCurve({1: 1.0, 33: 17.0}, change=5.0, saved=0.5, static=frozenset({7, 16}))
     runner = ScriptedModel(counting)
     runner.static_shapes = curve.static
+    seconds = curve.varying(np.arange(3000))
     for size in range(1, 40):
         padded = runner.padded_size(size)
         expected = curve.at(padded) + (0.0 if padded in curve.static else 5.0)
-        assert curve.varied[size] == pytest.approx(expected)
-    assert curve.varied[0] == 0.0
-    assert np.all(np.diff(PassCurve({1: 1.0, 9: 5.0}).varied) > 0.0)
+        assert seconds[size] == pytest.approx(expected)
+    assert (seconds[0], seconds[-1]) == (0.0, curve.at(3000) + 5.0)
 
 
 def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():
@@ -93,21 +92,13 @@ def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():
         policy = AdaptiveLength(Counts(), FixedCurve(curve))
         for _ in range(20):
             policy.update(a_round(6, 6))
-        return policy.answer(offers).offer.source
+        answer = policy.answer(offers)
+        assert answer.num_passes == answer.offer.takes_one_pass
+        return answer.offer.source
 
     assert taken(0.01, 0.02) == "model"
     assert taken(3.0, 3.5) == "suffix"
     assert taken(0.01, 9.0) == "suffix"  # unlike a draft model that takes a pass for each
-
-
-def test_after_a_draft_all_new_tokens_are_unread():
-    policy = AdaptiveLength(Counts(), FixedCurve(CURVE))
-    policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
-    found = policy.answer((OFFER,))
-    assert (found.num_passes, found.num_unread, found.num_read) == (1, 30, 16)
-    for drafted, accepted, unread in ((4, 3, 4), (4, 4, 5), (0, 0, 6), (2, 0, 1)):
-        policy.update(a_round(drafted, accepted))
-        assert policy.answer((OFFER,)).num_unread == unread
 
 
 def parallel(next_token):
