@@ -80,14 +80,12 @@ class BlockTable(Slot):
         self._num_committed, self._node = len(prefix.blocks), prefix.nodes[-1]
         if prefix.partial is not None:
             self.pool.share(prefix.partial)  # or it might be evicted for the copy
-            held = self.length
             try:
                 with suppress(CacheFullError):
-                    self.append(prefix.num_partial)
+                    self.pool.make_room(1)
+                    self.blocks.append(self.pool.allocate())
                     self.pool.copy(prefix.partial, self.blocks[-1])
-            except BaseException:
-                self.length = held
-                raise
+                    self.length += prefix.num_partial
             finally:
                 self.pool.release([prefix.partial])
         return self.length

@@ -12,7 +12,7 @@ from click.core import ParameterSource
 
 from ov_specdec.cli.declare import Command
 from ov_specdec.cli.terminal import console
-from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError, shorten
 from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipelineOptions
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import check_place, locate
@@ -78,7 +78,7 @@ def _has_model(arguments: Sequence[str], main: str | None) -> bool:
         check_place(arguments[0])
     except ModelError as error:
         rule = "the first of several arguments is the model, and one with spaces needs quotes"
-        raise ModelError(f"{error} ({rule})") from error
+        raise ModelError(f"{error} ({rule}: {shorten(' '.join(arguments))})") from error
     return True
 
 

@@ -52,7 +52,7 @@ def suggest(
 
 
 def require_known(
-    names: Iterable[str],
+    given: Mapping[str, object],
     known: Collection[str],
     kind: str,
     hints: Mapping[str, str] = MappingProxyType({}),
@@ -62,13 +62,15 @@ def require_known(
     kind: of the name, for the message. hints: what to give instead, by unknown names: another name,
     or a sentence.
     """
-    for name in names:
+    for name, value in given.items():
         if name not in known:
             meant = hints.get(name, name)
             meant = hints.get(meant, meant)  # another name may be unknown here too
             otherwise = f"there are: {', '.join(known)}"
             hint = meant if " " in meant else suggest(meant, known, otherwise, most=1)
-            raise OptionError(f"unknown {kind} '{name}': {hint}")
+            # Of other programs, as some of their values are accepted; more names might be secrets.
+            shown = Option(name, value) if name in hints else repr(name)
+            raise OptionError(f"unknown {kind} {shown}: {hint}")
 
 
 def require_ids(where: str | Option, ids: Iterable[int], vocab_size: int) -> None:

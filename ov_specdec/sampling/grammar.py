@@ -11,10 +11,13 @@ from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.warpers import Mask
 
 if TYPE_CHECKING:
-    from llguidance import LLMatcher
+    from llguidance import LLMatcher, LLTokenizer
 
 T = TypeVar("T")
 FORBIDDEN = np.float32(-np.inf)
+
+SPECIAL = b"\xff"
+"""In llguidance's bytes, the beginning of a special token."""
 
 MAX_FORCED = 32
 """Maximum forced tokens of a round, as many as a request may draft: other requests wait for them,
@@ -27,8 +30,8 @@ class Grammar:
     Draft tokens are consumed for the rows after them, and rolled back when a row needs another
     text. Masks are kept, so that drafting and verification share them.
 
-    make: a matcher of an empty text, which keeps its first error, through rollback too. eos_ids:
-    tokens that it takes for its end. ends: those that end this text, and are never consumed.
+    make: a matcher of an empty text, which keeps its first error, through rollback too. tokenizer:
+    that of its tokens. ends: those that end this text, and are never consumed.
     prompt_length: tokens of the sequence that are not output. num_others: first tokens of the
     output that are not part of the grammar's text.
     """
@@ -36,14 +39,14 @@ class Grammar:
     def __init__(
         self,
         make: Callable[[], "LLMatcher"],
-        eos_ids: Set[int],
+        tokenizer: "LLTokenizer",
         ends: Set[int],
         prompt_length: int,
         num_others: int = 0,
     ) -> None:
         self._make = make
         self._matcher = make()
-        self._ends, self._eos_ids = ends, [*eos_ids]
+        self._tokenizer, self._ends = tokenizer, ends
         self._start = prompt_length + num_others
         self._num_others = num_others
         self._consumed: list[int] = []
@@ -74,8 +77,7 @@ class Grammar:
         if self._num_others:
             return []
         self._rollback(self._num_accepted)
-        forced = self._ask(lambda matcher: matcher.compute_ff_tokens())
-        return [*takewhile(lambda token: token not in self._ends, forced[:MAX_FORCED])]
+        return [*takewhile(lambda token: token not in self._ends, self._forced()[:MAX_FORCED])]
 
     def num_fitting(self, tokens: Sequence[int], drafted: Sequence[int]) -> int:
         """How many draft tokens after `tokens` fit, up to one that ends the text."""
@@ -105,10 +107,26 @@ class Grammar:
             self._consume(tokens[self._start + len(self._consumed) :])
             bits = np.frombuffer(self._ask(lambda matcher: matcher.compute_bitmask()), np.uint8)
             mask = self._masks[length] = np.unpackbits(bits, bitorder="little").view(np.bool_)
-            mask[self._eos_ids] = False  # a text that spells one has its bit before its end too
+            if self._tokenizer.is_special_token(int(mask.argmax())) and (new := self._forced()):
+                mask[:] = False
+                mask[new[0]] = True
+            mask[self._tokenizer.eos_tokens] = False
             if self._matcher.is_accepting():
                 mask[[*self._ends]] = True
         return mask
+
+    def _forced(self) -> list[int]:
+        """The tokens that must follow, without special ones that a literal spells.
+
+        llguidance gives those and then refuses them, but takes others with the same text.
+        """
+        forced = self._ask(lambda matcher: matcher.compute_ff_tokens())
+        special = [n for n, token in enumerate(forced) if self._tokenizer.is_special_token(token)]
+        text = self._matcher.compute_ff_bytes() if special else b""
+        if len(special) == text.count(SPECIAL):
+            return forced
+        end = special[0] or text.startswith(SPECIAL)
+        return forced[:end] or self._tokenizer.greedy_tokenize(text.decode(errors="ignore"))[:1]
 
     def _agree(self, tokens: Sequence[int]) -> None:
         """Roll back consumed tokens after the accepted ones that are not these."""

@@ -68,7 +68,7 @@ class Grammars:
             reason = f" cannot be used ({error}): see docs/structured-output.md"
             raise OptionError(Option(name), reason)
         make = partial(new_matcher, tokenizer, text)
-        return partial(Grammar, make, frozenset(tokenizer.eos_tokens), ends)
+        return partial(Grammar, make, tokenizer, ends)
 
     def close(self) -> None:
         """End the child process."""

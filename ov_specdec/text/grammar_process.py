@@ -41,7 +41,7 @@ def open_tokenizer(file: Path, vocab_size: int, eos_ids: Sequence[int]) -> "LLTo
 
 
 def new_matcher(tokenizer: "LLTokenizer", grammar: str) -> "LLMatcher":
-    """A matcher of an empty text. It is compiled anew, since copies share the lexer's limits."""
+    """A matcher of an empty text. Copies would save 0.2 to 0.7 ms, but share the lexer's limits."""
     from llguidance import LLMatcher, LLParserLimits
 
     limits = LLParserLimits(max_lexer_states=MAX_LEXER_STATES, verbose_errors=False)
@@ -54,7 +54,8 @@ def first_error(tokenizer: "LLTokenizer", grammar: str) -> str:
     while not matcher.is_error() and length < FIRST:
         fits = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
         fits[tokenizer.eos_tokens] = 0
-        if not fits.any():
+        # None, or a special one that a literal spells: `Grammar` takes others.
+        if not fits.any() or not matcher.validate_tokens([int(fits.argmax())]):
             break
         matcher.consume_token(int(fits.argmax()))
         length += 1

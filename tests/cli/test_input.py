@@ -48,7 +48,7 @@ BAD_INPUT = {
     "generate def f": (
         "'def' is not a folder here: give the folder that holds openvino_model.xml, or a name on "
         "the Hub, which is owner/model (the first of several arguments is the model, and one with "
-        "spaces needs quotes)"
+        "spaces needs quotes: 'def f')"
     ),
     f"generate {MAIN} def f": "the prompt is 2 arguments: put it into quotes, as in 'def f'",
     "generate x --wings": "there is no option --wings (see ov-",

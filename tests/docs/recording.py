@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.text import Text
 
 FILE = Path(__file__).parents[2] / "docs" / "images" / "terminal.svg"
-COMMANDS = (("ov-specdec", "compare", "def parse_args(argv):"),)
+COMMANDS = (("ov-specdec", "compare", "def create_table(rows, columns=None):"),)
 NAME, WIDTH = "terminal", 100
 PAUSE = 1.5
 """Most seconds between two lines, and those in which a command can be read."""

@@ -12,6 +12,7 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.app import app
 from tests.benchmarks.__main__ import benchmarks
+from tests.docs.recording import COMMANDS
 from tests.support.recordings import write_recording
 from tests.support.tiny_whisper import RATE, recording
 
@@ -46,6 +47,16 @@ def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
+def test_the_first_command_of_the_readme_shows_a_long_text_that_does_not_loop():
+    [command, *_] = re.findall(r"^ov-specdec .*", (ROOT / "README.md").read_text("utf-8"), re.M)
+    assert (tuple(shlex.split(command)),) == COMMANDS
+    with SpeculativePipeline() as pipeline:
+        result = pipeline.generate(COMMANDS[0][-1], max_new_tokens=128)
+    lines = [line for line in result.text.splitlines() if len(line.strip()) > 3]
+    assert len(result.token_ids) == 128
+    assert len({*lines}) == len(lines) > 12
+
+
 def test_the_guide_runs_from_top_to_bottom(capsys, monkeypatch):
     # Without static shapes, whose compilation takes longer than all else here.
     measure = partialmethod(SpeculativePipeline.measure_costs, seconds=0.2)
@@ -53,7 +64,7 @@ def test_the_guide_runs_from_top_to_bottom(capsys, monkeypatch):
     monkeypatch.setattr("ov_specdec.engine.static_shapes.SECONDS", inf)
     namespace = run(ROOT / "docs" / "guide.md")
     printed = capsys.readouterr().out
-    assert "unknown option 'max_tokens': did you mean max_new_tokens?\n" in printed
+    assert "unknown option max_tokens=8: did you mean max_new_tokens?\n" in printed
     assert "\ncancelled\n" in printed
     assert "this pipeline is closed" in printed
     assert namespace["plain"].stats.tokens_per_main_pass == 1.0

@@ -33,10 +33,10 @@ def test_neutral_values_of_every_option_of_transformers_are_accepted(pipeline, e
 
 
 REFUSED = {
-    "an option of the pipeline": ({"assistant_model": 3}, "'assistant_model': give draft to Spec"),
-    "another name": ({"stop": ["\n"]}, "'stop': did you mean stop_strings"),
-    "another method": ({"streamer": 3}, r"'streamer': read stream\(prompt\)"),
-    "no counterpart": ({"num_beams": 4}, "'num_beams': there is no beam search"),
+    "an option of the pipeline": ({"assistant_model": 3}, "assistant_model=3: give draft to Spec"),
+    "another name": ({"stop": ["\n"]}, r"stop=\['\\n'\]: did you mean stop_strings"),
+    "another method": ({"streamer": 3}, r"streamer=3: read stream\(prompt\)"),
+    "no counterpart": ({"num_beams": 4}, "num_beams=4: there is no beam search"),
     "a misspelt name": ({"wings": None}, "unknown option 'wings'"),
     "padding": ({"attention_mask": [0, 1, 1], "input_ids": [1, 2, 3]}, "without padding"),
     "another length": ({"attention_mask": [1, 1], "input_ids": [1, 2, 3]}, "is for 2 tokens, and"),
@@ -65,8 +65,8 @@ def test_what_would_change_the_text_is_refused_with_the_remedy(mistake, pipeline
 @pytest.mark.parametrize(
     ("options", "complaint"),
     [
-        ({"dtype": "bfloat16"}, "'dtype': did you mean precision"),
-        ({"do_sample": True}, "'do_sample': give do_sample to generate"),
+        ({"dtype": "bfloat16"}, "dtype='bfloat16': did you mean precision"),
+        ({"do_sample": True}, "do_sample=True: give do_sample to generate"),
         ({"wings": 2}, "'wings': there are: main, .*, batch_invariant$"),
     ],
 )

@@ -269,6 +269,22 @@ def test_nobody_overtakes_a_request_that_waits_for_room():
     assert large.has_ended
 
 
+def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
+    service = Service(num_blocks=32)
+    decoding = service.request([1], 40, drafter="none")
+    service.submit(decoding)
+    service.engine.step()
+    prefilling = service.request([2] * 60, 30, drafter="none")
+    service.submit(prefilling)
+    service.engine.step()
+    assert service.main.passes[-1] < 20  # most of its prompt is still to be read
+    late = service.request([3] * 20, 20, drafter="none")
+    service.submit(late)
+    service.finish()
+    assert service.engine.scheduler.num_preemptions == 0
+    assert list(late.unread) == alone([3] * 20, 20)
+
+
 def tenants(service):
     """Whose requests run, and whose wait."""
     queues = service.engine.scheduler
@@ -495,6 +511,22 @@ def test_closing_during_a_step_ends_what_comes_with_it():
         list(service.loop.read(request))
     with pytest.raises(Cancelled):
         list(service.loop.read(late))
+    service.check_nothing_is_held()
+
+
+def test_what_is_cancelled_at_the_end_of_a_step_frees_its_blocks_though_nobody_steps_any_more():
+    service = Service()
+    request = service.request([1] * 8, 60)
+    service.loop.add(request)
+    step = service.engine.step
+
+    def cancelled_after_it():
+        step()
+        service.loop.cancel(request)  # by another thread, which leaves it to the stepping one
+
+    service.engine.step = cancelled_after_it
+    service.loop.step()
+    assert request.has_ended
     service.check_nothing_is_held()
 
 

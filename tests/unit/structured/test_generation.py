@@ -142,11 +142,38 @@ def test_the_ends_of_a_request_end_its_text(ends):
     assert result.parsed == ({} if last != 93 else None)
 
 
-def test_a_spelled_end_is_no_end():
-    made = generator()
-    with pytest.raises(DeadEndError):
-        generate(made, choices="<eos>", max_new_tokens=9)
-    assert generate(made, regex="<eos>|a", max_new_tokens=9).parsed in ("<eos>", "a")
+@pytest.mark.parametrize("eos", [0, 5], ids=["the end", "another token"])
+@pytest.mark.parametrize(
+    ("constraint", "text"),
+    [
+        ({"choices": "<eos>"}, "<eos>"),
+        ({"regex": "ab<eos><eos>c{3}"}, "ab<eos><eos>ccc"),
+        ({"json_schema": {"const": "1234567890 <eos>"}}, '"1234567890 <eos>"'),
+        ({"json_schema": {"enum": ["<eos>", "<eos>s"]}}, None),
+    ],
+)
+def test_a_literal_that_spells_a_special_token_is_written_with_others(constraint, text, eos):
+    made = generator(eos=(eos,))
+    plain = generate(made, **constraint, **LENGTH, num_assistant_tokens=0)
+    result = generate(made, **constraint, **LENGTH)
+    assert result.token_ids == plain.token_ids
+    assert plain.finish_reason == "stop"
+    assert 0 not in plain.token_ids[:-1]
+    assert plain.text == text or (text is None and plain.parsed in ("<eos>", "<eos>s"))
+    assert result.stats.forced > 2
+
+
+def test_a_special_token_of_a_grammar_is_that_token():
+    made = generator(eos=(5,))
+    options = {"grammar": 'start: "ab" <[0]> "cd<eos>" <[0]> "e"', "skip_special_tokens": False}
+    plain = generate(made, **options, **LENGTH, num_assistant_tokens=0)
+    result = generate(made, **options, **LENGTH)
+    assert result.token_ids == plain.token_ids
+    assert plain.token_ids.count(0) == 2
+    assert plain.text.startswith("ab<eos>cd<eos><eos>e")
+    options["grammar"] = 'start: "ab" <[0]> "cd"'
+    grammar = made.grammars.compile(GenerationOptions(**options), {5})(0)
+    assert grammar.forced() == [*made.tokenizer.encode("ab"), 0, *made.tokenizer.encode("cd")]
 
 
 class Person(BaseModel, extra="forbid"):

@@ -2,6 +2,7 @@
 
 from functools import partial
 from itertools import product
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -131,6 +132,9 @@ class Flaky:
         return "it is worn out" if self.is_error() else ""
 
 
+NOTHING_SPECIAL = SimpleNamespace(eos_tokens=[], is_special_token=lambda token: False)
+
+
 def test_a_fresh_matcher_takes_over_after_an_error():
     made = []
 
@@ -138,7 +142,7 @@ def test_a_fresh_matcher_takes_over_after_an_error():
         made.append(Flaky(6))
         return made[-1]
 
-    grammar, text = Grammar(make, frozenset(), frozenset([0]), 0), []
+    grammar, text = Grammar(make, NOTHING_SPECIAL, frozenset([0]), 0), []
     for token in (1, 2, 3, 4, 5):
         for other in (7, 8, token):
             assert fitting(grammar, [*text, other]) == [0, (sum(text) + other) % SIZE]
