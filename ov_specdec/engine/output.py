@@ -45,7 +45,7 @@ class Output:
         self.stats.rounds.append(stats)
         if finish_reason is not None:
             text, has_called = chunks[-1].text + self._text.finish(), self._text.has_called
-            if has_called and finish_reason == "stop" and not self._text.stopped:
+            if has_called and finish_reason == "stop":  # no text follows calls, so none stops it
                 finish_reason = "tool_calls"
             chunks[-1] = replace(
                 chunks[-1],

@@ -45,7 +45,7 @@ def require_no_conflict(options: Any) -> None:
     constraints = constraints_of(options)
     if len(constraints) > 1:
         _refuse(options, constraints[0], "is a constraint, and so is", constraints[1])
-    ending = [*constraints, *_given(options, ("tools", "thinking_token_budget"))]
+    ending = [*constraints, *given_chat_options(options, ("tools", "thinking_token_budget"))]
     for name in ending if options.ignore_eos else ():
         _refuse(options, name, "ends the text, so it contradicts", "ignore_eos")
     if options.json_whitespace != "compact" and not {*constraints} & {*OF_JSON}:
@@ -75,12 +75,8 @@ def require_no_conflict(options: Any) -> None:
         _refuse(options, name, NO_EFFECT, "apply_chat_template")
 
 
-def given_chat_options(options: Any) -> list[str]:
+def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> list[str]:
     """The names of the given options that only affect a chat template."""
-    return _given(options, CHAT_OPTIONS)
-
-
-def _given(options: Any, names: Iterable[str]) -> list[str]:
     values = {name: getattr(options, name) for name in names}
     return [k for k, v in values.items() if v is not None and v is not False and v not in ((), [])]
 

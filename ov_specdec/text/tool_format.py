@@ -40,6 +40,10 @@ HARD: list[dict[str, Any]] = [
 """Arguments that are easy to get wrong."""
 
 TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
+PROPERTIES = {key: {"type": TYPES[type(value)]} for key, value in HARD[0].items()}
+SCHEMA = {"type": "object", "properties": PROPERTIES, "required": ["text_key"]}
+FUNCTIONS = [{"name": name, "description": name, "parameters": SCHEMA} for name in NAMES]
+TOOLS = [{"type": "function", "function": function} for function in FUNCTIONS]
 
 PIECE = re.compile(r"<[^<>]*>|\[[A-Z_ /]+\]|.", re.DOTALL)
 """What two texts have in common only as a whole."""
@@ -49,15 +53,18 @@ def read_format(
     tokenizer: Tokenizer, tool_call_parser: str = "auto", reasoning_parser: str = "auto"
 ) -> AnswerFormat:
     """How answers are written: by a known name, or as the chat template writes them."""
-    reader, reasoning = _Reader(tokenizer), REASONING_FORMATS.get(reasoning_parser)
+    reasoning, reason = REASONING_FORMATS.get(reasoning_parser), ""
     if reasoning_parser == "auto":
-        reasoning = reader.reasoning()
-    form, reason = AnswerFormat(CALL_FORMATS.get(tool_call_parser), reasoning), ""
+        reasoning = _Reader(tokenizer, []).reasoning()
+    form = AnswerFormat(CALL_FORMATS.get(tool_call_parser), reasoning)
     if tool_call_parser == "auto":
+        reader = _Reader(tokenizer, TOOLS)
         try:
             form = reader.prove(form, reader.calls())
         except OptionError as error:
-            reason = f"its chat template cannot render calls ({error.__cause__ or error})"
+            reason = "its chat template does not name tools"
+            if error.__cause__:
+                reason = f"its chat template cannot render calls ({error.__cause__})"
         except json.JSONDecodeError:
             reason = "its chat template writes calls that cannot be read back"
         except ValueError as error:
@@ -73,13 +80,8 @@ def read_format(
 class _Reader:
     """Renders answers to one question with a template."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        self._tokenizer, self._template = tokenizer, tokenizer.chat_template or ""
-        properties = {key: {"type": TYPES[type(value)]} for key, value in HARD[0].items()}
-        schema = {"type": "object", "properties": properties, "required": ["text_key"]}
-        given = [{"name": name, "description": name, "parameters": schema} for name in NAMES]
-        tools = [{"type": "function", "function": function} for function in given]
-        self._tools = tools if "tools" in self._template else []
+    def __init__(self, tokenizer: Tokenizer, tools: list[Any]) -> None:
+        self._tokenizer, self._tools = tokenizer, tools
 
     def render(self, content: str | None, arguments: Sequence[Any] = (), thought: str = "") -> str:
         """What follows the question. content: None for what begins an answer."""
@@ -103,8 +105,8 @@ class _Reader:
             return None
         before, found, rest = text.partition(THOUGHT)
         if not found:
-            known = [*REASONING_FORMATS.values()]  # of templates that leave reasoning out
-            return next((form for form in known if form.end in self._template), None)
+            named, known = self._tokenizer.chat_template or "", [*REASONING_FORMATS.values()]
+            return next((form for form in known if form.end in named), None)  # left out
         between = PIECE.findall(rest.partition(SAID)[0].strip())
         begin, end = PIECE.findall(before.rstrip())[-1], "".join(between[:1])
         if begin in plain and end not in plain:  # it begins all answers
@@ -114,8 +116,6 @@ class _Reader:
 
     def calls(self) -> CallFormat:
         """How calls are written, without white space before them."""
-        if not self._tools:
-            raise ValueError("does not name tools")
         with suppress(OptionError):  # where an answer has one call at most
             if found := self._calls(2):
                 return found

@@ -53,7 +53,8 @@ def write_answer(
     def problem_of(tools: Sequence[Any]) -> str:
         try:
             return error_of(write(tools)).partition("\n")[0]
-        except (AttributeError, KeyError, TypeError, ValueError) as error:  # or it is no schema
+        except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
+            # It need not be a schema.
             return str(error)
 
     def check(tools: Sequence[Any]) -> None:
@@ -153,10 +154,7 @@ class _Writer:
     def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
         """A call from its name on."""
         name, schema = definition_of(tool)["name"], parameters_of(tool)
-        is_loose, written = name in self.loose, json.dumps(schema, ensure_ascii=False)
-        # Where a text is forced, llguidance takes the name of a token for the token.
-        if not is_loose and (spelled := [t for t in self.form.tokens if t in written]):
-            raise ValueError(f"it spells the token {spelled[0]}")
+        is_loose = name in self.loose
         if calls.parameters is None:
             schema = {"type": "object"} if is_loose else schema
             arguments = _json(schema, calls.separators)

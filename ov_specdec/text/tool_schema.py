@@ -9,9 +9,6 @@ TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
 
 OF_VALUES = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
 
-MAX_DEPTH = 16
-"""References and alternatives that are followed within one schema."""
-
 
 def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
     """The schema of a tool's arguments."""
@@ -19,19 +16,23 @@ def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", **given}
 
 
-def cases_of(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Iterator[Mapping[str, Any]]:
-    """The alternatives of a schema, without references. root: holds what it refers to."""
+def cases_of(
+    schema: Any, root: Mapping[str, Any], seen: set[str] | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """The alternatives of a schema, each reference once. root: holds what it refers to."""
+    seen = set() if seen is None else seen
     at: Any = schema if isinstance(schema, Mapping) else {}
     cases = at.get("anyOf") or at.get("oneOf")
-    if "$ref" in at:
+    if isinstance(path := at.get("$ref"), str):
         target: Any = root
-        for step in str(at["$ref"]).split("/")[1:]:
+        for step in path.split("/")[1:]:
             target = target.get(step) if isinstance(target, Mapping) else None
-        cases = [target]
-    if not cases:
+        cases = [] if path in seen else [target]
+        seen.add(path)
+    elif not cases:
         yield at
-    for case in cases or () if depth < MAX_DEPTH else ():
-        yield from cases_of(case, root, depth + 1)
+    for case in cases or ():
+        yield from cases_of(case, root, seen)
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:

@@ -206,10 +206,9 @@ def test_what_cannot_be_called_is_refused(server, fields, param, message):
 
 
 def test_an_unsupported_keyword_without_strict_is_a_warning(server, caplog):
-    loose = {"properties": {"a": {"const": 1}}, "required": ["a"], "additionalProperties": False}
-    loose |= {"type": "object", "if": {}}
+    loose = {"type": "object", "if": {}}
     for _ in range(2):
-        assert called(server, tool_of(loose)) == ([{"a": 1}], "tool_calls")
+        assert called(server, tool_of(loose)) == ([{}], "tool_calls")
     warned = {r.getMessage() for r in caplog.records if r.levelname == "WARNING"}
     assert [("'f'" in text and '["if"]' in text) for text in warned] == [True]
 

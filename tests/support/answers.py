@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import asdict, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +10,7 @@ from llguidance import LLTokenizer
 from tokenizers import Tokenizer
 
 from ov_specdec.results.parts import Arguments, Reasoning, Text
+from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import CALL_FORMATS, REASONING_FORMATS, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import CharacterStream, bytes_reader
@@ -74,18 +75,17 @@ def grammar_of(words, form, options, *, is_reasoning=False, text=None):
 def draw(words, grammar, seed, most=MOST):
     """Tokens that fit, and whether they end by themselves."""
     numbers, ids = np.random.default_rng(seed), []
-    matcher = new_matcher(words.matching, grammar)
+    make = partial(new_matcher, words.matching, grammar)
+    processor = Grammar(make, words.matching, frozenset({0}), 0)
+    row = np.zeros(words.matching.vocab_size, np.float32)
     while len(ids) < most:
-        if matcher.is_stopped():
+        end, *others = np.isfinite(processor(ids, row))
+        found = [*np.flatnonzero(others) + 1]
+        if end and (not found or numbers.random() < 0.2):
             return ids, True
-        bits = np.frombuffer(matcher.compute_bitmask(), np.uint8)
-        assert not matcher.is_error(), matcher.get_error()
-        fits = [*np.flatnonzero(np.unpackbits(bits, bitorder="little")[1:]) + 1]
-        if matcher.is_accepting() and (not fits or numbers.random() < 0.2):
-            return ids, True
-        likely = [token for token in fits if token in words.structure]
-        ids.append(int(numbers.choice(likely if likely and numbers.random() < 0.6 else fits)))
-        matcher.consume_token(ids[-1])
+        likely = [token for token in found if token in words.structure]
+        ids.append(int(numbers.choice(likely if likely and numbers.random() < 0.6 else found)))
+        processor.follow(ids[-1:])
     return ids, False
 
 

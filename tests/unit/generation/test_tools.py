@@ -16,6 +16,7 @@ from ov_specdec.results.parts import (
     Reasoning,
     Text,
 )
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.structured import FOLDER, generate, generator
 from tests.support.tools import MARKERS, STOP, TEMPLATES, merged, with_tools
@@ -164,6 +165,16 @@ def test_stop_strings_are_of_the_text_alone(form, tokenizers):
         assert (result.text, result.finish_reason) == ("Let me" + " see" * keeps, "stop")
         assert (result.reasoning, result.tool_calls) == (whole.reasoning, [])
         assert result.stats.stop_string == " see"
+
+
+def test_nothing_follows_a_stop_string_within_a_token():
+    class Parser:
+        def push(self, text, _):
+            return [Text(text), Text("after"), CallBegin("area")]
+
+    text = IncrementalDetokenizer(lambda *_: b"END.", [], ["END"], parser=Parser())
+    text.push([1])
+    assert (text.take(), text.take_parts(), text.finish()) == ("", (), "")
 
 
 def test_log_probabilities_are_of_all_tokens(tokenizers):

@@ -229,6 +229,9 @@ def test_a_part_of_a_schema_that_cannot_be_kept(name, keyword, words, caplog):
         check([call for call in calls if call.name == "good"], tools)
 
 
+WIDE = [*[{"$ref": "#/$defs/w"}] * 50, {"type": "string", "maxLength": 3}]
+
+
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
 def test_hostile_schemas(name, words):
     form = words.form(name)
@@ -241,15 +244,19 @@ def test_hostile_schemas(name, words):
         function("long", {"a": {"type": "string", "maxLength": 1_000_000}}),
         function("deep", {"a": {"$ref": "#/$defs/node"}}, **{"$defs": {"node": node}}),
         function("spelled", {"a": {"const": "<tool_call>"}}),
+        function("wide", {"a": {"$ref": "#/$defs/w"}}, **{"$defs": {"w": {"anyOf": WIDE}}}),
         {"type": "function", "function": {"name": "bare"}},
         {"name": "no_type", "parameters": {"x-guidance": {"whitespace_flexible": True}}},
     ]
-    grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice="required"))
-    for seed in range(8):
-        ids, _ = draw(words, grammar, seed)
-        parts = read(words, form, tools, ids)
-        for call in calls_of(parts):
-            json.loads(call.arguments)
+    for choice in ("required", "spelled", "deep", "long"):
+        grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice=choice))
+        for seed in range(4):
+            ids, is_whole = draw(words, grammar, seed)
+            calls = calls_of(read(words, form, tools, ids))
+            assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
+            assert calls or not is_whole
+            if choice == "spelled":
+                assert {call.arguments for call in calls} == {'{"a": "<tool_call>"}'}
 
 
 @pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])

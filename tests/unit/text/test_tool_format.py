@@ -73,7 +73,7 @@ def test_the_formats_of_qwen_are_those_of_vllm_s_names(name):
     assert form.reasoning == THINK
     assert form.tokens == {"<think>": 0, "</tool_call>": 1}
     assert form.marker_ids == {0, 1}
-    assert pickle.loads(pickle.dumps(form)) == form
+    assert pickle.loads(pickle.dumps(form)) == form  # noqa: S301 - of our own
 
 
 @pytest.mark.parametrize(
@@ -166,14 +166,14 @@ THOUGHT = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</thi
             ReasoningFormat("Thinking:", "[DONE]"),
         ),
         (
-            "{{ m.content.split('</think>')[-1] }}{# <think> #}",
+            "{{ m.content.split('</think>')[-1] }}",
             "<|assistant|>",
-            ReasoningFormat("<think>", "</think>"),
+            THINK,
         ),
         ("{{ m.content }}", "<|assistant|>", None),
         ("{{ m.reasoning }} so {{ m.content }}", "<|assistant|>", None),
         (
-            "{% if m.reasoning %}{{ m.reasoning }}<|end|><|assistant|>to user{% endif %}{{ m.content }}",
+            "{% if m.reasoning %}{{ m.reasoning }}<|end|>to user{% endif %}{{ m.content }}",
             "<|assistant|>",
             None,
         ),
