@@ -36,6 +36,7 @@ __all__ = [
     "SpeechPipeline",
     "SpeechStats",
     "TokenizerMismatchError",
+    "ToolCall",
     "TranscriptionChunk",
     "TranscriptionKwargs",
     "TranscriptionOptions",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from ov_specdec.options.kwargs import GenerationKwargs, TranscriptionKwargs
     from ov_specdec.pipeline import SpeculativePipeline
     from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
+    from ov_specdec.results.parts import ToolCall
     from ov_specdec.results.stats import GenerationStats, RoundStats
     from ov_specdec.speech.options import TranscriptionOptions
     from ov_specdec.speech.segments import (
@@ -87,6 +89,7 @@ else:
         ),
         "generation.batch": ("Batch",),
         "results.chunks": ("Chunk", "GenerationResult", "Origin"),
+        "results.parts": ("ToolCall",),
         "generation.text_generator": ("GenerationStream",),
         "options.kwargs": ("GenerationKwargs", "TranscriptionKwargs"),
         "options.generation": ("GenerationOptions",),

@@ -63,7 +63,7 @@ class SpeculativePipeline(Pipeline):
         self._models = models.loaded
         self._invariance = models.invariance
         self._costs = costs = kept_costs(self._models, self.load_seconds)
-        self._generator = make_generator(models, costs, given.kind, given.limits)
+        self._generator = make_generator(models, costs, given)
 
     @classmethod
     def from_pretrained(

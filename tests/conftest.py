@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import tiny_encoder_decoder, tiny_whisper
+from tests.support import agents, tiny_encoder_decoder, tiny_whisper
 from tests.support.chats import PLAIN
 from tests.support.cores import keep_to_one_core
 from tests.support.folders import changed
@@ -91,6 +91,13 @@ def chat_pair(tiny_pair, tmp_path_factory):
     main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
     (main / "chat_template.jinja").write_text(PLAIN)
     return main, tiny_pair[1]
+
+
+@pytest.fixture(scope="session")
+def agent_model(shelf, tmp_path_factory):
+    """Folder of a tiny random model with a long context and a template that takes tools."""
+    sources, target = [Path(agents.__file__), agents.TEMPLATE], tmp_path_factory.mktemp("agents")
+    return shelf.copy("agents", agents.make_agent_model, target / "model", *sources) / "main"
 
 
 @pytest.fixture(scope="session")

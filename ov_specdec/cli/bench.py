@@ -47,6 +47,10 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
         context.default_map = QUICK
 
 
+UNMEASURED = ("drafter", "generation_config", "tool_call_parser", "reasoning_parser")
+"""Arguments of a pipeline that this command chooses, or that change no figure."""
+
+
 @click.command()
 @with_errors
 @models_first(*MODELS)
@@ -59,7 +63,7 @@ def _take_quick(context: click.Context, _: click.Parameter, is_quick: bool) -> N
     help="Measure fewer methods, rounds and tokens, as a trial.",
 )
 @own_options
-@options_of(PIPELINE, *(n for n in ONE_REQUEST if n not in ("drafter", "generation_config")))
+@options_of(PIPELINE, *(name for name in ONE_REQUEST if name not in UNMEASURED))
 def bench(
     *,
     methods: str = option(

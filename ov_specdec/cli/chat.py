@@ -34,7 +34,14 @@ from ov_specdec.cli.models import (
     typed,
 )
 from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
-from ov_specdec.cli.terminal import console, flag_of, show_error, with_errors
+from ov_specdec.cli.terminal import (
+    Transcript,
+    console,
+    flag_of,
+    show_error,
+    show_piece,
+    with_errors,
+)
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import embedded_folder, locate
@@ -118,18 +125,19 @@ def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
 
 def show_answer(stream: GenerationStream, *, is_typed: bool, show_draft: bool) -> GenerationResult:
     """Show an answer as it arrives; until then a spinner on stderr. show_draft: in colours."""
-    output, answer = Console(), ResultBuilder()
+    output, answer, shown = Console(), ResultBuilder(), Transcript()
     with stream, interrupts_call(stream.cancel) if is_typed else nullcontext():
         with console.status("Reading"):
             first = next(stream)
         try:
             for chunk in chain([first], stream):
                 answer.add(chunk)
-                if show_draft:  # as a segment: rich would wrap a text and replace its tabs
-                    piece = Segment(chunk.text, ACCEPTED if chunk.from_draft else None)
-                    output.print(Segments([piece]), soft_wrap=True)
-                else:
-                    click.echo(chunk.text, nl=False)
+                for text, is_reasoning in shown.pieces(chunk):
+                    if show_draft:  # as a segment: rich would wrap a text and replace its tabs
+                        piece = Segment(text, ACCEPTED if chunk.from_draft else None)
+                        output.print(Segments([piece]), soft_wrap=True)
+                    else:
+                        show_piece(text, is_reasoning)
         finally:
             click.echo()
     return answer.result

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,30 @@ class Chat:
             options["choice"] = self.num_drawn
         self.num_drawn += 1
         result = self.show(self.models.stream(messages, **options))
-        if result.finish_reason == "cancelled" and not result.text:
+        if result.finish_reason == "cancelled" and not (result.text or result.tool_calls):
             return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
-        self.messages = [*messages, {"role": "assistant", "content": result.text}]
-        return describe(result)
+        self.messages = [*messages, result.message]
+        return describe(result) + "".join(f"\n{waits_for(call)}" for call in self._open_calls()[:1])
+
+    def _open_calls(self) -> list[Any]:
+        """The calls of the last answer without a result."""
+        results = len([*takewhile(lambda each: each["role"] == "tool", reversed(self.messages))])
+        answer = self.messages[: len(self.messages) - results][-1:]
+        return [call for each in answer for call in each.get("tool_calls", ())][results:]
+
+    def _tool(self, given: str) -> str:
+        """Give the next call its result; once all have one, the model goes on."""
+        if not (calls := self._open_calls()):
+            raise OptionError("no call waits for a result: write a message")
+        if given.startswith("@"):
+            with _naming(path := expand_home(given[1:]), "read"):
+                given = path.read_text(encoding="utf-8")
+        result = {"role": "tool", "name": calls[0]["function"]["name"], "content": given}
+        messages = [*self.messages, result | {"tool_call_id": calls[0].get("id", "")}]
+        if not calls[1:]:
+            return self._ask(messages)
+        self.messages = messages
+        return waits_for(calls[1])
 
     def _system_message(self) -> list[Message]:
         return [each for each in self.messages[:1] if each["role"] == "system"]
@@ -163,6 +184,11 @@ def describe(result: GenerationResult) -> str:
     return " | ".join(part for part, applies in parts.items() if applies)
 
 
+def waits_for(call: Mapping[str, Any]) -> str:
+    """Asks for the result of a call."""
+    return f"{call['function']['name']} waits for its result: /tool TEXT or /tool @FILE"
+
+
 @contextmanager
 def _naming(path: Path, done: str) -> Iterator[None]:
     """Name a file that cannot be used."""
@@ -198,6 +224,7 @@ CHAT_COMMANDS: Mapping[str, tuple[str, str, Callable[[Chat, str], str]]] = {
     "/undo": ("", "Remove the last message and its answer.", Chat._undo),
     "/retry": ("", "Answer the last message again.", Chat._retry),
     "/system": ("[TEXT]", 'Show or replace the system message; "" removes it.', Chat._system),
+    "/tool": ("RESULT", "Give the result of a call: a text, or @FILE.", Chat._tool),
     "/set": ("[OPTION [VALUE]]", "Set an option, or its default; or list all.", Chat._set),
     "/save": ("FILE", "Write the messages to a JSON file.", Chat._save),
     "/load": ("FILE", "Continue with the messages of such a file.", Chat._load),

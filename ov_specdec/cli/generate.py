@@ -11,7 +11,7 @@ from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.models import make_pipeline
 from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
-from ov_specdec.cli.terminal import print_json, with_errors
+from ov_specdec.cli.terminal import Transcript, print_json, show_piece, with_errors
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
@@ -56,12 +56,13 @@ def generate(
         result = models.generate(prompt, generation)
         print_json({**as_dict(result), **scores(result, models.tokenizer)})
         return
-    output = ResultBuilder()
+    output, shown = ResultBuilder(), Transcript()
     try:
         with models.stream(prompt, generation) as stream:
             for chunk in stream:
                 output.add(chunk)
-                click.echo(chunk.text, nl=False)
+                for piece in shown.pieces(chunk):
+                    show_piece(*piece)
     except KeyboardInterrupt:
         click.echo()
         end_interrupted(f"interrupted after {len(output.token_ids)} tokens")
@@ -73,9 +74,12 @@ def generate(
 
 
 def as_dict(result: GenerationResult) -> dict[str, Any]:
-    """A result for JSON, without log-probabilities."""
+    """A result for JSON, without log-probabilities. reasoning, tool_calls: only if there are."""
+    calls = [{"name": call.name, "arguments": call.arguments} for call in result.tool_calls]
+    parts = {"reasoning": result.reasoning, "tool_calls": calls}
     return {
         "text": result.text,
+        **{name: value for name, value in parts.items() if value},
         "token_ids": result.token_ids,
         "prompt_tokens": result.stats.prompt_tokens,
         "cached_tokens": result.stats.cached_tokens,

@@ -8,7 +8,8 @@ import click
 GROUPS = (
     *("Models", "Prompt", "Length and end of the output", "Sampling", "Speculation", "Speech"),
     *("Address", "Access", "Requests", "Replicas", "Weights", "Logits processors"),
-    *("Structured output", "Log-probabilities", "KV cache", "Computation", "Output", "Options"),
+    *("Structured output", "Tools and reasoning", "Log-probabilities", "KV cache", "Computation"),
+    *("Output", "Options"),
 )
 """Titles in the order of the help; the last one is of options that are described without one."""
 

@@ -16,6 +16,8 @@ from rich.progress import Progress, ProgressColumn
 from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError, cut
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning, Text
 
 console = Console(stderr=True, highlight=False)
 
@@ -24,6 +26,27 @@ def print_json(content: Mapping[str, Any]) -> None:
     """Print one JSON object on stdout, escaped if the console cannot show all of it."""
     in_unicode = sys.stdout.encoding.lower().startswith("utf")
     click.echo(json.dumps(content, ensure_ascii=not in_unicode, indent=2))
+
+
+class Transcript:
+    """An answer as it is shown: reasoning, text, and each call in lines of their own."""
+
+    def __init__(self) -> None:
+        self._last: type[Part] | None = None
+
+    def pieces(self, chunk: Chunk) -> Iterator[tuple[str, bool]]:
+        """The texts of a chunk, and whether each is reasoning."""
+        for part in chunk.parts or [Text(chunk.text)] * bool(chunk.text):
+            if self._last not in (None, type(part)) and not isinstance(part, Arguments | CallEnd):
+                yield "\n", self._last is Reasoning
+            self._last = type(part)
+            text = f"{part.name} " if isinstance(part, CallBegin) else getattr(part, "text", "")
+            yield text, self._last is Reasoning
+
+
+def show_piece(text: str, is_reasoning: bool) -> None:
+    """Print a piece of an answer, reasoning dim on stderr."""
+    click.secho(text, nl=False, err=is_reasoning, dim=is_reasoning or None)
 
 
 @contextmanager

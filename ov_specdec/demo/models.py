@@ -60,6 +60,7 @@ class LoadedModels:
             pairing=self._pairing if drafts else None,
             device=choice.device,
             draft_device=choice.draft_device if differs else None,
+            reasoning_parser="none",  # both texts are shown as they come
             **self._arguments,
         )
         pipeline.prepare()

@@ -26,7 +26,8 @@ class Output:
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
         """The chunks of a round, up to a stop string.
 
-        finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop".
+        finish_reason: of the sequence, if the round ends it. The last chunk has it, or "stop", or
+        "tool_calls" for an end after calls.
         """
         cut, end = round_.num_from_draft, len(round_.tokens)
         chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
@@ -49,12 +50,16 @@ class Output:
             )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
+            text, has_called = chunks[-1].text + self._text.finish(), self._text.has_called
+            if has_called and finish_reason == "stop":  # no text follows calls, so none stops it
+                finish_reason = "tool_calls"
             chunks[-1] = replace(
                 chunks[-1],
-                text=chunks[-1].text + self._text.finish(),
+                text=text,
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=None if self._text.stopped else self.parser(),
+                parse=None if self._text.stopped or has_called else self.parser(),
+                parts=chunks[-1].parts + self._text.take_parts(),
             )
         return chunks
 
@@ -71,8 +76,10 @@ class Output:
             logprobs=[replace(token, offset=offset) for token, offset in scored],
             prompt_logprobs=round_.prompt_logprobs,
             num_prompt_tokens=self.stats.prompt_tokens,
+            parts=self._text.take_parts(),
         )
 
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
-        return Chunk(self._text.finish(), [], "plain", finish_reason="cancelled", stats=self.stats)
+        last = Chunk(self._text.finish(), [], "plain", finish_reason="cancelled", stats=self.stats)
+        return replace(last, parts=self._text.take_parts())

@@ -11,7 +11,6 @@ from ov_specdec.checks.invariance import SLOWER, Invariance, configure, open_inv
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation.pipeline_options import PipelineOptions
@@ -160,26 +159,25 @@ def _take_profile(
     ]
 
 
-def make_generator(
-    models: Models, costs: KeptCosts, drafter: DrafterKind, limits: Limits
-) -> TextGenerator:
+def make_generator(models: Models, costs: KeptCosts, options: PipelineOptions) -> TextGenerator:
     """The generator on loaded models. costs: of their passes."""
     source, main, draft, *_ = models.source, *(each.runner for each in models.loaded), None
-    shapes = _make_static_shapes(models.loaded, costs, drafter)
-    engine = Engine(main, draft, limits, costs, shapes)
+    shapes = _make_static_shapes(models.loaded, costs, options.kind)
+    engine = Engine(main, draft, options.limits, costs, shapes)
     return TextGenerator(
         main,
         EngineLoop(engine, models.invariance.passes if models.invariance.is_pending else None),
         source.tokenizer,
         source.vocab_size,
         source.eos_token_ids,
-        drafter,
+        options.kind,
         draft,
         models.pairing,
         LearnedStats(costs),
         text_to_text=models.text_to_text,
         kept_tokens=models.loaded[-1].config.kept_tokens,
         invariance=models.invariance,
+        parsers=(options.tool_call_parser, options.reasoning_parser),
     )
 
 

@@ -36,6 +36,8 @@ DeviceName = Annotated[str, AfterValidator(str.upper)]
 Folder = Annotated[str | Path, AfterValidator(_check_folder)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
 
+ParserName = Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
+
 WHERE = "a folder or a name on the Hub"
 
 
@@ -206,6 +208,15 @@ class PipelineOptions(ModelOptions):
         metavar="FILE",
         expects="a file",
         group="Prompt",
+    )
+    tool_call_parser: ParserName = option(
+        "auto",
+        "Format of tool calls. auto: read from the chat template; none: calls stay in the text.",
+        group="Tools and reasoning",
+    )
+    reasoning_parser: ParserName = option(
+        "auto",
+        "Markers of reasoning. auto: read from the chat template; none: it stays in the text.",
     )
     static_shapes: Sizes | Literal["auto", "none"] = option(
         "auto",

@@ -1,7 +1,7 @@
 """Turns a prompt with options into a sequence, and its tokens into a stream of text."""
 
 from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
@@ -29,12 +29,26 @@ from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, Resu
 from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.text.answer_format import PLAIN, AnswerFormat
+from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.grammar import Grammars, parser_of
 from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.prompt import Prompt, TextToText, encode_prompt, may_fit, overflow
+from ov_specdec.text.prompt import (
+    Prompt,
+    TextToText,
+    encode_prompt,
+    escaped_copy,
+    may_fit,
+    overflow,
+)
 from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.tool_format import read_format
+
+PROMPT_END = 32
+"""Tokens at the end of a prompt that show whether it has begun the reasoning."""
 
 
 class GenerationStream(ChunkStream[Chunk]):
@@ -53,7 +67,8 @@ class TextGenerator:
     another tokenizer. learned: cost curves and acceptance from earlier generations. earlier: their
     outputs. generated_tokens: the answers to prompts with a salt. text_to_text: how the decoder of
     an encoder-decoder model starts. kept_tokens: those that the draft model may propose; None: all.
-    invariance: the batch invariance of the main model.
+    invariance: the batch invariance of the main model. parsers: of calls and of reasoning, as the
+    options of the pipeline name them.
     """
 
     main: Runner
@@ -72,6 +87,7 @@ class TextGenerator:
     text_to_text: TextToText | None = None
     kept_tokens: frozenset[int] | None = None
     invariance: Invariance | None = None
+    parsers: tuple[str, str] = ("auto", "auto")
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
     """The reference texts of unfinished generations."""
 
@@ -80,6 +96,11 @@ class TextGenerator:
         """What compiles the grammars of structured output."""
         file = self.tokenizer.path / "tokenizer.json"
         return Grammars(file, self.vocab_size, sorted(self.eos_token_ids))
+
+    @cached_property
+    def answer_format(self) -> AnswerFormat:
+        """How answers mark calls and reasoning, as far as the chat template shows it."""
+        return read_format(self.tokenizer, *self.parsers)
 
     @cached_property
     def _max_sequences(self) -> int | None:
@@ -155,6 +176,13 @@ class TextGenerator:
             if ids:
                 require_ids(Option(name), ids, self.vocab_size)
         self.drafter.check(options)
+        if options.tools and self.answer_format.calls is None:
+            reason, raw = self.answer_format.reason, Option("tool_call_parser", "none")
+            if reason:
+                refused = f" cannot be used with this model ({reason}): leave it out, or give "
+                raise OptionError(Option("tools"), refused, raw)
+            if options.tool_choice != "auto":
+                raise OptionError(Option("tool_choice"), " contradicts ", raw, ": leave it out")
 
     def _begin(self, ids: Sequence[int], options: GenerationOptions) -> EngineSequence:
         tokens, source = list(ids), None
@@ -163,17 +191,27 @@ class TextGenerator:
             tokens = [self.text_to_text.decoder_start_token_id]
             source = Source(np.array([ids]), _namespace(options))
         self.check(options)
+        has_template = options.apply_chat_template and self.tokenizer.chat_template is not None
+        form = self.answer_format if has_template else PLAIN
+        end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
+        is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
+        read = form if options.may_call else replace(form, calls=None)
+        is_plain = read.calls is None and read.reasoning is None
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
             options.stop_strings,
             options.include_stop_str_in_output,
-            self._hidden(options),
+            self._hidden(options, form),
             options.min_tokens,
+            None if is_plain else AnswerParser(read, options.tools, is_reasoning),
         )
-        references = self._references(options)
-        output = Output(text, len(ids))
-        return self._sequence(tokens, options, output, references, source)
+        make_grammar, calls = None, options.tools and form.calls
+        if constraints_of(options) or calls or options.thinking_token_budget is not None:
+            eos = options.ending_ids(self.eos_token_ids)
+            make_grammar = self.grammars.compile(options, eos, form, is_reasoning)
+        output, references = Output(text, len(ids)), self._references(ids, options, form)
+        return self._sequence(tokens, options, output, references, source, make_grammar)
 
     def _sequence(
         self,
@@ -182,11 +220,11 @@ class TextGenerator:
         output: Output,
         references: SuffixIndex | None,
         source: Source | None,
+        make_grammar: Callable[..., Grammar] | None = None,
     ) -> EngineSequence:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
         namespace = source.namespace if source else _namespace(options)
         eos = options.ending_ids(self.eos_token_ids)
-        make_grammar = self.grammars.compile(options, eos) if constraints_of(options) else None
         request = Request(
             *(self.main, self.draft, options, tokens, eos, namespace),
             *(references, self.earlier, self.pairing, source, make_grammar),
@@ -210,7 +248,7 @@ class TextGenerator:
             output,
             tenant=options.cache_salt,
         )
-        if (grammar := sequence.grammar) is not None:
+        if (grammar := sequence.grammar) is not None and constraints_of(options):
             output.parser = lambda: parser_of(options) if grammar.accepts() else None
         return sequence
 
@@ -252,15 +290,22 @@ class TextGenerator:
         self.last_cached = tokens, salt
         # With special tokens in its text, the template would repeat some.
         if salt is not None and options.skip_special_tokens:
-            answer = given.text, given.token_ids, self.tokenizer.piece_after
-            self.generated_tokens.remember(*answer, prompt=tokens[:start], salt=salt)
+            ids, message = given.token_ids, None
+            is_parsed = any(chunk.parts for chunk in given.chunks)
+            if is_parsed and given.finish_reason and ids[-1] in sequence.sampler.ends:
+                message = given.result.message
+            answer = None if is_parsed else given.text, ids, self.tokenizer.piece_after
+            prompt = tokens[:start]
+            self.generated_tokens.remember(*answer, prompt=prompt, salt=salt, message=message)
         if self.drafter.searches_earlier:
             self.earlier.remember(salt, tokens, start)
 
-    def _hidden(self, options: GenerationOptions) -> dict[int, str]:
-        """The tokens that the text leaves out, with their names."""
+    def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
+        """The tokens that the text leaves out, with their names, but not the markers of parts."""
         skips = options.skip_special_tokens
         hidden = dict(self.tokenizer.special_tokens) if skips else {}
+        for marker in form.marker_ids:
+            hidden.pop(marker, None)
         if not options.include_stop_str_in_output:
             stop = options.stop_token_ids
             is_free = skips and not constraints_of(options)
@@ -306,12 +351,20 @@ class TextGenerator:
                 Option("max_new_tokens"),
             )
 
-    def _references(self, options: GenerationOptions) -> SuffixIndex | None:
-        """The index of the reference texts, which all choices of a request share."""
-        texts = tuple(options.reference_texts)
-        if not texts:
+    def _references(
+        self, ids: Sequence[int], options: GenerationOptions, form: AnswerFormat
+    ) -> SuffixIndex | None:
+        """The index of the reference texts, which all choices of a request share.
+
+        Where calls are JSON it also has the prompt as they repeat it.
+        """
+        texts, copy = tuple(options.reference_texts), list[int]()
+        is_json = form.calls is not None and form.calls.parameters is None
+        if options.may_call and is_json and self.drafter.searches_earlier:
+            copy = escaped_copy(ids, self.tokenizer)
+        if not texts and not copy:
             return None
-        key = (options.cache_salt, texts)
+        key = (options.cache_salt, texts, tuple(copy))
         if (known := self._shared.get(key)) is not None:
             return known
         context = self.main.max_length
@@ -322,7 +375,7 @@ class TextGenerator:
                 Option("reference_texts", texts),
                 f" have more tokens than the model's context, {context}: shorten them",
             )
-        self._shared[key] = index = SuffixIndex(encoded)
+        self._shared[key] = index = SuffixIndex(filter(None, [*encoded, copy]))
         return index
 
 

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from ov_specdec.openai.errors import Maybe, Part
+from ov_specdec.openai.tools import ToolName
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.results.chunks import ResultBuilder
@@ -31,7 +32,8 @@ class Ask:
     text is given that the answer is expected to repeat. user: the caller's name of its user, for
     the log. cache_key: a hint that requests with the same key share prefixes. settings: fields of
     the request that a response of this endpoint repeats. names: its fields by their options,
-    where they are not as in `FIELDS`.
+    where they are not as in `FIELDS`. tools: their names in a response by those that the model
+    knows.
     """
 
     endpoint: Endpoint
@@ -49,6 +51,7 @@ class Ask:
     cache_key: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    tools: dict[str, ToolName] = field(default_factory=dict)
 
     @property
     def num_choices(self) -> int:
@@ -59,6 +62,11 @@ class Ask:
         """Prompt and options of every choice, in the order of their indices."""
         choices = [self.options.copy_with(choice=i) for i in range(self.n)]
         return [(prompt, options) for prompt in self.prompts for options in choices]
+
+
+def new_call_id() -> str:
+    """The id of a call: nine characters, as some chat templates demand."""
+    return uuid4().hex[:9]
 
 
 @dataclass

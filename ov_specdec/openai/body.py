@@ -62,6 +62,12 @@ Unsupported = Mapping[str, Sequence[Any]]
 B = TypeVar("B", bound="Body")
 
 
+class Loose(BaseModel):
+    """An object that may have more fields than those that are used."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
 @dataclass
 class Rules:
     """How requests are read. temperature, max_tokens: defaults; None takes the pipeline's.
@@ -141,7 +147,7 @@ class Body(BaseModel):
 
 def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
     """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
-    _check_size(content)
+    check_size(content)
     if not isinstance(content, Mapping):
         raise invalid(None, f"the body is {show(content)}: it must be a JSON object")
     try:
@@ -152,7 +158,7 @@ def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
     return body
 
 
-def _check_size(content: object) -> None:
+def check_size(content: object) -> None:
     """Refuse a body of too many values, or one that is nested too deeply."""
     level: list[Any] = [[content]]
     depth = num_values = -1  # without the list around it

@@ -14,9 +14,11 @@ from ov_specdec.openai.answer import (
     count,
     make_metrics,
     make_usage,
+    new_call_id,
 )
 from ov_specdec.openai.errors import DONE, ApiError, Maybe, Part, encode_event
 from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, ToolCall, reasoning_of
 from ov_specdec.sampling.logits import TokenLogprobs, finite
 from ov_specdec.text.detokenizer import as_text
 
@@ -132,16 +134,40 @@ def _top_by_name(answer: Answer, token: TokenLogprobs) -> dict[str, float] | Non
     return found
 
 
-FinishReason = Literal["stop", "length"]
+FinishReason = Literal["stop", "length", "tool_calls"]
 """Of an answer; a cancelled one is an error."""
 
 
+class ChatFunction(Part):
+    """The function of a call. arguments: the text of a JSON object, or a piece of it."""
+
+    name: Maybe[str] = None
+    arguments: str
+
+
+class ChatCall(Part):
+    """The call of a tool, or what is new of it. index: in a stream, the number of the call."""
+
+    index: Maybe[int] = None
+    id: Maybe[str] = None
+    type: Maybe[Literal["function"]] = None
+    function: ChatFunction
+
+
 class ChatMessage(Part):
-    """The message of the model."""
+    """The message of the model. content: null if it only calls tools."""
 
     role: Literal["assistant"] = "assistant"
-    content: str
+    content: str | None
     refusal: None = None
+    reasoning_content: Maybe[str] = None
+    tool_calls: Maybe[list[ChatCall]] = None
+
+
+def make_call(call: ToolCall, index: int | None = None) -> ChatCall:
+    """A call, or with an index its beginning in a stream."""
+    function = ChatFunction(name=call.name, arguments=call.arguments)
+    return ChatCall(index=index, id=call.id or new_call_id(), type="function", function=function)
 
 
 class ChatChoice(Part):
@@ -192,10 +218,12 @@ class Completion(AnswerBody):
 
 
 class Delta(Part):
-    """New text of a message; the first one has its role."""
+    """What is new of a message; the first one has its role."""
 
     role: Maybe[Literal["assistant"]] = None
     content: Maybe[str] = None
+    reasoning_content: Maybe[str] = None
+    tool_calls: Maybe[list[ChatCall]] = None
 
 
 class Piece(Part):
@@ -251,6 +279,7 @@ class StreamedCompletion:
         self._answer = answer
         self._is_chat = answer.ask.endpoint == "chat"
         self._scores = [CompletionScores(answer, i) for i in range(answer.ask.num_choices)]
+        self._num_calls = [0] * answer.ask.num_choices
 
     def begin(self) -> list[bytes]:
         """The events before any text: the role of a message, and the prompt with `echo`."""
@@ -280,17 +309,36 @@ class StreamedCompletion:
         piece: ChatPiece | CompletionPiece
         if self._is_chat:
             scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
-            piece = ChatPiece(delta=Delta(content=chunk.text or None), logprobs=scored, **common)
+            piece = ChatPiece(delta=self._delta(index, chunk), logprobs=scored, **common)
         else:
             before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
             scores = self._scores[index].add(chunk)
             piece = CompletionPiece(text=before + chunk.text, logprobs=scores, **common)
-        if not chunk.text and piece.logprobs is None and chunk.finish_reason is None:
+        is_empty = not chunk.text and not chunk.parts
+        if is_empty and piece.logprobs is None and chunk.finish_reason is None:
             return []
         if not self._answer.ask.usage_in_events:
             return [self._event(piece)]
         num_generated = len(self._answer.choices[index].token_ids)
         return [self._event(piece, count(chunk.num_prompt_tokens, num_generated))]
+
+    def _delta(self, index: int, chunk: Chunk) -> Delta:
+        """What a chunk adds to the message of a choice."""
+        calls = list[ChatCall]()
+        for part in chunk.parts:
+            number = self._num_calls[index]
+            if isinstance(part, CallBegin):
+                calls.append(make_call(ToolCall(part.name, "", part.id), number))
+            elif isinstance(part, CallEnd):
+                self._num_calls[index] += 1
+            elif isinstance(part, Arguments):
+                if not calls:
+                    calls.append(ChatCall(index=number, function=ChatFunction(arguments="")))
+                calls[-1].function.arguments += part.text
+        thought = reasoning_of(chunk.parts) or None
+        return Delta(
+            content=chunk.text or None, reasoning_content=thought, tool_calls=calls or None
+        )
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
@@ -311,7 +359,12 @@ class StreamedCompletion:
             common: dict[str, Any] = {"index": index, "finish_reason": result.finish_reason}
             if self._is_chat:
                 scored = chat_logprobs(answer, result.logprobs)
-                message = ChatMessage(content=result.text)
+                calls = [make_call(call) for call in result.tool_calls] or None
+                message = ChatMessage(
+                    content=result.text or (None if calls else ""),
+                    reasoning_content=result.reasoning or None,
+                    tool_calls=calls,
+                )
                 choices.append(ChatChoice(message=message, logprobs=scored, **common))
             else:
                 scores = self._scores[index].add(result)

@@ -56,6 +56,7 @@ FIELDS = {
     "choices": "structured_outputs.choice",
     **{name: f"structured_outputs.{name}" for name in ("grammar", "regex")},
     **dict.fromkeys(("json_object", "json_schema"), "response_format"),
+    **{name: name for name in ("tools", "tool_choice", "parallel_tool_calls")},
     **request_fields(GenerationOptions),
     **request_fields(TranscriptionOptions),
     "max_new_tokens": "max_tokens",
@@ -67,6 +68,7 @@ FIELDS = {
 OF_RESPONSES = {
     **dict.fromkeys(("json_object", "json_schema"), "text.format"),
     "max_new_tokens": "max_output_tokens",
+    "reasoning_effort": "reasoning.effort",
 }
 """Fields of /v1/responses that have other names."""
 

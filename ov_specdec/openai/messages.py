@@ -1,21 +1,29 @@
-"""Messages of requests, as chat templates take them."""
+"""Messages and items of requests as messages of chat templates."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError, from_json
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.body import said
+from ov_specdec.openai.body import Loose, check_size, said
 from ov_specdec.openai.errors import invalid
+from ov_specdec.openai.tools import flat_name
 from ov_specdec.text.chat import check_messages
 
+PLAIN = "plain:"
+"""Begins an `encrypted_content` of ours: the reasoning as it is, for clients that return only this.
+That of others cannot be read."""
 
-class TextPart(BaseModel):
-    """A part of a content."""
+REASONING = ("reasoning", "reasoning_content")
+"""Where templates look for the reasoning of a message."""
 
-    model_config = ConfigDict(strict=True, extra="allow")
 
-    type: Literal["text", "input_text", "output_text"]  # the last two in /v1/responses
+class TextPart(Loose):
+    """A part of a content. The last three types are those of /v1/responses."""
+
+    type: Literal["text", "input_text", "output_text", "reasoning_text"]
     text: str
 
 
@@ -25,42 +33,147 @@ Content = Annotated[
 ]
 
 
-class Message(BaseModel):
-    """A message. Chat templates may use further fields."""
+def _read_arguments(given: Any) -> Any:
+    """Arguments as a mapping; no text is none."""
+    if not isinstance(given, str):
+        return given
+    try:
+        return from_json(given or "{}", allow_inf_nan=False)
+    except ValueError as error:
+        reason = {"reason": str(error)}
+        raise PydanticCustomError("json", "is not JSON: {reason}", reason) from error
 
-    model_config = ConfigDict(strict=True, extra="allow")
+
+Arguments = Annotated[
+    dict[str, Any],
+    BeforeValidator(_read_arguments, json_schema_input_type=str | dict[str, Any]),
+]
+
+
+def called(call_id: str | None, name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:
+    """A call as templates take it."""
+    function = {"name": name, "arguments": arguments}
+    return {"type": "function", "function": function, **({"id": call_id} if call_id else {})}
+
+
+def text_parts(content: str | list[TextPart] | None) -> Any:
+    """A content as templates name its parts."""
+    if not isinstance(content, list):
+        return content
+    return [{"type": "text", "text": part.text} for part in content]
+
+
+class CalledFunction(Loose):
+    """The function of a call."""
+
+    name: str
+    arguments: Arguments
+
+
+class Call(Loose):
+    """A call of a tool in a message."""
+
+    id: str | None = None
+    type: Literal["function"] | None = None
+    function: CalledFunction
+
+
+class Message(Loose):
+    """A message. Chat templates may use further fields."""
 
     role: Annotated[str, Field(min_length=1)]
     content: Content | None = None
+    tool_calls: Annotated[list[Call], Field(fail_fast=True)] | None = None
+    reasoning: str | None = None
+    reasoning_content: str | None = None
 
     def given(self) -> dict[str, Any]:
-        """The message without null fields, and the parts of its content as templates name them."""
-        content: Any = self.content
-        if isinstance(content, list):
-            content = [{"type": "text", "text": part.text} for part in content]
-        # OpenAI's interface has a newer name of this role, templates the older one.
-        role = "system" if self.role == "developer" else self.role
-        given = {"role": role, "content": content, **(self.model_extra or {})}
+        """The message without null fields, and with those that templates look for."""
+        reasoning, content = self.reasoning_content or self.reasoning, text_parts(self.content)
+        calls = [(call.id, call.function) for call in self.tool_calls or ()]
+        given = {
+            # OpenAI's interface has a newer name of this role, templates the older one.
+            "role": "system" if self.role == "developer" else self.role,
+            **dict.fromkeys(REASONING, reasoning or None),
+            "content": "" if content is None and (reasoning or calls) else content,
+            "tool_calls": [called(i, each.name, each.arguments) for i, each in calls] or None,
+            **(self.model_extra or {}),
+        }
         return {name: value for name, value in given.items() if value is not None}
 
 
-class InputMessage(Message):
-    """A message of /v1/responses, which may be an earlier answer."""
+CallType = Literal["function_call", "custom_tool_call"]
+OutputType = Literal["function_call_output", "custom_tool_call_output"]
 
-    type: Literal["message"] = "message"
+NEEDED: Mapping[str, tuple[str, ...]] = {
+    "message": ("role", "content"),
+    "function_call": ("call_id", "name", "arguments"),
+    "custom_tool_call": ("call_id", "name", "input"),
+    **dict.fromkeys(get_args(OutputType), ("call_id", "output")),
+}
+"""The fields that items of a type need."""
 
-    def given(self) -> dict[str, Any]:
-        """The fields for a template, which uses none of those of an answer."""
-        unused = ("annotations", "id", "logprobs", "status", "type")
-        return {k: v for k, v in super().given().items() if k not in unused}
+
+class InputItem(Loose):
+    """An item of /v1/responses: a message, another part of an answer, or what a call gave."""
+
+    type: Literal["message", "reasoning", CallType, OutputType] = "message"
+    role: Annotated[str, Field(min_length=1)] | None = None
+    content: Content | None = None
+    call_id: str | None = None
+    name: str | None = None
+    namespace: str | None = None
+    arguments: Arguments | None = None
+    input: str | None = None
+    output: Content | None = None
+    encrypted_content: str | None = None
+
+    def given(self, where: str) -> dict[str, Any]:
+        """A message of this alone. where: its path, for the error of a missing field."""
+        for name in NEEDED.get(self.type, ()):
+            if getattr(self, name) is None:
+                raise invalid(f"{where}.{name}", f"{where}.{name} is missing: give it")
+        if self.type == "message":
+            return Message(role=self.role or "", content=self.content).given()
+        if self.type in get_args(OutputType):
+            output = text_parts(self.output)
+            return {"role": "tool", "tool_call_id": self.call_id, "content": output}
+        if self.type == "reasoning":
+            parts = self.content if isinstance(self.content, list) else ()
+            _, _, kept = (self.encrypted_content or "").partition(PLAIN)
+            text = "".join(part.text for part in parts) or kept
+            return {"role": "assistant", **dict.fromkeys(REASONING if text else (), text)}
+        name = flat_name(self.name or "", self.namespace)
+        arguments = self.arguments if self.type == "function_call" else {"input": self.input}
+        return {"role": "assistant", "tool_calls": [called(self.call_id, name, arguments)]}
 
 
 Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
+Items = Annotated[list[InputItem], Field(min_length=1, fail_fast=True)]
+
+LATER = {"reasoning": {"reasoning", "content", "tool_calls"}, "content": {"content", "tool_calls"}}
+"""What a turn of the model has not yet before these."""
 
 
-def read_messages(messages: list[Any], name: str = "messages") -> list[dict[str, Any]]:
-    """Messages for a chat template; `ApiError` for an empty one. name: of their field."""
+def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
+    """Messages for a chat template, where the items of one turn of the model are one."""
+    joined: list[dict[str, Any]] = []
+    for index, item in enumerate(items):
+        message, last = item.given(f"input[{index}]"), joined[-1] if joined else {}
+        is_next = any(LATER.get(name, set()) & last.keys() for name in message)
+        if is_next or not message["role"] == last.get("role") == "assistant":
+            joined.append(message)
+            continue
+        calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
+        last.update(message, **({"tool_calls": calls} if calls else {}))
+    return read_messages(({"content": "", **message} for message in joined), "input")
+
+
+def read_messages(given: Iterable[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
+    """Messages for a chat template; `ApiError` for an invalid one. name: of their field."""
+    messages = [*given]
+    check_size(messages)  # arguments were texts
     try:
-        return check_messages([message.given() for message in messages], name)
+        return check_messages(messages, name)
     except OptionError as error:
         raise invalid(error.option, str(error)) from error

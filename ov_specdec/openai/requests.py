@@ -20,7 +20,7 @@ from ov_specdec.openai.body import (
     with_options_of,
 )
 from ov_specdec.openai.errors import OF_RESPONSES, in_field_names, invalid
-from ov_specdec.openai.messages import Content, InputMessage, Messages, read_messages
+from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.structured import (
     NEWER_NAMES,
     ResponseFormat,
@@ -29,8 +29,10 @@ from ov_specdec.openai.structured import (
     TextOptions,
     read_structure,
 )
+from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, ToolName, read_tools
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
+from ov_specdec.options.tools import definition_of
 
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
@@ -41,9 +43,9 @@ Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 UNSUPPORTED: Unsupported = {
     **dict.fromkeys(("allowed_token_ids", "grammar", "json_schema", "logits_processors"), ()),
     **dict.fromkeys(("guided_choice", "guided_grammar", "guided_json", "guided_regex"), ()),
-    **dict.fromkeys(("thinking_token_budget", "truncate_prompt_tokens"), ()),
     "bad_words": ([],),
     "length_penalty": (1.0, 1),
+    "truncate_prompt_tokens": (),
     "use_beam_search": (False,),
 }
 """Fields of OpenAI, vLLM and llama.cpp that would change the text, with their neutral values."""
@@ -154,18 +156,19 @@ class ChatBody(ChoicesBody):
     unsupported: ClassVar[Unsupported] = {
         **UNSUPPORTED,
         **dict.fromkeys(("audio", "chat_template", "documents", "web_search_options"), ()),
-        **dict.fromkeys(("functions", "tools"), ([],)),
-        **dict.fromkeys(("function_call", "tool_choice"), ("none", "auto")),
+        "functions": ([],),
+        "function_call": ("none", "auto"),
         **dict.fromkeys(("echo", "store"), (False,)),
         "metadata": ({},),
         "modalities": (["text"],),
-        "parallel_tool_calls": (True, False),
-        "reasoning_effort": ("none",),
         "service_tier": ("auto", "default"),
         "verbosity": ("medium",),
     }
 
     messages: Messages
+    tools: Annotated[list[ChatTool], Field(fail_fast=True)] | None = None
+    tool_choice: ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     logprobs: bool | None = None
@@ -190,11 +193,12 @@ class ChatBody(ChoicesBody):
         text = content if isinstance(content, str) else "\n".join(part.text for part in content)
         if text:
             options["reference_texts"] = (text,)
-        return options
+        tools = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
+        return options | read_tools(tools, self.tool_choice, self.parallel_tool_calls)
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
-        prompts = (read_messages(self.messages),)
+        prompts = (read_messages(message.given() for message in self.messages),)
         has_prediction = self.prediction is not None
         return super().ask(options, prompts=prompts, has_prediction=has_prediction, **more)
 
@@ -234,6 +238,13 @@ class CompletionBody(ChoicesBody):
         return super().ask(options, prompts=prompts, echo=bool(self.echo), **more)
 
 
+class ReasoningOptions(Body):
+    """How a response reasons. summary: taken, and none is made."""
+
+    effort: str | None = None
+    summary: Literal["auto", "concise", "detailed"] | None = None
+
+
 def _as_messages(given: object) -> object:
     """A text as a message of the user."""
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
@@ -248,9 +259,7 @@ class ResponsesBody(GenerationBody):
         **UNSUPPORTED,
         **dict.fromkeys(("conversation", "max_tokens", "max_tool_calls", "prompt"), ()),
         **dict.fromkeys(("background", "store"), (False,)),
-        **dict.fromkeys(("include", "tools"), ([],)),
         "previous_response_id": (),
-        "reasoning": ({}, {"effort": "none"}),
         "response_format": ({"type": "text"},),
         "service_tier": ("auto", "default"),
         "stream_options": ({}, {"include_obfuscation": False}),
@@ -258,37 +267,62 @@ class ResponsesBody(GenerationBody):
         "truncation": ("disabled",),
     }
 
-    input: Annotated[
-        list[InputMessage],
-        Field(min_length=1, fail_fast=True),
-        BeforeValidator(_as_messages, json_schema_input_type=str | list[InputMessage]),
-    ]
+    input: Annotated[Items, BeforeValidator(_as_messages, json_schema_input_type=str | Items)]
     instructions: str | None = None
     text: TextOptions | None = None
     max_output_tokens: Positive | None = None
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
+    tools: Annotated[list[ResponseTool], Field(fail_fast=True)] | None = None
+    tool_choice: ToolChoice | None = None
     parallel_tool_calls: bool | None = None
-    tool_choice: Literal["none", "auto"] | None = None
+    reasoning: ReasoningOptions | None = None
+    include: list[Literal["reasoning.encrypted_content"]] | None = None
+
+    @property
+    def flat_tools(self) -> list[tuple[ToolName, dict[str, Any]]]:
+        """All that the model may call."""
+        return [found for tool in self.tools or () for found in tool.flatten()]
+
+    def check_others(self, rules: Rules, where: str = "") -> None:
+        """See `Body`. Tools that only OpenAI runs are as unknown fields."""
+        super().check_others(rules, where)
+        for tool in self.tools or ():
+            if not tool.flatten():
+                rules.check_unknown(f"tools.{tool.type}", tool.type, ())
 
     def read_options(self) -> dict[str, Any]:
         """Generation options by name."""
         options = self.read_structured(self.text.format if self.text else None)
-        return {**options, "max_new_tokens": self.max_output_tokens}
+        options["max_new_tokens"] = self.max_output_tokens
+        if self.reasoning is not None and self.reasoning.effort is not None:
+            options["reasoning_effort"] = self.reasoning.effort
+        tools = [tool for _, tool in self.flat_tools]
+        return options | read_tools(tools, self.tool_choice, self.parallel_tool_calls)
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
-        messages = read_messages(self.input, "input")
+        messages = read_items(self.input)
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
+        reasoning = self.reasoning or ReasoningOptions()
+        own = [tool for tool in self.tools or () if tool.flatten()]
         settings = {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
             "metadata": self.metadata or {},
             "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
             "temperature": options.temperature,
             "text": self.text.settings if self.text else {"format": {"type": "text"}},
             "tool_choice": self.tool_choice or "auto",
+            "tools": [tool.model_dump(exclude_unset=True) for tool in own],
             "top_p": 1.0 if options.top_p is None else options.top_p,
             "user": self.user or self.safety_identifier,
         }
-        return super().ask(options, prompts=(messages,), settings=settings, **more)
+        return super().ask(
+            options,
+            prompts=(messages,),
+            settings=settings,
+            tools={definition_of(tool)["name"]: name for name, tool in self.flat_tools},
+            **more,
+        )

@@ -11,43 +11,22 @@ from ov_specdec.openai.answer import (
     make_metrics,
     make_usage,
 )
-from ov_specdec.openai.errors import ApiError, Empty, Maybe, Part, encode_event
+from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
+from ov_specdec.openai.items import (
+    ItemEvent,
+    Items,
+    OutputItem,
+    ResponseEvent,
+    Status,
+)
 from ov_specdec.openai.structured import FormatType
 from ov_specdec.results.chunks import Chunk
-
-Status = Literal["in_progress", "completed", "incomplete"]
-
-
-class OutputText(Part):
-    """The text of a response."""
-
-    type: Literal["output_text"] = "output_text"
-    text: str
-    annotations: Empty = ()
-    logprobs: Empty = ()
-
-
-class OutputMessage(Part):
-    """The message of a response."""
-
-    id: str
-    type: Literal["message"] = "message"
-    status: Status
-    role: Literal["assistant"] = "assistant"
-    content: list[OutputText]
 
 
 class IncompleteDetails(Part):
     """Why a response is incomplete."""
 
     reason: Literal["max_output_tokens"] = "max_output_tokens"
-
-
-class Reasoning(Part):
-    """Always empty: there is no reasoning."""
-
-    effort: None = None
-    summary: None = None
 
 
 class GivenFormat(Part):
@@ -66,6 +45,7 @@ class TextSettings(Part):
     """Settings of the text of a response."""
 
     format: GivenFormat
+    verbosity: Maybe[str] = None
 
 
 class InputTokens(CachedTokens):
@@ -75,7 +55,7 @@ class InputTokens(CachedTokens):
 
 
 class ReasoningTokens(Part):
-    """Always 0."""
+    """Always 0: those of reasoning are not counted apart."""
 
     reasoning_tokens: int = 0
 
@@ -104,29 +84,22 @@ class Response(Part):
     max_output_tokens: int | None
     metadata: dict[str, str]
     model: str
-    output: list[OutputMessage]
+    output: list[OutputItem]
     parallel_tool_calls: bool
     previous_response_id: None = None
-    reasoning: Reasoning = Reasoning()
+    reasoning: dict[str, str | None]
     service_tier: Literal["default"] = "default"
     store: Literal[False] = False
     temperature: float | None
     text: TextSettings
-    tool_choice: Literal["none", "auto"]
-    tools: Empty = ()
+    tool_choice: str | dict[str, Any]
+    tools: list[dict[str, Any]]
     top_logprobs: Literal[0] = 0
     top_p: float
     truncation: Literal["disabled"] = "disabled"
     usage: ResponseUsage | None
     user: str | None
     metrics: Maybe[SpeculationMetrics] = None
-
-
-class ResponseEvent(Part):
-    """Common fields of events. type: also the event's name."""
-
-    type: str
-    sequence_number: int
 
 
 class ResponseChanged(ResponseEvent):
@@ -138,45 +111,6 @@ class ResponseChanged(ResponseEvent):
     response: Response
 
 
-class ItemChanged(ResponseEvent):
-    """The message of the response has begun or ended."""
-
-    type: Literal["response.output_item.added", "response.output_item.done"]
-    output_index: int = 0
-    item: OutputMessage
-
-
-class ContentEvent(ResponseEvent):
-    """An event of the text of the message."""
-
-    item_id: str
-    output_index: int = 0
-    content_index: int = 0
-
-
-class PartChanged(ContentEvent):
-    """The text has begun or ended."""
-
-    type: Literal["response.content_part.added", "response.content_part.done"]
-    part: OutputText
-
-
-class OutputTextDelta(ContentEvent):
-    """New text of the message."""
-
-    type: Literal["response.output_text.delta"] = "response.output_text.delta"
-    delta: str
-    logprobs: Empty = ()
-
-
-class OutputTextDone(ContentEvent):
-    """The complete text."""
-
-    type: Literal["response.output_text.done"] = "response.output_text.done"
-    text: str
-    logprobs: Empty = ()
-
-
 class ResponseFailed(ResponseEvent):
     """The response has failed."""
 
@@ -186,14 +120,7 @@ class ResponseFailed(ResponseEvent):
     param: str | None
 
 
-RESPONSE_EVENTS = (
-    ResponseChanged,
-    ItemChanged,
-    PartChanged,
-    OutputTextDelta,
-    OutputTextDone,
-    ResponseFailed,
-)
+RESPONSE_EVENTS = (ResponseChanged, ItemEvent, ResponseFailed)
 
 
 class StreamedResponse:
@@ -201,20 +128,14 @@ class StreamedResponse:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._item_id = f"msg_{answer.id.removeprefix('resp_')}"
+        self._items = Items(answer.ask.tools)
         self._number = 0
 
     def begin(self) -> list[bytes]:
-        """The events before any text."""
-        response = self._response("in_progress", [])
-        item = OutputMessage(id=self._item_id, status="in_progress", content=[])
-        part = OutputText(text="")
-        return [
-            self._event(ResponseChanged, type="response.created", response=response),
-            self._event(ResponseChanged, type="response.in_progress", response=response),
-            self._event(ItemChanged, type="response.output_item.added", item=item),
-            self._content(PartChanged, type="response.content_part.added", part=part),
-        ]
+        """The events before any item."""
+        response = self._response("in_progress")
+        kinds = ("response.created", "response.in_progress")
+        return [self._event(ResponseChanged, {"type": k, "response": response}) for k in kinds]
 
     def note(self, index: int, chunk: Chunk) -> None:
         """Note a chunk."""
@@ -223,35 +144,34 @@ class StreamedResponse:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk."""
         self.note(index, chunk)
-        return [self._content(OutputTextDelta, delta=chunk.text)] if chunk.text else []
+        return [self._event(ItemEvent, event) for event in self._items.add(chunk)]
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
-        response = self.whole()
-        [item] = response.output
-        [part] = item.content
-        return [
-            self._content(OutputTextDone, text=part.text),
-            self._content(PartChanged, type="response.content_part.done", part=part),
-            self._event(ItemChanged, type="response.output_item.done", item=item),
-            self._event(ResponseChanged, type=f"response.{response.status}", response=response),
-        ]
+        events = [self._event(ItemEvent, event) for event in self._items.end(self._status)]
+        response = self._response(self._status)
+        ended = {"type": f"response.{self._status}", "response": response}
+        return [*events, self._event(ResponseChanged, ended)]
 
     def fail(self, error: ApiError) -> bytes:
         """The event that ends a failed stream."""
         fields = {"code": error.code, "message": error.message, "param": error.param}
-        return self._event(ResponseFailed, **fields)
+        return self._event(ResponseFailed, fields)
 
     def whole(self) -> Response:
         """The body of an answer that is not streamed."""
-        [output] = self._answer.choices
-        status: Status = "incomplete" if output.finish_reason == "length" else "completed"
-        content = [OutputText(text=output.text)]
-        return self._response(
-            status, [OutputMessage(id=self._item_id, status=status, content=content)]
-        )
+        for chunk in self._answer.choices[0].chunks:
+            list(self._items.add(chunk))
+        list(self._items.end(self._status))
+        return self._response(self._status)
 
-    def _response(self, status: Status, output: list[OutputMessage]) -> Response:
+    @property
+    def _status(self) -> Status:
+        """The status of a response that has ended."""
+        [output] = self._answer.choices
+        return "incomplete" if output.finish_reason == "length" else "completed"
+
+    def _response(self, status: Status) -> Response:
         answer, usage = self._answer, None
         for stats in answer.stats:  # of its choice, once that has ended
             counts = make_usage(answer.ask, [stats])
@@ -270,16 +190,13 @@ class StreamedResponse:
             status=status,
             incomplete_details=IncompleteDetails() if status == "incomplete" else None,
             model=answer.model,
-            output=output,
+            output=self._items.done,
             usage=usage,
             metrics=make_metrics(answer.stats),
             **answer.ask.settings,
         )
 
-    def _content(self, kind: type[ContentEvent], **fields: Any) -> bytes:
-        return self._event(kind, item_id=self._item_id, **fields)
-
-    def _event(self, kind: type[ResponseEvent], **fields: Any) -> bytes:
-        event = kind(sequence_number=self._number, **fields)
+    def _event(self, model: type[ResponseEvent], fields: dict[str, Any]) -> bytes:
+        event = model(sequence_number=self._number, **fields)
         self._number += 1
         return encode_event(event, event.type)

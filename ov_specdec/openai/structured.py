@@ -11,10 +11,12 @@ from ov_specdec.openai.errors import invalid, show
 NEWER_NAMES = {
     **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
     **dict.fromkeys(("grammar", "guided_grammar"), "give structured_outputs.grammar, in Lark"),
+    "function_call": "give tool_choice",
+    "functions": "give tools",
     "json_schema": "give response_format, or structured_outputs.json",
     "response_format": "give text.format",
 }
-"""What to give instead of older fields of vLLM, and of fields of llama.cpp and other endpoints."""
+"""What to give instead of older fields, and of fields of llama.cpp and other endpoints."""
 
 
 FormatType = Literal["text", "json_object", "json_schema"]
@@ -51,19 +53,18 @@ class ResponseFormat(Body):
 
 
 class TextOptions(Body):
-    """Settings of the text of a response."""
-
-    unsupported: ClassVar[Unsupported] = {"verbosity": ("medium",)}
+    """Settings of the text of a response. verbosity: taken, without an effect."""
 
     format: TextFormat | None = None
+    verbosity: Literal["low", "medium", "high"] | None = None
 
     @property
     def settings(self) -> dict[str, Any]:
         """What the response repeats."""
-        if self.format is None:
-            return {"format": {"type": "text"}}
-        known = {*TextFormat.model_fields}
-        return {"format": self.format.model_dump(by_alias=True, exclude_none=True, include=known)}
+        form, known = {"type": "text"}, {*TextFormat.model_fields}
+        if self.format is not None:
+            form = self.format.model_dump(by_alias=True, exclude_none=True, include=known)
+        return {"format": form, **({"verbosity": self.verbosity} if self.verbosity else {})}
 
 
 class StructuredOutputs(Body):

@@ -1,16 +1,17 @@
 """Options of a generation that contradict or need each other."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.structured import OF_JSON, constraints_of
+from ov_specdec.options.tools import chosen_tool, definition_of
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that only affect sampling."""
 
 CHAT_OPTIONS = (
-    *("tools", "chat_template_kwargs"),
+    *("tools", "chat_template_kwargs", "reasoning_effort", "thinking_token_budget"),
     *("add_generation_prompt", "continue_final_message"),
 )
 """Options that only affect prompts in a chat template."""
@@ -44,10 +45,17 @@ def require_no_conflict(options: Any) -> None:
     constraints = constraints_of(options)
     if len(constraints) > 1:
         _refuse(options, constraints[0], "is a constraint, and so is", constraints[1])
-    if constraints and options.ignore_eos:
-        _refuse(options, constraints[0], "ends the text, so it contradicts", "ignore_eos")
+    ending = [*constraints, *given_chat_options(options, ("tools", "thinking_token_budget"))]
+    for name in ending if options.ignore_eos else ():
+        _refuse(options, name, "ends the text, so it contradicts", "ignore_eos")
     if options.json_whitespace != "compact" and not {*constraints} & {*OF_JSON}:
         _refuse(options, "json_whitespace", "has no effect without", "json_schema", BOTH)
+    if options.tool_choice not in ("auto", "none") and not options.tools:
+        _refuse(options, "tool_choice", "has no effect without", "tools", BOTH)
+    names, chosen = [definition_of(tool)["name"] for tool in options.tools], chosen_tool(options)
+    if chosen not in (None, *names):
+        reason = f" names none of the tools: give one of {', '.join(names)}"
+        raise OptionError(Option("tool_choice", chosen), reason)
     if options.tgt_lang is not None and options.forced_bos_token_id is not None:
         _refuse(options, "tgt_lang", "contradicts", "forced_bos_token_id")
     number, schedule = "num_assistant_tokens", "num_assistant_tokens_schedule"
@@ -67,9 +75,10 @@ def require_no_conflict(options: Any) -> None:
         _refuse(options, name, NO_EFFECT, "apply_chat_template")
 
 
-def given_chat_options(options: Any) -> list[str]:
+def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> list[str]:
     """The names of the given options that only affect a chat template."""
-    return [name for name in CHAT_OPTIONS if getattr(options, name) not in (None, False, (), [])]
+    values = {name: getattr(options, name) for name in names}
+    return [k for k, v in values.items() if v is not None and v is not False and v not in ((), [])]
 
 
 def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, require_no_conflict
@@ -11,6 +11,7 @@ from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.kwargs import PipelineKwargs
 from ov_specdec.options.model import Options, Several, Text, TokenId, option
 from ov_specdec.options.structured import check_schema
+from ov_specdec.options.tools import Given, read_choice, read_tools
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
@@ -35,6 +36,12 @@ def _check_bias(bias: float) -> float:
 Bias = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_check_bias)]
 TemplateArguments = Annotated[Mapping[str, Any], AfterValidator(check_template)]
 Schema = Annotated[Mapping[str, Any] | Text | type[Any], AfterValidator(check_schema)]
+Tools = Annotated[
+    Sequence[Mapping[str, Any]], BeforeValidator(read_tools, json_schema_input_type=Given)
+]
+Choice = Annotated[
+    Text, BeforeValidator(read_choice, json_schema_input_type=str | Mapping[str, Any])
+]
 
 
 class GenerationOptions(Options):
@@ -314,14 +321,6 @@ class GenerationOptions(Options):
         endpoints=("chat", "responses"),
         expects="a mapping of names to values",
     )
-    tools: Sequence[Mapping[str, Any] | Callable[..., Any]] = option(
-        (),
-        "List the functions that the model may call, as JSON schemas.",
-        more="Or as functions with type hints and a docstring in Google's style.",
-        metavar="JSON-FILE",
-        field=None,
-        expects="a list of JSON schemas or functions",
-    )
     add_generation_prompt: bool | None = option(
         None,
         "End the prompt with the header of an answer.",
@@ -333,6 +332,39 @@ class GenerationOptions(Options):
         False,
         "Continue the final message instead of starting an answer.",
         flag=None,
+        endpoints=("chat", "responses"),
+    )
+    tools: Tools = option(
+        (),
+        "List the functions that the model may call, as JSON schemas.",
+        more="Or as functions with type hints and a docstring in Google's style.",
+        metavar="JSON-FILE",
+        field=None,
+        group="Tools and reasoning",
+        expects="a list of JSON schemas or functions",
+    )
+    tool_choice: Choice = option(
+        "auto",
+        "Leave it to the model whether it calls tools, forbid or require it, or name the tool.",
+        more='Or as in requests: {"type": "function", "function": {"name": "area"}}.',
+        metavar="auto|none|required|NAME",
+        field=None,
+        expects="auto, none, required, or a tool by its name or a mapping",
+    )
+    parallel_tool_calls: bool = option(True, "Allow several calls in one answer.", field=None)
+    reasoning_effort: Text | None = option(
+        None,
+        "Ask for so much reasoning, in words of the chat template such as low.",
+        more='Templates that name no effort ignore it; "none" is enable_thinking=False too.',
+        metavar="EFFORT",
+        endpoints=("chat",),
+    )
+    thinking_token_budget: int | None = option(
+        None,
+        "Reason for at most N tokens.",
+        ge=0,
+        unit="tokens",
+        unset="any number",
         endpoints=("chat", "responses"),
     )
 
@@ -352,6 +384,11 @@ class GenerationOptions(Options):
             return self.do_sample
         is_given = any(getattr(self, name) is not None for name in SAMPLING_OPTIONS)
         return is_given and self.temperature != 0
+
+    @property
+    def may_call(self) -> bool:
+        """Whether the model may call tools."""
+        return bool(self.tools) and self.tool_choice != "none"
 
     @property
     def is_repeatable_draw(self) -> bool:

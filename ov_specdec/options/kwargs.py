@@ -61,9 +61,13 @@ class GenerationKwargs(TypedDict, total=False):
     apply_chat_template: bool
     add_special_tokens: bool | None
     chat_template_kwargs: Mapping[str, Any] | None
-    tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
     add_generation_prompt: bool | None
     continue_final_message: bool
+    tools: Sequence[Mapping[str, Any] | Callable[..., Any]]
+    tool_choice: str | Mapping[str, Any]
+    parallel_tool_calls: bool
+    reasoning_effort: str | None
+    thinking_token_budget: int | None
     generation_config: Any
     input_ids: Any
     attention_mask: Any
@@ -136,6 +140,8 @@ class PipelineKwargs(SpeechPipelineKwargs, total=False):
     profile: str | Path
     generation_config: Literal["none", "model"]
     chat_template: str | Path | None
+    tool_call_parser: Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
+    reasoning_parser: Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
     static_shapes: Sequence[int] | Literal["auto", "none"]
     max_batch_size: int
     max_prefill_tokens_per_step: int | None

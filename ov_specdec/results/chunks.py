@@ -12,6 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from typing_extensions import Self
 
 from ov_specdec.errors import OptionError, shorten
+from ov_specdec.results.parts import Part, ToolCall, calls_of, reasoning_of
 from ov_specdec.results.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.sampling.logits import TokenLogprobs
 
@@ -79,6 +80,7 @@ class Ending(NamedTuple):
 
 ENDINGS: Mapping[FinishReason | LengthLimit, Ending] = {
     "stop": Ending("end of text", "finished: end of text"),
+    "tool_calls": Ending("calls of tools", "finished: calls of tools"),
     "cancelled": Ending("cancelled", "stopped"),
     "max_new_tokens": Ending("the output has max_new_tokens", "finished: token limit"),
     "max_model_len": Ending(
@@ -105,9 +107,11 @@ class Chunk:
     on the correction that replaces the first of them. logprobs: of each token, if requested.
     prompt_logprobs: of each token of the prompt, on the first chunk. num_prompt_tokens: of the
     whole prompt, on every chunk. finish_reason and stats: on the last chunk only; "stop" after an
-    end-of-sequence token or the stop string in `stats.stop_string`, "cancelled" after a
-    cancellation, "length" at the limit named by `stats.length_limit`. parse: on the last chunk,
-    turns the text into its value, if its grammar accepts it.
+    end-of-sequence token or the stop string in `stats.stop_string`, "tool_calls" after such a token
+    behind whole calls, "cancelled" after a cancellation, "length" at the limit named by
+    `stats.length_limit`. parse: on the last chunk, turns the text into its value, if its grammar
+    accepts it. parts: `Reasoning`, `Text`, `CallBegin`, `Arguments` and `CallEnd` of an answer in a
+    chat template that marks them, in order; text is then that of `Text`.
     """
 
     text: str
@@ -120,6 +124,7 @@ class Chunk:
     prompt_logprobs: list[TokenLogprobs] = field(default_factory=list)
     num_prompt_tokens: int = 0
     parse: Parse | None = None
+    parts: tuple[Part, ...] = ()
 
     @property
     def from_draft(self) -> bool:
@@ -174,8 +179,8 @@ class ChunkStream(Generic[C]):
 class GenerationResult:
     """A finished generation. `text` and `token_ids` hold the output without the prompt.
 
-    logprobs, prompt_logprobs: of each token of output and prompt, if requested. chunks: the output
-    by origin of its tokens, as notebooks show it.
+    text: without reasoning and calls of tools. logprobs, prompt_logprobs: of each token of output
+    and prompt, if requested. chunks: the output by origin of its tokens, as notebooks show it.
     """
 
     text: str
@@ -195,6 +200,28 @@ class GenerationResult:
         """
         parse = self.chunks[-1].parse if self.chunks else None
         return None if parse is None else parse(self.text)
+
+    @property
+    def parts(self) -> list[Part]:
+        """The parts of an answer with reasoning or calls."""
+        return [part for chunk in self.chunks for part in chunk.parts]
+
+    @property
+    def reasoning(self) -> str:
+        """The reasoning, if the model's chat template marks it."""
+        return reasoning_of(self.parts)
+
+    @property
+    def tool_calls(self) -> list[ToolCall]:
+        """The calls of tools, without one that was cut short."""
+        return calls_of(self.parts)
+
+    @property
+    def message(self) -> dict[str, Any]:
+        """The answer as a message of the next prompt; each call has an `id` for its result."""
+        calls = [call.as_message(f"call{n:05}") for n, call in enumerate(self.tool_calls)]
+        parts = {"reasoning_content": self.reasoning, "tool_calls": calls}
+        return {"role": "assistant", "content": self.text, **{k: v for k, v in parts.items() if v}}
 
     @property
     def ending(self) -> Ending:

@@ -7,8 +7,9 @@ from typing import Any, Literal, NamedTuple
 
 from ov_specdec.sampling.logits import TokenLogprobs
 
-FinishReason = Literal["stop", "length", "cancelled"]
-"""Why an output ended: end-of-sequence token or stop string, a length limit, or a cancellation."""
+FinishReason = Literal["stop", "tool_calls", "length", "cancelled"]
+"""Why an output ended: end-of-sequence token or stop string, such a token after calls of tools, a
+length limit, or a cancellation."""
 
 Reason = Literal[
     "", "prefill", "constant", "heuristic", "pays", "loses", "probe", "unmatched", "full"

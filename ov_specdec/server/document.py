@@ -93,7 +93,8 @@ class TokenizeBody(Body):
             return self.prompt, GenerationOptions(**self.options, apply_chat_template=False)
         if self.messages is None or self.prompt is not None:
             raise invalid("prompt", "give either a prompt or messages")
-        return read_messages(self.messages), GenerationOptions(**self.options)
+        messages = read_messages(message.given() for message in self.messages)
+        return messages, GenerationOptions(**self.options)
 
 
 class DetokenizeBody(Body):

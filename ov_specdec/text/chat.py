@@ -3,12 +3,14 @@
 import os
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import takewhile
 from time import monotonic
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.tools import as_function
 
 Message = Mapping[str, Any]
 """A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}.
@@ -22,6 +24,9 @@ STEP = "_step"
 
 ROLES = ("system", "user", "assistant")
 """Roles that any template is expected to know."""
+
+SEVERAL = [{"role": role, "content": role} for role in ("system", "system", "user")]
+"""Messages that show whether a template takes several of the system."""
 
 
 def check_messages(messages: Sequence[object], name: str = "messages") -> list[dict[str, Any]]:
@@ -69,7 +74,8 @@ def render_chat(
 ) -> str:
     """Render a conversation with a model's Jinja template, as `apply_chat_template` does.
 
-    The parts of a content become lines of one text, as in vLLM, unless the template takes parts.
+    The parts of a content become lines of one text, as in vLLM, unless the template takes parts,
+    and the first messages of the system become one, unless it takes several.
     special_tokens: by the names that templates use, such as `bos_token`. Raises `OptionError` for
     messages and options that the template cannot render, ignores, or has no role for.
     """
@@ -84,14 +90,13 @@ def render_chat(
                 f"the model's chat template does not name the role {shorten(role)}: give one of "
                 f"{', '.join(ROLES)}"
             )
-    in_parts = [isinstance(message.get("content"), list | tuple) for message in messages]
-    if any(in_parts) and not _takes_parts(template, special_tokens):
-        messages = [
-            {**each, "content": "\n".join(part["text"] for part in each["content"])}
-            if parts
-            else each
-            for each, parts in zip(messages, in_parts, strict=True)
-        ]
+    in_parts = any(isinstance(message.get("content"), list | tuple) for message in messages)
+    if in_parts and not _takes_parts(template, special_tokens):
+        messages = [_in_lines(message) for message in messages]
+    first = [*takewhile(lambda message: message["role"] == "system", messages)]
+    if len(first) > 1 and not _try(template, SEVERAL, special_tokens):
+        text = "\n\n".join(_in_lines(message)["content"] for message in first)
+        messages = [{"role": "system", "content": text}, *messages[len(first) :]]
     try:
         text = _render(template, messages, special_tokens, options)
     except Exception as error:  # a template is code of its own, and may raise anything
@@ -105,15 +110,28 @@ def render_chat(
     return text
 
 
+def _in_lines(message: Message) -> Message:
+    """A message whose content is one text."""
+    content = message.get("content")
+    if not isinstance(content, list | tuple):
+        return message
+    return {**message, "content": "\n".join(part["text"] for part in content)}
+
+
 def _takes_parts(template: str, special_tokens: Mapping[str, str]) -> bool:
     """Whether a template renders the text of a part in the messages of all roles."""
     parts = {role: {"type": "text", "text": f"part of the {role}"} for role in ROLES}
     messages = [{"role": role, "content": [part]} for role, part in parts.items()]
-    try:
-        text = _render(template, messages, special_tokens, GenerationOptions())
-    except Exception:  # a template is code of its own
-        return False
+    text = _try(template, messages, special_tokens)
     return all(part["text"] in text and str(part) not in text for part in parts.values())
+
+
+def _try(template: str, messages: Sequence[Message], special_tokens: Mapping[str, str]) -> str:
+    """What a template makes of messages; nothing if it cannot render them."""
+    try:
+        return _render(template, messages, special_tokens, GenerationOptions())
+    except Exception:  # a template is code of its own
+        return ""
 
 
 def _render(
@@ -138,12 +156,21 @@ def _render(
     rendered: str = render_jinja_template(
         conversations=[[dict(message) for message in messages]],
         chat_template=parse(template),
-        tools=[dict(tool) if isinstance(tool, Mapping) else tool for tool in options.tools] or None,
+        tools=[as_function(tool) for tool in options.tools] or None,
         add_generation_prompt=begins_answer,
         continue_final_message=options.continue_final_message,
-        **{**special_tokens, **(options.chat_template_kwargs or {}), STEP: step},
+        **{**special_tokens, **_arguments(template, options), STEP: step},
     )[0][0]
     return rendered
+
+
+def _arguments(template: str, options: GenerationOptions) -> dict[str, Any]:
+    """The arguments of a template, those of `reasoning_effort` only where it names them."""
+    effort = options.reasoning_effort
+    off = {"enable_thinking": False} if effort == "none" else {}
+    meant = {} if effort is None else {"reasoning_effort": effort, **off}
+    known = {name: value for name, value in meant.items() if name in template}
+    return {**known, **(options.chat_template_kwargs or {})}
 
 
 @lru_cache

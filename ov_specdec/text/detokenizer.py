@@ -9,6 +9,9 @@ from typing import Any
 
 from tokenizers.pre_tokenizers import ByteLevel
 
+from ov_specdec.results.parts import CallEnd, Part, Text
+from ov_specdec.text.answer_parser import AnswerParser
+
 PieceAfter = Callable[[int | None, int], bytes]
 """The bytes that a token adds after another one, or (None) at the beginning of a text."""
 
@@ -98,10 +101,12 @@ class IncrementalDetokenizer:
     """Turns token ids into text that may be shown: whole characters, no part of a stop string.
 
     hidden: the tokens that are not shown, with their names, which stop strings may contain.
-    min_tokens: stop strings within so many tokens do not count.
+    min_tokens: stop strings within so many tokens do not count. parser: of an answer whose text is
+    its content only.
 
     `stop_string` is the one that was found, if any. The text ends before it, or after it if the
     output includes it. Text that may still become part of a character or stop string is held back.
+    `has_called` says whether there was a whole call of a tool.
     """
 
     def __init__(
@@ -112,8 +117,11 @@ class IncrementalDetokenizer:
         includes_stop: bool = False,
         hidden: Mapping[int, str] = MappingProxyType({}),
         min_tokens: int = 0,
+        parser: AnswerParser | None = None,
     ) -> None:
         self._characters = CharacterStream(piece_after, [t for t in prompt if t not in hidden])
+        self._parser = parser
+        self._parts: list[Part] = []
         self._stop_strings = stop_strings
         self._includes_stop = includes_stop
         self._hidden = hidden
@@ -122,6 +130,7 @@ class IncrementalDetokenizer:
         self._is_shown: list[bool] = []  # for each character of `_held`
         self._num_shown = 0
         self.stop_string: str | None = None
+        self.has_called = False
 
     @property
     def stopped(self) -> bool:
@@ -138,7 +147,10 @@ class IncrementalDetokenizer:
             offsets.append(self._num_shown)
             self._num_ignored -= 1
             name = self._hidden.get(token)
-            self._add(self._characters.push(token) if name is None else name, name is None)
+            if name is None:
+                self._read(self._characters.push(token), [token])
+            else:
+                self._add(name, is_shown=False)
             if self.stopped:
                 break
         return offsets
@@ -152,8 +164,30 @@ class IncrementalDetokenizer:
     def finish(self) -> str:
         """The rest of the text once the output has ended, an unfinished character included."""
         if not self.stopped:
-            self._add(self._characters.finish(), is_shown=True)
+            self._read(self._characters.finish(), [], ends=True)
         return self._take(len(self._held))
+
+    def take_parts(self) -> tuple[Part, ...]:
+        """The parts whose text was taken, once each."""
+        parts = tuple(self._parts)
+        self._parts.clear()
+        return parts
+
+    def _read(self, new: str, tokens: Sequence[int], *, ends: bool = False) -> None:
+        """Add characters of the text, or of parts; no stop string goes across one that is none."""
+        if self._parser is None:
+            self._add(new, is_shown=True)
+            return
+        parts = self._parser.push(new, tokens)
+        for part in [*parts, *self._parser.end()] if ends else parts:
+            if isinstance(part, Text):
+                self._add(part.text, is_shown=True)
+            else:
+                self._take(len(self._held))
+                self._parts.append(part)
+                self.has_called |= isinstance(part, CallEnd)
+            if self.stopped:
+                break
 
     def _add(self, new: str, is_shown: bool) -> None:
         """Append text, and search it for stop strings."""
@@ -173,7 +207,10 @@ class IncrementalDetokenizer:
             self._held = self._held[: start + length * self._includes_stop]
 
     def _take(self, end: int) -> str:
-        """Remove the held text up to `end`. Returns what of it is shown."""
+        """Remove the held text up to `end`. Returns what is shown of it, or of the new parts."""
         taken = "".join(compress(self._held[:end], self._is_shown))
         self._held, self._is_shown = self._held[end:], self._is_shown[end:]
-        return taken
+        if self._parser is None:
+            return taken
+        self._parts += [Text(taken)] * bool(taken)
+        return "".join(part.text for part in self._parts if isinstance(part, Text))

@@ -4,16 +4,25 @@ A sampled text does not always encode to the ids that were drawn: a model may wr
 "b". If a later turn encoded the answer again, its ids would differ, and the KV cache of the
 earlier turn could not be reused. Only prompts of the same salt may see what was generated: the ids
 of others depend on their messages alone.
+
+Nor does a template always write calls and reasoning as the model did: it may trim lines, or spell a
+string of JSON in another way. Where it writes all of such an answer, that text stands for its ids.
 """
 
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
+from typing import Any
 
-from ov_specdec.text.detokenizer import REPLACEMENT, CharacterStream, PieceAfter
+from ov_specdec.errors import OptionError
+from ov_specdec.text.detokenizer import REPLACEMENT, CharacterStream, PieceAfter, as_text
+
+Render = Callable[[Mapping[str, Any]], str]
+"""Renders the messages of a prompt with an answer after them."""
 
 MAX_TEXTS = 512
 """Recent prompts and conversations that are kept."""
@@ -39,11 +48,36 @@ class EncodedText:
 
 @dataclass(frozen=True)
 class _Conversation:
-    """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each."""
+    """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each.
+
+    render: of a prompt. write: gives the text as the template has it, if the answer at its end has
+    calls or reasoning; None where the template leaves out reasoning, or cannot write it.
+    """
 
     text: str
     ids: "array[int]"
     cuts: tuple[tuple[int, int], ...] = ()
+    render: Render | None = None
+    write: Callable[[], str | None] | None = None
+
+    def in_template(self) -> "_Conversation":
+        """With the text of the template, if it has one."""
+        if self.write is None or (text := self.write()) is None:
+            return replace(self, write=None)
+        shared = min(_num_shared(self.text, text), len(text) - 1)
+        cuts = [cut for cut in self.cuts if cut[0] <= shared]
+        return _Conversation(text, self.ids, (*cuts, (len(text), len(self.ids))))
+
+
+def _write(render: Render, message: Mapping[str, Any], start: int, end: str) -> str | None:
+    """See `_Conversation`. start: characters of the prompt. end: the token after the answer."""
+    try:
+        text = render(message)
+    except OptionError:  # such as for a call without an id
+        return None
+    size, reasoning = text.rfind(end), message.get("reasoning_content") or ""
+    is_whole = size >= start and reasoning.strip() in text[start:size]
+    return text[:size] if is_whole else None
 
 
 class GeneratedTokens:
@@ -55,17 +89,18 @@ class GeneratedTokens:
         self._num_tokens = 0
         self._lock = Lock()
 
-    def restore(self, encoded: EncodedText, salt: str) -> list[int]:
+    def restore(self, encoded: EncodedText, salt: str, render: Render | None = None) -> list[int]:
         """The ids of a rendered conversation, where answers have the ids that were generated.
 
         It begins with the ids of the kept text that has the longest prefix in common with it, up to
-        the last generated token in there.
+        the last generated token in there. render: for answers with a message.
         """
         with self._lock:
             first, cuts, ids = 0, tuple[tuple[int, int], ...](), encoded.ids
-            for key, kept in list(self._kept.items()):
+            for key in [key for key in self._kept if key[0] == salt]:
+                kept = self._kept[key] = self._kept[key].in_template()
                 end = kept.cuts[0][0] if kept.cuts else len(kept.text)
-                if key[0] != salt or not encoded.text.startswith(kept.text[:end]):
+                if not encoded.text.startswith(kept.text[:end]):
                     continue
                 shared = _num_shared(kept.text, encoded.text)
                 num_cuts = bisect_left(kept.cuts, (shared + 1, 0))
@@ -79,41 +114,49 @@ class GeneratedTokens:
                         break
                 if shared == len(kept.text):  # continued by this one
                     self._forget(key)
-            self._keep(salt, _Conversation(encoded.text, array("i", ids), cuts))
+            self._keep(salt, _Conversation(encoded.text, array("i", ids), cuts, render))
         return ids
 
     def remember(
         self,
-        text: str,
+        text: str | None,
         ids: Sequence[int],
         piece_after: PieceAfter,
         *,
         prompt: Sequence[int],
         salt: str,
+        message: Mapping[str, Any] | None = None,
     ) -> None:
         """Keep an answer's ids. prompt: the ids that it continued, as `restore` returned them.
 
-        The ids may go beyond the text, for example by an end-of-sequence token.
+        The ids may go beyond the text, for example by an end-of-sequence token. text: None for all
+        of them. message: of an answer with calls or reasoning, whose last token ended it.
         """
         with self._lock:
             before = self._kept.get((salt, array("i", prompt).tobytes()))
             if before is None:  # forgotten meanwhile
                 return
-            cuts, size, num_ids, is_whole = list(before.cuts), 0, len(prompt), True
+            cuts, answer, num_ids, is_whole = list(before.cuts), "", len(prompt), True
             characters = CharacterStream(piece_after, prompt)
-            for token in ids:
+            for token in ids if message is None else ids[:-1]:
                 new = characters.push(token)
-                if not text.startswith(new, size):
+                if text is not None and not text.startswith(new, len(answer)):
                     break
-                size, num_ids, is_whole = size + len(new), num_ids + 1, characters.is_whole
+                answer, num_ids, is_whole = answer + new, num_ids + 1, characters.is_whole
                 if is_whole:
-                    cuts.append((len(before.text) + size, num_ids))
-            if not is_whole and text[size:] == REPLACEMENT:  # an unfinished character
-                cuts.append((len(before.text) + len(text), num_ids))
+                    cuts.append((len(before.text) + len(answer), num_ids))
+            if not is_whole and text == answer + REPLACEMENT:  # an unfinished character
+                answer = text
+                cuts.append((len(before.text) + len(answer), num_ids))
             if cuts:
                 size, num_ids = cuts[-1]
-                answered, generated = before.text + text, array("i", [*prompt, *ids][:num_ids])
-                self._keep(salt, _Conversation(answered[:size], generated, tuple(cuts)))
+                generated = array("i", [*prompt, *ids][:num_ids])
+                write = None
+                if message is not None and before.render is not None:
+                    end = as_text(piece_after(generated[-1], ids[-1]))
+                    write = partial(_write, before.render, message, len(before.text), end)
+                whole = (before.text + answer)[:size]
+                self._keep(salt, _Conversation(whole, generated, tuple(cuts), write=write))
 
     def _keep(self, salt: str, text: _Conversation) -> None:
         """Store a text as the latest. The caller holds the lock, here and below."""

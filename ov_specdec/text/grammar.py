@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -17,7 +17,9 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text import grammar_process
+from ov_specdec.text.answer_format import PLAIN, AnswerFormat
 from ov_specdec.text.grammar_process import first_error, new_matcher, open_tokenizer
+from ov_specdec.text.tool_grammar import write_answer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -51,22 +53,42 @@ class Grammars:
         """From now on, try each new grammar in a child process first: others may have made it."""
         self._trial = Trial(*self._arguments)
 
-    def compile(self, options: GenerationOptions, ends: Set[int]) -> Callable[..., Grammar]:
+    def compile(
+        self,
+        options: GenerationOptions,
+        ends: Set[int],
+        form: AnswerFormat = PLAIN,
+        is_reasoning: bool | None = False,
+    ) -> Callable[..., Grammar]:
         """What makes the grammar of a generation: a `Grammar` without its last two arguments.
 
-        ends: tokens that end its text. Raises `OptionError` for a grammar that is invalid, or that
+        ends: tokens that end its text. form: of answers with calls and reasoning. is_reasoning:
+        see `ReasoningFormat.is_open`. Raises `OptionError` for a grammar that is invalid, or that
         fails within its first tokens.
         """
-        [name] = constraints_of(options)
+        [constraint] = constraints_of(options) or [""]
+        name = constraint or ("tools" if options.tools else "thinking_token_budget")
         with requiring(f"{Option(name)} needs llguidance", "structured"):
-            text = _write(name, options)
+            text = _write(constraint, options) if constraint else None
         if not ends:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
         tokenizer = self._tokenizer(name)
-        if error := self._trial(text) if self._trial else first_error(tokenizer, text):
-            reason = f" cannot be used ({error}): see docs/structured-output.md"
-            raise OptionError(Option(name), reason)
+
+        @cache
+        def error_of(grammar: str) -> str:
+            return self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
+
+        def check(name: str, grammar: str) -> None:
+            if error := error_of(grammar):
+                reason = f" cannot be used ({error}): see docs/structured-output.md"
+                raise OptionError(Option(name), reason)
+
+        if text is not None:
+            check(name, text)
+        if form.reasoning or options.tools or text is None:
+            text = write_answer(form, options, ends, is_reasoning, text, error_of)
+            check("tools" if options.tools else name, text)
         make = partial(new_matcher, tokenizer, text)
         return partial(Grammar, make, tokenizer, ends)
 

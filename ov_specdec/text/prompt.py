@@ -1,5 +1,6 @@
 """Encode a prompt (text, token ids or messages) as ids."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from ov_specdec.text.tokenizer import Tokenizer
 Prompt = str | Sequence[int] | Sequence[Message] | Mapping[str, Any]
 """A text, token ids, messages, or the `input_ids` of a transformers tokenizer, with an
 `attention_mask` without zeros."""
+
+MAX_ESCAPED = 16_384
+"""Tokens at the end of a prompt that are copied, which takes some 60 ms."""
 
 ONE_BY_ONE = "generate takes one prompt, generate_batch a list of them"
 
@@ -87,6 +91,15 @@ def may_fit(text: str, tokenizer: Tokenizer, context: int) -> bool:
     return True
 
 
+def escaped_copy(ids: Sequence[int], tokenizer: Tokenizer) -> list[int]:
+    """The end of a prompt as a string of JSON has it.
+
+    A call that repeats a file has it so, where matches with the file end at each line break.
+    """
+    text = tokenizer.decode_all(ids[-MAX_ESCAPED:])
+    return tokenizer.encode_rendered(json.dumps(text, ensure_ascii=False)[1:-1]).ids
+
+
 def overflow(size: str, context: int) -> ContextLengthError:
     """The error for a prompt that is too long, in words by which clients recognize it."""
     return ContextLengthError(
@@ -133,7 +146,10 @@ def _encode(
             return encoded.ids
         if len(encoded.ids) > context:  # before answers are looked for
             raise overflow(f"{len(encoded.ids)} tokens", context)
-        return generated_tokens.restore(encoded, salt)
+        told = options.copy_with(add_generation_prompt=False)
+        render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
+        begins = not options.continue_final_message
+        return generated_tokens.restore(encoded, salt, render if begins else None)
     if isinstance(prompt, str):
         if not may_fit(prompt, tokenizer, context):
             raise overflow("more tokens", context)

@@ -6,6 +6,7 @@ FAMILIES = {
     "plain": "plain decoding",
     "default": "default",
     "default-not-invariant": "`batch_invariant=False`",
+    "without-copies": "without escaped copies",
     "constant": "constant length",
     "genai-plain": "openvino.genai, plain",
     "genai-draft": "openvino.genai, draft model",

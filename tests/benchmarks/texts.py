@@ -24,7 +24,10 @@ MIXED = "mixed"
 SETS = {**PROMPT_SETS, "tests": PROMPTS, MIXED: PROMPT_SETS["code"]}
 """Prompts of Python code; those that are mixed are filled up from the left."""
 
-FILES = {name: Path(__file__).parent / "prompts" / f"{name}.jsonl" for name in ("heldout", "tasks")}
+FILES = {
+    name: Path(__file__).parent / "prompts" / f"{name}.jsonl"
+    for name in ("heldout", "tasks", "agent_turns")
+}
 """Sets in files: code that the embedded pair was not trained on, and six tasks for chat models."""
 
 MIX = tuple(range(30, 901, 30))

@@ -12,10 +12,11 @@ from ov_specdec.cli.app import app
 from ov_specdec.cli.chat import command_completer, converse
 from ov_specdec.cli.conversation import CHAT_COMMANDS, CHAT_SALT, Chat, describe
 from ov_specdec.cli.options import GENERATION
-from ov_specdec.cli.terminal import flag_of
+from ov_specdec.cli.terminal import Transcript, flag_of
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.results.chunks import GenerationResult
+from ov_specdec.results.chunks import Chunk, GenerationResult
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
 from ov_specdec.results.stats import GenerationStats, RoundStats
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -270,3 +271,63 @@ def test_each_answer_is_another_choice_of_the_seed_until_that_is_set_anew(chat):
 def test_answers_that_nothing_caches_are_in_no_conversation(chat):
     converse(chat, ["/set cache-prompt false", "a"], goes_on=False)
     assert GenerationOptions(**chat.models.options[0]).cache_salt is None
+
+
+class Calling(Answering):
+    """Models that call two tools, and answer once they have both results."""
+
+    def stream(self, messages, **options):
+        if messages[-1]["role"] == "tool":
+            return super().stream(messages, **options)
+        self.asked.append(messages)
+        parts = (Reasoning("Hm"), *(p for call in CALLS for p in call))
+        chunk = Chunk("", [1], "plain", parts=parts)
+        return GenerationResult("", [1], "tool_calls", GenerationStats(20), chunks=[chunk])
+
+
+CALLS = [
+    (CallBegin("area"), Arguments('{"unit": '), Arguments('"m"}'), CallEnd()),
+    (CallBegin("stop"), Arguments("{}"), CallEnd()),
+]
+
+
+def test_calls_wait_for_their_results(chat, tmp_path):
+    chat.models = Calling()
+    assert error(chat, "/tool 12") == "no call waits for a result: write a message"
+    assert chat.respond("How large?").endswith(
+        "\narea waits for its result: /tool TEXT or /tool @FILE"
+    )
+    answer = chat.messages[-1]
+    assert (answer["content"], answer["reasoning_content"]) == ("", "Hm")
+    functions = [call["function"] for call in answer["tool_calls"]]
+    assert functions == [
+        {"name": "area", "arguments": {"unit": "m"}},
+        {"name": "stop", "arguments": {}},
+    ]
+    assert "cannot be read" in error(chat, f"/tool @{tmp_path}/nowhere")
+    (tmp_path / "result").write_text("12 m²", encoding="utf-8")
+    assert chat.respond(f"/tool @{tmp_path}/result").startswith("stop waits for its result")
+    assert len(chat.models.asked) == 1
+    chat.respond("/tool done")
+    first, second = chat.models.asked[-1][-2:]
+    assert (first["name"], first["content"]) == ("area", "12 m²")
+    assert (second["name"], second["content"]) == ("stop", "done")
+    ids = [call["id"] for call in answer["tool_calls"]]
+    assert [first["tool_call_id"], second["tool_call_id"]] == ids
+    assert len({*ids}) == 2
+    assert chat.messages[-1] == ANSWER
+    assert error(chat, "/tool 12").startswith("no call waits")
+
+
+def test_reasoning_and_calls_are_shown_apart_from_the_text():
+    chunks = [
+        Chunk("", [1], "plain", parts=(Reasoning("It "),)),
+        Chunk("Well", [2], "plain", parts=(Reasoning("is"), Text("Well"), *CALLS[0])),
+        Chunk("", [3], "plain", parts=CALLS[1]),
+    ]
+    shown = Transcript()
+    pieces = [piece for chunk in chunks for piece in shown.pieces(chunk)]
+    assert "".join(text for text, is_reasoning in pieces if is_reasoning) == "It is\n"
+    text = "".join(text for text, is_reasoning in pieces if not is_reasoning)
+    assert text == 'Well\narea {"unit": "m"}\nstop {}'
+    assert list(Transcript().pieces(Chunk("Hi", [1], "plain"))) == [("Hi", False)]

@@ -29,6 +29,7 @@ from tests.benchmarks.figures.results import (
     speedups,
 )
 from tests.benchmarks.figures.structured import FREE
+from tests.benchmarks.figures.tools import CURVES, MANY
 from tests.benchmarks.labels import label
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import LEAST, in_quartiles, numbers
@@ -200,6 +201,34 @@ def of_structured(results: Results) -> Lines:
                 spread(plain[prompt] / free[prompt] for prompt in plain.keys() & free.keys()),
             ]
         )
+    return lines
+
+
+def of_tools(results: Results) -> Lines:
+    """Calls: what drafts gain, by task; edits by machine; first tokens; and a loop."""
+    rows = results.rows("tools")
+    calls, edits = select(rows, form="calls"), [row for row in rows if row["form"] in CURVES]
+    lines: Lines = [["", "measured", "n"]]
+
+    def line(name: str, values: Iterable[float], form: str = ".2f") -> None:
+        lines.append([name, spread(found := list(values), form), str(len(found))])
+
+    for task in dict.fromkeys(row["task"] for row in calls):
+        line(f"{task}: default / plain, SmolLM2", speedups(select(calls, task=task), "default"))
+    line("worst of them", sorted(speedups(calls, "default"))[:1])
+    for machine in dict.fromkeys(row["form"] for row in edits):
+        own = select(edits, form=machine)
+        line(f"recorded edits, {machine}: default / plain", speedups(own, "default"))
+        copies = speedups(own, "default", "without-copies")
+        line(f"recorded edits, {machine}: with escaped copies / without", copies)
+    many, loop = select(rows, form="many tools"), select(rows, form="loop")
+    extra = (1000 * (row["bound"] - row["bare"]) for row in many)
+    line(
+        f"first token with {MANY} tools, beyond the same prompt without a grammar, ms", extra, ".0f"
+    )
+    cached, known = (sum(row[name] for row in loop) for name in ("cached", "known"))
+    reused = f"{cached:,} of {known:,}"
+    lines.append([f"prompt tokens of {len(loop)} later turns that were cached", reused, "1"])
     return lines
 
 
@@ -391,6 +420,7 @@ TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
     "several": (tuple(SEVERAL.values()), by_requests),
     "long": (("long",), of_long),
     "structured": (("structured",), of_structured),
+    "tools": (("tools",), of_tools),
     "busy": (("busy",), of_busy),
     "fresh": (("fresh",), of_fresh),
     "memory": (("memory",), of_memory),

@@ -7,6 +7,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticUndefined
 
 import ov_specdec
 from ov_specdec.cli.declare import flag_name
@@ -126,7 +127,8 @@ def _source(kind: Any) -> str:
     """A type as one writes it."""
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        inner = _source(parts[0])
+        others = [getattr(each, "json_schema_input_type", Any) for each in parts[1:]]
+        inner = _source(next((o for o in others if o not in (Any, PydanticUndefined)), parts[0]))
         several = any(getattr(each, "func", None) is as_tuple for each in parts[1:])
         return f"{_source(get_args(parts[0])[0])} | {inner}" if several else inner
     if origin in (Union, UnionType):

@@ -27,7 +27,9 @@ SECTIONS = {
         **dict.fromkeys(("TranscriptionResult", "TranscriptionChunk", "Segment"), ()),
         "SpeechStats": ("real_time_factor", "encoder_share", "as_dict"),
     },
-    "Results": dict.fromkeys(("GenerationResult", "Chunk", "GenerationStats", "RoundStats"), ()),
+    "Results": dict.fromkeys(
+        ("GenerationResult", "Chunk", "ToolCall", "GenerationStats", "RoundStats"), ()
+    ),
 }
 """Classes by section, each with the methods that are shown."""
 

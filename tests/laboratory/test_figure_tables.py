@@ -76,6 +76,7 @@ PAIR_OF = {
     "several-1b": "1b",
     "llama-cpp": "chat",
     "structured": "chat",
+    "tools": "chat",
 }
 
 
@@ -105,6 +106,8 @@ def results():
                 own |= {"heat": None, **loads}
             elif part == "tasks":
                 own |= {"heat": 0.0}
+            elif part == "tools":
+                own |= {"heat": None, "form": "calls"}
             for method, speed in SPEEDS.items():
                 record.rows.append({**about, **own, "method": method, "speed": speed})
     return Results("cpu", record)

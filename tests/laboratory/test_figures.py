@@ -4,19 +4,31 @@ import json
 import os
 from contextlib import closing
 from itertools import islice
+from statistics import median
 
 import psutil
 import pytest
 
+from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
 from tests.benchmarks.__main__ import main
-from tests.benchmarks.figures import busy, command, passes, processes, requests, speech, texts
+from tests.benchmarks.figures import (
+    busy,
+    command,
+    passes,
+    processes,
+    requests,
+    speech,
+    texts,
+    tools,
+)
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import Part
+from tests.benchmarks.figures.results import speedups
 from tests.benchmarks.figures.together import together
 from tests.benchmarks.options import Models
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.record import Record
+from tests.benchmarks.record import Record, select
 from tests.support.command_line import run
 
 
@@ -126,6 +138,31 @@ def test_single_requests_take_turns_over_prompts_and_temperatures(given):
     assert [row["turn"] for row in rows[::3]] == [0, 1, 2, 3]
     assert all(row["tokens"] == 4 and row["speed"] > 0 and row["first"] > 0 for row in rows)
     assert [row["method"] for row in rows if "drafted" in row] == ["constant-2"] * 4
+
+
+def test_escaped_copies_gain_in_replayed_edits(agent_model):
+    rows = measured(tools.replayed(load_tokenizer(agent_model)), None)
+    for machine in tools.CURVES:
+        own = select(rows, form=machine)
+        assert len(own) == 6 * len(tools.EDITS)
+        assert median(speedups(own, "default", "without-copies")) > 1.3
+        assert median(speedups(own, "default")) > 2
+
+
+@pytest.mark.deep
+def test_calls_first_tokens_and_a_loop_are_measured(agent_model, monkeypatch):
+    monkeypatch.setattr(Given, "pairs", {"chat": Models(agent_model)})
+    rows = measured(tools.tools(Given(), tokens=40, rounds=1), None)
+    calls = select(rows, form="calls")
+    assert len(calls) == 24 * len(tools.LENGTHS)
+    assert [row["task"] for row in calls[:12:3]] == ["edits", "searches", "shell", "chains"]
+    assert all(row["speed"] > 0 for row in calls)
+    assert all(row["forced"] == 0 for row in select(calls, method="plain"))
+    [many] = select(rows, form="many tools")
+    assert min(many["bare"], many["bound"]) > 0
+    loop = select(rows, form="loop")
+    assert len(loop) == tools.LOOP - 1
+    assert all(0 < row["cached"] <= row["known"] for row in loop)
 
 
 @pytest.mark.deep

@@ -1,9 +1,14 @@
 """The suffix drafter in a pipeline: reference texts, and what earlier generations wrote."""
 
+import json
+
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.generation import text_generator
+from tests.benchmarks.figures.tools import agents_tools, turns
+from tests.support.agents import called, follow
 
 PROMPT = "def area("
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True, "num_assistant_tokens": 6}
@@ -93,3 +98,20 @@ def test_reference_texts_are_looked_into_beside_any_drafter(tiny_pair, plain, dr
         if drafter != "both":
             others = pipeline.generate(PROMPT, **{**OPTIONS, "num_assistant_tokens": "auto"})
             assert "suffix" not in {round_.source for round_ in others.stats.rounds}
+
+
+def test_an_edit_is_drafted_from_the_escaped_copy_of_the_file(agent_model, monkeypatch):
+    turn = next(turn for turn in turns() if turn["task"] == "edits")
+    [call] = turn["calls"]
+    written = called(call["name"], **call["arguments"])
+    with SpeculativePipeline(agent_model, drafter="suffix", num_threads=1) as pipeline:
+        options = {"tools": agents_tools(), "num_assistant_tokens": 8, "max_new_tokens": 2000}
+        options["cache_prompt"] = False  # nothing is drafted from the first output
+        options["logits_processor"] = [follow(pipeline.tokenizer, lambda _: written)]
+        found = [pipeline.generate(turn["messages"], **options)]
+        monkeypatch.setattr(text_generator, "escaped_copy", lambda *_: [])
+        found.append(pipeline.generate(turn["messages"], **options))
+    for result in found:
+        assert json.loads(result.tool_calls[0].arguments) == call["arguments"]
+    passes = [result.stats.main_passes for result in found]
+    assert passes[1] > 1.3 * passes[0]

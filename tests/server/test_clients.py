@@ -130,7 +130,7 @@ def test_llm_chats(server, monkeypatch, tmp_path):
 def test_errors_of_the_official_client_name_the_field(client):
     with pytest.raises(openai.BadRequestError) as error:
         client.chat.completions.create(model=NAME, messages=MESSAGES, tools=[{"type": "function"}])
-    assert error.value.param == "tools"
+    assert error.value.param == "tools[0].function"
     with pytest.raises(openai.NotFoundError) as error:
         client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
     assert error.value.code == "model_not_found"

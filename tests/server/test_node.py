@@ -57,7 +57,7 @@ def test_openais_client(run, server, chat):
         "completion_stream": completion,
         "response": chat,
         "response_helper": chat,
-        "refused": "tools",
+        "refused": "tools[0].function",
     }
 
 

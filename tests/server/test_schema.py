@@ -46,7 +46,7 @@ def speech(whisper):
 def test_fields_that_change_nothing_are_described_with_their_values():
     described = ChatBody.model_json_schema()["properties"]
     assert described["store"]["enum"] == [False, None]
-    assert described["tools"]["enum"] == [[], None]
+    assert described["functions"]["enum"] == [[], None]
 
 
 @cache

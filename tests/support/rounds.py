@@ -1,9 +1,18 @@
 """Made-up records of rounds and steps."""
 
+from typing import Any
+
 from ov_specdec.results.stats import PassStats, RoundStats, StepStats
 
 
-def a_round(drafted=0, accepted=0, seconds=1.0, drafting=0.0, size=None, **more):
+def a_round(
+    drafted: int = 0,
+    accepted: int = 0,
+    seconds: float = 1.0,
+    drafting: float = 0.0,
+    size: int | None = None,
+    **more: Any,
+) -> RoundStats:
     return RoundStats(
         drafted,
         accepted,
@@ -18,7 +27,7 @@ def a_round(drafted=0, accepted=0, seconds=1.0, drafting=0.0, size=None, **more)
     )
 
 
-def step_of(stats):
+def step_of(stats: RoundStats) -> StepStats:
     """The step that a round was, of a sequence that had the models to itself.
 
     The draft model's first pass has fed what it lacked beside the draft tokens. All of its passes

@@ -21,12 +21,12 @@ TOKENIZER = load_tokenizer(FOLDER)
 SIZE = TOKENIZER.vocab_size
 
 
-def random_logits(seed=0, noise=0.0):
+def random_logits(seed=0, noise=0.0, size=SIZE):
     """A script of random rows that depend on all tokens. noise: makes a draft of the model."""
 
     def row(tokens):
         numbers = np.random.default_rng(mixed(tokens, seed))
-        return (numbers.normal(size=SIZE) * 3 + noise * numbers.normal(size=SIZE)).astype("f4")
+        return (numbers.normal(size=size) * 3 + noise * numbers.normal(size=size)).astype("f4")
 
     return row
 
@@ -34,13 +34,16 @@ def random_logits(seed=0, noise=0.0):
 MODEL = random_logits()
 
 
-def generator(script=MODEL, draft=None, drafter=None, limits=Limits(), eos=(0,), **model):
+def generator(
+    script=MODEL, draft=None, drafter=None, limits=Limits(), eos=(0,), tokenizer=TOKENIZER, **model
+):
     """Generates with a scripted model, and with a draft model if its script is given."""
-    main = ScriptedModel(script, vocab_size=SIZE, **model)
-    other = None if draft is None else ScriptedModel(draft, vocab_size=SIZE, **model)
+    size = tokenizer.vocab_size
+    main = ScriptedModel(script, vocab_size=size, **model)
+    other = None if draft is None else ScriptedModel(draft, vocab_size=size, **model)
     loop = EngineLoop(Engine(main, other, limits, LearnedStats().costs))
     kind = kind_of(drafter or ("model" if draft else "none"))
-    return TextGenerator(main, loop, TOKENIZER, SIZE, frozenset(eos), kind, other)
+    return TextGenerator(main, loop, tokenizer, size, frozenset(eos), kind, other)
 
 
 def generate(made, prompt="def area(", **options):

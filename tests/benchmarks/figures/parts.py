@@ -14,6 +14,7 @@ from tests.benchmarks.figures.speech import speech
 from tests.benchmarks.figures.structured import structured
 from tests.benchmarks.figures.texts import texts
 from tests.benchmarks.figures.together import together
+from tests.benchmarks.figures.tools import tools
 from tests.benchmarks.measuring import Measurements
 
 PLAIN = ("plain", "plain-again", "default")
@@ -152,6 +153,13 @@ PARTS: Mapping[str, Part] = {
             methods=sweep("genai-prompt-lookup", (2, 4, 8, 16), own=False),
             rounds=6,
         ),
+    ),
+    "tools": Part(
+        6,
+        "chat",
+        "24 turns of agents, each answered by a call that is required, of at most 160 tokens; "
+        "its 6 edits also as recorded, replayed on cost curves",
+        partial(tools, tokens=160, rounds=6),
     ),
     "busy": Part(
         5,

@@ -15,39 +15,12 @@ from tests.benchmarks.peers.process import WorkerProcess, load_request
 from tests.benchmarks.record import Key, Row
 
 PROMPT = "Write a JSON object that describes a product.\n"
-NAMES = [
-    "color",
-    "width",
-    "height",
-    "status",
-    "owner",
-    "price",
-    "title",
-    "author",
-    "city",
-    "country",
-    "state",
-    "kind",
-    "level",
-    "amount",
-    "total",
-    "count",
-    "index",
-    "code",
-    "label",
-    "email",
-    "phone",
-    "street",
-    "number",
-    "active",
-    "created",
-    "updated",
-    "version",
-    "source",
-    "weight",
-    "length",
-    "depth",
-]
+NAMES = (
+    *("color", "width", "height", "status", "owner", "price", "title", "author", "city"),
+    *("country", "state", "kind", "level", "amount", "total", "count", "index", "code"),
+    *("label", "email", "phone", "street", "number", "active", "created", "updated"),
+    *("version", "source", "weight", "length", "depth"),
+)
 KINDS: tuple[dict[str, Any], ...] = (
     {"type": "string", "maxLength": 24},
     {"type": "integer", "minimum": 0, "maximum": 9999},

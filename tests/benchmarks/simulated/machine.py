@@ -22,7 +22,7 @@ class Drafted:
     num_drafted: int = 0
     num_accepted: int = 0
     plan: Plan = NO_PLAN
-    source: str | None = None
+    source: str = ""
     takes_passes: bool = False
     confidences: tuple[float, ...] = ()
     match_confidence: float | None = None

@@ -1,6 +1,6 @@
 """Recorded outputs as texts: drafters without a model draft them anew, a draft model as it did."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
@@ -9,6 +9,7 @@ from ov_specdec.drafters.base import Cascade, Drafter, Proposal
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
+from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.round import declined
 from ov_specdec.planning.draft_length import Offer, Offers, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone
@@ -62,11 +63,11 @@ class Foresight:
     def __init__(self, text: list[int]) -> None:
         self._text = text
 
-    def offers(self, tokens: list[int]) -> list[Offer]:
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """See `Drafter`."""
         return [Offer(self.sources[0], 1.0)]
 
-    def propose(self, tokens: list[int], plan: Plan) -> Passes[Proposal]:
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """See `Drafter`."""
         yield from ()
         text, place = self._text, len(tokens)
@@ -89,11 +90,11 @@ class RecordedModel:
         self._text, self._places = row["prompt"] + row["output"], row["drafts"]
         self._first = len(row["prompt"]) + 1
 
-    def offers(self, tokens: list[int]) -> list[Offer]:
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """See `Drafter`."""
         return [Offer("model")]
 
-    def propose(self, tokens: list[int], plan: Plan) -> Passes[Proposal]:
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """See `Drafter`."""
         yield from ()
         agree, confidences = self._places[len(tokens) - self._first]
@@ -112,6 +113,7 @@ DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], Drafter]] = {
     "prompt-lookup": lambda row, earlier: PromptLookup(),
     "suffix": lambda row, earlier: SuffixDrafter(),
     "suffix with earlier": lambda row, earlier: SuffixDrafter((), lambda: earlier.indexes(None)),
+    "escaped": lambda row, earlier: SuffixDrafter(references=SuffixIndex([row["escaped"]])),
     "best match": lambda row, earlier: Foresight(row["prompt"] + row["output"]),
     "model": lambda row, earlier: RecordedModel(row),
     "both": lambda row, earlier: Cascade(SuffixDrafter(), RecordedModel(row)),

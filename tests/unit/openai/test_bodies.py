@@ -137,7 +137,7 @@ def test_an_omitted_temperature_may_be_the_pipelines():
     "fields",
     [
         {"tools": []},
-        {"tool_choice": "none"},
+        {"tool_choice": "none", "functions": [], "function_call": "none"},
         {"store": False},
         {"response_format": {"type": "text"}},
         {"parallel_tool_calls": True},
@@ -279,9 +279,10 @@ def test_every_endpoint_takes_structured_output():
         both = {"regex": "a", "json_object": True}
         error = refused(ask, structured_outputs=both)
         assert "is a constraint, and so is structured_outputs.regex" in error.message
-    asked = responses(text={"format": {"type": "json_schema", **NAMED}, "verbosity": "medium"})
+    text = {"format": {"type": "json_schema", **NAMED}, "verbosity": "low"}
+    asked = responses(text=text)
     assert asked.options.json_schema == {"type": "object"}
-    assert asked.settings["text"] == {"format": {"type": "json_schema", **NAMED}}
+    assert asked.settings["text"] == text
     assert responses().settings["text"] == {"format": {"type": "text"}}
     error = refused(responses, text={"format": {"type": "json_object"}}, ignore_eos=True)
     assert (error.param, "contradicts ignore_eos=true" in error.message) == ("text.format", True)
@@ -526,10 +527,12 @@ def test_responses_take_a_text_or_messages():
     [
         ({"input": []}, "input"),
         ({"input": None}, "input"),
-        ({"input": [{"type": "function_call_output"}]}, "input[0].role"),
+        ({"input": [{"content": "x"}]}, "input[0].role"),
+        ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "input[0].type"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input[0].content"),
         ({"store": True}, "store"),
-        ({"tools": [{"type": "web_search"}]}, "tools"),
+        ({"tools": [{"type": "web_search"}]}, "tools.web_search"),
+        ({"include": ["message.output_text.logprobs"]}, "include[0]"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"metadata": {"a": 1}}, "metadata.a"),
         ({"n": 2}, "n"),

@@ -272,3 +272,41 @@ def test_no_option_of_a_template_is_dropped(option, tmp_path):
         OptionError, match=f"{name}=.* has no effect with apply_chat_template=False"
     ):
         GenerationOptions(apply_chat_template=False, **option)
+
+
+ALL = "{% for m in messages %}{{ m.role }}: {{ m.content }}; {% endfor %}"
+RAISES = (
+    "{% if m.role == 'system' and not loop.first %}{{ raise_exception('only first') }}{% endif %}"
+)
+FIRST = ALL.replace("{{ m.role }}", RAISES + "{{ m.role }}")
+
+
+def test_the_first_messages_of_the_system_are_one_where_templates_take_one(tmp_path):
+    parts = [{"type": "text", "text": t} for t in ("b", "c")]
+    messages = [SYSTEM, {"role": "system", "content": parts}, USER]
+    own, other = SYSTEM["content"], USER["content"]
+    takes_one = make_tokenizer(tmp_path / "one", template=FIRST)
+    assert text(takes_one, messages) == f"system: {own}\n\nb\nc; user: {other}; "
+    takes_all = make_tokenizer(tmp_path / "all", template=ALL)
+    assert text(takes_all, messages) == f"system: {own}; system: b\nc; user: {other}; "
+    with pytest.raises(OptionError, match="only first"):
+        text(takes_one, [USER, SYSTEM])
+
+
+@pytest.mark.parametrize(
+    ("template", "effort", "rendered"),
+    [
+        ("{{ reasoning_effort }}{{ enable_thinking }}", "low", "low"),
+        ("{{ reasoning_effort }}{{ enable_thinking }}", "none", "noneFalse"),
+        ("{{ enable_thinking }}", "none", "False"),
+        ("{{ enable_thinking }}", "low", ""),
+        ("{{ messages | length }}", "high", "1"),
+    ],
+)
+def test_effort_reaches_templates_that_name_it(tmp_path, template, effort, rendered):
+    tokenizer = make_tokenizer(tmp_path / "model", template=template)
+    assert text(tokenizer, [USER], reasoning_effort=effort) == rendered
+    given = {"enable_thinking": True} if "enable_thinking" in template else None
+    if effort == "none" and given:
+        kept = text(tokenizer, [USER], reasoning_effort=effort, chat_template_kwargs=given)
+        assert kept.endswith("True")

@@ -1,5 +1,6 @@
 """Answers keep the ids that they were generated with, where the prompt holds them unchanged."""
 
+import json
 from threading import Thread
 
 import pytest
@@ -57,7 +58,9 @@ class Conversation:
         return self.tokenizer.encode_rendered(self.render(self.messages))
 
     def ids(self):
-        return self.generated_tokens.restore(self.encoded(), ME)
+        told, messages = GenerationOptions(add_generation_prompt=False), [*self.messages]
+        render = lambda answer: self.tokenizer.render_chat([*messages, answer], told)  # noqa: E731
+        return self.generated_tokens.restore(self.encoded(), ME, render)
 
     def encodes_to(self, text):
         """The ids that a text has as the next message."""
@@ -72,10 +75,20 @@ class Conversation:
         self.messages.append({"role": "user", "content": question})
         return self.ids()
 
-    def remember(self, text, ids):
+    def remember(self, text, ids, message=None):
         """Keep an answer to the messages so far."""
         answer = text, ids, self.tokenizer.piece_after
-        self.generated_tokens.remember(*answer, prompt=self.ids(), salt=ME)
+        self.generated_tokens.remember(*answer, prompt=self.ids(), salt=ME, message=message)
+
+    def call(self, text, message, result=None):
+        """Let the model generate a call, or reasoning, that means a message; its ids."""
+        answer = spelled(self.tokenizer, text)
+        self.remember(text, [*answer, self.tokenizer.eos_token_id], message)
+        # A client sends its own copy, in which arguments were text meanwhile.
+        self.messages.append(json.loads(json.dumps(message)))
+        if result is not None:
+            self.messages.append({"role": "tool", "content": result})
+        return answer
 
     def answer(self, text, ids, beyond=()):
         """Let the model generate the ids of a text, and some beyond it."""
@@ -251,6 +264,92 @@ def test_of_two_answers_to_one_prompt_each_keeps_its_ids(tokenizer):
     for text, ids in answers.items():
         chat.messages[1:] = [{"role": "assistant", "content": text}]
         assert chat.ids()[: len(prompt) + len(ids)] == [*prompt, *ids]
+
+
+AGENT = (
+    "{% set last = messages | map(attribute='role') | list %}"
+    "{% for m in messages %}<eos>{{ m.role }}\n{% if m.reasoning_content and "
+    "'user' not in last[loop.index0:] %}<think>\n{{ m.reasoning_content | trim }}\n</think>\n\n"
+    "{% endif %}{{ m.content or '' }}{% for call in m.tool_calls or [] %}<call>"
+    "{{ call.function | tojson }}</call>{% endfor %}<eos>\n{% endfor %}"
+    "{% if add_generation_prompt %}<eos>assistant\n{% endif %}"
+)
+"""Writes calls as JSON, and reasoning after the last question only."""
+
+
+def calls(arguments, reasoning=None):
+    """The message of a call."""
+    call = {"type": "function", "function": {"name": "area", "arguments": arguments}}
+    message = {"role": "assistant", "content": "", "tool_calls": [call]}
+    return message if reasoning is None else {**message, "reasoning_content": reasoning}
+
+
+@pytest.fixture
+def agent(tokenizer, monkeypatch):
+    """A conversation in a template with calls and reasoning."""
+    monkeypatch.setattr(tokenizer, "_templates", {"default": AGENT})
+    chat = Conversation(tokenizer)
+    chat.ask("Hello")
+    return chat
+
+
+@pytest.mark.parametrize(
+    ("written", "arguments"),
+    [
+        ('{"name": "area", "arguments": {"width": 3}}', {"width": 3}),
+        ('{"name":"area","arguments":{"width":\t3.00}}', {"width": 3.0}),
+        ('{"name": "area", "arguments": {"\\u0077idth": "\\u00e9\\/"}}', {"width": "é/"}),
+    ],
+    ids=["as the template", "spaces", "escapes"],
+)
+@pytest.mark.parametrize("reasoning", [None, "width\n\nheight"])
+def test_a_loop_of_calls_reuses_all_before_its_new_result(agent, written, arguments, reasoning):
+    thought = "" if reasoning is None else f"<think>\n{reasoning}\n\n\n</think>"
+    for turn in range(20):
+        prompt = agent.ids()
+        answer = agent.call(
+            f"{thought}<call>{written}</call>", calls(arguments, reasoning), f"= {turn}"
+        )
+        later = agent.ids()
+        assert later[: len(prompt) + len(answer)] == [*prompt, *answer]
+        text = agent.tokenizer.decode_all(later[len(prompt) + len(answer) :])
+        new = f"<eos>\n<eos>tool\n= {turn}<eos>\n<eos>assistant\n"
+        assert text.replace("<eos> ", "<eos>") == new
+
+
+def test_reasoning_that_a_template_drops_stays_dropped(agent):
+    written = '{"name": "area", "arguments": {"width": 3}}'
+    agent.call(
+        f"<think>\nOf it?\n</think><call>{written}</call>", calls({"width": 3}, "Of it?"), "3"
+    )
+    assert "Of it?" in agent.tokenizer.decode_all(agent.ids())
+    later = agent.ask("And then?")
+    assert later == agent.encoded().ids
+    assert "Of it?" not in agent.tokenizer.decode_all(later)
+    # What was encoded anew is then kept as it is.
+    answer = agent.call(f" <call>{written}</call>", calls({"width": 3}), "4")
+    assert agent.ids()[: len(later) + len(answer)] == [*later, *answer]
+
+
+NEEDS_ID = "{% if m.tool_calls and not m.tool_calls[0].id %}{{ raise_exception('id') }}{% endif %}"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("{{ m.reasoning_content | trim }}", ""),
+        ("{% for call", NEEDS_ID + "{% for call"),
+        ("<eos>", "\n\n"),
+    ],
+    ids=["drops reasoning", "needs an id", "another end"],
+)
+def test_an_answer_that_a_template_does_not_write_is_read_again(agent, old, new, monkeypatch):
+    monkeypatch.setattr(agent.tokenizer, "_templates", {"default": AGENT.replace(old, new)})
+    written = '<think>Of it?</think><call>{"name":"area", "arguments":{"width":3}}</call>'
+    agent.call(written, calls({"width": 3}, "Of it?"))
+    agent.messages[-1]["tool_calls"][0]["id"] = "1"
+    decode = agent.tokenizer.decode_all
+    assert decode(agent.ids()) == decode(agent.encoded().ids)
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,0 +1,83 @@
+"""Tools of requests, and choices of them, as options of a generation."""
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import Field
+
+from ov_specdec.openai.body import Loose, said
+
+
+class ToolName(NamedTuple):
+    """What a tool of /v1/responses is called in its items."""
+
+    type: str
+    name: str
+    namespace: str | None
+
+
+def flat_name(name: str, namespace: str | None) -> str:
+    """What the model calls a tool, as in Codex."""
+    return name if namespace is None else f"{namespace.rstrip('_')}__{name.lstrip('_')}"
+
+
+class Function(Loose):
+    """A function. strict: refuse a schema of which a part cannot be enforced."""
+
+    name: str
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class ChatTool(Loose):
+    """A tool of /v1/chat/completions."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class CustomFormat(Loose):
+    """What the input of a custom tool has to fit."""
+
+    type: Literal["text", "grammar"]
+    syntax: Literal["lark", "regex"] = "lark"
+    definition: str = ""
+
+
+class ResponseTool(Function):
+    """A tool of /v1/responses. tools: of a namespace."""
+
+    type: str
+    name: str = ""
+    format: CustomFormat | None = None
+    tools: list["ResponseTool"] = Field([])
+
+    def flatten(self, namespace: str | None = None) -> list[tuple[ToolName, dict[str, Any]]]:
+        """What the model gets, with names, as in chat completions; not what OpenAI alone runs."""
+        if self.type not in ("function", "custom"):
+            return [found for tool in self.tools for found in tool.flatten(self.name)]
+        names = ["description", *["parameters", "strict"] * (self.type == "function")]
+        own = self.model_dump(include={*names}, exclude_none=True)
+        if self.format is not None and self.format.type == "grammar":
+            own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}
+        own["name"] = flat_name(self.name, namespace)
+        return [(ToolName(self.type, self.name, namespace), {"type": self.type, self.type: own})]
+
+
+ToolChoice = Annotated[
+    Literal["none", "auto", "required"] | dict[str, Any],
+    said("none, auto, required, or a tool by type and name"),
+]
+
+
+def read_tools(
+    tools: Sequence[Mapping[str, Any]], choice: str | dict[str, Any] | None, parallel: bool | None
+) -> dict[str, Any]:
+    """The options of tools, by name; without tools none, unless a choice needs some."""
+    if not tools and choice in (None, "none", "auto"):
+        return {}
+    if isinstance(choice, dict) and choice.get("namespace") is not None:
+        choice = {**choice, "name": flat_name(str(choice.get("name")), str(choice["namespace"]))}
+    given = {"tools": tools, "tool_choice": choice, "parallel_tool_calls": parallel}
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,75 @@
+"""Options of tools: what a model may call, and what it has to."""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ov_specdec.errors import Option, OptionError, shorten
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+"""Names of tools: templates write them into prompts as they are."""
+
+
+def definition_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The mapping with the name of a tool or choice, which most have below their type."""
+    inner = tool.get(str(tool.get("type")))
+    return inner if isinstance(inner, Mapping) else tool
+
+
+Given = Sequence[Mapping[str, Any] | Callable[..., Any]]
+
+
+def read_tools(given: Given) -> tuple[Mapping[str, Any], ...]:
+    """Tools as mappings, functions too; `OptionError` for names that are invalid or not unique."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ValueError
+    tools = tuple(each if isinstance(each, Mapping) else _describe(each) for each in given)
+    known = set[str]()
+    for tool in tools:
+        name = definition_of(tool).get("name")
+        if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
+            held = f" holds the name {shorten(name)}: give up to 128 letters, digits or _.:/-"
+            raise OptionError(Option("tools"), held)
+        if name in known:
+            raise OptionError(Option("tools"), f" holds '{name}' twice: rename one of the two")
+        known.add(name)
+    return tools
+
+
+def _describe(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """A function as a tool, by its type hints and docstring."""
+    from transformers.utils.chat_template_utils import get_json_schema
+
+    try:
+        described: Mapping[str, Any] = get_json_schema(function)
+    except Exception as error:  # of several kinds that are not documented
+        reason = f" holds {shorten(function)}, which cannot be described ({error}): give a schema"
+        raise OptionError(Option("tools"), reason) from error
+    return described
+
+
+def read_choice(given: str | Mapping[str, Any]) -> Any:
+    """A choice as a text: of a mapping, the name of the tool."""
+    return definition_of(given).get("name", given) if isinstance(given, Mapping) else given
+
+
+def chosen_tool(options: Any) -> str | None:
+    """The name of the tool that has to be called; None if none is named."""
+    return None if options.tool_choice in ("auto", "none", "required") else options.tool_choice
+
+
+def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as chat templates know it: one of another type as a function of a text, `input`."""
+    definition = definition_of(tool)
+    if tool.get("type") != "custom":
+        known = {name: value for name, value in definition.items() if name != "strict"}
+        return known if definition is tool else {**tool, "function": known}
+    grammar = (definition.get("format") or {}).get("grammar")
+    told = {"description": f"Fits this grammar:\n{grammar['definition']}"} if grammar else {}
+    parameters = {
+        "type": "object",
+        "properties": {"input": {"type": "string", **told}},
+        "required": ["input"],
+    }
+    function = {name: definition[name] for name in ("name", "description") if name in definition}
+    return {"type": "function", "function": {**function, "parameters": parameters}}

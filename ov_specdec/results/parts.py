@@ -1,0 +1,78 @@
+"""The parts of an answer: reasoning, text, and calls of tools."""
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Text:
+    """A piece of the content."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Reasoning:
+    """A piece of the reasoning, without its markers."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class CallBegin:
+    """A call begins. The parts up to the next `CallEnd` are its arguments.
+
+    id: what the model wrote, if its format has ids before the arguments.
+    """
+
+    name: str
+    id: str = ""
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """A piece of the arguments: the pieces of a call join to a JSON object."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class CallEnd:
+    """A call is complete, which one that the maximum length cuts never is."""
+
+
+Part = Text | Reasoning | CallBegin | Arguments | CallEnd
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A whole call of a tool. arguments: the text of a JSON object. id: see `CallBegin`."""
+
+    name: str
+    arguments: str
+    id: str = ""
+
+    def as_message(self, call_id: str) -> dict[str, Any]:
+        """As messages hold it. call_id: if it has none, for the message with its result too."""
+        function = {"name": self.name, "arguments": json.loads(self.arguments)}
+        return {"id": self.id or call_id, "type": "function", "function": function}
+
+
+def reasoning_of(parts: Iterable[Part]) -> str:
+    """The whole reasoning."""
+    return "".join(part.text for part in parts if isinstance(part, Reasoning))
+
+
+def calls_of(parts: Iterable[Part]) -> list[ToolCall]:
+    """The calls that are complete."""
+    calls, begun, arguments = list[ToolCall](), CallBegin(""), ""
+    for part in parts:
+        if isinstance(part, CallBegin):
+            begun, arguments = part, ""
+        elif isinstance(part, Arguments):
+            arguments += part.text
+        elif isinstance(part, CallEnd):
+            calls.append(ToolCall(begun.name, arguments, begun.id))
+    return calls

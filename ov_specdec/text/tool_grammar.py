@@ -1,0 +1,252 @@
+"""The grammar of a whole answer in Lark, for llguidance: reasoning, text and calls."""
+
+import json
+import logging
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import dropwhile, takewhile
+from typing import Any
+
+from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.tools import chosen_tool, definition_of
+from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
+from ov_specdec.text.tool_schema import cases_of, parameters_of, types_of
+
+HOLES = {ID: "/[A-Za-z0-9]{9}/", INDEX: "/[0-9]{1,3}/"}
+
+KEY = re.compile(r'[^<>"\s]+')
+"""Names of arguments where they are written as they are."""
+
+SEPARABLE = frozenset(("type", "properties", "required", "additionalProperties", "$defs"))
+SEPARABLE |= {"definitions", "description", "title", "$schema", "$id", "default", "examples"}
+"""Keywords of all arguments that can be kept where each is written by itself."""
+
+log = logging.getLogger(__name__)
+
+
+def write_answer(
+    form: AnswerFormat,
+    options: GenerationOptions,
+    ends: Set[int],
+    is_reasoning: bool | None,
+    text: str | None,
+    error_of: Callable[[str], str],
+) -> str:
+    """The grammar of answers, with the schemas of those tools whose grammar has no error.
+
+    ends: tokens that end an answer. is_reasoning: see `ReasoningFormat.is_open`. text: the grammar
+    of the text; None if it is free. Raises `OptionError` if a tool with `strict` has an error.
+    """
+    end = form.reasoning.end if form.reasoning else ""
+    if options.thinking_token_budget is not None and end not in form.tokens:
+        reason = " needs a chat template that marks the end of reasoning by one token: leave it out"
+        raise OptionError(Option("thinking_token_budget"), reason)
+    wanted, loose = chosen_tool(options), set[str]()
+    tools = [tool for tool in options.tools if wanted in (None, definition_of(tool)["name"])]
+    tools = [] if options.tool_choice == "none" or form.calls is None else tools
+
+    def write(tools: Sequence[Any]) -> str:
+        return _Writer(form, options, tools, ends, loose).answer(is_reasoning, text)
+
+    def problem_of(tools: Sequence[Any]) -> str:
+        try:
+            return error_of(write(tools)).partition("\n")[0]
+        except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
+            # It need not be a schema.
+            return str(error)
+
+    def check(tools: Sequence[Any]) -> None:
+        half, problem = len(tools) // 2, problem_of(tools)
+        if problem and half:
+            check(tools[:half])
+            check(tools[half:])
+        elif problem:
+            name, is_strict = definition_of(tools[0])["name"], definition_of(tools[0]).get("strict")
+            held = f"{name!r}, of whose schema a part cannot be kept ({problem})"
+            loose.add(name)
+            if is_strict or problem_of(tools):
+                raise OptionError(Option("tools"), f" holds {held}: change it")
+            log.warning("arguments may not fit the tool %s", held)
+
+    if tools:
+        check(tools)
+    return write(tools)
+
+
+@dataclass
+class _Writer:
+    """Writes one grammar. loose: names of tools of which only the types of arguments are kept."""
+
+    form: AnswerFormat
+    options: GenerationOptions
+    tools: Sequence[Any]
+    ends: Set[int]
+    loose: Set[str]
+    lines: list[str] = field(default_factory=lambda: ["ANY: /(?s:.*)/"])
+    others: list[dict[str, Any]] = field(default_factory=list)
+
+    def answer(self, is_reasoning: bool | None, text: str | None) -> str:
+        """The whole grammar."""
+        reasoning, calls, content = self.form.reasoning, self.form.calls, ""
+        if text is not None:
+            given = json.loads(text)["grammars"][0] if text[0] == "{" else {"lark_grammar": text}
+            self.others.append({**given, "name": "text"})
+            content = "@text"
+        if calls and self.tools:
+            self.lines.append(f"calls: {self._calls(calls)}")
+        start = self._rest(calls.gap if calls else "", content)
+        if reasoning and is_reasoning is not None:
+            thought = f"{self._thought(reasoning.end)} {self._rest(reasoning.gap, content)}"
+            begun = f"{self._literal(reasoning.begin)} {thought}"
+            start = thought if is_reasoning else f"{begun} | {start}"
+        lark = "\n".join([f"start: {start}", *self.lines])
+        return json.dumps({"grammars": [{"name": "answer", "lark_grammar": lark}, *self.others]})
+
+    def _thought(self, end: str) -> str:
+        """The reasoning, and what ends it."""
+        token, budget = self.form.tokens.get(end), self.options.thinking_token_budget
+        if token is None:
+            return self._until("ANY", end)
+        times = "*" if budget is None else f"{{0,{budget}}}"
+        return f"{'' if budget == 0 else f'<[^{token}]>{times}'} <[{token}]>"
+
+    def _rest(self, gap: str, content: str) -> str:
+        """What follows the reasoning. gap: white space before calls. content: a rule; or free."""
+        if not self.tools or self.form.calls is None:
+            return content or self._free("")
+        required = f"{self._literal(gap + self.form.calls.marker)} calls"
+        if self.options.tool_choice != "auto":
+            return required
+        return f"({content} | {required})" if content else self._free("calls")
+
+    def _free(self, calls: str) -> str:
+        """A text without the marker of calls, or up to it if they may follow."""
+        form, tokens = self.form, self.form.tokens
+        marker = form.calls.marker if form.calls else ""
+        pieces = [*dropwhile(lambda piece: piece not in tokens, form.split(marker))]
+        if marker and not pieces:
+            mark, before = json.dumps(marker), "ANY"
+            if form.calls and form.calls.is_whole_answer:
+                before = ""
+            text = self._terminal(f"ANY & ~({before} {mark} ANY)")
+            begun = self._until(before, marker) if before else mark
+            return f"({text} | {begun} {calls})" if calls else text
+        begin = form.split(form.reasoning.begin)[:1] if form.reasoning else []
+        ids = [str(tokens[piece]) for piece in [*begin, *pieces[:1]] if piece in tokens]
+        text = f"<[^{','.join(ids)}]>*" if ids else "<[*]>*"
+        return f"{text} ({self._literal(''.join(pieces))} {calls})?" if calls else text
+
+    def _calls(self, calls: CallFormat) -> str:
+        """All calls after their marker."""
+        self.lines += [f"call{n}: {self._call(calls, tool)}" for n, tool in enumerate(self.tools)]
+        call = f"({' | '.join(f'call{n}' for n, _ in enumerate(self.tools))})"
+        lead = self._literal((calls.opening + calls.before).removeprefix(calls.marker))
+        more = ""
+        if calls.separator is not None and self.options.parallel_tool_calls:
+            more = f"({self._literal(calls.separator + calls.before)} {call})*"
+        # A token that ends answers is left to the model, which may have several.
+        tokens, pieces = self.form.tokens, self.form.split(calls.closing)
+        closing = takewhile(lambda piece: tokens.get(piece) not in self.ends, pieces)
+        return f"{lead} {call} {more} {self._literal(''.join(closing))}"
+
+    def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
+        """A call from its name on."""
+        name, schema = definition_of(tool)["name"], parameters_of(tool)
+        is_loose = name in self.loose
+        if calls.parameters is None:
+            schema = {"type": "object"} if is_loose else schema
+            arguments = _json(schema, calls.separators)
+        elif grammar := (definition_of(tool).get("format") or {}).get("grammar"):
+            arguments = self._custom(calls.parameters, **grammar)
+        else:
+            arguments = " ".join(self._parameters(calls.parameters, schema, is_loose))
+        return f"{self._literal(name + calls.middle)} {arguments} {self._literal(calls.after)}"
+
+    def _custom(self, form: ParameterFormat, syntax: str, definition: str) -> str:
+        """The input of a custom tool."""
+        name = f"custom{len(self.others)}"
+        lark = definition if syntax == "lark" else f"start: /{_slashed(definition)}/"
+        self.others.append({"name": name, "lark_grammar": lark})
+        begin = self._literal(f"{form.before}input{form.between[0]}")
+        return f"{begin} @{name} {self._literal(form.after)}"
+
+    def _parameters(
+        self, form: ParameterFormat, root: Mapping[str, Any], is_loose: bool
+    ) -> Iterator[str]:
+        """Arguments by themselves, in the order of the schema."""
+        if not is_loose and (keywords := root.keys() - SEPARABLE):
+            raise ValueError(f"it has {min(keywords)!r}")
+        properties, required = dict(root.get("properties", {})), root.get("required", ())
+        properties |= {key: {} for key in required if key not in properties}
+        for key, schema in properties.items():
+            if not KEY.fullmatch(key):
+                raise ValueError(f"the argument {shorten(key)} has <, >, quotes or white space")
+            value = self._value(form, schema, root, is_loose)
+            argument = f"{self._literal(form.before + key)} {value}"
+            yield argument if key in required else f"({argument})?"
+        if not properties and root.get("additionalProperties") is not False:
+            key = f"{self._literal(form.before)} /[A-Za-z0-9_.-]{{1,64}}/"
+            yield f"({key} {self._value(form, {}, root, is_loose)})*"
+
+    def _value(
+        self, form: ParameterFormat, schema: Any, root: Mapping[str, Any], is_loose: bool
+    ) -> str:
+        """What follows the key of an argument: a text where that fits, and null beside it."""
+        types = types_of(schema, root)
+        text, other, end = map(self._literal, (*form.between, form.after))
+        if "string" in types:
+            cases = [case for case in cases_of(schema, root) if "string" in types_of(case, root)]
+            texts = " | ".join(self._texts(case, form.after, is_loose) for case in cases)
+            null = f' | {other} "null" {end}' if "null" in types else ""
+            return f"({text} {self._until(texts, form.after)}{null})"
+        if types == {"boolean"}:
+            return f"{other} ({' | '.join(map(json.dumps, form.words))}) {end}"
+        shared = {name: root[name] for name in ("$defs", "definitions") if name in root}
+        schema = {"type": sorted(types)} if is_loose else {**schema, **shared}
+        return f"{other} {_json(schema, (', ', ': '))} {end}"
+
+    def _texts(self, schema: Mapping[str, Any], end: str, is_loose: bool) -> str:
+        """A terminal of the texts that fit one case of a schema, up to their end."""
+        if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
+            texts = [value for value in values if isinstance(value, str)]
+            texts = [text for text in texts if f"{text}{end}".index(end) == len(text)]
+            return " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
+        if is_loose:
+            return "ANY"
+        if keywords := schema.keys() & {"pattern", "format"}:
+            raise ValueError(f"{min(keywords)!r} of a text that is written as it is")
+        least, most = schema.get("minLength", 0), schema.get("maxLength")
+        is_token = self.form.split(end)[0] in self.form.tokens
+        # The end is found at its first place: it must not begin among the least characters.
+        first = "." if is_token else f"[^{_slashed(end[0])}]"
+        return f"/(?s:{first}{{{least}}}.{{0,{'' if most is None else most - least}}})/"
+
+    def _until(self, body: str, text: str) -> str:
+        """What fits a terminal, and then a text at its first place."""
+        name, [first, *rest] = self._terminal(body), self.form.split(text)
+        if first in self.form.tokens:
+            return f"{name} {self._literal(text)}"
+        self.lines.append(f"{name.lower()}[suffix={json.dumps(first)}]: {name}")
+        return f"{name.lower()} {self._literal(''.join(rest))}"
+
+    def _terminal(self, body: str) -> str:
+        self.lines.append(f"T{len(self.lines)}: {body}")
+        return f"T{len(self.lines) - 1}"
+
+    def _literal(self, text: str) -> str:
+        """A text, and special tokens in it."""
+        known = HOLES | {name: f"<[{token}]>" for name, token in self.form.tokens.items()}
+        return " ".join(known.get(piece) or json.dumps(piece) for piece in self.form.split(text))
+
+
+def _json(schema: Mapping[str, Any], separators: tuple[str, str]) -> str:
+    item, key = separators
+    given = {"whitespace_flexible": False, "item_separator": item, "key_separator": key}
+    return f"%json {json.dumps({**schema, 'x-guidance': given})}"
+
+
+def _slashed(regex: str) -> str:
+    """A regular expression, to be written within slashes."""
+    return re.sub(r"(?<!\\)/", r"\\/", regex).replace("\n", r"\n")

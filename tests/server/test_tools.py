@@ -1,0 +1,238 @@
+"""Tools and reasoning on the server, in chats and responses, and requests that mean harm."""
+
+import json
+
+import jsonschema
+import openai
+import pytest
+
+from ov_specdec import SpeculativePipeline
+from tests.support.server import NAME, has_client_left, official_client, serving, wait_until
+from tests.support.tools import AREA, HERMES, STOP, with_tools
+
+NAMES = "{% for tool in tools %}{{ tool.function.name }} {% endfor %}"
+CLOSED = "</think>\n\n{% endif %}\n{%- endif %}"
+TEMPLATE = HERMES.replace(NAMES, "{{ tools | length }} tools").replace(
+    CLOSED, "</think>\n\n{% else %}<think>\n{% endif %}\n{%- endif %}"
+)
+"""It begins the reasoning, and names no tools: many names would not fit the context."""
+
+FIELDS = {"model": NAME, "temperature": 0, "parallel_tool_calls": False}
+CHAT = {**FIELDS, "messages": [{"role": "user", "content": "area"}], "max_tokens": 120}
+RESPONSE = {**FIELDS, "input": "area", "max_output_tokens": 120}
+BRIEF = {"thinking_token_budget": 1}
+FORCED = {"tool_choice": "required", **BRIEF}
+BY_CLIENT = {"tool_choice": "required", "extra_body": BRIEF}
+FLAT = {"type": "function", **AREA["function"]}
+PATCH = {"type": "custom", "name": "patch", "description": "Edits."}
+MCP = {"type": "namespace", "name": "maps", "description": "Maps.", "tools": [FLAT]}
+
+
+@pytest.fixture(scope="module")
+def server(chat_pair, tmp_path_factory):
+    assert CLOSED in HERMES and NAMES in HERMES
+    folders = with_tools(chat_pair, tmp_path_factory.mktemp("tools"), TEMPLATE)
+    with (
+        SpeculativePipeline(*folders, precision="exact", num_threads=1) as pipeline,
+        serving(pipeline) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(server):
+    return official_client(server, openai.OpenAI)
+
+
+def test_the_official_client_calls_in_a_chat(client):
+    fields = {**CHAT, **BY_CLIENT, "tools": [AREA]}
+    choice = client.chat.completions.create(**fields).choices[0]
+    assert (choice.finish_reason, choice.message.content) == ("tool_calls", None)
+    [call] = choice.message.tool_calls
+    jsonschema.validate(json.loads(call.function.arguments), AREA["function"]["parameters"])
+    with client.chat.completions.stream(**fields) as stream:
+        whole = stream.get_final_completion().choices[0]
+    [same] = whole.message.tool_calls
+    assert whole.finish_reason == "tool_calls"
+    assert (same.function.name, same.function.arguments) == ("area", call.function.arguments)
+    assert whole.message.reasoning_content == choice.message.reasoning_content != ""
+
+
+def test_reasoning_has_a_field_of_its_own_and_can_be_off(client, server):
+    fields = {**CHAT, **FORCED, "tools": [AREA]}
+    [long] = server.post("/v1/chat/completions", **fields | {"thinking_token_budget": 5}).json()[
+        "choices"
+    ]
+    [brief] = server.post("/v1/chat/completions", **fields).json()["choices"]
+    reasoning = long["message"]["reasoning_content"]
+    assert reasoning.startswith(brief["message"]["reasoning_content"]) and reasoning != "f"
+    quiet = server.post("/v1/chat/completions", **fields, reasoning_effort="none").json()
+    assert "reasoning_content" not in quiet["choices"][0]["message"]
+    assert quiet["choices"][0]["finish_reason"] == "tool_calls"
+
+
+@pytest.mark.parametrize("tool", [FLAT, PATCH, MCP], ids=lambda tool: tool["type"])
+def test_the_official_client_calls_in_a_response(client, tool):
+    fields = {**RESPONSE, **BY_CLIENT, "tools": [tool], "reasoning": {"effort": "low"}}
+    answer = client.responses.create(**fields)
+    assert (answer.tools[0].name, answer.reasoning.effort) == (tool["name"], "low")
+    events = [*client.responses.create(**fields, stream=True)]
+    same = events[-1].response
+    (thought, call), (_, other) = answer.output, same.output
+    assert thought.content[0].text
+    done = [event.item for event in events if event.type == "response.output_item.done"]
+    assert [(item.id, item.type) for item in done] == [(i.id, i.type) for i in same.output]
+    if tool is PATCH:
+        assert (call.type, call.name, call.input) == ("custom_tool_call", "patch", other.input)
+        deltas = [e.delta for e in events if e.type == "response.custom_tool_call_input.delta"]
+        assert "".join(deltas) == call.input
+        return
+    assert (call.type, call.name, call.arguments) == ("function_call", "area", other.arguments)
+    assert call.namespace == ("maps" if tool is MCP else None)
+    jsonschema.validate(json.loads(call.arguments), AREA["function"]["parameters"])
+
+
+def test_a_second_turn_takes_what_the_first_gave(client):
+    fields = {**RESPONSE, **BY_CLIENT, "tools": [FLAT], "include": ["reasoning.encrypted_content"]}
+    first = client.responses.create(**fields)
+    thought, call = first.output
+    kept = {"type": "reasoning", "summary": [], "encrypted_content": thought.encrypted_content}
+    output = {"type": "function_call_output", "call_id": call.call_id, "output": "4"}
+    prompts = [
+        client.responses.create(
+            **fields | {"input": [{"role": "user", "content": "area"}, earlier, call, output]},
+        ).usage.input_tokens
+        for earlier in (thought, {"id": "rs_1", **kept})
+    ]
+    chat = {**CHAT, **BY_CLIENT, "tools": [AREA]}
+    message = client.chat.completions.create(**chat).choices[0].message
+    result = {"role": "tool", "tool_call_id": message.tool_calls[0].id, "content": "4"}
+    again = client.chat.completions.create(
+        **chat | {"messages": [*CHAT["messages"], message, result], "max_tokens": 3}
+    )
+    assert {*prompts} == {again.usage.prompt_tokens}
+
+
+def called(server, tool, **fields):
+    """The arguments of a required call, and why the answer ended."""
+    answer = server.post("/v1/chat/completions", **{**CHAT, **FORCED, "tools": [tool], **fields})
+    assert answer.status_code == 200, answer.text
+    choice = answer.json()["choices"][0]
+    calls = choice["message"].get("tool_calls", [])
+    return [json.loads(call["function"]["arguments"]) for call in calls], choice["finish_reason"]
+
+
+def tool_of(parameters, **fields):
+    return {"type": "function", "function": {"name": "f", "parameters": parameters, **fields}}
+
+
+def test_two_hundred_tools_are_as_one(server):
+    parameters = AREA["function"]["parameters"]
+    function = {"description": "Of a field." * 20, "parameters": parameters}
+    many = [{"type": "function", "function": {"name": f"tool-{n}", **function}} for n in range(200)]
+    named = {"type": "function", "function": {"name": "tool-150"}}
+    answer = server.post("/v1/chat/completions", **{**CHAT, **FORCED, "tools": many})
+    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
+    chosen = {**CHAT, **FORCED, "tools": many, "tool_choice": named}
+    [call] = server.post("/v1/chat/completions", **chosen).json()["choices"][0]["message"][
+        "tool_calls"
+    ]
+    assert call["function"]["name"] == "tool-150"
+    jsonschema.validate(json.loads(call["function"]["arguments"]), parameters)
+
+
+def test_schemas_that_are_long_or_recursive_hold(server):
+    text = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 10**6}}}
+    assert called(server, tool_of(text), max_tokens=60)[1] in ("tool_calls", "length")
+    tree = {
+        "type": "object",
+        "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
+        "required": ["next"],
+        "additionalProperties": False,
+    }
+    found, reason = called(server, tool_of(tree, strict=True))
+    assert reason in ("tool_calls", "length")
+    for arguments in found:
+        jsonschema.validate(arguments, tree)
+
+
+def test_markers_in_messages_are_text(server):
+    spelled = "</tool_call>\n<tool_call>"
+    function = {"name": "area", "arguments": json.dumps({"name": spelled})}
+    call = {"id": "a", "type": "function", "function": function}
+    messages = [
+        {"role": "user", "content": spelled},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "a", "content": spelled},
+    ]
+    [arguments], reason = called(server, AREA, messages=messages, max_tokens=110)
+    jsonschema.validate(arguments, AREA["function"]["parameters"])
+    assert reason == "tool_calls"
+
+
+def test_a_call_that_is_cut_is_left_out_or_incomplete(server):
+    assert called(server, AREA, max_tokens=25) == ([], "length")
+    cut = {**RESPONSE, **FORCED, "tools": [FLAT], "max_output_tokens": 25}
+    answer = server.post("/v1/responses", **cut).json()
+    assert (answer["status"], answer["output"][-1]["status"]) == ("incomplete", "incomplete")
+
+
+@pytest.mark.parametrize(
+    ("fields", "param", "message"),
+    [
+        ({"tools": [tool_of({}, name='f"')]}, "tools", "holds the name"),
+        ({"tools": [AREA, AREA]}, "tools", "'area' twice"),
+        (
+            {"tools": [AREA], "tool_choice": {"type": "function", "function": {"name": "x"}}},
+            *("tool_choice", "names none of the tools: give one of area"),
+        ),
+        (
+            {"tools": [tool_of({"type": "object", "if": {}}, strict=True)]},
+            *("tools", "'f', of whose schema a part cannot be kept"),
+        ),
+        (
+            {"tools": [tool_of({"type": "object", "if": {}}, strict=True)]},
+            *("tools", '["if"]'),
+        ),
+        ({"tools": [tool_of({"$ref": "#/$defs/a"}, strict=True)]}, "tools", "does not exist"),
+        ({"functions": [AREA["function"]]}, "functions", "give tools"),
+    ],
+)
+def test_what_cannot_be_called_is_refused(server, fields, param, message):
+    answer = server.post("/v1/chat/completions", **{**CHAT, **fields})
+    assert answer.status_code == 400, answer.text
+    error = answer.json()["error"]
+    assert (error["param"], message in error["message"]) == (param, True), error
+
+
+def test_an_unsupported_keyword_without_strict_is_a_warning(server, caplog):
+    loose = {"type": "object", "if": {}}
+    for _ in range(2):
+        assert called(server, tool_of(loose)) == ([{}], "tool_calls")
+    warned = {r.getMessage() for r in caplog.records if r.levelname == "WARNING"}
+    assert [("'f'" in text and '["if"]' in text) for text in warned] == [True]
+
+
+def test_a_client_may_leave_inside_a_call(server, caplog):
+    caplog.set_level("INFO", "ov_specdec.server")
+    long = tool_of({"type": "object", "properties": {"a": {"type": "string", "minLength": 500}},
+                    "required": ["a"]})  # fmt: skip
+    body = {**CHAT, **FORCED, "tools": [long], "stream": True, "max_tokens": 200}
+    with server.http.stream("POST", "/v1/chat/completions", json=body) as response:
+        for line in response.iter_lines():
+            if "tool_calls" in line:
+                break
+    wait_until(lambda: has_client_left(caplog))
+    wait_until(lambda: server.metric("num_requests_running") == 0)
+    assert called(server, STOP) == ([{}], "tool_calls")
+
+
+def test_a_template_that_ignores_tools_is_a_reason(chat_pair):
+    with (
+        SpeculativePipeline(*chat_pair, precision="exact", num_threads=1) as pipeline,
+        serving(pipeline) as plain,
+    ):
+        answer = plain.post("/v1/chat/completions", **CHAT, tools=[AREA])
+        assert (answer.status_code, answer.json()["error"]["param"]) == (400, "tools")
+        quiet = plain.post("/v1/chat/completions", **CHAT, reasoning_effort="high")
+        assert quiet.status_code == 200

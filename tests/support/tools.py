@@ -1,0 +1,124 @@
+"""Small chat templates with tools and reasoning, and the tiny models with their markers.
+
+They write only the names of tools, since the context of tiny models is short.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+from ov_specdec.results.parts import Arguments, Reasoning, Text
+
+MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
+
+HEAD = """\
+{%- if tools %}<eos>system
+{% for tool in tools %}{{ tool.function.name }} {% endfor %}<eos>
+{% endif %}
+{%- for m in messages %}
+{%- if m.role == 'tool' %}<eos>user
+<tool_response>
+{{ m.content }}
+</tool_response><eos>
+{% else %}<eos>{{ m.role }}
+{% if m.reasoning_content %}<think>
+{{ m.reasoning_content }}
+</think>
+
+{% endif %}{{ m.content or '' }}"""
+
+TAIL = """<eos>
+{% endif %}
+{%- endfor %}
+{%- if add_generation_prompt %}<eos>assistant
+{% if enable_thinking is defined and not enable_thinking %}<think>
+
+</think>
+
+{% endif %}
+{%- endif %}"""
+
+HERMES = f"""{HEAD}
+{{%- for call in m.tool_calls or [] %}}
+{{%- if not loop.first or m.content %}}{{{{ '\n' }}}}{{% endif %}}<tool_call>
+{{"name": "{{{{ call.function.name }}}}", "arguments": {{{{ call.function.arguments | tojson }}}}}}
+</tool_call>
+{{%- endfor %}}{TAIL}"""
+"""All arguments as one JSON object, as in Qwen3."""
+
+CODER = f"""{HEAD}
+{{%- for call in m.tool_calls or [] %}}
+{{%- if not loop.first or m.content %}}{{{{ '\n' }}}}{{% endif %}}<tool_call>
+<function={{{{ call.function.name }}}}>
+{{% for name, value in call.function.arguments | items %}}<arg={{{{ name }}}}>
+{{{{ value if value is string else value | tojson }}}}
+</arg>
+{{% endfor %}}</function>
+</tool_call>
+{{%- endfor %}}{TAIL}"""
+"""Each argument between tags, as in Qwen3-Coder."""
+
+TEMPLATES = {"hermes": HERMES, "coder": CODER}
+
+AREA = {
+    "type": "function",
+    "function": {
+        "name": "area",
+        "description": "The area of a field.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "unit": {"enum": ["m", "km"]},
+                "name": {"type": "string", "maxLength": 6},
+                "is_round": {"type": "boolean"},
+            },
+            "required": ["unit", "name", "is_round"],
+            "additionalProperties": False,
+        },
+    },
+}
+STOP = {
+    "type": "function",
+    "function": {
+        "name": "stop",
+        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
+    },
+}
+
+
+def with_tools(
+    folders, target: Path, template: str, markers=MARKERS, *, special: bool = False
+) -> list[Path]:
+    """Copies of the folders of models with this template, and the markers as tokens.
+
+    special: whether texts leave them out.
+    """
+    copies = []
+    for folder in folders:
+        copy = Path(shutil.copytree(folder, target / folder.name))
+        (copy / "chat_template.jinja").write_text(template)
+        file = copy / "tokenizer.json"
+        spec = json.loads(file.read_text())
+        size = 1 + max(spec["model"]["vocab"].values())
+        like = {**spec["added_tokens"][0], "special": special}
+        spec["added_tokens"] += [
+            {**like, "id": size + n, "content": name} for n, name in enumerate(markers)
+        ]
+        file.write_text(json.dumps(spec))
+        copies.append(copy)
+    return copies
+
+
+def merged(chunks) -> list:
+    """The parts of chunks, each text, reasoning and arguments in one piece."""
+    found: list = []
+    for part in (part for chunk in chunks for part in chunk.parts):
+        if (
+            found
+            and type(part) is type(found[-1])
+            and isinstance(part, Text | Reasoning | Arguments)
+        ):
+            found[-1] = type(part)(found[-1].text + part.text)
+        else:
+            found.append(part)
+    return found

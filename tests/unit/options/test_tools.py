@@ -1,0 +1,114 @@
+"""Options of tools: their forms, and what is refused."""
+
+import pickle
+
+import pytest
+
+from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.options.tools import as_function, chosen_tool, definition_of
+from tests.support.tools import AREA, STOP
+
+CUSTOM = {
+    "type": "custom",
+    "custom": {
+        "name": "apply_patch",
+        "description": "Edit files.",
+        "format": {"type": "grammar", "grammar": {"syntax": "lark", "definition": "start: /a+/"}},
+    },
+}
+
+
+def area(width: int, name: str = "field"):
+    """
+    The area of a field.
+
+    Args:
+        width: in meters.
+        name: of the field.
+    """
+
+
+def named(name):
+    return {"type": "function", "function": {"name": name}}
+
+
+def test_functions_become_schemas_when_options_are_made():
+    options = GenerationOptions(tools=[area, STOP])
+    described, stop = options.tools
+    assert stop == STOP
+    assert definition_of(described)["parameters"]["required"] == ["width"]
+    assert pickle.loads(pickle.dumps(options)).tools == options.tools  # noqa: S301
+
+
+def test_each_form_of_a_tool_has_a_definition():
+    flat = {"type": "function", "name": "area"}
+    for tool, name in (
+        (AREA, "area"),
+        (CUSTOM, "apply_patch"),
+        (flat, "area"),
+        ({"name": "b"}, "b"),
+    ):
+        assert definition_of(tool)["name"] == name
+
+
+def test_templates_see_functions_only_and_no_strict():
+    strict = {**STOP, "function": {**STOP["function"], "strict": True}}
+    assert as_function(strict) == STOP
+    assert as_function({"name": "b", "strict": True}) == {"name": "b"}
+    function = as_function(CUSTOM)["function"]
+    assert (function["name"], function["description"]) == ("apply_patch", "Edit files.")
+    assert function["parameters"]["required"] == ["input"]
+    assert "start: /a+/" in function["parameters"]["properties"]["input"]["description"]
+
+
+def test_a_choice_names_a_tool_by_its_type():
+    assert chosen_tool(GenerationOptions(tools=[AREA])) is None
+    for choice in (named("area"), "area"):
+        assert chosen_tool(GenerationOptions(tools=[AREA], tool_choice=choice)) == "area"
+    by_type = {"type": "custom", "custom": {"name": "apply_patch"}}
+    assert chosen_tool(GenerationOptions(tools=[CUSTOM], tool_choice=by_type)) == "apply_patch"
+
+
+def test_a_model_may_call_what_is_given_and_not_forbidden():
+    assert GenerationOptions(tools=[AREA]).may_call
+    assert not GenerationOptions(tools=[AREA], tool_choice="none").may_call
+    assert not GenerationOptions(tool_choice="none").may_call
+
+
+def unhinted(width):
+    """The area of a field."""
+
+
+REFUSED = {
+    "an invalid name": ({"tools": [named('a"b')]}, "tools holds the name 'a\"b': give up to 128"),
+    "a long name": ({"tools": [named("a" * 129)]}, "tools holds the name 'aaa"),
+    "no name": ({"tools": [{"type": "web_search"}]}, "tools holds the name None"),
+    "a name twice": ({"tools": [AREA, STOP, AREA]}, "tools holds 'area' twice: rename one"),
+    "no hints": ({"tools": [unhinted]}, r"cannot be described \(.*: give a schema"),
+    "an unknown choice": (
+        {"tools": [AREA, STOP], "tool_choice": named("volume")},
+        "tool_choice='volume' names none of the tools: give one of area, stop",
+    ),
+    "no tools": ({"tool_choice": "required"}, "tool_choice='required' has no effect without tools"),
+    "a choice without a name": (
+        {"tools": [AREA], "tool_choice": {"type": "function"}},
+        "tool_choice=.* must be auto, none, required, or a tool by its name or a mapping",
+    ),
+    "no end": ({"tools": [AREA], "ignore_eos": True}, "tools=.* contradicts ignore_eos=True"),
+    "no end of reasoning": (
+        {"thinking_token_budget": 5, "ignore_eos": True},
+        "thinking_token_budget=5 ends the text, so it contradicts ignore_eos=True",
+    ),
+    "no template": (
+        {"thinking_token_budget": 0, "apply_chat_template": False},
+        "thinking_token_budget=0 has no effect with apply_chat_template=False",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_meant_is_refused_by_name(case):
+    options, complaint = REFUSED[case]
+    with pytest.raises(OptionError, match=complaint) as refused:
+        GenerationOptions(**options)
+    assert refused.value.option in options

@@ -1,0 +1,338 @@
+"""What fits the grammar of an answer is read back as calls that fit their schemas."""
+
+import json
+import logging
+import time
+from itertools import product
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from jsonschema import validate
+
+from ov_specdec.errors import OptionError
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.results.parts import CallBegin, Reasoning, Text, calls_of
+from ov_specdec.text.answer_format import CALL_FORMATS
+from ov_specdec.text.tool_schema import parameters_of
+from tests.support.answers import LETTERS, TOKENS, draw, fits, function, grammar_of, read
+
+STOP = function("stop")
+SAVE = function(
+    "save",
+    {
+        "path": {"type": "string", "maxLength": 12},
+        "mode": {"enum": ["a", "b\n</parameter>", "<tool"]},
+        "deep": {"type": "boolean"},
+        "lines": {"type": "array", "items": {"type": "integer"}, "maxItems": 3},
+        "note": {"anyOf": [{"type": "string", "maxLength": 4}, {"type": "null"}]},
+    },
+    required=["path", "lines"],
+)
+WORDS = {"tokens": TOKENS, "letters": LETTERS}
+
+
+@pytest.fixture(params=WORDS)
+def words(request):
+    return WORDS[request.param]
+
+
+def check(calls, tools):
+    """Calls fit the schemas of their tools."""
+    schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
+    for call in calls:
+        validate(json.loads(call.arguments), schemas[call.name])
+
+
+TYPES = st.sampled_from(["string", "integer", "number", "boolean", "null"])
+LEAVES = st.one_of(
+    TYPES.map(lambda name: {"type": name}),
+    st.lists(TYPES, min_size=1, max_size=3, unique=True).map(lambda names: {"type": names}),
+    st.lists(st.text("ab<>/\n\u00e9", max_size=4), min_size=1, max_size=3).map(
+        lambda v: {"enum": v}
+    ),
+    st.integers(0, 3).map(lambda n: {"type": "string", "minLength": n, "maxLength": n + 4}),
+    st.just({}),
+    st.just({"const": "</parameter>"}),
+    st.just({"anyOf": [{"type": "null"}, {"enum": ["x", "y"]}, {"type": "integer"}]}),
+    st.just({"$ref": "#/$defs/leaf"}),
+)
+SCHEMAS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        inner.map(lambda each: {"type": "array", "items": each, "maxItems": 2}),
+        st.dictionaries(st.sampled_from("abc"), inner, max_size=2).map(
+            lambda each: {"type": "object", "properties": each, "additionalProperties": False}
+        ),
+    ),
+    max_leaves=3,
+)
+KEYS = st.sampled_from(["path", "line_1", "x"])
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from([*WORDS]),
+    st.sampled_from([*CALL_FORMATS]),
+    st.dictionaries(KEYS, SCHEMAS, max_size=3),
+    st.sets(KEYS),
+    st.integers(0, 99),
+)
+def test_calls_fit_their_schemas(words, name, properties, required, seed):
+    words = WORDS[words]
+    defs = {"leaf": {"enum": [1, "one", None]}}
+    tools = [
+        function("f", properties, required=sorted(required & {*properties}), **{"$defs": defs}),
+        STOP,
+    ]
+    form = words.form(name)
+    options = GenerationOptions(tools=tools, tool_choice="required")
+    ids, is_whole = draw(words, grammar_of(words, form, options), seed)
+    parts = read(words, form, tools, ids)
+    check(calls_of(parts), tools)
+    assert calls_of(parts) or not is_whole
+    assert not is_whole or not any(isinstance(part, Text) for part in parts)
+
+
+@pytest.mark.parametrize(("name", "thinks"), product(CALL_FORMATS, (False, True)))
+def test_choices_hold(words, name, thinks):
+    form, tools = words.form(name, thinks=thinks), [SAVE, STOP]
+    named = {"type": "function", "function": {"name": "stop"}}
+    for choice, is_parallel, seed in product(
+        ("auto", "none", "required", named), (True, False), range(3)
+    ):
+        budget = (
+            {"thinking_token_budget": 4} if thinks and words is TOKENS and name != "mistral" else {}
+        )
+        options = GenerationOptions(
+            tools=tools, tool_choice=choice, parallel_tool_calls=is_parallel, **budget
+        )
+        for is_reasoning in (False, None, True) if budget else (False, None):
+            grammar = grammar_of(words, form, options, is_reasoning=is_reasoning)
+            ids, is_whole = draw(words, grammar, seed, 150)
+            parts = read(words, form, tools, ids, is_reasoning=is_reasoning)
+            calls = calls_of(parts)
+            check(calls, tools)
+            assert len(calls) <= 1 or is_parallel
+            assert {call.name for call in calls} <= (
+                {"stop"} if choice == named else {"save", "stop"}
+            )
+            if choice == "none":
+                assert not any(isinstance(part, CallBegin) for part in parts)
+            if choice in ("required", named):
+                assert not is_whole or not any(isinstance(part, Text) for part in parts)
+                assert calls or not is_whole
+
+
+def test_the_text_of_auto_is_free(words):
+    form = words.form("hermes")
+    free = grammar_of(words, form, GenerationOptions(tools=[STOP]))
+    none = grammar_of(words, form, GenerationOptions(tools=[STOP], tool_choice="none"))
+    call = '<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call>'
+    for text in ("Hello <tool_", "{", "\n\n", 'a {"name": "stop"} </tool_call>'):
+        ids = words.encode(text)
+        assert fits(words, free, ids) == fits(words, none, ids) == (len(ids), True)
+        ids = words.encode(text + call)
+        assert fits(words, free, ids) == (len(ids), True)
+        assert fits(words, free, [*ids, 40])[0] == len(ids)
+        marker = len(words.encode(text + "<tool_call>"))
+        assert fits(words, none, ids)[0] < marker
+    ids = words.encode("<tool_call>\n{")
+    assert fits(words, free, ids) == (len(ids), False)
+
+
+def test_a_marker_that_is_spelled_is_text_where_markers_are_tokens():
+    form, spelled = TOKENS.form("hermes"), [t for c in "<tool_call>" for t in TOKENS.encode(c)]
+    for choice in ("auto", "none"):
+        grammar = grammar_of(TOKENS, form, GenerationOptions(tools=[STOP], tool_choice=choice))
+        assert fits(TOKENS, grammar, spelled) == (len(spelled), True)
+
+
+@pytest.mark.parametrize("budget", [0, 1, 7, 32_000])
+def test_a_budget_of_reasoning_is_exact(budget):
+    form = TOKENS.form("hermes", thinks=True)
+    options = GenerationOptions(tools=[STOP], thinking_token_budget=budget)
+    begin, end = (TOKENS.markers[name] for name in ("<think>", "</think>"))
+    words = [TOKENS.encode("a")[0]] * min(budget, 50)
+    for is_reasoning, first in ((True, []), (False, [begin])):
+        grammar = grammar_of(TOKENS, form, options, is_reasoning=is_reasoning)
+        ids = [*first, *words]
+        assert fits(TOKENS, grammar, ids) == (len(ids), False)
+        assert fits(TOKENS, grammar, [*ids, end]) == (len(ids) + 1, True)
+        if budget == len(words):
+            assert fits(TOKENS, grammar, [*ids, words[0] if words else 40])[0] == len(ids)
+        assert fits(TOKENS, grammar, [*ids, end, begin])[0] == len(ids) + 1
+    closed = grammar_of(TOKENS, form, options, is_reasoning=None)
+    assert fits(TOKENS, closed, [begin])[0] == 0
+
+
+def test_a_budget_needs_a_token_that_ends_reasoning():
+    options = GenerationOptions(tools=[STOP], thinking_token_budget=3)
+    with pytest.raises(OptionError, match="marks the end of reasoning by one token") as error:
+        grammar_of(LETTERS, LETTERS.form("hermes", thinks=True), options)
+    assert error.value.option == "thinking_token_budget"
+    with pytest.raises(OptionError, match="marks the end of reasoning by one token"):
+        grammar_of(LETTERS, LETTERS.form("hermes"), options)
+
+
+def test_a_constraint_holds_for_the_text(words):
+    form = words.form("hermes", thinks=True)
+    constraints = {
+        "start: /[0-9]+/": ("12", "a"),
+        '{"grammars": [{"json_schema": {"type": "integer"}}]}': ("12", '"a"'),
+    }
+    call = '<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call>'
+    for text, (good, bad) in constraints.items():
+        for thought in ("", "<think>hm</think>"):
+            grammar = grammar_of(words, form, GenerationOptions(tools=[STOP]), text=text)
+            gap = "\n\n" if thought else ""
+            for answer in (good, gap + call):
+                ids = words.encode(thought + answer)
+                assert fits(words, grammar, ids) == (len(ids), True)
+            ids = words.encode(thought + bad)
+            assert not fits(words, grammar, ids)[1]
+        none = GenerationOptions(tools=[STOP], tool_choice="none")
+        ids = words.encode(call)
+        num, is_end = fits(words, grammar_of(words, form, none, text=text), ids)
+        assert num < 2
+        assert not is_end
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+@pytest.mark.parametrize("keyword", ["uniqueItems", "not", "format", "minLength", "properties"])
+def test_a_part_of_a_schema_that_cannot_be_kept(name, keyword, words, caplog):
+    parts = {
+        "uniqueItems": {"a": {"type": "array", "uniqueItems": True, "items": {"type": "integer"}}},
+        "not": {"a": {"type": "object", "not": {"required": ["b"]}}},
+        "format": {"a": {"type": "string", "format": "uri-reference"}},
+        "minLength": {"a": {"type": "string", "minLength": "x"}},
+        "properties": {"a": {"type": "object", "properties": 5}},
+    }
+    good = function("good", {"b": {"type": "integer"}})
+    form = words.form(name)
+    bad = function("bad", parts[keyword], strict=True)
+    options = GenerationOptions(tools=[good, bad], tool_choice="required")
+    with pytest.raises(
+        OptionError, match=r"holds 'bad', of whose schema a part cannot be kept \(\S.*\): change it"
+    ) as error:
+        grammar_of(words, form, options)
+    assert error.value.option == "tools"
+    tools = [good, function("bad", parts[keyword])]
+    with caplog.at_level(logging.WARNING):
+        grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice="required"))
+    assert "the tool 'bad'" in caplog.text
+    assert "'good'" not in caplog.text
+    for seed in range(5):
+        calls = calls_of(read(words, form, tools, draw(words, grammar, seed)[0]))
+        for call in calls:
+            assert isinstance(json.loads(call.arguments), dict)
+        check([call for call in calls if call.name == "good"], tools)
+
+
+WIDE = [*[{"$ref": "#/$defs/w"}] * 50, {"type": "string", "maxLength": 3}]
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+def test_hostile_schemas(name, words):
+    form = words.form(name)
+    node = {
+        "type": "object",
+        "properties": {"next": {"$ref": "#/$defs/node"}},
+        "additionalProperties": False,
+    }
+    tools = [
+        function("long", {"a": {"type": "string", "maxLength": 1_000_000}}),
+        function("deep", {"a": {"$ref": "#/$defs/node"}}, **{"$defs": {"node": node}}),
+        function("spelled", {"a": {"const": "<tool_call>"}}),
+        function("wide", {"a": {"$ref": "#/$defs/w"}}, **{"$defs": {"w": {"anyOf": WIDE}}}),
+        {"type": "function", "function": {"name": "bare"}},
+        {"name": "no_type", "parameters": {"x-guidance": {"whitespace_flexible": True}}},
+    ]
+    for choice in ("required", "spelled", "deep", "long"):
+        grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice=choice))
+        for seed in range(4):
+            ids, is_whole = draw(words, grammar, seed)
+            calls = calls_of(read(words, form, tools, ids))
+            assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
+            assert calls or not is_whole
+            if choice == "spelled":
+                assert {call.arguments for call in calls} == {'{"a": "<tool_call>"}'}
+
+
+@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
+def test_two_hundred_tools_compile_in_a_tenth_of_a_second(name, words):
+    tools = [
+        function(
+            f"tool_{n}",
+            {"path": {"type": "string"}, "lines": {"type": "integer"}, "all": {"type": "boolean"}},
+        )
+        for n in range(200)
+    ]
+    options, times = GenerationOptions(tools=tools, tool_choice="required"), []
+    for _ in range(3):
+        start = time.process_time()
+        grammar_of(words, words.form(name), options)
+        times.append(time.process_time() - start)
+    assert min(times) < 0.1
+
+
+PATCH = """\
+start: begin line+ end
+begin: "*** Begin" LF
+line: "+" /(.*)/ LF -> line
+end: "*** End" LF?
+%import common.LF
+"""
+
+
+def custom(syntax, definition):
+    grammar = {"syntax": syntax, "definition": definition}
+    return {
+        "type": "custom",
+        "custom": {"name": "patch", "format": {"type": "grammar", "grammar": grammar}},
+    }
+
+
+@pytest.mark.parametrize(
+    ("syntax", "definition", "good", "bad"),
+    [
+        ("lark", PATCH, "*** Begin\n+a\n*** End", "a"),
+        ("regex", "[a-z]+/[0-9]", "ab/1", "ab"),
+    ],
+)
+def test_the_grammar_of_a_custom_tool_holds_where_values_are_raw(
+    words, syntax, definition, good, bad
+):
+    form, tools = words.form("qwen3_coder"), [custom(syntax, definition)]
+    grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice="required"))
+    head = "<tool_call>\n<function=patch>\n<parameter=input>\n"
+    end = "\n</parameter>\n</function>\n</tool_call>"
+    ids = words.encode(head + good + end)
+    assert fits(words, grammar, ids) == (len(ids), True)
+    [call] = calls_of(read(words, form, tools, ids))
+    assert json.loads(call.arguments) == {"input": good}
+    assert not fits(words, grammar, words.encode(head + bad + end))[1]
+    assert parameters_of(tools[0])["required"] == ["input"]
+
+
+def test_the_token_that_ends_answers_is_left_to_the_model():
+    form = TOKENS.form("mistral")
+    from dataclasses import replace
+
+    calls = replace(form.calls, closing="]<end>")
+    form = replace(form, calls=calls, tokens={**form.tokens, "<end>": 0})
+    options = GenerationOptions(tools=[STOP], tool_choice="required")
+    ids = TOKENS.encode('[TOOL_CALLS][{"name": "stop", "arguments": {}}]')
+    assert fits(TOKENS, grammar_of(TOKENS, form, options), ids) == (len(ids), True)
+
+
+def test_reasoning_is_told_from_the_answer(words):
+    form = words.form("hermes", thinks=True)
+    text = "<think>\nSo <tool_call>.\n</think>\n\n"
+    call = '<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call>'
+    ids = words.encode(text + call)
+    grammar = grammar_of(words, form, GenerationOptions(tools=[STOP], tool_choice="required"))
+    assert fits(words, grammar, ids) == (len(ids), True)
+    parts = read(words, form, [STOP], ids)
+    assert parts[0] == Reasoning("So <tool_call>.")
+    assert [call.name for call in calls_of(parts)] == ["stop"]

@@ -1,0 +1,64 @@
+"""The chat templates that llama.cpp publishes: their calls are read, or refused with a reason."""
+
+import subprocess
+import sys
+import tarfile
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from ov_specdec.text.tool_format import read_format
+from tests.unit.text.test_tool_format import Template
+
+pytestmark = pytest.mark.deep
+
+PACKAGE = "llama-cpp-python==0.3.36"
+FOLDER = "vendor/llama.cpp/models/templates/"
+
+REFUSED = {
+    "ByteDance-Seed-OSS": "writes calls that cannot be read back",
+    "CohereForAI-c4ai-command-r-plus-tool_use": "cannot render calls",
+    "CohereForAI-c4ai-command-r7b-12-2024-tool_use": "writes calls that cannot be read back",
+    "GigaChat3-10B-A1.8B": "writes calls after the end of the answer",
+    "Kimi-K2-Instruct": "cannot render calls",
+    "Kimi-K2-Thinking": "cannot render calls",
+    "Kimi-K3": "writes calls after the end of the answer",
+    "LFM2-8B-A1B": "does not write the names and arguments of calls",
+    "LFM2.5-8B-A1B": "writes calls that cannot be read back",
+    "LFM2.5-Instruct": "does not write the names and arguments of calls",
+    "MiniMax-M3": "does not mark the beginning and the end of calls",
+    "fireworks-ai-llama-3-firefunction-v2": "cannot render calls",
+    "google-gemma-4-31B-it": "does not write the names and arguments of calls",
+    "google-gemma-4-31B-it-interleaved": "does not write the names and arguments of calls",
+    "ibm-granite-granite-3.3-2B-Instruct": "does not write the names and arguments of calls",
+    "llama-cpp-deepseek-r1": "cannot render calls",
+    "meetkai-functionary-medium-v3.2": "cannot render calls",
+    "muse-glimmer": "does not write the names and arguments of calls",
+    "openai-gpt-oss-120b": "does not mark the beginning and the end of calls",
+    "openbmb-MiniCPM5-1B": "writes calls that cannot be read back",
+}
+
+
+@pytest.fixture(scope="module")
+def templates():
+    """Those that name tools, by name. The package is downloaded once for all runs."""
+    kept = Path(tempfile.gettempdir()) / "ov-specdec-published"
+    if not (found := [*kept.glob("*.tar.gz")]):
+        command = f"-m pip download --quiet --no-deps --no-binary :all: --dest {kept} {PACKAGE}"
+        subprocess.run([sys.executable, *command.split()], check=True)
+        found = [*kept.glob("*.tar.gz")]
+    with tarfile.open(found[0]) as archive:
+        files = [f for f in archive.getmembers() if FOLDER in f.name and f.name.endswith(".jinja")]
+        texts = {Path(file.name).stem: archive.extractfile(file).read().decode() for file in files}
+    return {name: text for name, text in texts.items() if "tools" in text}
+
+
+def test_calls_are_read_or_refused_with_a_reason(templates):
+    forms = {name: read_format(Template(text)) for name, text in templates.items()}
+    refused = {name: form.reason for name, form in forms.items() if form.reason}
+    assert len(forms) == 63
+    assert refused.keys() == REFUSED.keys()
+    for name, reason in refused.items():
+        assert reason.startswith(f"its chat template {REFUSED[name]}")
+    assert all(form.calls for name, form in forms.items() if name not in REFUSED)
