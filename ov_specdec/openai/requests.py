@@ -29,14 +29,7 @@ from ov_specdec.openai.structured import (
     TextOptions,
     read_structure,
 )
-from ov_specdec.openai.tools import (
-    OWN_TYPES,
-    ChatTool,
-    ResponseTool,
-    ToolChoice,
-    ToolName,
-    read_tools,
-)
+from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, ToolName, read_tools
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.options.tools import definition_of
@@ -294,7 +287,7 @@ class ResponsesBody(GenerationBody):
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""
         super().check_others(rules, where)
         for tool in self.tools or ():
-            if tool.type not in OWN_TYPES:
+            if not tool.flatten():
                 rules.check_unknown(f"tools.{tool.type}", tool.type, ())
 
     def read_options(self) -> dict[str, Any]:
@@ -312,7 +305,7 @@ class ResponsesBody(GenerationBody):
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
         reasoning = self.reasoning or ReasoningOptions()
-        own = [tool for tool in self.tools or () if tool.type in OWN_TYPES]
+        own = [tool for tool in self.tools or () if tool.flatten()]
         settings = {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,

@@ -7,9 +7,6 @@ from pydantic import Field
 
 from ov_specdec.openai.body import Loose, said
 
-OWN_TYPES = ("function", "custom", "namespace")
-"""Types of tools in /v1/responses that a model can be given; OpenAI alone runs those of others."""
-
 
 class ToolName(NamedTuple):
     """What a tool of /v1/responses is called in its items."""
@@ -57,7 +54,7 @@ class ResponseTool(Function):
     tools: list["ResponseTool"] = Field([])
 
     def flatten(self, namespace: str | None = None) -> list[tuple[ToolName, dict[str, Any]]]:
-        """The tools that the model gets, with their names, as in chat completions."""
+        """What the model gets, with names, as in chat completions; not what OpenAI alone runs."""
         if self.type not in ("function", "custom"):
             return [found for tool in self.tools for found in tool.flatten(self.name)]
         names = ["description", *["parameters", "strict"] * (self.type == "function")]
