@@ -4,6 +4,7 @@ Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -278,7 +279,7 @@ class ResponsesBody(GenerationBody):
     reasoning: ReasoningOptions | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = None
 
-    @property
+    @cached_property
     def flat_tools(self) -> list[tuple[ToolName, dict[str, Any]]]:
         """All that the model may call."""
         return [found for tool in self.tools or () for found in tool.flatten()]
@@ -287,7 +288,7 @@ class ResponsesBody(GenerationBody):
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""
         super().check_others(rules, where)
         for tool in self.tools or ():
-            if not tool.flatten():
+            if tool.is_hosted:
                 rules.check_unknown(f"tools.{tool.type}", tool.type, ())
 
     def read_options(self) -> dict[str, Any]:
@@ -305,7 +306,7 @@ class ResponsesBody(GenerationBody):
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
         reasoning = self.reasoning or ReasoningOptions()
-        own = [tool for tool in self.tools or () if tool.flatten()]
+        own = [tool for tool in self.tools or () if not tool.is_hosted]
         settings = {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,

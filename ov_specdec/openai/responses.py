@@ -1,8 +1,8 @@
 """Answers and streams of /v1/responses."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ov_specdec.openai.answer import (
     Answer,
@@ -12,14 +12,7 @@ from ov_specdec.openai.answer import (
     make_usage,
 )
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
-from ov_specdec.openai.items import (
-    ItemEvent,
-    Items,
-    OutputItem,
-    ResponseEvent,
-    Status,
-)
-from ov_specdec.openai.structured import FormatType
+from ov_specdec.openai.items import ItemEvent, Items, OutputItem, ResponseEvent, Status
 from ov_specdec.results.chunks import Chunk
 
 
@@ -29,23 +22,11 @@ class IncompleteDetails(Part):
     reason: Literal["max_output_tokens"] = "max_output_tokens"
 
 
-class GivenFormat(Part):
-    """The format of a response's text, as it was requested."""
+class ResponseError(Part):
+    """Why a response has failed."""
 
-    model_config = ConfigDict(serialize_by_alias=True)
-
-    type: FormatType
-    name: Maybe[str] = None
-    description: Maybe[str] = None
-    strict: Maybe[bool] = None
-    content: Maybe[dict[str, Any]] = Field(None, alias="schema")
-
-
-class TextSettings(Part):
-    """Settings of the text of a response."""
-
-    format: GivenFormat
-    verbosity: Maybe[str] = None
+    code: Literal["server_error"] = "server_error"
+    message: str
 
 
 class InputTokens(CachedTokens):
@@ -76,9 +57,9 @@ class Response(Part):
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    status: Status
+    status: Status | Literal["failed"]
     background: Literal[False] = False
-    error: None = None
+    error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None
     instructions: str | None
     max_output_tokens: int | None
@@ -91,7 +72,7 @@ class Response(Part):
     service_tier: Literal["default"] = "default"
     store: Literal[False] = False
     temperature: float | None
-    text: TextSettings
+    text: dict[str, Any]
     tool_choice: str | dict[str, Any]
     tools: list[dict[str, Any]]
     top_logprobs: Literal[0] = 0
@@ -105,14 +86,14 @@ class Response(Part):
 class ResponseChanged(ResponseEvent):
     """The response has begun or ended."""
 
-    type: Literal[
-        "response.created", "response.in_progress", "response.completed", "response.incomplete"
+    type: Annotated[
+        str, Field(pattern=r"^response\.(created|in_progress|completed|incomplete|failed)$")
     ]
     response: Response
 
 
-class ResponseFailed(ResponseEvent):
-    """The response has failed."""
+class ErrorEvent(ResponseEvent):
+    """The error of a response that fails."""
 
     type: Literal["error"] = "error"
     code: str | None
@@ -120,7 +101,7 @@ class ResponseFailed(ResponseEvent):
     param: str | None
 
 
-RESPONSE_EVENTS = (ResponseChanged, ItemEvent, ResponseFailed)
+RESPONSE_EVENTS = (ResponseChanged, ItemEvent, ErrorEvent)
 
 
 class StreamedResponse:
@@ -134,8 +115,7 @@ class StreamedResponse:
     def begin(self) -> list[bytes]:
         """The events before any item."""
         response = self._response("in_progress")
-        kinds = ("response.created", "response.in_progress")
-        return [self._event(ResponseChanged, {"type": k, "response": response}) for k in kinds]
+        return [self._changed(kind, response) for kind in ("created", "in_progress")]
 
     def note(self, index: int, chunk: Chunk) -> None:
         """Note a chunk."""
@@ -149,14 +129,14 @@ class StreamedResponse:
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
         events = [self._event(ItemEvent, event) for event in self._items.end(self._status)]
-        response = self._response(self._status)
-        ended = {"type": f"response.{self._status}", "response": response}
-        return [*events, self._event(ResponseChanged, ended)]
+        return [*events, self._changed(self._status, self._response(self._status))]
 
     def fail(self, error: ApiError) -> bytes:
-        """The event that ends a failed stream."""
+        """The events that end a failed stream: some clients know only one of the two."""
         fields = {"code": error.code, "message": error.message, "param": error.param}
-        return self._event(ResponseFailed, fields)
+        reason = {"error": ResponseError(message=error.message)}
+        response = self._response("failed").model_copy(update=reason)
+        return self._event(ErrorEvent, fields) + self._changed("failed", response)
 
     def whole(self) -> Response:
         """The body of an answer that is not streamed."""
@@ -171,7 +151,7 @@ class StreamedResponse:
         [output] = self._answer.choices
         return "incomplete" if output.finish_reason == "length" else "completed"
 
-    def _response(self, status: Status) -> Response:
+    def _response(self, status: Status | Literal["failed"]) -> Response:
         answer, usage = self._answer, None
         for stats in answer.stats:  # of its choice, once that has ended
             counts = make_usage(answer.ask, [stats])
@@ -195,6 +175,9 @@ class StreamedResponse:
             metrics=make_metrics(answer.stats),
             **answer.ask.settings,
         )
+
+    def _changed(self, name: str, response: Response) -> bytes:
+        return self._event(ResponseChanged, {"type": f"response.{name}", "response": response})
 
     def _event(self, model: type[ResponseEvent], fields: dict[str, Any]) -> bytes:
         event = model(sequence_number=self._number, **fields)

@@ -7,11 +7,16 @@ from pydantic import Field
 
 from ov_specdec.openai.body import Loose, said
 
+CallType = Literal["function_call", "custom_tool_call"]
+
+TYPES: Mapping[str, CallType] = {"function": "function_call", "custom": "custom_tool_call"}
+"""The items of calls, by the type of their tool."""
+
 
 class ToolName(NamedTuple):
-    """What a tool of /v1/responses is called in its items."""
+    """What a tool of /v1/responses is called in its items. type: of these."""
 
-    type: str
+    type: CallType
     name: str
     namespace: str | None
 
@@ -53,16 +58,22 @@ class ResponseTool(Function):
     format: CustomFormat | None = None
     tools: list["ResponseTool"] = Field([])
 
+    @property
+    def is_hosted(self) -> bool:
+        """Whether only OpenAI runs it."""
+        return self.type not in TYPES and not self.tools
+
     def flatten(self, namespace: str | None = None) -> list[tuple[ToolName, dict[str, Any]]]:
-        """What the model gets, with names, as in chat completions; not what OpenAI alone runs."""
-        if self.type not in ("function", "custom"):
+        """What the model gets, with names, as in chat completions."""
+        if self.type not in TYPES:
             return [found for tool in self.tools for found in tool.flatten(self.name)]
         names = ["description", *["parameters", "strict"] * (self.type == "function")]
         own = self.model_dump(include={*names}, exclude_none=True)
         if self.format is not None and self.format.type == "grammar":
             own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}
         own["name"] = flat_name(self.name, namespace)
-        return [(ToolName(self.type, self.name, namespace), {"type": self.type, self.type: own})]
+        name = ToolName(TYPES[self.type], self.name, namespace)
+        return [(name, {"type": self.type, self.type: own})]
 
 
 ToolChoice = Annotated[
@@ -78,6 +89,6 @@ def read_tools(
     if not tools and choice in (None, "none", "auto"):
         return {}
     if isinstance(choice, dict) and choice.get("namespace") is not None:
-        choice = {**choice, "name": flat_name(str(choice.get("name")), str(choice["namespace"]))}
+        choice = flat_name(str(choice.get("name")), str(choice["namespace"]))
     given = {"tools": tools, "tool_choice": choice, "parallel_tool_calls": parallel}
     return {name: value for name, value in given.items() if value is not None}

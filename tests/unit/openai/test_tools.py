@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from time import monotonic
 from typing import Literal
 
 import pytest
@@ -10,6 +11,8 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from ov_specdec.openai.body import Rules
+from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.items import InputReader
 from ov_specdec.openai.requests import ResponsesBody, read_ask
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
@@ -254,6 +257,14 @@ def test_items_of_one_turn_are_one_message():
     )
 
 
+def test_reasoning_that_cannot_be_read_is_no_message():
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+    message, call = ITEMS[2], ITEMS[4]
+    [messages] = responses(input=[message, sealed, call, sealed, ITEMS[0]]).prompts
+    assert [each["role"] for each in messages] == ["assistant", "user"]
+    assert len(messages[0]["tool_calls"]) == 1
+
+
 @pytest.mark.parametrize("item", [each for each in ITEMS if "type" in each])
 def test_an_item_without_what_it_needs_is_refused_by_path(item):
     for name in item.keys() - {
@@ -314,8 +325,10 @@ def test_deltas_of_a_chat_begin_with_the_name_and_join_to_the_arguments():
         "index": 0,
         "id": "m1",
         "type": "function",
-        "function": {"name": "area", "arguments": '{"wid'},
+        "function": {"name": "area", "arguments": ""},
     }
+    assert all(len(delta) == 1 for delta in deltas[1:-1]) and deltas[-1] == {}
+    assert all(len(delta.get("tool_calls", ())) < 2 for delta in deltas)
     assert (begun[1]["index"], len(begun[1]["id"]), begun[1]["id"].isalnum()) == (1, 9, True)
     for index, arguments in enumerate(({"width": 2}, {"input": "a\n\U0001f600"})):
         own = [call for call in calls if call["index"] == index]
@@ -376,10 +389,10 @@ NAMES = [
     *["response.output_text.delta"] * 2,
     *("response.output_text.done", "response.content_part.done", "response.output_item.done"),
     "response.output_item.added",
-    *["response.function_call_arguments.delta"] * 3,
+    *["response.function_call_arguments.delta"] * 2,
     *("response.function_call_arguments.done", "response.output_item.done"),
     "response.output_item.added",
-    *["response.custom_tool_call_input.delta"] * 3,
+    *["response.custom_tool_call_input.delta"] * 2,
     *("response.custom_tool_call_input.done", "response.output_item.done"),
     "response.completed",
 ]
@@ -408,6 +421,45 @@ def test_the_events_of_items_are_openais():
     assert output[0]["encrypted_content"] == "plain:Hm"
     assert output[2]["call_id"] == "m1"
     assert output[3]["input"] == "a\n\U0001f600"
+
+
+def test_a_failed_stream_ends_with_the_response_that_failed():
+    stream = make_stream(answer(responses(stream=True, tools=TOOLS)))
+    events = [*stream.begin()]
+    for chunk in chunks()[:5]:
+        events += stream.add(0, chunk)
+    *_, told, last = (stream.fail(ApiError(503, "no", code="draining"))).decode().split("\n\n")[:-1]
+    assert (data_of(told)["type"], data_of(told)["code"]) == ("error", "draining")
+    event = TypeAdapter(ResponseStreamEvent).validate_python(data_of(last))
+    assert (event.type, event.sequence_number) == ("response.failed", len(events) + 1)
+    assert (event.response.status, event.response.error.message) == ("failed", "no")
+    assert [item.type for item in event.response.output] == [
+        "reasoning",
+        "message",
+        "function_call",
+    ]
+
+
+SPELLED = ['a "\\\n\t/\x7f\u2028\U0001f600é', "", "\\", '"}', "\ud83d"]
+
+
+@pytest.mark.parametrize("text", SPELLED)
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize("separator", [": ", ":", " :\n"])
+def test_the_input_of_a_custom_tool_is_read_however_it_is_cut(text, is_ascii, separator):
+    arguments = json.dumps({"input": text}, ensure_ascii=is_ascii, separators=(",", separator))
+    for size in (1, 2, 3, 5, 100):
+        reader = InputReader()
+        pieces = [arguments[i : i + size] for i in range(0, len(arguments), size)]
+        given = "".join(reader.push(piece) for piece in pieces)
+        assert given == ("" if text == "\ud83d" else text)
+
+
+def test_long_arguments_of_a_custom_tool_take_no_longer_for_each_piece():
+    reader, begin = InputReader(), monotonic()
+    for piece in ['{"input": "', *["abcd\\n"] * 100_000]:
+        reader.push(piece)
+    assert monotonic() - begin < 20  # parsed anew for each, they take minutes
 
 
 def test_a_whole_response_has_the_same_items():
