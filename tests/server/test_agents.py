@@ -16,6 +16,7 @@ from tests.benchmarks.figures.tools import agents_tools
 from tests.support.agents import called, scripted
 from tests.support.server import NAME, official_client, serving
 from tests.support.tiny import EOS
+from tests.support.tools import CODER
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 CLIENTS = Path(__file__).parent / "clients"
@@ -56,7 +57,7 @@ def block(language, server, name=NAME):
 
 def results(prompt):
     """How many results of tools a prompt has."""
-    return prompt.count(f"{EOS}tool\n")
+    return prompt.count(f"{EOS}tool\n") + prompt.count(f"{EOS}user\n<tool_response>")
 
 
 def test_the_agent_of_the_documentation_edits_a_file(pipeline, server, folder, capsys):
@@ -124,17 +125,35 @@ PATCH = """*** Begin Patch
 """
 
 
+@pytest.fixture(scope="module")
+def coder(agent_model, tmp_path_factory):
+    """The same model with a template that writes arguments between tags."""
+    template = tmp_path_factory.mktemp("coder") / "coder.jinja"
+    template.write_text(CODER)
+    options = {"drafter": "suffix", "num_threads": 1, "chat_template": template}
+    with SpeculativePipeline(agent_model, **options) as made:
+        made.check_batch_invariant()
+        yield made
+
+
+SHELL = called("exec_command", cmd="sed -i s/hello/goodbye/ greeting.txt")
+TAGGED = (
+    f"<tool_call>\n<function=apply_patch>\n<arg=input>\n{PATCH}\n</arg>\n</function>\n</tool_call>"
+)
+
+
 @pytest.mark.deep
 @pytest.mark.parametrize(
-    ("name", "call"),
+    ("shape", "name", "call"),
     [
-        ("local-model", called("exec_command", cmd="sed -i s/hello/goodbye/ greeting.txt")),
-        ("gpt-5.5", called("apply_patch", input=PATCH)),
+        ("pipeline", "local-model", SHELL),
+        ("pipeline", "gpt-5.5", called("apply_patch", input=PATCH)),
+        ("coder", "gpt-5.5", TAGGED),
     ],
-    ids=["shell", "patch"],
+    ids=["shell", "patch", "patch by its grammar"],
 )
-def test_codex_edits_a_file(pipeline, programs, folder, name, call):
-    home = folder / "home"
+def test_codex_edits_a_file(shape, name, call, programs, folder, request):
+    pipeline, home = request.getfixturevalue(shape), folder / "home"
     home.mkdir()
     command = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
     with (
