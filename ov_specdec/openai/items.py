@@ -1,20 +1,15 @@
-"""The items of a response and their events, as the parts of an answer come."""
+"""The items of a response, and events of them."""
 
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
-from uuid import uuid4
 
 from pydantic import Field
 
-from ov_specdec.openai.answer import new_call_id
 from ov_specdec.openai.errors import Empty, Maybe, Part
 from ov_specdec.openai.messages import PLAIN, ItemType
-from ov_specdec.openai.tools import ToolName
-from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -104,9 +99,6 @@ class ItemEvent(ResponseEvent):
     logprobs: Maybe[Empty] = None
 
 
-Event = dict[str, Any]
-"""The fields of an `ItemEvent`, without its number."""
-
 BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 CHARACTERS = re.compile(r'(?:[^"\\]+|\\u[0-9A-Fa-f]{4}|\\[^u])*')
 """The arguments of a custom tool up to its input, and whole characters of that."""
@@ -129,78 +121,3 @@ class InputReader:
         self._held = self._held[found.end() :]
         text: str = json.loads(f'"{found[0]}"', strict=False)
         return self._join(text.encode("utf-16-le", "surrogatepass"))
-
-
-class Items:
-    """The items of a response, made while events are read.
-
-    tools: their names by those that the model knows. done: items that have ended.
-    """
-
-    def __init__(self, tools: Mapping[str, ToolName]) -> None:
-        self.done: list[OutputItem] = []
-        self._tools = tools
-        self._open: OutputItem | None = None
-        self._given: list[str] = []  # the text of the open item
-        self._read: Callable[[str], str] = str  # arguments
-
-    def add(self, chunk: Chunk) -> Iterator[Event]:
-        """The events of the next chunk of the answer."""
-        for part in chunk.joined_parts:
-            match part:
-                case CallBegin(name, call_id):
-                    tool = self._tools[name]
-                    self._read = str if tool.type == "function_call" else InputReader().push
-                    own = {"name": tool.name, "namespace": tool.namespace}
-                    yield from self._begin(tool.type, call_id=call_id or new_call_id(), **own)
-                case Arguments(text):
-                    yield from self._extend(self._read(text))
-                case CallEnd():
-                    yield from self._close("completed")
-                case Text(text) | Reasoning(text):
-                    kind: ItemType = "message" if isinstance(part, Text) else "reasoning"
-                    if self._open is None or self._open.type != kind:
-                        yield from self._begin(kind)
-                    yield from self._extend(text)
-
-    def end(self, status: Status) -> Iterator[Event]:
-        """The events of the end: of the last item, or of an empty message."""
-        if not self.done and self._open is None:
-            yield from self._begin("message")
-        is_cut = self._open is not None and self._open.call_id is not None
-        yield from self._close("incomplete" if is_cut else status)
-
-    def _begin(self, kind: ItemType, **fields: Any) -> Iterator[Event]:
-        yield from self._close("completed")
-        own = {"id": f"{KINDS[kind].prefix}_{uuid4().hex}", **KINDS[kind].begun, **fields}
-        item = self._open = OutputItem(type=kind, status="in_progress", **own)
-        self._given = []
-        yield self._event(item, "output_item.added", item=item)
-        for content in item.with_text("").content or ():
-            yield self._event(item, "content_part.added", part=content)
-
-    def _extend(self, piece: str) -> Iterator[Event]:
-        if piece and self._open is not None:
-            self._given.append(piece)
-            yield self._event(self._open, f"{KINDS[self._open.type].event}.delta", delta=piece)
-
-    def _close(self, status: Status) -> Iterator[Event]:
-        item, self._open = self._open, None
-        if item is None:
-            return
-        kind, text = KINDS[item.type], "".join(self._given)
-        done = item.with_text(text, status)
-        yield self._event(item, f"{kind.event}.done", **{kind.field: text})
-        for content in done.content or ():
-            yield self._event(item, "content_part.done", part=content)
-        yield self._event(item, "output_item.done", item=done)
-        self.done.append(done)
-
-    def _event(self, item: OutputItem, name: str, /, **fields: Any) -> Event:
-        """An event of an item, with these fields and those that tell its place."""
-        place: Event = {"type": f"response.{name}", "output_index": len(self.done)}
-        if "item" not in fields:
-            content_index = None if item.content is None else 0
-            scores = () if name.startswith("output_text") else None
-            place |= {"item_id": item.id, "content_index": content_index, "logprobs": scores}
-        return place | fields

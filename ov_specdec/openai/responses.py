@@ -1,6 +1,8 @@
 """Answers and streams of /v1/responses."""
 
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, Literal
+from uuid import uuid4
 
 from pydantic import Field
 
@@ -10,10 +12,14 @@ from ov_specdec.openai.answer import (
     SpeculationMetrics,
     make_metrics,
     make_usage,
+    new_call_id,
 )
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
-from ov_specdec.openai.items import ItemEvent, Items, OutputItem, ResponseEvent, Status
+from ov_specdec.openai.items import KINDS, InputReader, ItemEvent, OutputItem, ResponseEvent, Status
+from ov_specdec.openai.messages import ItemType
+from ov_specdec.results import parts
 from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, joined
 
 
 class IncompleteDetails(Part):
@@ -109,13 +115,16 @@ class StreamedResponse:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._items = Items(answer.ask.tools)
         self._number = 0
+        self._output: list[OutputItem] = []  # items that have ended
+        self._open: OutputItem | None = None
+        self._given: list[str] = []  # the text of the open item
+        self._read: Callable[[str], str] = str  # its arguments
 
     def begin(self) -> list[bytes]:
         """The events before any item."""
         response = self._response("in_progress")
-        return [self._changed(kind, response) for kind in ("created", "in_progress")]
+        return [self._changed(name, response) for name in ("created", "in_progress")]
 
     def note(self, index: int, chunk: Chunk) -> None:
         """Note a chunk."""
@@ -124,12 +133,14 @@ class StreamedResponse:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk."""
         self.note(index, chunk)
-        return [self._event(ItemEvent, event) for event in self._items.add(chunk)]
+        return [event for part in chunk.joined_parts for event in self._add(part)]
 
     def end(self) -> list[bytes]:
-        """The events after the last chunk."""
-        events = [self._event(ItemEvent, event) for event in self._items.end(self._status)]
-        return [*events, self._changed(self._status, self._response(self._status))]
+        """The events after the last chunk: of the last item, or of an empty message."""
+        begun = [] if self._output or self._open else [*self._begin("message")]
+        is_cut = self._open is not None and self._open.call_id is not None
+        ended = self._close("incomplete" if is_cut else self._status)
+        return [*begun, *ended, self._changed(self._status, self._response(self._status))]
 
     def fail(self, error: ApiError) -> bytes:
         """The events that end a failed stream: some clients know only one of the two."""
@@ -139,11 +150,56 @@ class StreamedResponse:
         return self._event(ErrorEvent, fields) + self._changed("failed", response)
 
     def whole(self) -> Response:
-        """The body of an answer that is not streamed."""
-        for chunk in self._answer.choices[0].chunks:
-            list(self._items.add(chunk))
-        list(self._items.end(self._status))
+        """The body of an answer that is not streamed, whose events are not used."""
+        chunks = self._answer.choices[0].chunks
+        for part in joined(part for chunk in chunks for part in chunk.joined_parts):
+            list(self._add(part))
+        self.end()
         return self._response(self._status)
+
+    def _add(self, part: parts.Part) -> Iterator[bytes]:
+        """The events of the next part."""
+        match part:
+            case CallBegin(name, call_id):
+                tool = self._answer.ask.tools[name]
+                self._read = str if tool.type == "function_call" else InputReader().push
+                own = {"name": tool.name, "namespace": tool.namespace}
+                yield from self._begin(tool.type, call_id=call_id or new_call_id(), **own)
+            case Arguments(text):
+                yield from self._extend(self._read(text))
+            case CallEnd():
+                yield from self._close("completed")
+            case Text(text) | Reasoning(text):
+                kind: ItemType = "message" if isinstance(part, Text) else "reasoning"
+                if self._open is None or self._open.type != kind:
+                    yield from self._begin(kind)
+                yield from self._extend(text)
+
+    def _begin(self, kind: ItemType, **fields: Any) -> Iterator[bytes]:
+        yield from self._close("completed")
+        own = {"id": f"{KINDS[kind].prefix}_{uuid4().hex}", **KINDS[kind].begun, **fields}
+        item = self._open = OutputItem(type=kind, status="in_progress", **own)
+        self._given = []
+        yield self._of_item(item, "output_item.added", item=item)
+        for content in item.with_text("").content or ():
+            yield self._of_item(item, "content_part.added", part=content)
+
+    def _extend(self, piece: str) -> Iterator[bytes]:
+        if piece and self._open is not None:
+            self._given.append(piece)
+            yield self._of_item(self._open, f"{KINDS[self._open.type].event}.delta", delta=piece)
+
+    def _close(self, status: Status) -> Iterator[bytes]:
+        item, self._open = self._open, None
+        if item is None:
+            return
+        kind, text = KINDS[item.type], "".join(self._given)
+        done = item.with_text(text, status)
+        yield self._of_item(item, f"{kind.event}.done", **{kind.field: text})
+        for content in done.content or ():
+            yield self._of_item(item, "content_part.done", part=content)
+        yield self._of_item(item, "output_item.done", item=done)
+        self._output.append(done)
 
     @property
     def _status(self) -> Status:
@@ -170,11 +226,20 @@ class StreamedResponse:
             status=status,
             incomplete_details=IncompleteDetails() if status == "incomplete" else None,
             model=answer.model,
-            output=self._items.done,
+            output=self._output,
             usage=usage,
             metrics=make_metrics(answer.stats),
             **answer.ask.settings,
         )
+
+    def _of_item(self, item: OutputItem, name: str, /, **fields: Any) -> bytes:
+        """An event of an item, with these fields and those that tell its place."""
+        place: dict[str, Any] = {"type": f"response.{name}", "output_index": len(self._output)}
+        if "item" not in fields:
+            content_index = None if item.content is None else 0
+            scores = () if name.startswith("output_text") else None
+            place |= {"item_id": item.id, "content_index": content_index, "logprobs": scores}
+        return self._event(ItemEvent, place | fields)
 
     def _changed(self, name: str, response: Response) -> bytes:
         return self._event(ResponseChanged, {"type": f"response.{name}", "response": response})
