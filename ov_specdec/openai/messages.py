@@ -169,7 +169,8 @@ def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
 def read_messages(given: Iterable[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
     """Messages for a chat template; `ApiError` for an invalid one. name: of their field."""
     messages = [*given]
-    check_size(messages)  # arguments were texts
+    calls = (call for message in messages for call in message.get("tool_calls", ()))
+    check_size([call["function"]["arguments"] for call in calls])  # which were texts
     try:
         return check_messages(messages, name)
     except OptionError as error:

@@ -30,7 +30,7 @@ from ov_specdec.openai.structured import (
     TextOptions,
     read_structure,
 )
-from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, ToolName, read_tools
+from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, read_tools
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.options.tools import definition_of
@@ -280,8 +280,8 @@ class ResponsesBody(GenerationBody):
     include: list[Literal["reasoning.encrypted_content"]] | None = None
 
     @cached_property
-    def flat_tools(self) -> list[tuple[ToolName, dict[str, Any]]]:
-        """All that the model may call."""
+    def flat_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """All that the model may call, see `ResponseTool.flatten`."""
         return [found for tool in self.tools or () for found in tool.flatten()]
 
     def check_others(self, rules: Rules, where: str = "") -> None:
@@ -324,6 +324,6 @@ class ResponsesBody(GenerationBody):
             options,
             prompts=(messages,),
             settings=settings,
-            tools={definition_of(tool)["name"]: name for name, tool in self.flat_tools},
+            tools={definition_of(tool)["name"]: fields for fields, tool in self.flat_tools},
             **more,
         )

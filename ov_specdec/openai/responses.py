@@ -16,7 +16,6 @@ from ov_specdec.openai.answer import (
 )
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
 from ov_specdec.openai.items import KINDS, InputReader, ItemEvent, OutputItem, ResponseEvent, Status
-from ov_specdec.openai.messages import ItemType
 from ov_specdec.results import parts
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, joined
@@ -137,7 +136,7 @@ class StreamedResponse:
 
     def end(self) -> list[bytes]:
         """The events after the last chunk: of the last item, or of an empty message."""
-        begun = [] if self._output or self._open else [*self._begin("message")]
+        begun = [] if self._output or self._open else [*self._begin({"type": "message"})]
         is_cut = self._open is not None and self._open.call_id is not None
         ended = self._close("incomplete" if is_cut else self._status)
         return [*begun, *ended, self._changed(self._status, self._response(self._status))]
@@ -162,23 +161,23 @@ class StreamedResponse:
         match part:
             case CallBegin(name, call_id):
                 tool = self._answer.ask.tools[name]
-                self._read = str if tool.type == "function_call" else InputReader().push
-                own = {"name": tool.name, "namespace": tool.namespace}
-                yield from self._begin(tool.type, call_id=call_id or new_call_id(), **own)
+                self._read = InputReader().push if tool["type"] == "custom_tool_call" else str
+                yield from self._begin({**tool, "call_id": call_id or new_call_id()})
             case Arguments(text):
                 yield from self._extend(self._read(text))
             case CallEnd():
                 yield from self._close("completed")
             case Text(text) | Reasoning(text):
-                kind: ItemType = "message" if isinstance(part, Text) else "reasoning"
-                if self._open is None or self._open.type != kind:
-                    yield from self._begin(kind)
+                fields = {"type": "message" if isinstance(part, Text) else "reasoning"}
+                if self._open is None or self._open.type != fields["type"]:
+                    yield from self._begin(fields)
                 yield from self._extend(text)
 
-    def _begin(self, kind: ItemType, **fields: Any) -> Iterator[bytes]:
+    def _begin(self, fields: dict[str, Any]) -> Iterator[bytes]:
         yield from self._close("completed")
-        own = {"id": f"{KINDS[kind].prefix}_{uuid4().hex}", **KINDS[kind].begun, **fields}
-        item = self._open = OutputItem(type=kind, status="in_progress", **own)
+        kind = KINDS[fields["type"]]
+        own = {"id": f"{kind.prefix}_{uuid4().hex}", **kind.begun, **fields}
+        item = self._open = OutputItem(status="in_progress", **own)
         self._given = []
         yield self._of_item(item, "output_item.added", item=item)
         for content in item.with_text("").content or ():

@@ -1,7 +1,7 @@
 """Tools of requests, and choices of them, as options of a generation."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -11,14 +11,6 @@ CallType = Literal["function_call", "custom_tool_call"]
 
 TYPES: Mapping[str, CallType] = {"function": "function_call", "custom": "custom_tool_call"}
 """The items of calls, by the type of their tool."""
-
-
-class ToolName(NamedTuple):
-    """What a tool of /v1/responses is called in its items. type: of these."""
-
-    type: CallType
-    name: str
-    namespace: str | None
 
 
 def flat_name(name: str, namespace: str | None) -> str:
@@ -63,8 +55,8 @@ class ResponseTool(Function):
         """Whether only OpenAI runs it."""
         return self.type not in TYPES and not self.tools
 
-    def flatten(self, namespace: str | None = None) -> list[tuple[ToolName, dict[str, Any]]]:
-        """What the model gets, with names, as in chat completions."""
+    def flatten(self, namespace: str | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """The fields of items that call it, and what the model gets, as in chat completions."""
         if self.type not in TYPES:
             return [found for tool in self.tools for found in tool.flatten(self.name)]
         names = ["description", *["parameters", "strict"] * (self.type == "function")]
@@ -72,8 +64,8 @@ class ResponseTool(Function):
         if self.format is not None and self.format.type == "grammar":
             own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}
         own["name"] = flat_name(self.name, namespace)
-        name = ToolName(TYPES[self.type], self.name, namespace)
-        return [(name, {"type": self.type, self.type: own})]
+        fields = {"type": TYPES[self.type], "name": self.name, "namespace": namespace}
+        return [(fields, {"type": self.type, self.type: own})]
 
 
 ToolChoice = Annotated[

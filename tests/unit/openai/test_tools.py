@@ -201,6 +201,8 @@ def test_arguments_may_be_missing_or_a_mapping():
 def test_arguments_count_towards_the_values_of_a_body():
     many = json.dumps({"a": [0] * 140_000})
     assert "more than 131072 values" in refused(chat, messages=called_with(many)).message
+    given = [{"type": "function_call", "call_id": "a", "name": "b", "arguments": '{"c": 1}'}]
+    assert len(responses(input=given * 20_000).prompts[0][0]["tool_calls"]) == 20_000
     deep = '{"a": ' + "[" * 120 + "]" * 120 + "}"
     assert "nested more than 100" in refused(chat, messages=called_with(deep)).message
 
