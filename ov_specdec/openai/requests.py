@@ -30,7 +30,7 @@ from ov_specdec.openai.structured import (
     TextOptions,
     read_structure,
 )
-from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, read_tools
+from ov_specdec.openai.tools import ChatTool, ResponseTool, flat_name
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.options.tools import definition_of
@@ -168,8 +168,6 @@ class ChatBody(ChoicesBody):
 
     messages: Messages
     tools: Annotated[list[ChatTool], Field(fail_fast=True)] | None = None
-    tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     logprobs: bool | None = None
@@ -194,8 +192,8 @@ class ChatBody(ChoicesBody):
         text = content if isinstance(content, str) else "\n".join(part.text for part in content)
         if text:
             options["reference_texts"] = (text,)
-        tools = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
-        return options | read_tools(tools, self.tool_choice, self.parallel_tool_calls)
+        options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
+        return options
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
@@ -274,8 +272,6 @@ class ResponsesBody(GenerationBody):
     max_output_tokens: Positive | None = None
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     tools: Annotated[list[ResponseTool], Field(fail_fast=True)] | None = None
-    tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
     reasoning: ReasoningOptions | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = None
 
@@ -297,8 +293,11 @@ class ResponsesBody(GenerationBody):
         options["max_new_tokens"] = self.max_output_tokens
         if self.reasoning is not None and self.reasoning.effort is not None:
             options["reasoning_effort"] = self.reasoning.effort
-        tools = [tool for _, tool in self.flat_tools]
-        return options | read_tools(tools, self.tool_choice, self.parallel_tool_calls)
+        options["tools"] = [tool for _, tool in self.flat_tools]
+        choice = options.get("tool_choice")
+        if isinstance(choice, dict) and choice.get("namespace") is not None:
+            options["tool_choice"] = flat_name(str(choice.get("name")), str(choice["namespace"]))
+        return options
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
@@ -311,11 +310,11 @@ class ResponsesBody(GenerationBody):
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
             "metadata": self.metadata or {},
-            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "parallel_tool_calls": options.parallel_tool_calls,
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
             "temperature": options.temperature,
             "text": self.text.settings if self.text else {"format": {"type": "text"}},
-            "tool_choice": self.tool_choice or "auto",
+            "tool_choice": self.options.get("tool_choice", "auto"),
             "tools": [tool.model_dump(exclude_unset=True) for tool in own],
             "top_p": 1.0 if options.top_p is None else options.top_p,
             "user": self.user or self.safety_identifier,

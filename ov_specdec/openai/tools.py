@@ -1,11 +1,11 @@
-"""Tools of requests, and choices of them, as options of a generation."""
+"""Tools of requests as options of a generation."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ov_specdec.openai.body import Loose, said
+from ov_specdec.openai.body import Loose
 
 CallType = Literal["function_call", "custom_tool_call"]
 
@@ -66,21 +66,3 @@ class ResponseTool(Function):
         own["name"] = flat_name(self.name, namespace)
         fields = {"type": TYPES[self.type], "name": self.name, "namespace": namespace}
         return [(fields, {"type": self.type, self.type: own})]
-
-
-ToolChoice = Annotated[
-    Literal["none", "auto", "required"] | dict[str, Any],
-    said("none, auto, required, or a tool by type and name"),
-]
-
-
-def read_tools(
-    tools: Sequence[Mapping[str, Any]], choice: str | dict[str, Any] | None, parallel: bool | None
-) -> dict[str, Any]:
-    """The options of tools, by name; without tools none, unless a choice needs some."""
-    if not tools and choice in (None, "none", "auto"):
-        return {}
-    if isinstance(choice, dict) and choice.get("namespace") is not None:
-        choice = flat_name(str(choice.get("name")), str(choice["namespace"]))
-    given = {"tools": tools, "tool_choice": choice, "parallel_tool_calls": parallel}
-    return {name: value for name, value in given.items() if value is not None}

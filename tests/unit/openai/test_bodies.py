@@ -137,7 +137,7 @@ def test_an_omitted_temperature_may_be_the_pipelines():
     "fields",
     [
         {"tools": []},
-        {"tool_choice": "none", "functions": [], "function_call": "none"},
+        {"tool_choice": "auto", "functions": [], "function_call": "none"},
         {"store": False},
         {"response_format": {"type": "text"}},
         {"parallel_tool_calls": True},
