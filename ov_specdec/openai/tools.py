@@ -59,7 +59,7 @@ class ResponseTool(Function):
         """The fields of items that call it, and what the model gets, as in chat completions."""
         if self.type not in TYPES:
             return [found for tool in self.tools for found in tool.flatten(self.name)]
-        names = ["description", *["parameters", "strict"] * (self.type == "function")]
+        names = ["name", "description", *["parameters", "strict"] * (self.type == "function")]
         own = self.model_dump(include={*names}, exclude_none=True)
         if self.format is not None and self.format.type == "grammar":
             own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}

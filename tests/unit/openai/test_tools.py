@@ -135,6 +135,14 @@ def test_tools_that_only_openai_runs_are_left_out_with_one_warning_for_each_type
     ]
 
 
+def test_templates_get_the_same_of_either_endpoint():
+    flat = {"type": "function", **AREA}
+    [of_chat] = chat(tools=[FUNCTION]).options.tools
+    own, nested = responses(tools=[flat, {**MCP, "tools": [flat]}]).options.tools
+    assert json.dumps(own) == json.dumps(of_chat)
+    assert json.dumps(nested) == json.dumps(of_chat).replace("area", "mcp__maps__area", 1)
+
+
 def test_namespaces_are_flat_for_the_model():
     ask = responses(tools=[MCP, PATCH])
     names = [tool[tool["type"]]["name"] for tool in ask.options.tools]
