@@ -35,6 +35,15 @@ def test_a_model_agrees_with_itself(measure):
     assert line[1] == "1.000"
 
 
+def test_drafts_are_compared_in_turns_that_begin_with_each(measure, tiny_pair):
+    more = ("--other", tiny_pair[1], "--number", "2", "--requests", "1,2", "--turns", "2")
+    rows, line = measure("compare-drafts", *more, "--size", "8")
+    assert [row["method"] for row in rows[3:6]] == ["draft", "other", "plain"]
+    assert [len(row["texts"]) for row in rows] == [1] * 6 + [2] * 6
+    assert line[0] == "2"
+    assert line[-1] == "12 of 12"
+
+
 def test_outputs_are_recorded_and_replayed(measure, tmp_path):
     """A model's own drafts are all accepted; the one that knows the output beats the others."""
     more = ("--max-new-tokens", "30", "--ignore-eos", "--drafts", "4")
