@@ -161,7 +161,7 @@ class _Reader:
             answer = text.removeprefix(begin).removesuffix(_shared(text, plain, at_end=True))
             is_open = form.reasoning.is_open(begin) if form.reasoning else False
             parser = AnswerParser(form, self._tools, is_open)
-            parts = [*parser.push(answer, ()), *parser.end()]
+            parts = [*parser.push(answer), *parser.end()]
             found = [(call.name, json.loads(call.arguments)) for call in calls_of(parts)]
             is_known = reasoning_of(parts) in ("", thought)
             if not is_known or found != [*zip(NAMES, given, strict=False)]:

@@ -115,7 +115,7 @@ def read(words, form, tools, ids, *, is_reasoning=False):
     """The merged parts of tokens."""
     parser = AnswerParser(form, tools, is_reasoning)
     stream = CharacterStream(words.piece, [])
-    parts = [part for token in ids for part in parser.push(stream.push(token), [token])]
+    parts = [part for token in ids for part in parser.push(stream.push(token), token)]
     return merged([*parts, *parser.end()])
 
 

@@ -55,7 +55,7 @@ def parse(form, text, cuts=(), *, tools=TOOLS, is_reasoning=False):
     parser = AnswerParser(form, tools, is_reasoning)
     places = [0, *sorted({min(cut, len(text)) for cut in cuts}), len(text)]
     cut = pairwise(places)
-    parts = [part for start, end in cut for part in parser.push(text[start:end], ())]
+    parts = [part for start, end in cut for part in parser.push(text[start:end])]
     return merged([*parts, *parser.end()])
 
 
