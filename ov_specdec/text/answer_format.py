@@ -92,9 +92,11 @@ class AnswerFormat:
     tokens: Mapping[str, int] = field(default_factory=dict)
 
     @property
-    def marker_ids(self) -> frozenset[int]:
-        """The special tokens in its texts."""
-        return frozenset(self.tokens.values())
+    def without_calls(self) -> "AnswerFormat":
+        """The format of answers that call nothing."""
+        texts = f"{self.reasoning.begin} {self.reasoning.end}" if self.reasoning else ""
+        tokens = {name: token for name, token in self.tokens.items() if name in texts}
+        return AnswerFormat(reasoning=self.reasoning, tokens=tokens)
 
     def split(self, text: str) -> list[str]:
         """The special tokens, `ID` and `INDEX` in a text, and what is between them."""

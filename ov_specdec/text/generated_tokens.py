@@ -62,7 +62,9 @@ class _Conversation:
 
     def in_template(self) -> "_Conversation":
         """With the text of the template, if it has one."""
-        if self.write is None or (text := self.write()) is None:
+        if self.write is None:
+            return self
+        if (text := self.write()) is None:
             return replace(self, write=None)
         shared = min(_num_shared(self.text, text), len(text) - 1)
         cuts = [cut for cut in self.cuts if cut[0] <= shared]

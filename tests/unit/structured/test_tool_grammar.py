@@ -229,6 +229,45 @@ def test_a_part_of_a_schema_that_cannot_be_kept(name, keyword, words, caplog):
         check([call for call in calls if call.name == "good"], tools)
 
 
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "string", "maxLength": 3, "anyOf": [{"minLength": 1}]}, "abc", "abcd"),
+        ({"$ref": "#/$defs/text", "maxLength": 3}, "abc", "abcd"),
+        ({"allOf": [{"$ref": "#/$defs/mode"}], "default": "p"}, "q", "r"),
+        ({"allOf": [{"type": "integer"}]}, "3", "x"),
+        ({"const": True}, "true", "false"),
+    ],
+)
+def test_what_a_schema_says_beside_its_cases_holds(words, schema, good, bad):
+    defs = {"text": {"type": "string"}, "mode": {"enum": ["p", "q"]}}
+    tool = function("f", {"a": schema}, strict=True, **{"$defs": defs})
+    options = GenerationOptions(tools=[tool], tool_choice="required")
+    grammar = grammar_of(words, words.form("qwen3_coder"), options)
+    for value, expected in ((good, True), (bad, False)):
+        text = f"<function=f>\n<parameter=a>\n{value}\n</parameter>\n</function>"
+        ids = words.encode(f"<tool_call>\n{text}\n</tool_call>")
+        assert (fits(words, grammar, ids) == (len(ids), True)) is expected
+
+
+def test_arguments_without_names_have_their_schema(words):
+    tools = [function("f", strict=True, additionalProperties={"type": "integer"})]
+    form, options = words.form("qwen3_coder"), GenerationOptions(tools=tools, tool_choice="f")
+    grammar = grammar_of(words, form, options)
+    calls = [calls_of(read(words, form, tools, draw(words, grammar, n)[0])) for n in range(9)]
+    check([call for each in calls for call in each], tools)
+    assert any(call.arguments != "{}" for each in calls for call in each)
+
+
+def test_a_reference_that_is_lost_where_arguments_are_by_themselves_is_refused(words):
+    tool = function("f", {"a": {"type": "object", "not": {"$ref": "#"}}}, strict=True)
+    node = function("f", {"a": {"$ref": "#"}}, strict=True, required=[])
+    for each, reason in ((tool, "it refers to '#'"), (node, "it refers to '#'")):
+        with pytest.raises(OptionError, match=reason):
+            grammar_of(words, words.form("qwen3_coder"), GenerationOptions(tools=[each]))
+    grammar_of(words, words.form("hermes"), GenerationOptions(tools=[node]))
+
+
 WIDE = [*[{"$ref": "#/$defs/w"}] * 50, {"type": "string", "maxLength": 3}]
 
 
