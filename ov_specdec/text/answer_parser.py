@@ -45,9 +45,9 @@ class AnswerParser:
 
         token: whose text it is; one of the format is told from a text that spells its name.
         """
-        name = self._names.get(token, "")
-        # Before a name, the text has what the token shows to be no character.
-        self._held += text.removesuffix(name.removeprefix(SPECIAL)) + name
+        name = "" if token is None else self._names.get(token, "")
+        # Before the name may be what this token shows to be no character.
+        self._held += text.removesuffix(name[1:]) + name
         return self._read()
 
     def end(self) -> list[Part]:

@@ -28,7 +28,7 @@ def cases_of(
     seen = set() if seen is None else seen
     at: Any = schema if isinstance(schema, Mapping) else {}
     names = [name for name in ("$ref", "anyOf", "oneOf", "allOf") if at.get(name)]
-    if not names or names == ["allOf"] and len(at["allOf"]) > 1:
+    if not names or (names == ["allOf"] and len(at["allOf"]) > 1):
         yield at
         return
     others, cases = {key: value for key, value in at.items() if key != names[0]}, at[names[0]]
