@@ -425,5 +425,5 @@ def test_only_conversations_that_a_prompt_continues_are_rendered(agent, monkeypa
         agent.ask(f"Question {n}")
         agent.call('<call>{"name": "area", "arguments": {}}</call>', calls({}))
     agent.ids()
-    answered = [messages for messages, _ in rendered if messages[-1]["role"] == "assistant"]
-    assert [messages[0]["content"] for messages in answered] == ["Question 3"] * 2
+    told = [messages for messages, options in rendered if options.add_generation_prompt is False]
+    assert [messages[0]["content"] for messages in told] == ["Question 3"]
