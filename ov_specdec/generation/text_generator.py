@@ -1,7 +1,7 @@
 """Turns a prompt with options into a sequence, and its tokens into a stream of text."""
 
 from collections.abc import Callable, Generator, Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from operator import itemgetter
 from typing import Any
@@ -193,7 +193,7 @@ class TextGenerator:
         form = self.answer_format if has_template else PLAIN
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
-        read = form if options.may_call else form.without_calls
+        read = form if options.may_call else replace(form, calls=None)
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,

@@ -7,7 +7,11 @@ from ov_specdec.options.tools import as_function, definition_of
 
 TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
 
-OF_VALUES = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
+
+def type_of(value: Any) -> str:
+    """The type of a value by its name in schemas."""
+    names = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
+    return names.get(type(value), "number")
 
 
 def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,14 +47,13 @@ def cases_of(
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:
-    """The types of a schema's values, where integers are numbers."""
+    """The types of a schema's values."""
     found = set[str]()
     for case in cases_of(schema, root):
         values = case.get("enum", [case["const"]] if "const" in case else ())
-        names = [OF_VALUES.get(type(value), "number") for value in values]
-        given = names or case.get("type", TYPES)
+        given = [*map(type_of, values)] or case.get("type", TYPES)
         found |= {given} if isinstance(given, str) else {*given}
-    return frozenset("number" if name == "integer" else name for name in found) or TYPES
+    return frozenset(found) or TYPES
 
 
 def only_types(root: Mapping[str, Any]) -> dict[str, Any]:

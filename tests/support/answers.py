@@ -1,7 +1,6 @@
 """Answers of a model that draws any tokens which fit, and what the parser reads in them."""
 
 import json
-from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -51,9 +50,8 @@ class Words:
 
     def form(self, name, *, thinks=False):
         """A format with the markers that this tokenizer has."""
-        form = AnswerFormat(CALL_FORMATS[name], REASONING_FORMATS[name] if thinks else None)
-        written = json.dumps(asdict(form))
-        return replace(form, tokens={k: v for k, v in self.markers.items() if k in written})
+        reasoning = REASONING_FORMATS[name] if thinks else None
+        return AnswerFormat(CALL_FORMATS[name], reasoning, special=self.markers)
 
     @cached_property
     def structure(self):

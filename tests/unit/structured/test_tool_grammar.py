@@ -359,7 +359,7 @@ def test_the_token_that_ends_answers_is_left_to_the_model():
     from dataclasses import replace
 
     calls = replace(form.calls, closing="]<end>")
-    form = replace(form, calls=calls, tokens={**form.tokens, "<end>": 0})
+    form = replace(form, calls=calls, special={**form.special, "<end>": 0})
     options = GenerationOptions(tools=[STOP], tool_choice="required")
     ids = TOKENS.encode('[TOOL_CALLS][{"name": "stop", "arguments": {}}]')
     assert fits(TOKENS, grammar_of(TOKENS, form, options), ids) == (len(ids), True)
