@@ -43,7 +43,11 @@ def llama(
 SHAPES = {
     "main": llama(layers=16, hidden=384, heads=6, kv_heads=2, mlp=1024),
     "draft": llama(layers=2, hidden=256, heads=4, kv_heads=2, mlp=704, context=DRAFT_CONTEXT),
+    # Its pass is paid once a round rather than once a token, so it may be twice as deep.
+    "parallel": llama(layers=4, hidden=256, heads=4, kv_heads=2, mlp=704, context=DRAFT_CONTEXT),
 }
+MASK = VOCABULARY  # of the parallel draft, behind the tokenizer's ids
+SHAPES["parallel"].update({"vocab_size": VOCABULARY + 1, "pard_token": MASK})
 
 
 def tokens_file(data: Path, side: str) -> Path:

@@ -5,6 +5,9 @@ to the main's distributions (arXiv:1503.02531, arXiv:2310.08461) mixed with cros
 of the corpus and on the main's own continuations, with a step of cross entropy on longer rows now
 and then. What the main makes of a row is computed when the row is first met and kept. The draft's
 embedding begins as the main's, projected on its principal directions. Result: ``DATA/draft``.
+
+``--model parallel`` goes on from that draft to one that gives several tokens a pass: it gets twice
+the layers and a token for masks, and is taught on rows with masks alone. Result: ``DATA/parallel``.
 """
 
 from pathlib import Path
@@ -12,13 +15,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from batches import Batches
-from checkpoint import save_model
+from checkpoint import save_model, save_state
 from config import SHAPES, arguments, say
 from continuations import ROW, continuations_file, load
 from head import Mix, head_loss
 from log import Log
+from masks import MASKS, Layout
 from torch import Tensor
-from train import build, heldout_loss, hidden_states, optimizers, rate, steps, update
+from train import begin, grow, head, heldout_loss, hidden_states, rate, steps, update
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ALONE = 0.2  # share of the budget without the teacher
@@ -38,13 +42,21 @@ def from_principal(embedding: Tensor, width: int) -> Tensor:
     return reduced * (embedding.square().mean() / reduced.square().mean()).sqrt()
 
 
-def start(teacher: LlamaForCausalLM, shape: LlamaConfig) -> LlamaForCausalLM:
-    """A fresh draft whose embedding is the main's reduced one."""
-    draft = build(shape, shape.num_hidden_layers).to(teacher.device)
-    with torch.no_grad():
-        embedding = teacher.model.embed_tokens.weight.float()
-        draft.model.embed_tokens.weight.copy_(from_principal(embedding, shape.hidden_size))
-    return draft
+@torch.no_grad()
+def start(draft: LlamaForCausalLM, teacher: LlamaForCausalLM) -> None:
+    """Begin with the main's reduced embedding."""
+    embedding = teacher.model.embed_tokens.weight.float()
+    draft.model.embed_tokens.weight.copy_(from_principal(embedding, draft.config.hidden_size))
+
+
+@torch.no_grad()
+def start_parallel(draft: LlamaForCausalLM, before: LlamaForCausalLM) -> None:
+    """Begin with another draft, and its mean embedding for the mask."""
+    grow(before, len(draft.model.layers))
+    weights = before.state_dict()
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        weights[name] = torch.cat([weights[name], weights[name].mean(0, keepdim=True)])
+    draft.load_state_dict(weights)
 
 
 class Lessons:
@@ -72,9 +84,23 @@ class Lessons:
         return rows[:, :-1], rows[:, 1:], self._hidden[index].float()
 
 
+@torch.no_grad()
+def agreement(
+    draft: LlamaForCausalLM, teacher: LlamaForCausalLM, rows: Tensor, mask: int, every: int = 8
+) -> dict[str, float]:
+    """How often the likeliest token is the main's, by depth, on rows [rows, length] of text."""
+    length = rows.shape[1]
+    layout = Layout.chained(length, [torch.arange(0, length - MASKS, every)] * MASKS)
+    told = hidden_states(teacher, rows).float() @ teacher.lm_head.weight.T
+    given = hidden_states(draft, layout.fill(rows, mask), layout).float() @ head(draft).T
+    same = (told.argmax(-1)[:, layout.positions] == given.argmax(-1)).float()
+    return {f"agree{j}": same[:, layout.depths == j].mean().item() for j in range(MASKS + 1)}
+
+
 def distil(
     data: Path,
     minutes: float,
+    name: str = "draft",
     shape: LlamaConfig | None = None,
     tokens_per_step: int = 4096,
     rates: tuple[float, float] = (0.005, 0.003),
@@ -82,52 +108,69 @@ def distil(
     row: int = ROW,
     long: int = LONG,
     reverse: float = 0.0,
+    save_minutes: float = 10.0,
 ) -> float:
-    """Train the draft from the main in ``DATA/main``; returns its held-out loss (nats/token).
+    """Train a draft (going on from its last state) from the main in ``DATA/main``.
 
-    ``rates`` are the full learning rates of Muon and of AdamW, ``reverse`` the share of reverse
-    KL among the divergences.
+    Returns its held-out loss (nats/token). ``rates`` are the full learning rates of Muon and of
+    AdamW, ``reverse`` the share of reverse KL among the divergences.
     """
-    teacher = load(data / "main")
-    draft = start(teacher, shape or SHAPES["draft"])
+    out, shape, teacher = data / name, shape or SHAPES[name], load(data / "main")
+    layers, mask = shape.num_hidden_layers, getattr(shape, "pard_token", None)
+    draft, made, clock = begin(out, shape, layers, rates)
+    if not clock["step"] and mask:
+        start_parallel(draft, load(data / "draft"))
+    elif not clock["step"]:
+        start(draft, teacher)
     corpus, lessons = Batches(data, seed=50), Lessons(data, teacher, row)
     guided = Mix(forward=(1 - TEXT) * (1 - reverse), reverse=(1 - TEXT) * reverse)
-    made, heldout = optimizers(draft, *rates), Batches(data, "heldout")
-    read = taken = 0  # tokens of the corpus, rows of lessons
-    clock = {"step": 0, "seconds": 0.0, "tokens": 0}
-    log, layers = Log(data, "draft", clock), len(draft.model.layers)
+    heldout, log = Batches(data, "heldout"), Log(data, name, clock)
+
+    def keep() -> float:
+        loss = heldout_loss(draft, heldout, heldout_tokens, row)
+        texts = heldout.rows(0, min(heldout_tokens, 64 * row), row)[:, :-1].to(draft.device)
+        log.write(layers, heldout=loss, **(agreement(draft, teacher, texts, mask) if mask else {}))
+        save_state(out, draft, made, clock)
+        save_model(out, draft, data)
+        return loss
+
     for share in steps(clock, minutes):
-        told, mix = None, Mix()
-        if share < ALONE or clock["step"] % EVERY == 0:
+        told, mix, layout = None, Mix(), None
+        # A parallel draft is made of one that holds on longer texts, and reads only the latest.
+        if not mask and (share < ALONE or clock["step"] % EVERY == 0):
+            read = clock["tokens"] - clock["taught"]
             inputs, targets = corpus.take(read, tokens_per_step, long)
-            read += tokens_per_step
         else:
-            inputs, targets, states = lessons.take(taken, tokens_per_step // row)
+            first, count = clock["taught"] // row, tokens_per_step // row
+            inputs, targets, states = lessons.take(first, count)
+            clock["taught"] += tokens_per_step
+            if mask:
+                layout = Layout.drawn(row, seed=clock["step"])
+                inputs = layout.fill(inputs, mask)
+                targets, states = targets[:, layout.positions], states[:, layout.positions]
             told, mix = (states.to(draft.device), teacher.lm_head.weight), guided
-            taken += len(inputs)
         clock["tokens"] += tokens_per_step
         inputs, targets = inputs.to(draft.device), targets.to(draft.device)
-        hidden = hidden_states(draft, inputs)
-        loss = head_loss(hidden, draft.lm_head.weight, targets, told, mix)
+        loss = head_loss(hidden_states(draft, inputs, layout), head(draft), targets, told, mix)
         update(draft, made, loss, rate(clock["step"], share))
         if clock["step"] % 20 == 0:
             log.write(layers, train=loss.item())
-        if clock["step"] % 200 == 0:
-            log.write(layers, heldout=heldout_loss(draft, heldout, heldout_tokens, row))
-    final = heldout_loss(draft, heldout, heldout_tokens, row)
-    log.write(layers, heldout=final)
-    say(f"{taken} rows of {len(lessons.rows)} lessons")
-    save_model(data / "draft", draft, data)
-    return final
+        if clock["seconds"] - clock["saved"] >= save_minutes * 60:
+            clock["saved"] = clock["seconds"]
+            keep()
+    say(f"{clock['taught'] // row} rows of {len(lessons.rows)} lessons")
+    return keep()
 
 
 def main() -> None:
     """Distil the main of a data folder."""
     parser = arguments(__doc__.split("\n")[0], minutes=33.0)
+    parser.add_argument("--model", choices=("draft", "parallel"), default="draft")
+    parser.add_argument("--tokens", type=int, default=4096, help="tokens of text in a step")
     parser.add_argument("--reverse", type=float, default=0.0, help="share of reverse KL, 0 to 1")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    distil(args.data, args.minutes, reverse=args.reverse)
+    distil(args.data, args.minutes, args.model, tokens_per_step=args.tokens, reverse=args.reverse)
 
 
 if __name__ == "__main__":

@@ -71,9 +71,14 @@ def encode(files: list[dict[str, str]], tokenizer: PreTrainedTokenizerFast) -> n
 
 
 def build(data: Path, vocabulary: int = VOCABULARY) -> None:
-    """Train on the training side, encode both sides, and count tokens in the manifest."""
+    """Train on the training side, and encode both sides."""
     tokenizer = train((file["text"] for file in read(data, "train")), vocabulary)
     tokenizer.save_pretrained(data / "tokenizer")
+    write_tokens(data, tokenizer)
+
+
+def write_tokens(data: Path, tokenizer: PreTrainedTokenizerFast) -> None:
+    """Encode both sides of the corpus, their files in a random order."""
     for side in ("train", "heldout"):
         files = list(read(data, side))
         characters = sum(len(file["text"]) for file in files)

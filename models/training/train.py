@@ -18,6 +18,7 @@ from checkpoint import load_state, save_model, save_state
 from config import CONTEXT, SHAPES, arguments, device
 from head import head_loss
 from log import Log
+from masks import Layout
 from muon import Muon
 from torch import Tensor, nn
 from transformers import LlamaConfig, LlamaForCausalLM
@@ -100,10 +101,23 @@ def regrown(model: LlamaForCausalLM, old: list) -> list:
     return made
 
 
-def hidden_states(model: LlamaForCausalLM, inputs: Tensor) -> Tensor:
-    """Last hidden states [rows, length, d] of token ids [rows, length]; bf16 on CUDA."""
-    with torch.autocast("cuda", torch.bfloat16, enabled=inputs.is_cuda):
-        return model.model(input_ids=inputs, use_cache=False).last_hidden_state
+def hidden_states(model: LlamaForCausalLM, inputs: Tensor, layout: Layout | None = None) -> Tensor:
+    """Last hidden states [rows, length, d] of token ids [rows, length].
+
+    In bf16 on CUDA, and on a CPU that has instructions for it.
+    """
+    laid = {}
+    if layout is not None:
+        laid["position_ids"] = layout.positions.to(inputs.device)[None]
+        laid["attention_mask"] = layout.attention().to(inputs.device)
+    has_bf16 = inputs.is_cuda or torch.cpu.get_capabilities().get("avx512_bf16", False)
+    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=has_bf16):
+        return model.model(input_ids=inputs, use_cache=False, **laid).last_hidden_state
+
+
+def head(model: LlamaForCausalLM) -> Tensor:
+    """The head's weight [V, d], without a mask's, which comes last and is no token to predict."""
+    return model.lm_head.weight[: getattr(model.config, "pard_token", None)]
 
 
 @torch.no_grad()
@@ -115,7 +129,7 @@ def heldout_loss(model: LlamaForCausalLM, batches: Batches, tokens: int, length:
     for first in range(0, tokens, size):
         inputs, targets = batches.take(first, size, length)
         inputs, targets = inputs.to(model.device), targets.to(model.device)
-        loss = head_loss(hidden_states(model, inputs), model.lm_head.weight, targets)
+        loss = head_loss(hidden_states(model, inputs), head(model), targets)
         losses.append(loss.item())
     model.train()
     return sum(losses) / len(losses)
@@ -145,7 +159,7 @@ def begin(
     out: Path, shape: LlamaConfig, layers: int, rates: tuple[float, float]
 ) -> tuple[LlamaForCausalLM, list, dict]:
     """Model, optimizers and clock: those of the last state in ``out``, else fresh ones."""
-    clock = {"step": 0, "seconds": 0.0, "tokens": 0, "saved": 0.0}
+    clock = {"step": 0, "seconds": 0.0, "tokens": 0, "taught": 0, "saved": 0.0}
     model = build(shape, layers).to(device())
     state = load_state(out)
     if state is None:
@@ -193,7 +207,7 @@ def train(
         inputs, targets = batches.take(clock["tokens"], tokens_per_step, row)
         inputs, targets = inputs.to(model.device), targets.to(model.device)
         clock["tokens"] += tokens_per_step
-        loss = head_loss(hidden_states(model, inputs), model.lm_head.weight, targets)
+        loss = head_loss(hidden_states(model, inputs), head(model), targets)
         update(model, made, loss, rate(clock["step"], share))
         if clock["step"] % 20 == 0:
             log.write(len(model.model.layers), train=loss.item())

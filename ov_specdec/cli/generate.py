@@ -164,6 +164,8 @@ def details(result: GenerationResult, models: SpeculativePipeline) -> Iterator[s
         f"draft tokens   {stats.accepted} of {stats.drafted} accepted; "
         f"at most {', '.join(lengths)} in a pass"
     )
+    if stats.outside_draft_vocabulary:
+        yield f"not draftable  {stats.outside_draft_vocabulary} tokens of the output"
     yield (
         f"time           drafting {stats.draft_seconds:.2f} s, verification "
         f"{stats.verify_seconds:.2f} s, rollback {stats.rollback_seconds:.2f} s"

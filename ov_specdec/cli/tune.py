@@ -22,6 +22,7 @@ from ov_specdec.measure.candidates import (
     make_candidates,
     measure_all,
     measure_gain,
+    possible_vocabularies,
 )
 from ov_specdec.measure.methods import make_table
 from ov_specdec.measure.prompts import TUNING, read_prompts
@@ -69,9 +70,10 @@ def tune(
     """Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.
 
     It searches settings without static shapes. Then it compares drafters with plain decoding: the
-    draft model, suffix matches, both, and other drafts. If the verdict is clear, it writes settings
-    that are faster beyond noise to a profile, which later runs with the same models on this machine
-    use by default. A profile with --output has to be given with --profile. MAIN alone gets none.
+    draft model, suffix matches, both, other drafts, and the draft with fewer tokens. If the verdict
+    is clear, it writes settings that are faster beyond noise to a profile, which later runs of the
+    same models on this machine use by default. A profile with --output has to be given with
+    --profile. MAIN alone gets none.
     """
     start = perf_counter()
     prompts = TUNING if prompt_file is None else read_prompts(prompt_file)
@@ -105,7 +107,8 @@ def tune(
             return measure_gain(candidate, share, main_folder, prompts, device, static_shapes)
 
         profile = None if tuning is None else write_profile(tuning[0], Path(scratch, "tuned"))
-        candidates = make_candidates(paired, profile)
+        vocabularies = possible_vocabularies(*paired[0]) if is_pair else ()
+        candidates = make_candidates(paired, profile, vocabularies)
         gains = measure_all(candidates, start + seconds - perf_counter(), measure)
     best, is_clear = decide(gains)
     if tuning is not None and path is not None and is_clear:
@@ -157,7 +160,9 @@ def describe(best: Gain, is_clear: bool, output: str | None = None) -> str:
     pairing = "" if candidate.pairing is None else f" --pairing {candidate.pairing}"
     is_named = output is not None and candidate.profile is not None
     profile = f" --profile {as_argument(Path(output or ''))}" if is_named else ""
-    return f"give --drafter {candidate.drafter}{draft}{pairing}{profile}: {number}"
+    size = candidate.draft_vocabulary
+    vocabulary = "" if size == "full" else f" --draft-vocabulary {size}"
+    return f"give --drafter {candidate.drafter}{draft}{pairing}{vocabulary}{profile}: {number}"
 
 
 def describe_profile(profile: Profile, searched: Mapping[Role, Found]) -> list[str]:

@@ -19,6 +19,8 @@ class Output:
         self.stats = GenerationStats(num_prompt_tokens)
         self.parser: Callable[[], Parse | None] = lambda: None
         """What turns the text into its value, if a grammar accepts the whole sequence."""
+        self.kept_tokens: frozenset[int] | None = None
+        """Tokens that the draft model may propose; None: all."""
         self._text = text
 
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
@@ -35,6 +37,10 @@ class Output:
             chunks.append(self._chunk(round_, slice(cut, end), own, rejected))
         if self._text.stopped:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
+        if self.kept_tokens is not None:
+            self.stats.outside_draft_vocabulary += sum(
+                token not in self.kept_tokens for chunk in chunks for token in chunk.token_ids
+            )
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
             forced = min(stats.num_forced, num_generated)

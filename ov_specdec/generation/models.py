@@ -32,6 +32,7 @@ from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
 from ov_specdec.text.prompt import TextToText
+from ov_specdec.text.vocabulary import first_tokens
 
 USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
     "none": {1: 1.0},
@@ -90,6 +91,9 @@ def load(sources: Sequence[ModelSource], options: PipelineOptions) -> Models:
     others = SLOWER if wanted == "default" and not main.properties else ()
     if drafts:
         report, paired = pair_models(sources, options.pairing)
+        if options.draft_vocabulary != "full":
+            kept = first_tokens(sources[1].tokenizer, options.draft_vocabulary)
+            drafts = [replace(drafts[0], kept_tokens=kept)]
         if options.may_tune:
             file, (main, *drafts) = _take_profile(options.profile, sources, [main, *drafts])
     main, off = configure(options.batch_invariant, sources[0].folder, main, others)
@@ -171,6 +175,7 @@ def make_generator(models: Models, costs: KeptCosts, options: PipelineOptions) -
         models.pairing,
         LearnedStats(costs),
         text_to_text=models.text_to_text,
+        kept_tokens=models.loaded[-1].config.kept_tokens,
         invariance=models.invariance,
         parsers=(options.tool_call_parser, options.reasoning_parser),
     )

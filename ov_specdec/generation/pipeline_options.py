@@ -127,8 +127,9 @@ class ModelOptions(Options):
                 Option("drafter", "none"),
             )
         of_draft = ["draft", "draft_device", "draft_properties", "pairing"]
-        if getattr(self, "profile", "none") not in ("auto", "none"):
-            of_draft.append("profile")
+        for name, neutral in (("profile", ("auto", "none")), ("draft_vocabulary", ("full",))):
+            if getattr(self, name, neutral[0]) not in neutral:
+                of_draft.append(name)
         for name in () if self.kind.has_draft_model else of_draft:
             if value := getattr(self, name, None):
                 raise OptionError(
@@ -154,6 +155,13 @@ class PipelineOptions(ModelOptions):
         "retokenize: encode the draft's text again; auto: choose by sample texts.",
         unset="refuse such a draft",
         group="Models",
+    )
+    draft_vocabulary: Annotated[int, Field(ge=1)] | Literal["full"] = option(
+        "full",
+        "Let the draft model propose only N tokens: special ones, characters, and the first that "
+        "the tokenizer's merges make. Its passes are faster; rarer tokens are never drafted.",
+        metavar="full|N",
+        expects="'full', or a number of tokens",
     )
     kv: KvBackend = option(
         "auto",
@@ -263,6 +271,13 @@ class PipelineOptions(ModelOptions):
                 Option("max_masked_tokens", self.max_masked_tokens),
                 " has no effect with ",
                 Option("kv", "paged"),
+                ": leave out one of the two",
+            )
+        if self.draft_vocabulary != "full" and self.pairing is not None:
+            raise OptionError(
+                Option("draft_vocabulary", self.draft_vocabulary),
+                " cannot be used with ",
+                Option("pairing", self.pairing),
                 ": leave out one of the two",
             )
         if self.profile not in ("auto", "none") and not self.may_tune:

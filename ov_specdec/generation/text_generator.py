@@ -66,8 +66,9 @@ class TextGenerator:
     default end-of-sequence tokens. draft, pairing: the draft model, if any, and how it drafts with
     another tokenizer. learned: cost curves and acceptance from earlier generations. earlier: their
     outputs. generated_tokens: the answers to prompts with a salt. text_to_text: how the decoder of
-    an encoder-decoder model starts. invariance: the batch invariance of the main model. parsers:
-    of calls and of reasoning, as the options of the pipeline name them.
+    an encoder-decoder model starts. kept_tokens: those that the draft model may propose; None: all.
+    invariance: the batch invariance of the main model. parsers: of calls and of reasoning, as the
+    options of the pipeline name them.
     """
 
     main: Runner
@@ -84,6 +85,7 @@ class TextGenerator:
     last_cached: tuple[Sequence[int], str | None] = ((), None)
     """Tokens and salt of the last finished generation with `cache_prompt`."""
     text_to_text: TextToText | None = None
+    kept_tokens: frozenset[int] | None = None
     invariance: Invariance | None = None
     parsers: tuple[str, str] = ("auto", "auto")
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
@@ -232,6 +234,7 @@ class TextGenerator:
         is_plain = drafter is None
         policy = ConstantLength(0) if is_plain else make_policy(options, self.learned, self.main)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
+        output.kept_tokens = self.kept_tokens
         output.stats.max_sequences = self._max_sequences
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status

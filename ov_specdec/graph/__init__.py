@@ -1,1 +1,1 @@
-"""Changes to a model's graph: paging, products, keys, positions, attention."""
+"""Changes to a model's graph: paging, products, keys, positions, attention, vocabulary."""

@@ -27,6 +27,9 @@ HEADS = "Reshape"
 them: the product itself computes it, and after a split it would not.
 """
 
+READABLE = ("u8", "i8", "f16", "f32")
+"""Types of weights that numpy has."""
+
 AVERAGED = np.arange(0, 4096, 61)
 """Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
 
@@ -70,22 +73,22 @@ def _gives_heads(node: ov.Node) -> bool:
     readers = node.output(0).get_target_inputs()
     if any(reader.get_node().get_type_name() != HEADS for reader in readers):
         return False
-    sources = [port.get_source_output() for port in _constants(node.input(1))]
+    sources = [port.get_source_output() for port in constant_ports(node.input(1))]
     return all(  # constants with one row for each channel, of types that numpy has
         source.get_node().get_type_name() == "Constant"
-        and source.get_element_type().get_type_name() in ("u8", "i8", "f16", "f32")
+        and source.get_element_type().get_type_name() in READABLE
         and [*source.get_shape()][:1] == [_num_channels(node)]
         for source in sources
     )
 
 
-def _constants(port: ov.Input) -> Iterator[ov.Input]:
+def constant_ports(port: ov.Input) -> Iterator[ov.Input]:
     """The ports that read the weights behind a port, and their decompression."""
     node = port.get_source_output().get_node()
     decompresses = node.get_type_name() in ("Convert", "Subtract", "Multiply")
     if decompresses and len(node.output(0).get_target_inputs()) == 1:
         for value in node.inputs():
-            yield from _constants(value)
+            yield from constant_ports(value)
     else:
         yield port
 
@@ -106,7 +109,7 @@ def _form(product: ov.Node) -> tuple[object, ...]:
             port.get_element_type().get_type_name(),
             tuple(port.get_shape())[1:],
         )
-        for port in _constants(product.input(1))
+        for port in constant_ports(product.input(1))
     ]
     return source.get_node().get_name(), source.get_index(), *constants
 
@@ -115,7 +118,7 @@ def _fuse(products: Sequence[ov.Node]) -> None:
     first = products[0]
     sizes = [_num_channels(product) for product in products]
     readers = [product.output(0).get_target_inputs() for product in products]
-    for ports in zip(*(_constants(product.input(1)) for product in products), strict=True):
+    for ports in zip(*(constant_ports(product.input(1)) for product in products), strict=True):
         rows = [port.get_source_output().get_node().get_data() for port in ports]
         ports[0].replace_source_output(ops.constant(np.concatenate(rows)).output(0))
     # Before its readers are validated, whose shapes fit single products.

@@ -1,14 +1,16 @@
 """Times drafters against plain decoding, and chooses the fastest that pays."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
 from pathlib import Path
 from statistics import median
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 
 from ov_specdec.drafters.factory import DrafterName
+from ov_specdec.errors import OptionError
 from ov_specdec.measure.methods import (
     ALIKE,
     BASELINE,
@@ -23,6 +25,11 @@ from ov_specdec.measure.tuner import GAIN
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
+from ov_specdec.text.tokenizer import load_tokenizer
+from ov_specdec.text.vocabulary import first_tokens
+
+VOCABULARIES = (16_384, 32_768, 65_536)
+"""Values of `draft_vocabulary` to try."""
 
 ENOUGH_TURNS = 4
 """Minimum number of turns for a result: single ones differ by a third."""
@@ -39,9 +46,12 @@ class Candidate:
     draft: Path | None = None
     pairing: PairingName | None = None
     profile: Path | None = None
+    draft_vocabulary: int | Literal["full"] = "full"
 
     def __str__(self) -> str:
-        return f"{self.drafter} {self.draft.name}" if self.draft else self.drafter
+        name = f"{self.drafter} {self.draft.name}" if self.draft else self.drafter
+        is_full = self.draft_vocabulary == "full"
+        return name if is_full else f"{name}, {self.draft_vocabulary} tokens"
 
 
 @dataclass(frozen=True)
@@ -66,21 +76,34 @@ class Gain:
     def as_dict(self) -> dict[str, Any]:
         """All of it for JSON."""
         draft = None if self.candidate.draft is None else str(self.candidate.draft)
-        own = {"drafter": self.candidate.drafter, "draft": draft, "pays": self.pays}
+        vocabulary = {"draft_vocabulary": self.candidate.draft_vocabulary}
+        own = {"drafter": self.candidate.drafter, "draft": draft, "pays": self.pays, **vocabulary}
         return {**own, **asdict(self.row), "plain": asdict(self.plain)}
 
 
 def make_candidates(
-    paired: Sequence[tuple[Path, UsedPairing | None]], profile: Path | None
+    paired: Sequence[tuple[Path, UsedPairing | None]],
+    profile: Path | None,
+    vocabularies: Iterable[int] = (),
 ) -> list[Candidate]:
-    """Suffix matches, each draft model, and the first draft model with suffix matches.
+    """Suffix matches, each draft model, and the first one with suffix matches or fewer tokens.
 
-    profile: of the first draft model.
+    profile, vocabularies: of the first draft model.
     """
     models = [Candidate("model", *draft) for draft in paired]
     first = [replace(model, profile=profile) for model in models[:1]]
     both = [replace(model, drafter="both") for model in first]
-    return [*first, Candidate("suffix"), *models[1:], *both]
+    reduced = [replace(model, draft_vocabulary=n) for model in first for n in vocabularies]
+    return [*first, Candidate("suffix"), *models[1:], *both, *reduced]
+
+
+def possible_vocabularies(draft: Path, pairing: UsedPairing | None) -> Iterator[int]:
+    """Those of `VOCABULARIES` that a draft model can have."""
+    tokenizer = load_tokenizer(draft)
+    for count in VOCABULARIES if pairing is None else ():
+        with suppress(OptionError):
+            first_tokens(tokenizer, count)
+            yield count
 
 
 def decide(gains: Sequence[Gain]) -> tuple[Gain, bool]:
@@ -137,6 +160,7 @@ def measure_gain(
         candidate.draft,
         drafter=candidate.drafter,
         pairing=candidate.pairing,
+        draft_vocabulary=candidate.draft_vocabulary,
         device=device,
         profile=candidate.profile or "none",
         static_shapes=static_shapes,

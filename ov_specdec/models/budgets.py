@@ -87,10 +87,11 @@ def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
     runners = [model.runner for model in models]
     # A short context has no room for some of the passes.
     rooms = [min(max_tokens(runner), LARGEST_ROOM) for runner in runners]
+    num_kept = [len(model.config.kept_tokens or ()) for model in models]
     return KeptCosts(
         runners[0],
         runners[1] if len(runners) > 1 else None,
-        record_file(*(model.fingerprint() for model in models), str(rooms)),
+        record_file(*(model.fingerprint() for model in models), str(rooms), str(num_kept)),
         max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
         new_namespace=partial(_sample_source, models[0].folder),
     )

@@ -27,6 +27,7 @@ from ov_specdec.graph.paging import (
     to_paged,
 )
 from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
+from ov_specdec.graph.vocabulary import cut_vocabulary
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Device,
@@ -145,6 +146,8 @@ def prepare(source: ModelSource, config: RuntimeConfig) -> Prepared:
             Option("kv", "stateful"),
         )
     select_rows(model, axis=0 if backend == "paged" else 1)
+    if config.kept_tokens is not None:
+        cut_vocabulary(model, sorted(config.kept_tokens))
     # Recurrent layers have as many rows as attention.
     repeats_rows = config.batch_invariant and config.shares_passes and state is None
     if backend == "paged" and repeats_rows:
@@ -244,6 +247,8 @@ def _prepare_encoder_decoder(
     reason = "an encoder-decoder model"
     _check_stateful(config, device, reason)
     select_rows(source.model, axis=1)
+    if config.kept_tokens is not None:
+        cut_vocabulary(source.model, sorted(config.kept_tokens))
     return Prepared(source, config, device, "stateful", reason, source.model, max_length, axes)
 
 

@@ -43,7 +43,7 @@ class RuntimeConfig:
     encoder-decoder model; None: that of the decoder. static_shapes: see `WantedShapes`.
     batch_invariant: run passes of a paged model in the batch-invariant form. shares_passes: several
     sequences may share passes. max_model_len: maximum tokens of a sequence; None: the model's
-    context.
+    context. kept_tokens: those whose logits are computed; None: all.
     """
 
     device: str = "CPU"
@@ -58,6 +58,7 @@ class RuntimeConfig:
     batch_invariant: bool = False
     shares_passes: bool = True
     max_model_len: int | None = None
+    kept_tokens: frozenset[int] | None = None
 
     @property
     def static_sizes(self) -> list[int]:

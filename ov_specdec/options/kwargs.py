@@ -132,6 +132,7 @@ class PipelineKwargs(SpeechPipelineKwargs, total=False):
     """Those of `PipelineOptions`, besides the models."""
 
     pairing: Literal["intersection", "retokenize", "auto"] | None
+    draft_vocabulary: int | Literal["full"]
     kv: Literal["auto", "paged", "stateful"]
     max_masked_tokens: int | None
     kv_cache_size: float | None

@@ -137,6 +137,7 @@ class GenerationStats:
     batch_invariant: whether its text depends only on prompt, options and model. max_sequences:
     maximum concurrent sequences in the KV caches; None: what memory allows. length_limit: the limit
     that ended it, if it ended with "length". stop_string: the stop string that ended it, if any.
+    outside_draft_vocabulary: tokens of the output that `draft_vocabulary` keeps from being drafted.
     """
 
     prompt_tokens: int
@@ -145,6 +146,7 @@ class GenerationStats:
     max_sequences: int | None = None
     length_limit: LengthLimit = "max_new_tokens"
     stop_string: str | None = None
+    outside_draft_vocabulary: int = 0
 
     def __repr__(self) -> str:
         return (
@@ -253,7 +255,7 @@ class GenerationStats:
         ]
 
     def as_dict(self) -> dict[str, Any]:
-        """The figures above, for JSON; times in seconds. draft_failures, grammar: only if not 0."""
+        """The figures above, for JSON; times in seconds. Some counts: only if not 0."""
         names = (
             "drafted accepted acceptance_rate main_passes tokens_per_main_pass "
             "time_to_first_token time_per_output_token tokens_per_second "
@@ -265,6 +267,8 @@ class GenerationStats:
             figures["draft_failures"] = self.draft_failures
         if self.forced:
             figures["grammar"] = self.forced
+        if self.outside_draft_vocabulary:
+            figures["outside_draft_vocabulary"] = self.outside_draft_vocabulary
         return {**figures, "batch_invariant": self.batch_invariant.as_dict()}
 
 

@@ -14,6 +14,7 @@ from ov_specdec.measure.candidates import (
     make_candidates,
     measure_all,
     measure_gain,
+    possible_vocabularies,
 )
 from ov_specdec.measure.methods import Spread, SummaryRow
 from ov_specdec.models.locate import embedded_folder
@@ -88,6 +89,22 @@ def test_only_the_first_pair_has_the_profile(tmp_path):
         Candidate("both", tmp_path / "draft", None, written),
     ]
     assert make_candidates([], None) == [SUFFIX]
+
+
+def test_smaller_vocabularies_of_the_first_draft_come_last(tmp_path, monkeypatch):
+    monkeypatch.setattr(candidates, "VOCABULARIES", (256, 257, 4095, 4096))
+    draft = embedded_folder("draft")
+    assert [*possible_vocabularies(draft, None)] == [257, 4095]
+    assert [*possible_vocabularies(draft, "intersection")] == []
+    paired = [(draft, None), (tmp_path / "other", None)]
+    reduced = make_candidates(paired, None, [257, 4095])[-2:]
+    assert reduced == [Candidate("model", draft, draft_vocabulary=n) for n in (257, 4095)]
+    found = always(1.3, reduced[0])
+    assert told(found).startswith(f"give --drafter model --draft {draft} --draft-vocabulary 257: ")
+    assert (str(found.candidate), found.as_dict()["draft_vocabulary"]) == (
+        "model draft, 257 tokens",
+        257,
+    )
 
 
 def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):

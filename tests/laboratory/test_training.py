@@ -41,12 +41,18 @@ losses = [
 ]
 unlikelihood.teach(data, 0.02, heldout_tokens=1024, row=64, fresh=8)
 continuations.write(data, 0.0, rows=4, total=65)
-distil.distil(data, 0.03, shapes[1], 128, heldout_tokens=1024, row=64, long=128, reverse=0.5)
+small = {"tokens_per_step": 128, "heldout_tokens": 1024, "row": 64, "long": 128}
+distil.distil(data, 0.03, "draft", shapes[1], reverse=0.5, **small)
+shapes[0].update({"hidden_size": 64, "vocab_size": 601, "pard_token": 600})
+for minutes in (0.01, 0.03):
+    distil.distil(data, minutes, "parallel", shapes[0], **small)
+depths = json.loads((data / "parallel.jsonl").read_text().splitlines()[-1])
 plot.draw(data, data / "loss.svg")
 for name in ("main", "draft"):
     export.export(data / name, data / f"{name}-int8", keep=name == "draft")
 report = evaluate.evaluate(data, data / "main-int8", data / "draft-int8", 2, 1, 2)
-print(json.dumps({"losses": losses, "report": asdict(report), "text": evaluate.markdown(report)}))
+found = {"losses": losses, "depths": depths, "report": asdict(report)}
+print(json.dumps({**found, "text": evaluate.markdown(report)}))
 """
 
 
@@ -63,6 +69,8 @@ def test_the_scripts_train_distil_and_evaluate_a_pair(tmp_path):
     result = json.loads(done.stdout.splitlines()[-1])
     early, late = result["losses"]
     assert late < early, "further training did not lower the held-out loss"
+    assert result["depths"]["layers"] == 2, "twice the draft's"
+    assert all(0 <= result["depths"][f"agree{depth}"] <= 1 for depth in range(8))
     report = result["report"]
     assert set(report["loss"]) == {"main", "draft"}
     assert set(report["acceptance"]) == {"0.0", "0.5", "1.0"}
@@ -85,6 +93,7 @@ import torch
 from duplicates import Seen
 from evaluate import is_loop, is_python
 from head import Mix, head_loss
+from masks import Layout
 from unlikelihood import loops
 
 seen, text = Seen(), " ".join(f"word{i} = other{i} + {i}" for i in range(200))
@@ -106,10 +115,15 @@ expected = mix.text * text_loss + mix.forward * forward + mix.reverse * reverse
 expected.backward()
 pairs = [(loss, expected), *((a.grad, b.grad) for a, b in zip(ours, plain))]
 
+# Chains of two masks behind token 1 and of one behind token 3, in a text of five.
+layout = Layout.chained(5, [torch.tensor([1, 3]), torch.tensor([1])])
+seen_by = [row.nonzero().flatten().tolist() for row in layout.attention()[0, 0]]
+
 run = list(range(6))
 print(json.dumps({
     "fresh": fresh,
     "gradients": [torch.allclose(a, b, atol=1e-5) for a, b in pairs],
+    "masks": [layout.fill(torch.arange(5)[None], 9).tolist(), layout.positions.tolist(), seen_by],
     "loops": loops(torch.tensor([run * 5, list(range(30))])).sum(1).tolist(),
     "is_loop": [is_loop("x = 1\\n" * 5), is_loop("x = 1\\n" * 4), is_loop("\\n" * 9)],
     "is_python": [is_python(t) for t in ("def f(:\\n", "def f(x):\\n    if x", "x = (1,\\n 2")],
@@ -126,6 +140,11 @@ def test_the_pieces_of_training_compute_what_they_say():
     result = json.loads(done.stdout.splitlines()[-1])
     assert result["fresh"] == [True, False, True]
     assert result["gradients"] == [True, True, True], "loss and gradients as autograd has them"
+    inputs, positions, seen_by = result["masks"]
+    assert inputs == [[0, 1, 2, 3, 4, 9, 9, 9]]
+    assert positions == [0, 1, 2, 3, 4, 2, 4, 3]
+    assert seen_by[:5] == [list(range(end)) for end in range(1, 6)]
+    assert seen_by[5:] == [[0, 1, 5], [0, 1, 2, 3, 6], [0, 1, 5, 7]], "the text and its own chain"
     # Five times the same six tokens: every run in it has come three times before from token 24 on.
     assert result["loops"] == [7, 0]
     assert result["is_loop"] == [True, False, False]

@@ -11,6 +11,7 @@ from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.graph.vocabulary import OUTSIDE
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
@@ -66,6 +67,11 @@ def scripted(model):
     return ScriptedModel(model, vocab_size=len(model([0])))
 
 
+def reduced(model):
+    """The model with the logits of `draft_vocabulary`, which keeps all tokens but one."""
+    return lambda tokens: np.where(np.arange(len(model([0]))) == 1, OUTSIDE, model(tokens))
+
+
 def make_drafter(kind, draft, sampler):
     if kind == "prompt lookup":
         return PromptLookup()
@@ -77,7 +83,8 @@ def make_drafter(kind, draft, sampler):
         return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
         return ParallelDrafter(CachedSequence(draft), sampler, 3 if "3" in kind else 99)
-    sampler = sampler if kind == "sampled" else GreedySampler(sampler.processors, sampler.ends)
+    if kind not in ("sampled", "reduced"):
+        sampler = GreedySampler(sampler.processors, sampler.ends)
     return ModelDrafter(CachedSequence(draft), sampler)
 
 
@@ -108,7 +115,8 @@ def speculative_output_probs(
     def run(random):
         sampler = RandomSampler(processors, warper, random, frozenset(eos))
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
-        drafter = make_drafter(kind, scripted(draft), sampler)
+        own = reduced(draft) if kind == "reduced" else draft
+        drafter = make_drafter(kind, scripted(own), sampler)
         text = sequence(scripted(main), PROMPT, length, drafter, policy, **ends)
         for _ in rounds_of(text):
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
@@ -144,7 +152,7 @@ def greatest_difference(a, b):
 @pytest.mark.parametrize(
     "kind",
     [
-        *("sampled", "greedy", "parallel", "parallel, mask 3"),
+        *("sampled", "greedy", "reduced", "parallel", "parallel, mask 3"),
         *("prompt lookup", "suffix", "intersection", "retokenize"),
     ],
 )
