@@ -111,13 +111,15 @@ def with_tools(
 
 def merged(chunks) -> list:
     """The parts of chunks, each text, reasoning and arguments in one piece."""
+    return joined(part for chunk in chunks for part in chunk.parts)
+
+
+def joined(parts) -> list:
+    """Parts in which each text, reasoning and arguments is one piece."""
     found: list = []
-    for part in (part for chunk in chunks for part in chunk.parts):
-        if (
-            found
-            and type(part) is type(found[-1])
-            and isinstance(part, Text | Reasoning | Arguments)
-        ):
+    for part in parts:
+        is_piece = isinstance(part, Text | Reasoning | Arguments)
+        if found and is_piece and type(part) is type(found[-1]):
             found[-1] = type(part)(found[-1].text + part.text)
         else:
             found.append(part)

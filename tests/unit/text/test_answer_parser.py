@@ -17,7 +17,8 @@ from ov_specdec.text.answer_format import (
     ReasoningFormat,
 )
 from ov_specdec.text.answer_parser import AnswerParser
-from tests.support.answers import TOKENS, function, merged, read
+from tests.support.answers import TOKENS, function, read
+from tests.support.tools import joined
 
 THINK = ReasoningFormat("<think>", "</think>")
 TOOLS = [
@@ -56,7 +57,7 @@ def parse(form, text, cuts=(), *, tools=TOOLS, is_reasoning=False):
     places = [0, *sorted({min(cut, len(text)) for cut in cuts}), len(text)]
     cut = pairwise(places)
     parts = [part for start, end in cut for part in parser.push(text[start:end])]
-    return merged([*parts, *parser.end()])
+    return joined([*parts, *parser.end()])
 
 
 @settings(deadline=None)
