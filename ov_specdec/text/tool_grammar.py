@@ -30,7 +30,7 @@ SEPARABLE |= {"definitions", "description", "title", "$schema", "$id", "default"
 """Keywords of all arguments that can be kept where each is written by itself."""
 
 OTHER_PATH = re.compile(r'"\$ref": "((?!#/\$defs/|#/definitions/)[^"]*)')
-"""A reference that is lost there."""
+"""A reference that is lost there, such as to the whole schema."""
 
 OF_TEXTS = frozenset(("pattern", "format", "allOf", "not", "if"))
 """Keywords that cannot be kept where a text is written as it is."""
@@ -89,7 +89,10 @@ def write_answer(
 
 @dataclass
 class _Writer:
-    """Writes one grammar. loose: names of tools of which only the types of arguments are kept."""
+    """Writes one grammar. loose: names of tools of which only the types of arguments are kept.
+
+    lines: further rules. others: further grammars, by name.
+    """
 
     form: AnswerFormat
     options: GenerationOptions
@@ -187,10 +190,8 @@ class _Writer:
         """Arguments by themselves, in the order of the schema."""
         required = root.get("required", ())
         keys = dict.fromkeys([*root.get("properties", ()), *required])
-        problems = [f"it has {name!r}" for name in sorted(root.keys() - SEPARABLE)]
-        problems += [f"it refers to {path!r}" for path in OTHER_PATH.findall(json.dumps(root))]
-        for problem in problems:
-            raise ValueError(problem)
+        if lost := sorted(root.keys() - SEPARABLE) + OTHER_PATH.findall(json.dumps(root)):
+            raise ValueError(f"it has {lost[0]!r}")
         for key in keys:
             if not KEY.fullmatch(key):
                 raise ValueError(f"the argument {shorten(key)} has <, >, quotes or white space")

@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -262,8 +263,8 @@ def test_arguments_without_names_have_their_schema(words):
 def test_a_reference_that_is_lost_where_arguments_are_by_themselves_is_refused(words):
     tool = function("f", {"a": {"type": "object", "not": {"$ref": "#"}}}, strict=True)
     node = function("f", {"a": {"$ref": "#"}}, strict=True, required=[])
-    for each, reason in ((tool, "it refers to '#'"), (node, "it refers to '#'")):
-        with pytest.raises(OptionError, match=reason):
+    for each in (tool, node):
+        with pytest.raises(OptionError, match="it has '#'"):
             grammar_of(words, words.form("qwen3_coder"), GenerationOptions(tools=[each]))
     grammar_of(words, words.form("hermes"), GenerationOptions(tools=[node]))
 
@@ -356,8 +357,6 @@ def test_the_grammar_of_a_custom_tool_holds_where_values_are_raw(
 
 def test_the_token_that_ends_answers_is_left_to_the_model():
     form = TOKENS.form("mistral")
-    from dataclasses import replace
-
     calls = replace(form.calls, closing="]<end>")
     form = replace(form, calls=calls, special={**form.special, "<end>": 0})
     options = GenerationOptions(tools=[STOP], tool_choice="required")
