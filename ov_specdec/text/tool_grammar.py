@@ -10,7 +10,7 @@ from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.tools import chosen_tool, definition_of
+from ov_specdec.options.tools import definition_of
 from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
 from ov_specdec.text.tool_schema import (
     argument_of,
@@ -55,9 +55,10 @@ def write_answer(
     if options.thinking_token_budget is not None and end not in form.tokens:
         reason = " needs a chat template that marks the end of reasoning by one token: leave it out"
         raise OptionError(Option("thinking_token_budget"), reason)
-    wanted, loose = chosen_tool(options), set[str]()
-    tools = [tool for tool in options.tools if wanted in (None, definition_of(tool)["name"])]
-    tools = [] if options.tool_choice == "none" or form.calls is None else tools
+    chosen, loose = options.tool_choice, set[str]()
+    tools = options.tools if options.may_call and form.calls else ()
+    if chosen not in ("auto", "required"):
+        tools = [tool for tool in tools if definition_of(tool)["name"] == chosen]
 
     def write(tools: Sequence[Any]) -> str:
         return _Writer(form, options, tools, ends, loose).answer(is_reasoning, text)
