@@ -22,7 +22,7 @@ def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 def argument_of(key: str, root: Mapping[str, Any]) -> Any:
     """The schema of one argument. root: of all."""
-    return root.get("properties", {}).get(key, root.get("additionalProperties", {}))
+    return (root.get("properties") or {}).get(key, root.get("additionalProperties", {}))
 
 
 def cases_of(

@@ -287,8 +287,9 @@ def test_hostile_schemas(name, words):
         function("wide", {"a": {"$ref": "#/$defs/w"}}, **{"$defs": {"w": {"anyOf": WIDE}}}),
         {"type": "function", "function": {"name": "bare"}},
         {"name": "no_type", "parameters": {"x-guidance": {"whitespace_flexible": True}}},
+        {"name": "null", "parameters": {"properties": None, "required": None}},
     ]
-    for choice in ("required", "spelled", "deep", "long"):
+    for choice in ("required", "spelled", "deep", "long", "null"):
         grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice=choice))
         for seed in range(4):
             ids, is_whole = draw(words, grammar, seed)
