@@ -17,7 +17,7 @@ from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError, cut
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning, Text
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning
 
 console = Console(stderr=True, highlight=False)
 
@@ -36,7 +36,7 @@ class Transcript:
 
     def pieces(self, chunk: Chunk) -> Iterator[tuple[str, bool]]:
         """The texts of a chunk, and whether each is reasoning."""
-        for part in chunk.parts or [Text(chunk.text)] * bool(chunk.text):
+        for part in chunk.joined_parts:
             if self._last not in (None, type(part)) and not isinstance(part, Arguments | CallEnd):
                 yield "\n", self._last is Reasoning
             self._last = type(part)

@@ -8,7 +8,6 @@ from typing import Any
 from uuid import uuid4
 
 from ov_specdec.openai.errors import Maybe, Part
-from ov_specdec.openai.tools import ToolName
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.results.chunks import ResultBuilder
@@ -32,8 +31,8 @@ class Ask:
     text is given that the answer is expected to repeat. user: the caller's name of its user, for
     the log. cache_key: a hint that requests with the same key share prefixes. settings: fields of
     the request that a response of this endpoint repeats. names: its fields by their options,
-    where they are not as in `FIELDS`. tools: their names in a response by those that the model
-    knows.
+    where they are not as in `FIELDS`. tools: fields of items that call them, by the names that the
+    model knows.
     """
 
     endpoint: Endpoint
@@ -51,7 +50,7 @@ class Ask:
     cache_key: str | None = None
     settings: dict[str, Any] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
-    tools: dict[str, ToolName] = field(default_factory=dict)
+    tools: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     @property
     def num_choices(self) -> int:

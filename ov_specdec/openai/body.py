@@ -268,6 +268,10 @@ FORMS: Mapping[str, Any] = {
     ],
     "stop_token_ids": IdList,
     "suppress_tokens": IdList,
+    "tool_choice": Annotated[
+        Literal["none", "auto", "required"] | dict[str, Any],
+        said("none, auto, required, or a tool by type and name"),
+    ],
 }
 """Types of options with other bounds in requests, or whose form in OpenAI or vLLM differs."""
 

@@ -1,7 +1,7 @@
 """Answers of /v1/chat/completions and /v1/completions, whole and as server-sent events."""
 
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
@@ -18,7 +18,7 @@ from ov_specdec.openai.answer import (
 )
 from ov_specdec.openai.errors import DONE, ApiError, Maybe, Part, encode_event
 from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
-from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, ToolCall, reasoning_of
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, ToolCall
 from ov_specdec.sampling.logits import TokenLogprobs, finite
 from ov_specdec.text.detokenizer import as_text
 
@@ -301,44 +301,41 @@ class StreamedCompletion:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk of the choice with this index."""
         self.note(index, chunk)
-        common: dict[str, Any] = {
-            "index": index,
-            "finish_reason": chunk.finish_reason,
-            "origin": chunk.origin if self._answer.ask.origins else None,
-        }
-        piece: ChatPiece | CompletionPiece
+        answer, ending = self._answer, chunk.finish_reason
+        scores: ChatLogprobs | CompletionLogprobs | None
         if self._is_chat:
-            scored = chat_logprobs(self._answer, chunk.logprobs) if chunk.logprobs else None
-            piece = ChatPiece(delta=self._delta(index, chunk), logprobs=scored, **common)
+            scores = chat_logprobs(answer, chunk.logprobs) if chunk.logprobs else None
+            new: list[Any] = [{"delta": delta} for delta in self._deltas(index, chunk)]
+            nothing: dict[str, Any] = {"delta": Delta()}
         else:
-            before = self._answer.prompt_text(index) if chunk.prompt_logprobs else ""
             scores = self._scores[index].add(chunk)
-            piece = CompletionPiece(text=before + chunk.text, logprobs=scores, **common)
-        is_empty = not chunk.text and not chunk.parts
-        if is_empty and piece.logprobs is None and chunk.finish_reason is None:
-            return []
-        if not self._answer.ask.usage_in_events:
-            return [self._event(piece)]
-        num_generated = len(self._answer.choices[index].token_ids)
-        return [self._event(piece, count(chunk.num_prompt_tokens, num_generated))]
+            text = (answer.prompt_text(index) if chunk.prompt_logprobs else "") + chunk.text
+            new, nothing = [{"text": text}] * bool(text), {"text": ""}
+        if scores is not None or ending is not None:
+            *new, last = new or [nothing]
+            new.append({**last, "logprobs": scores, "finish_reason": ending})
+        usage, origin = None, chunk.origin if answer.ask.origins else None
+        if answer.ask.usage_in_events:
+            usage = count(chunk.num_prompt_tokens, len(answer.choices[index].token_ids))
+        kind = ChatPiece if self._is_chat else CompletionPiece
+        return [self._event(kind(index=index, origin=origin, **own), usage) for own in new]
 
-    def _delta(self, index: int, chunk: Chunk) -> Delta:
-        """What a chunk adds to the message of a choice."""
-        calls = list[ChatCall]()
-        for part in chunk.parts:
+    def _deltas(self, index: int, chunk: Chunk) -> Iterator[Delta]:
+        """What a chunk adds to the message of a choice. A call begins without arguments."""
+        for part in chunk.joined_parts:
             number = self._num_calls[index]
-            if isinstance(part, CallBegin):
-                calls.append(make_call(ToolCall(part.name, "", part.id), number))
-            elif isinstance(part, CallEnd):
-                self._num_calls[index] += 1
-            elif isinstance(part, Arguments):
-                if not calls:
-                    calls.append(ChatCall(index=number, function=ChatFunction(arguments="")))
-                calls[-1].function.arguments += part.text
-        thought = reasoning_of(chunk.parts) or None
-        return Delta(
-            content=chunk.text or None, reasoning_content=thought, tool_calls=calls or None
-        )
+            match part:
+                case Text(text):
+                    yield Delta(content=text)
+                case Reasoning(text):
+                    yield Delta(reasoning_content=text)
+                case CallBegin(name, call_id):
+                    yield Delta(tool_calls=[make_call(ToolCall(name, "", call_id), number)])
+                case Arguments(text):
+                    more = ChatCall(index=number, function=ChatFunction(arguments=text))
+                    yield Delta(tool_calls=[more])
+                case CallEnd():
+                    self._num_calls[index] += 1
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""

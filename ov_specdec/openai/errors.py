@@ -56,7 +56,7 @@ FIELDS = {
     "choices": "structured_outputs.choice",
     **{name: f"structured_outputs.{name}" for name in ("grammar", "regex")},
     **dict.fromkeys(("json_object", "json_schema"), "response_format"),
-    **{name: name for name in ("tools", "tool_choice", "parallel_tool_calls")},
+    "tools": "tools",
     **request_fields(GenerationOptions),
     **request_fields(TranscriptionOptions),
     "max_new_tokens": "max_tokens",

@@ -1,21 +1,38 @@
-"""The items of a response and their events, as the parts of an answer come."""
+"""The items of a response, and events of them."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import json
+import re
+from codecs import getincrementaldecoder
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal, NamedTuple
-from uuid import uuid4
 
 from pydantic import Field
-from pydantic_core import from_json
 
-from ov_specdec.openai.answer import new_call_id
 from ov_specdec.openai.errors import Empty, Maybe, Part
-from ov_specdec.openai.messages import PLAIN
-from ov_specdec.openai.tools import ToolName
-from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
+from ov_specdec.openai.messages import PLAIN, ItemType
 
 Status = Literal["in_progress", "completed", "incomplete"]
+
+
+class Kind(NamedTuple):
+    """What is known of a type of items.
+
+    prefix: of ids. event: of the text. field: that has all of the text there. begun: fields of an
+    item without text.
+    """
+
+    prefix: str
+    event: str
+    field: str
+    begun: Mapping[str, Any]
+
+
+KINDS: Mapping[ItemType, Kind] = {
+    "message": Kind("msg", "output_text", "text", {"role": "assistant", "content": []}),
+    "reasoning": Kind("rs", "reasoning_text", "text", {"content": [], "summary": ()}),
+    "function_call": Kind("fc", "function_call_arguments", "arguments", {"arguments": ""}),
+    "custom_tool_call": Kind("ctc", "custom_tool_call_input", "input", {"input": ""}),
+}
 
 
 class ItemContent(Part):
@@ -34,7 +51,7 @@ class OutputItem(Part):
     """
 
     id: str
-    type: Literal["message", "reasoning", "function_call", "custom_tool_call"]
+    type: ItemType
     status: Status
     role: Maybe[Literal["assistant"]] = None
     content: Maybe[list[ItemContent]] = None
@@ -45,6 +62,18 @@ class OutputItem(Part):
     namespace: Maybe[str] = None
     arguments: Maybe[str] = None
     input: Maybe[str] = None
+
+    def with_text(self, text: str, status: Status = "in_progress") -> "OutputItem":
+        """The item with its text or arguments."""
+        if self.type == "message":
+            part = ItemContent(type="output_text", text=text, annotations=(), logprobs=())
+            own: dict[str, Any] = {"content": [part]}
+        elif self.type == "reasoning":
+            part = ItemContent(type="reasoning_text", text=text)
+            own = {"content": [part], "encrypted_content": f"{PLAIN}{text}"}
+        else:
+            own = {KINDS[self.type].field: text}
+        return self.model_copy(update={"status": status, **own})
 
 
 class ResponseEvent(Part):
@@ -70,130 +99,25 @@ class ItemEvent(ResponseEvent):
     logprobs: Maybe[Empty] = None
 
 
-class Kind(NamedTuple):
-    """A kind of items. prefix: of ids. event: of its text. field: that has all of it there."""
-
-    name: str
-    prefix: str
-    event: str
-    field: str
+BEGIN = re.compile(r'\s*\{\s*"input"\s*:\s*"')
+CHARACTERS = re.compile(r'(?:[^"\\]+|\\u[0-9A-Fa-f]{4}|\\[^u])*')
+"""The arguments of a custom tool up to its input, and whole characters of that."""
 
 
-MESSAGE = Kind("message", "msg", "output_text", "text")
-REASONING = Kind("reasoning", "rs", "reasoning_text", "text")
-CALLS = {
-    "function": Kind("function_call", "fc", "function_call_arguments", "arguments"),
-    "custom": Kind("custom_tool_call", "ctc", "custom_tool_call_input", "input"),
-}
+class InputReader:
+    """Reads the input of a custom tool from the pieces of its arguments."""
 
-Event = dict[str, Any]
-"""The fields of an `ItemEvent`, without its number."""
+    def __init__(self) -> None:
+        self._held, self._has_begun = "", False
+        self._join = getincrementaldecoder("utf-16-le")("replace").decode  # surrogate pairs
 
-
-@dataclass
-class OpenItem:
-    """An item that grows. tool: that it calls. given: all pieces of its text or arguments."""
-
-    kind: Kind
-    index: int
-    tool: ToolName | None
-    call_id: str
-    id: str
-    given: str = ""
-
-    @property
-    def text(self) -> str:
-        """The text so far; the input of a custom tool is given as part of a JSON object."""
-        if self.kind is not CALLS["custom"] or not self.given:
-            return self.given
-        return str(from_json(self.given, allow_partial="trailing-strings").get("input", ""))
-
-    def contents(self) -> list[ItemContent]:
-        """The text as the content of a message or reasoning; calls have none."""
-        if self.tool is not None:
-            return []
-        none = () if self.kind is MESSAGE else None
-        own: dict[str, Any] = {"type": self.kind.event, "annotations": none, "logprobs": none}
-        return [ItemContent(text=self.text, **own)]
-
-    def made(self, status: Status) -> OutputItem:
-        """The item as it is now."""
-        own: dict[str, Any] = {"id": self.id, "type": self.kind.name, "status": status}
-        if self.tool is not None:
-            own |= {"name": self.tool.name, "namespace": self.tool.namespace}
-            return OutputItem(**own | {"call_id": self.call_id, self.kind.field: self.text})
-        own["content"] = [] if status == "in_progress" else self.contents()
-        if self.kind is MESSAGE:
-            return OutputItem(**own, role="assistant")
-        return OutputItem(**own, summary=(), encrypted_content=f"{PLAIN}{self.text}")
-
-    def event(self, name: str, **fields: Any) -> Event:
-        """An event of the item, with these fields and those that tell its place."""
-        place: Event = {"type": f"response.{name}", "output_index": self.index}
-        if "item" not in fields:
-            content_index = 0 if self.tool is None else None
-            scores = () if name.startswith(MESSAGE.event) else None
-            place |= {"item_id": self.id, "content_index": content_index, "logprobs": scores}
-        return place | fields
-
-
-class Items:
-    """The items of a response, made while events are read.
-
-    tools: their names by those that the model knows. done: items that have ended.
-    """
-
-    def __init__(self, tools: Mapping[str, ToolName]) -> None:
-        self.done: list[OutputItem] = []
-        self._tools = tools
-        self._open: OpenItem | None = None
-
-    def add(self, chunk: Chunk) -> Iterator[Event]:
-        """The events of the next chunk of the answer."""
-        for part in chunk.parts or (Text(chunk.text),) * bool(chunk.text):
-            match part:
-                case CallBegin(name, call_id):
-                    tool = self._tools[name]
-                    yield from self._begin(CALLS[tool.type], tool, call_id or new_call_id())
-                case Arguments(text):
-                    yield from self._extend(text)
-                case CallEnd():
-                    yield from self._close("completed")
-                case Text(text) | Reasoning(text):
-                    kind = MESSAGE if isinstance(part, Text) else REASONING
-                    if self._open is None or self._open.kind is not kind:
-                        yield from self._begin(kind)
-                    yield from self._extend(text)
-
-    def end(self, status: Status) -> Iterator[Event]:
-        """The events of the end: of the last item, or of an empty message."""
-        if not self.done and self._open is None:
-            yield from self._begin(MESSAGE)
-        is_cut = self._open is not None and self._open.tool is not None
-        yield from self._close("incomplete" if is_cut else status)
-
-    def _begin(
-        self, kind: Kind, tool: ToolName | None = None, call_id: str = ""
-    ) -> Iterator[Event]:
-        yield from self._close("completed")
-        item_id = f"{kind.prefix}_{uuid4().hex}"
-        item = self._open = OpenItem(kind, len(self.done), tool, call_id, item_id)
-        yield item.event("output_item.added", item=item.made("in_progress"))
-        for content in item.contents():
-            yield item.event("content_part.added", part=content)
-
-    def _extend(self, piece: str) -> Iterator[Event]:
-        if (item := self._open) is not None:
-            before, item.given = item.text, item.given + piece
-            if new := item.text[len(before) :]:
-                yield item.event(f"{item.kind.event}.delta", delta=new)
-
-    def _close(self, status: Status) -> Iterator[Event]:
-        item, self._open = self._open, None
-        if item is None:
-            return
-        yield item.event(f"{item.kind.event}.done", **{item.kind.field: item.text})
-        for content in item.contents():
-            yield item.event("content_part.done", part=content)
-        self.done.append(item.made(status))
-        yield item.event("output_item.done", item=self.done[-1])
+    def push(self, piece: str) -> str:
+        """The text that a piece completes."""
+        self._held += piece
+        if not self._has_begun and (begin := BEGIN.match(self._held)):
+            self._has_begun, self._held = True, self._held[begin.end() :]
+        if not self._has_begun or not (found := CHARACTERS.match(self._held)):
+            return ""
+        self._held = self._held[found.end() :]
+        text: str = json.loads(f'"{found[0]}"', strict=False)
+        return self._join(text.encode("utf-16-le", "surrogatepass"))

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
-from pydantic_core import PydanticCustomError, from_json
+from pydantic_core import from_json
 
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Loose, check_size, said
 from ov_specdec.openai.errors import invalid
-from ov_specdec.openai.tools import flat_name
+from ov_specdec.openai.tools import CallType, flat_name
 from ov_specdec.text.chat import check_messages
 
 PLAIN = "plain:"
@@ -18,6 +18,9 @@ That of others cannot be read."""
 
 REASONING = ("reasoning", "reasoning_content")
 """Where templates look for the reasoning of a message."""
+
+ItemType = Literal["message", "reasoning", CallType]
+OutputType = Literal["function_call_output", "custom_tool_call_output"]
 
 
 class TextPart(Loose):
@@ -35,18 +38,13 @@ Content = Annotated[
 
 def _read_arguments(given: Any) -> Any:
     """Arguments as a mapping; no text is none."""
-    if not isinstance(given, str):
-        return given
-    try:
-        return from_json(given or "{}", allow_inf_nan=False)
-    except ValueError as error:
-        reason = {"reason": str(error)}
-        raise PydanticCustomError("json", "is not JSON: {reason}", reason) from error
+    return from_json(given or "{}", allow_inf_nan=False) if isinstance(given, str) else given
 
 
 Arguments = Annotated[
     dict[str, Any],
     BeforeValidator(_read_arguments, json_schema_input_type=str | dict[str, Any]),
+    said("a JSON object or the text of one"),
 ]
 
 
@@ -90,20 +88,20 @@ class Message(Loose):
     def given(self) -> dict[str, Any]:
         """The message without null fields, and with those that templates look for."""
         reasoning, content = self.reasoning_content or self.reasoning, text_parts(self.content)
-        calls = [(call.id, call.function) for call in self.tool_calls or ()]
+        calls = [
+            called(call.id, call.function.name, call.function.arguments)
+            for call in self.tool_calls or ()
+        ]
         given = {
             # OpenAI's interface has a newer name of this role, templates the older one.
             "role": "system" if self.role == "developer" else self.role,
             **dict.fromkeys(REASONING, reasoning or None),
             "content": "" if content is None and (reasoning or calls) else content,
-            "tool_calls": [called(i, each.name, each.arguments) for i, each in calls] or None,
+            "tool_calls": calls or None,
             **(self.model_extra or {}),
         }
         return {name: value for name, value in given.items() if value is not None}
 
-
-CallType = Literal["function_call", "custom_tool_call"]
-OutputType = Literal["function_call_output", "custom_tool_call_output"]
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
     "message": ("role", "content"),
@@ -117,7 +115,7 @@ NEEDED: Mapping[str, tuple[str, ...]] = {
 class InputItem(Loose):
     """An item of /v1/responses: a message, another part of an answer, or what a call gave."""
 
-    type: Literal["message", "reasoning", CallType, OutputType] = "message"
+    type: Literal[ItemType, OutputType] = "message"
     role: Annotated[str, Field(min_length=1)] | None = None
     content: Content | None = None
     call_id: str | None = None
@@ -129,7 +127,7 @@ class InputItem(Loose):
     encrypted_content: str | None = None
 
     def given(self, where: str) -> dict[str, Any]:
-        """A message of this alone. where: its path, for the error of a missing field."""
+        """A message of this alone, if it says anything. where: its path, for errors."""
         for name in NEEDED.get(self.type, ()):
             if getattr(self, name) is None:
                 raise invalid(f"{where}.{name}", f"{where}.{name} is missing: give it")
@@ -142,7 +140,7 @@ class InputItem(Loose):
             parts = self.content if isinstance(self.content, list) else ()
             _, _, kept = (self.encrypted_content or "").partition(PLAIN)
             text = "".join(part.text for part in parts) or kept
-            return {"role": "assistant", **dict.fromkeys(REASONING if text else (), text)}
+            return {"role": "assistant", **dict.fromkeys(REASONING, text)} if text else {}
         name = flat_name(self.name or "", self.namespace)
         arguments = self.arguments if self.type == "function_call" else {"input": self.input}
         return {"role": "assistant", "tool_calls": [called(self.call_id, name, arguments)]}
@@ -151,28 +149,28 @@ class InputItem(Loose):
 Messages = Annotated[list[Message], Field(min_length=1, fail_fast=True)]
 Items = Annotated[list[InputItem], Field(min_length=1, fail_fast=True)]
 
-LATER = {"reasoning": {"reasoning", "content", "tool_calls"}, "content": {"content", "tool_calls"}}
-"""What a turn of the model has not yet before these."""
-
 
 def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
     """Messages for a chat template, where the items of one turn of the model are one."""
     joined: list[dict[str, Any]] = []
     for index, item in enumerate(items):
         message, last = item.given(f"input[{index}]"), joined[-1] if joined else {}
-        is_next = any(LATER.get(name, set()) & last.keys() for name in message)
-        if is_next or not message["role"] == last.get("role") == "assistant":
+        if not message.get("role") == last.get("role") == "assistant":
+            joined += [message] * bool(message)
+        elif "tool_calls" in message:
+            last.setdefault("tool_calls", []).extend(message["tool_calls"])
+        elif "content" in message and not {"content", "tool_calls"} & last.keys():
+            last["content"] = message["content"]
+        else:
             joined.append(message)
-            continue
-        calls = [*last.get("tool_calls", ()), *message.get("tool_calls", ())]
-        last.update(message, **({"tool_calls": calls} if calls else {}))
     return read_messages(({"content": "", **message} for message in joined), "input")
 
 
 def read_messages(given: Iterable[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
     """Messages for a chat template; `ApiError` for an invalid one. name: of their field."""
     messages = [*given]
-    check_size(messages)  # arguments were texts
+    calls = (call for message in messages for call in message.get("tool_calls", ()))
+    check_size([call["function"]["arguments"] for call in calls])  # which were texts
     try:
         return check_messages(messages, name)
     except OptionError as error:

@@ -4,6 +4,7 @@ Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -29,7 +30,7 @@ from ov_specdec.openai.structured import (
     TextOptions,
     read_structure,
 )
-from ov_specdec.openai.tools import ChatTool, ResponseTool, ToolChoice, ToolName, read_tools
+from ov_specdec.openai.tools import ChatTool, ResponseTool, flat_name
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.options.tools import definition_of
@@ -167,8 +168,6 @@ class ChatBody(ChoicesBody):
 
     messages: Messages
     tools: Annotated[list[ChatTool], Field(fail_fast=True)] | None = None
-    tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
     max_tokens: Positive | None = None
     max_completion_tokens: Positive | None = None
     logprobs: bool | None = None
@@ -193,8 +192,8 @@ class ChatBody(ChoicesBody):
         text = content if isinstance(content, str) else "\n".join(part.text for part in content)
         if text:
             options["reference_texts"] = (text,)
-        tools = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
-        return options | read_tools(tools, self.tool_choice, self.parallel_tool_calls)
+        options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
+        return options
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
@@ -273,21 +272,19 @@ class ResponsesBody(GenerationBody):
     max_output_tokens: Positive | None = None
     metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
     tools: Annotated[list[ResponseTool], Field(fail_fast=True)] | None = None
-    tool_choice: ToolChoice | None = None
-    parallel_tool_calls: bool | None = None
     reasoning: ReasoningOptions | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = None
 
-    @property
-    def flat_tools(self) -> list[tuple[ToolName, dict[str, Any]]]:
-        """All that the model may call."""
+    @cached_property
+    def flat_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """All that the model may call, see `ResponseTool.flatten`."""
         return [found for tool in self.tools or () for found in tool.flatten()]
 
     def check_others(self, rules: Rules, where: str = "") -> None:
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""
         super().check_others(rules, where)
         for tool in self.tools or ():
-            if not tool.flatten():
+            if tool.is_hosted:
                 rules.check_unknown(f"tools.{tool.type}", tool.type, ())
 
     def read_options(self) -> dict[str, Any]:
@@ -296,8 +293,11 @@ class ResponsesBody(GenerationBody):
         options["max_new_tokens"] = self.max_output_tokens
         if self.reasoning is not None and self.reasoning.effort is not None:
             options["reasoning_effort"] = self.reasoning.effort
-        tools = [tool for _, tool in self.flat_tools]
-        return options | read_tools(tools, self.tool_choice, self.parallel_tool_calls)
+        options["tools"] = [tool for _, tool in self.flat_tools]
+        choice = options.get("tool_choice")
+        if isinstance(choice, dict) and choice.get("namespace") is not None:
+            options["tool_choice"] = flat_name(str(choice.get("name")), str(choice["namespace"]))
+        return options
 
     def ask(self, options: GenerationOptions, **more: Any) -> Ask:
         """The parsed request."""
@@ -305,16 +305,16 @@ class ResponsesBody(GenerationBody):
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
         reasoning = self.reasoning or ReasoningOptions()
-        own = [tool for tool in self.tools or () if tool.flatten()]
+        own = [tool for tool in self.tools or () if not tool.is_hosted]
         settings = {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
             "metadata": self.metadata or {},
-            "parallel_tool_calls": self.parallel_tool_calls is not False,
+            "parallel_tool_calls": options.parallel_tool_calls,
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
             "temperature": options.temperature,
             "text": self.text.settings if self.text else {"format": {"type": "text"}},
-            "tool_choice": self.tool_choice or "auto",
+            "tool_choice": self.options.get("tool_choice", "auto"),
             "tools": [tool.model_dump(exclude_unset=True) for tool in own],
             "top_p": 1.0 if options.top_p is None else options.top_p,
             "user": self.user or self.safety_identifier,
@@ -323,6 +323,6 @@ class ResponsesBody(GenerationBody):
             options,
             prompts=(messages,),
             settings=settings,
-            tools={definition_of(tool)["name"]: name for name, tool in self.flat_tools},
+            tools={definition_of(tool)["name"]: fields for fields, tool in self.flat_tools},
             **more,
         )

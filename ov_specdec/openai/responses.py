@@ -1,8 +1,10 @@
 """Answers and streams of /v1/responses."""
 
-from typing import Any, Literal
+from collections.abc import Callable, Iterator
+from typing import Annotated, Any, Literal
+from uuid import uuid4
 
-from pydantic import ConfigDict, Field
+from pydantic import Field
 
 from ov_specdec.openai.answer import (
     Answer,
@@ -10,17 +12,13 @@ from ov_specdec.openai.answer import (
     SpeculationMetrics,
     make_metrics,
     make_usage,
+    new_call_id,
 )
 from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event
-from ov_specdec.openai.items import (
-    ItemEvent,
-    Items,
-    OutputItem,
-    ResponseEvent,
-    Status,
-)
-from ov_specdec.openai.structured import FormatType
+from ov_specdec.openai.items import KINDS, InputReader, ItemEvent, OutputItem, ResponseEvent, Status
+from ov_specdec.results import parts
 from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, joined
 
 
 class IncompleteDetails(Part):
@@ -29,23 +27,11 @@ class IncompleteDetails(Part):
     reason: Literal["max_output_tokens"] = "max_output_tokens"
 
 
-class GivenFormat(Part):
-    """The format of a response's text, as it was requested."""
+class ResponseError(Part):
+    """Why a response has failed."""
 
-    model_config = ConfigDict(serialize_by_alias=True)
-
-    type: FormatType
-    name: Maybe[str] = None
-    description: Maybe[str] = None
-    strict: Maybe[bool] = None
-    content: Maybe[dict[str, Any]] = Field(None, alias="schema")
-
-
-class TextSettings(Part):
-    """Settings of the text of a response."""
-
-    format: GivenFormat
-    verbosity: Maybe[str] = None
+    code: Literal["server_error"] = "server_error"
+    message: str
 
 
 class InputTokens(CachedTokens):
@@ -76,9 +62,9 @@ class Response(Part):
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    status: Status
+    status: Status | Literal["failed"]
     background: Literal[False] = False
-    error: None = None
+    error: ResponseError | None = None
     incomplete_details: IncompleteDetails | None
     instructions: str | None
     max_output_tokens: int | None
@@ -91,7 +77,7 @@ class Response(Part):
     service_tier: Literal["default"] = "default"
     store: Literal[False] = False
     temperature: float | None
-    text: TextSettings
+    text: dict[str, Any]
     tool_choice: str | dict[str, Any]
     tools: list[dict[str, Any]]
     top_logprobs: Literal[0] = 0
@@ -105,14 +91,14 @@ class Response(Part):
 class ResponseChanged(ResponseEvent):
     """The response has begun or ended."""
 
-    type: Literal[
-        "response.created", "response.in_progress", "response.completed", "response.incomplete"
+    type: Annotated[
+        str, Field(pattern=r"^response\.(created|in_progress|completed|incomplete|failed)$")
     ]
     response: Response
 
 
-class ResponseFailed(ResponseEvent):
-    """The response has failed."""
+class ErrorEvent(ResponseEvent):
+    """The error of a response that fails."""
 
     type: Literal["error"] = "error"
     code: str | None
@@ -120,7 +106,7 @@ class ResponseFailed(ResponseEvent):
     param: str | None
 
 
-RESPONSE_EVENTS = (ResponseChanged, ItemEvent, ResponseFailed)
+RESPONSE_EVENTS = (ResponseChanged, ItemEvent, ErrorEvent)
 
 
 class StreamedResponse:
@@ -128,14 +114,16 @@ class StreamedResponse:
 
     def __init__(self, answer: Answer) -> None:
         self._answer = answer
-        self._items = Items(answer.ask.tools)
         self._number = 0
+        self._output: list[OutputItem] = []  # items that have ended
+        self._open: OutputItem | None = None
+        self._given: list[str] = []  # the text of the open item
+        self._read: Callable[[str], str] = str  # its arguments
 
     def begin(self) -> list[bytes]:
         """The events before any item."""
         response = self._response("in_progress")
-        kinds = ("response.created", "response.in_progress")
-        return [self._event(ResponseChanged, {"type": k, "response": response}) for k in kinds]
+        return [self._changed(name, response) for name in ("created", "in_progress")]
 
     def note(self, index: int, chunk: Chunk) -> None:
         """Note a chunk."""
@@ -144,26 +132,73 @@ class StreamedResponse:
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """The events of a chunk."""
         self.note(index, chunk)
-        return [self._event(ItemEvent, event) for event in self._items.add(chunk)]
+        return [event for part in chunk.joined_parts for event in self._add(part)]
 
     def end(self) -> list[bytes]:
-        """The events after the last chunk."""
-        events = [self._event(ItemEvent, event) for event in self._items.end(self._status)]
-        response = self._response(self._status)
-        ended = {"type": f"response.{self._status}", "response": response}
-        return [*events, self._event(ResponseChanged, ended)]
+        """The events after the last chunk: of the last item, or of an empty message."""
+        begun = [] if self._output or self._open else [*self._begin({"type": "message"})]
+        is_cut = self._open is not None and self._open.call_id is not None
+        ended = self._close("incomplete" if is_cut else self._status)
+        return [*begun, *ended, self._changed(self._status, self._response(self._status))]
 
     def fail(self, error: ApiError) -> bytes:
-        """The event that ends a failed stream."""
+        """The events that end a failed stream: some clients know only one of the two."""
         fields = {"code": error.code, "message": error.message, "param": error.param}
-        return self._event(ResponseFailed, fields)
+        reason = {"error": ResponseError(message=error.message)}
+        response = self._response("failed").model_copy(update=reason)
+        return self._event(ErrorEvent, fields) + self._changed("failed", response)
 
     def whole(self) -> Response:
-        """The body of an answer that is not streamed."""
-        for chunk in self._answer.choices[0].chunks:
-            list(self._items.add(chunk))
-        list(self._items.end(self._status))
+        """The body of an answer that is not streamed, whose events are not used."""
+        chunks = self._answer.choices[0].chunks
+        for part in joined(part for chunk in chunks for part in chunk.joined_parts):
+            list(self._add(part))
+        self.end()
         return self._response(self._status)
+
+    def _add(self, part: parts.Part) -> Iterator[bytes]:
+        """The events of the next part."""
+        match part:
+            case CallBegin(name, call_id):
+                tool = self._answer.ask.tools[name]
+                self._read = InputReader().push if tool["type"] == "custom_tool_call" else str
+                yield from self._begin({**tool, "call_id": call_id or new_call_id()})
+            case Arguments(text):
+                yield from self._extend(self._read(text))
+            case CallEnd():
+                yield from self._close("completed")
+            case Text(text) | Reasoning(text):
+                fields = {"type": "message" if isinstance(part, Text) else "reasoning"}
+                if self._open is None or self._open.type != fields["type"]:
+                    yield from self._begin(fields)
+                yield from self._extend(text)
+
+    def _begin(self, fields: dict[str, Any]) -> Iterator[bytes]:
+        yield from self._close("completed")
+        kind = KINDS[fields["type"]]
+        own = {"id": f"{kind.prefix}_{uuid4().hex}", **kind.begun, **fields}
+        item = self._open = OutputItem(status="in_progress", **own)
+        self._given = []
+        yield self._of_item(item, "output_item.added", item=item)
+        for content in item.with_text("").content or ():
+            yield self._of_item(item, "content_part.added", part=content)
+
+    def _extend(self, piece: str) -> Iterator[bytes]:
+        if piece and self._open is not None:
+            self._given.append(piece)
+            yield self._of_item(self._open, f"{KINDS[self._open.type].event}.delta", delta=piece)
+
+    def _close(self, status: Status) -> Iterator[bytes]:
+        item, self._open = self._open, None
+        if item is None:
+            return
+        kind, text = KINDS[item.type], "".join(self._given)
+        done = item.with_text(text, status)
+        yield self._of_item(item, f"{kind.event}.done", **{kind.field: text})
+        for content in done.content or ():
+            yield self._of_item(item, "content_part.done", part=content)
+        yield self._of_item(item, "output_item.done", item=done)
+        self._output.append(done)
 
     @property
     def _status(self) -> Status:
@@ -171,7 +206,7 @@ class StreamedResponse:
         [output] = self._answer.choices
         return "incomplete" if output.finish_reason == "length" else "completed"
 
-    def _response(self, status: Status) -> Response:
+    def _response(self, status: Status | Literal["failed"]) -> Response:
         answer, usage = self._answer, None
         for stats in answer.stats:  # of its choice, once that has ended
             counts = make_usage(answer.ask, [stats])
@@ -190,11 +225,23 @@ class StreamedResponse:
             status=status,
             incomplete_details=IncompleteDetails() if status == "incomplete" else None,
             model=answer.model,
-            output=self._items.done,
+            output=self._output,
             usage=usage,
             metrics=make_metrics(answer.stats),
             **answer.ask.settings,
         )
+
+    def _of_item(self, item: OutputItem, name: str, /, **fields: Any) -> bytes:
+        """An event of an item, with these fields and those that tell its place."""
+        place: dict[str, Any] = {"type": f"response.{name}", "output_index": len(self._output)}
+        if "item" not in fields:
+            content_index = None if item.content is None else 0
+            scores = () if name.startswith("output_text") else None
+            place |= {"item_id": item.id, "content_index": content_index, "logprobs": scores}
+        return self._event(ItemEvent, place | fields)
+
+    def _changed(self, name: str, response: Response) -> bytes:
+        return self._event(ResponseChanged, {"type": f"response.{name}", "response": response})
 
     def _event(self, model: type[ResponseEvent], fields: dict[str, Any]) -> bytes:
         event = model(sequence_number=self._number, **fields)

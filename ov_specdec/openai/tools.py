@@ -1,19 +1,16 @@
-"""Tools of requests, and choices of them, as options of a generation."""
+"""Tools of requests as options of a generation."""
 
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, NamedTuple
+from collections.abc import Mapping
+from typing import Any, Literal
 
 from pydantic import Field
 
-from ov_specdec.openai.body import Loose, said
+from ov_specdec.openai.body import Loose
 
+CallType = Literal["function_call", "custom_tool_call"]
 
-class ToolName(NamedTuple):
-    """What a tool of /v1/responses is called in its items."""
-
-    type: str
-    name: str
-    namespace: str | None
+TYPES: Mapping[str, CallType] = {"function": "function_call", "custom": "custom_tool_call"}
+"""The items of calls, by the type of their tool."""
 
 
 def flat_name(name: str, namespace: str | None) -> str:
@@ -53,31 +50,19 @@ class ResponseTool(Function):
     format: CustomFormat | None = None
     tools: list["ResponseTool"] = Field([])
 
-    def flatten(self, namespace: str | None = None) -> list[tuple[ToolName, dict[str, Any]]]:
-        """What the model gets, with names, as in chat completions; not what OpenAI alone runs."""
-        if self.type not in ("function", "custom"):
+    @property
+    def is_hosted(self) -> bool:
+        """Whether only OpenAI runs it."""
+        return self.type not in TYPES and not self.tools
+
+    def flatten(self, namespace: str | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        """The fields of items that call it, and what the model gets, as in chat completions."""
+        if self.type not in TYPES:
             return [found for tool in self.tools for found in tool.flatten(self.name)]
-        names = ["description", *["parameters", "strict"] * (self.type == "function")]
+        names = ["name", "description", *["parameters", "strict"] * (self.type == "function")]
         own = self.model_dump(include={*names}, exclude_none=True)
         if self.format is not None and self.format.type == "grammar":
             own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}
         own["name"] = flat_name(self.name, namespace)
-        return [(ToolName(self.type, self.name, namespace), {"type": self.type, self.type: own})]
-
-
-ToolChoice = Annotated[
-    Literal["none", "auto", "required"] | dict[str, Any],
-    said("none, auto, required, or a tool by type and name"),
-]
-
-
-def read_tools(
-    tools: Sequence[Mapping[str, Any]], choice: str | dict[str, Any] | None, parallel: bool | None
-) -> dict[str, Any]:
-    """The options of tools, by name; without tools none, unless a choice needs some."""
-    if not tools and choice in (None, "none", "auto"):
-        return {}
-    if isinstance(choice, dict) and choice.get("namespace") is not None:
-        choice = {**choice, "name": flat_name(str(choice.get("name")), str(choice["namespace"]))}
-    given = {"tools": tools, "tool_choice": choice, "parallel_tool_calls": parallel}
-    return {name: value for name, value in given.items() if value is not None}
+        fields = {"type": TYPES[self.type], "name": self.name, "namespace": namespace}
+        return [(fields, {"type": self.type, self.type: own})]

@@ -348,10 +348,12 @@ class GenerationOptions(Options):
         "Leave it to the model whether it calls tools, forbid or require it, or name the tool.",
         more='Or as in requests: {"type": "function", "function": {"name": "area"}}.',
         metavar="auto|none|required|NAME",
-        field=None,
+        endpoints=("chat", "responses"),
         expects="auto, none, required, or a tool by its name or a mapping",
     )
-    parallel_tool_calls: bool = option(True, "Allow several calls in one answer.", field=None)
+    parallel_tool_calls: bool = option(
+        True, "Allow several calls in one answer.", endpoints=("chat", "responses")
+    )
     reasoning_effort: Text | None = option(
         None,
         "Ask for so much reasoning, in words of the chat template such as low.",

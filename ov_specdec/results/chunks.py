@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 from typing_extensions import Self
 
 from ov_specdec.errors import OptionError, shorten
-from ov_specdec.results.parts import Part, ToolCall, calls_of, reasoning_of
+from ov_specdec.results.parts import Part, Text, ToolCall, calls_of, joined, reasoning_of
 from ov_specdec.results.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.sampling.logits import TokenLogprobs
 
@@ -130,6 +130,11 @@ class Chunk:
     def from_draft(self) -> bool:
         """Whether the tokens are accepted draft tokens; otherwise they are the main model's own."""
         return self.origin == "draft"
+
+    @property
+    def joined_parts(self) -> list[Part]:
+        """The parts, neighbours of one kind as one; the text of an answer that is not parsed."""
+        return [*joined(self.parts)] or [Text(self.text)] * bool(self.text)
 
 
 class ChunkStream(Generic[C]):

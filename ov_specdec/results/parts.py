@@ -1,8 +1,9 @@
 """The parts of an answer: reasoning, text, and calls of tools."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 
@@ -58,6 +59,15 @@ class ToolCall:
         """As messages hold it. call_id: if it has none, for the message with its result too."""
         function = {"name": self.name, "arguments": json.loads(self.arguments)}
         return {"id": self.id or call_id, "type": "function", "function": function}
+
+
+def joined(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts, with neighbours of one kind as one."""
+    for kind, group in groupby(parts, type):
+        if kind in (CallBegin, CallEnd):
+            yield from group
+        else:
+            yield kind("".join(part.text for part in group))  # type: ignore[union-attr]
 
 
 def reasoning_of(parts: Iterable[Part]) -> str:

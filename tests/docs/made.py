@@ -43,8 +43,6 @@ FIELDS = {
     "safety_identifier": "the same",
     "prompt_cache_key": "for replicas, which receive requests with the same key again",
     "tools": "that the model may call; in responses custom tools and namespaces too",
-    "tool_choice": "auto, none, required, or a tool by type and name",
-    "parallel_tool_calls": "false allows one call",
     "reasoning": "its effort; no summary is made",
     "include": "reasoning.encrypted_content, which is always there, and not encrypted",
     **dict.fromkeys(("response_format", "text", "structured_outputs"), "a schema or a grammar"),

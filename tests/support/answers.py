@@ -8,13 +8,13 @@ import numpy as np
 from llguidance import LLTokenizer
 from tokenizers import Tokenizer
 
+from ov_specdec.results.parts import joined
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import CALL_FORMATS, REASONING_FORMATS, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import CharacterStream, bytes_reader
 from ov_specdec.text.grammar_process import first_error, new_matcher
 from ov_specdec.text.tool_grammar import write_answer
-from tests.support.tools import joined
 
 FILE = Path(__file__).parents[2] / "models" / "main" / "tokenizer.json"
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>", "[TOOL_CALLS]")
@@ -99,7 +99,7 @@ def read(words, form, tools, ids, *, is_reasoning=False):
     parser = AnswerParser(form, tools, is_reasoning)
     stream = CharacterStream(words.piece, [])
     parts = [part for token in ids for part in parser.push(stream.push(token), token)]
-    return joined([*parts, *parser.end()])
+    return [*joined([*parts, *parser.end()])]
 
 
 def function(name, properties=None, *, strict=None, **schema):

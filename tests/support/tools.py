@@ -7,7 +7,7 @@ import json
 import shutil
 from pathlib import Path
 
-from ov_specdec.results.parts import Arguments, Reasoning, Text
+from ov_specdec.results.parts import joined
 
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 
@@ -111,16 +111,4 @@ def with_tools(
 
 def merged(chunks) -> list:
     """The parts of chunks, each text, reasoning and arguments in one piece."""
-    return joined(part for chunk in chunks for part in chunk.parts)
-
-
-def joined(parts) -> list:
-    """Parts in which each text, reasoning and arguments is one piece."""
-    found: list = []
-    for part in parts:
-        is_piece = isinstance(part, Text | Reasoning | Arguments)
-        if found and is_piece and type(part) is type(found[-1]):
-            found[-1] = type(part)(found[-1].text + part.text)
-        else:
-            found.append(part)
-    return found
+    return [*joined(part for chunk in chunks for part in chunk.parts)]

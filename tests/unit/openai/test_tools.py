@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from time import monotonic
 from typing import Literal
 
 import pytest
@@ -10,6 +11,8 @@ from openai.types.responses import Response, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from ov_specdec.openai.body import Rules
+from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.items import InputReader
 from ov_specdec.openai.requests import ResponsesBody, read_ask
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
@@ -49,7 +52,7 @@ def test_without_tools_there_is_nothing_to_choose():
     for ask in (chat, responses):
         for choice in ("auto", "none"):
             given = ask(tools=[], tool_choice=choice, parallel_tool_calls=False)
-            assert given.options == ask().options
+            assert not given.options.may_call
 
 
 NAMED = {"type": "function", "function": {"name": "other"}}
@@ -132,6 +135,14 @@ def test_tools_that_only_openai_runs_are_left_out_with_one_warning_for_each_type
     ]
 
 
+def test_templates_get_the_same_of_either_endpoint():
+    flat = {"type": "function", **AREA}
+    [of_chat] = chat(tools=[FUNCTION]).options.tools
+    own, nested = responses(tools=[flat, {**MCP, "tools": [flat]}]).options.tools
+    assert json.dumps(own) == json.dumps(of_chat)
+    assert json.dumps(nested) == json.dumps(of_chat).replace("area", "mcp__maps__area", 1)
+
+
 def test_namespaces_are_flat_for_the_model():
     ask = responses(tools=[MCP, PATCH])
     names = [tool[tool["type"]]["name"] for tool in ask.options.tools]
@@ -198,6 +209,8 @@ def test_arguments_may_be_missing_or_a_mapping():
 def test_arguments_count_towards_the_values_of_a_body():
     many = json.dumps({"a": [0] * 140_000})
     assert "more than 131072 values" in refused(chat, messages=called_with(many)).message
+    given = [{"type": "function_call", "call_id": "a", "name": "b", "arguments": '{"c": 1}'}]
+    assert len(responses(input=given * 20_000).prompts[0][0]["tool_calls"]) == 20_000
     deep = '{"a": ' + "[" * 120 + "]" * 120 + "}"
     assert "nested more than 100" in refused(chat, messages=called_with(deep)).message
 
@@ -252,6 +265,14 @@ def test_items_of_one_turn_are_one_message():
             {"role": "assistant", "content": "5"},
         ],
     )
+
+
+def test_reasoning_that_cannot_be_read_is_no_message():
+    sealed = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAAA"}
+    message, call = ITEMS[2], ITEMS[4]
+    [messages] = responses(input=[message, sealed, call, sealed, ITEMS[0]]).prompts
+    assert [each["role"] for each in messages] == ["assistant", "user"]
+    assert len(messages[0]["tool_calls"]) == 1
 
 
 @pytest.mark.parametrize("item", [each for each in ITEMS if "type" in each])
@@ -314,8 +335,10 @@ def test_deltas_of_a_chat_begin_with_the_name_and_join_to_the_arguments():
         "index": 0,
         "id": "m1",
         "type": "function",
-        "function": {"name": "area", "arguments": '{"wid'},
+        "function": {"name": "area", "arguments": ""},
     }
+    assert all(len(delta) == 1 for delta in deltas[1:-1]) and deltas[-1] == {}
+    assert all(len(delta.get("tool_calls", ())) < 2 for delta in deltas)
     assert (begun[1]["index"], len(begun[1]["id"]), begun[1]["id"].isalnum()) == (1, 9, True)
     for index, arguments in enumerate(({"width": 2}, {"input": "a\n\U0001f600"})):
         own = [call for call in calls if call["index"] == index]
@@ -376,10 +399,10 @@ NAMES = [
     *["response.output_text.delta"] * 2,
     *("response.output_text.done", "response.content_part.done", "response.output_item.done"),
     "response.output_item.added",
-    *["response.function_call_arguments.delta"] * 3,
+    *["response.function_call_arguments.delta"] * 2,
     *("response.function_call_arguments.done", "response.output_item.done"),
     "response.output_item.added",
-    *["response.custom_tool_call_input.delta"] * 3,
+    *["response.custom_tool_call_input.delta"] * 2,
     *("response.custom_tool_call_input.done", "response.output_item.done"),
     "response.completed",
 ]
@@ -408,6 +431,45 @@ def test_the_events_of_items_are_openais():
     assert output[0]["encrypted_content"] == "plain:Hm"
     assert output[2]["call_id"] == "m1"
     assert output[3]["input"] == "a\n\U0001f600"
+
+
+def test_a_failed_stream_ends_with_the_response_that_failed():
+    stream = make_stream(answer(responses(stream=True, tools=TOOLS)))
+    events = [*stream.begin()]
+    for chunk in chunks()[:5]:
+        events += stream.add(0, chunk)
+    *_, told, last = (stream.fail(ApiError(503, "no", code="draining"))).decode().split("\n\n")[:-1]
+    assert (data_of(told)["type"], data_of(told)["code"]) == ("error", "draining")
+    event = TypeAdapter(ResponseStreamEvent).validate_python(data_of(last))
+    assert (event.type, event.sequence_number) == ("response.failed", len(events) + 1)
+    assert (event.response.status, event.response.error.message) == ("failed", "no")
+    assert [item.type for item in event.response.output] == [
+        "reasoning",
+        "message",
+        "function_call",
+    ]
+
+
+SPELLED = ['a "\\\n\t/\x7f\u2028\U0001f600é', "", "\\", '"}', "\ud83d"]
+
+
+@pytest.mark.parametrize("text", SPELLED)
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize("separator", [": ", ":", " :\n"])
+def test_the_input_of_a_custom_tool_is_read_however_it_is_cut(text, is_ascii, separator):
+    arguments = json.dumps({"input": text}, ensure_ascii=is_ascii, separators=(",", separator))
+    for size in (1, 2, 3, 5, 100):
+        reader = InputReader()
+        pieces = [arguments[i : i + size] for i in range(0, len(arguments), size)]
+        given = "".join(reader.push(piece) for piece in pieces)
+        assert given == ("" if text == "\ud83d" else text)
+
+
+def test_long_arguments_of_a_custom_tool_take_no_longer_for_each_piece():
+    reader, begin = InputReader(), monotonic()
+    for piece in ['{"input": "', *["abcd\\n"] * 100_000]:
+        reader.push(piece)
+    assert monotonic() - begin < 20  # parsed anew for each, they take minutes
 
 
 def test_a_whole_response_has_the_same_items():

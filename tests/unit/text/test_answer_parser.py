@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, calls_of
+from ov_specdec.results.parts import (
+    Arguments,
+    CallBegin,
+    CallEnd,
+    Reasoning,
+    Text,
+    calls_of,
+    joined,
+)
 from ov_specdec.text.answer_format import (
     CALL_FORMATS,
     ID,
@@ -18,7 +26,6 @@ from ov_specdec.text.answer_format import (
 )
 from ov_specdec.text.answer_parser import AnswerParser
 from tests.support.answers import TOKENS, function, read
-from tests.support.tools import joined
 
 THINK = ReasoningFormat("<think>", "</think>")
 TOOLS = [
@@ -57,7 +64,7 @@ def parse(form, text, cuts=(), *, tools=TOOLS, is_reasoning=False):
     places = [0, *sorted({min(cut, len(text)) for cut in cuts}), len(text)]
     cut = pairwise(places)
     parts = [part for start, end in cut for part in parser.push(text[start:end])]
-    return joined([*parts, *parser.end()])
+    return [*joined([*parts, *parser.end()])]
 
 
 @settings(deadline=None)
