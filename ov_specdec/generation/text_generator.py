@@ -196,6 +196,7 @@ class TextGenerator:
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         read = form if options.may_call else replace(form, calls=None)
+        parts = read.calls or read.reasoning
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
@@ -203,9 +204,7 @@ class TextGenerator:
             options.include_stop_str_in_output,
             self._hidden(options, read),
             options.min_tokens,
-            AnswerParser(read, options.tools, is_reasoning)
-            if read.calls or read.reasoning
-            else None,
+            AnswerParser(read, options.tools, is_reasoning) if parts else None,
         )
         make_grammar, calls = None, options.tools and form.calls
         if constraints_of(options) or calls or options.thinking_token_budget is not None:

@@ -187,18 +187,15 @@ class AnswerParser:
     def _value(self, end: str, is_text: bool) -> Steps:
         """Whether a value comes, which is put as JSON."""
 
-        def put_escaped(text: str) -> None:
-            self._put(Arguments, json.dumps(text.replace(SPECIAL, ""), ensure_ascii=False)[1:-1])
+        def put(text: str) -> None:
+            escaped = json.dumps(text.replace(SPECIAL, ""), ensure_ascii=False)[1:-1]
+            self._put(Arguments, escaped if is_text else text.lower())  # some write True and False
 
-        def put_word(text: str) -> None:
-            self._put(Arguments, text.lower())  # True and False in some templates
-
-        if is_text:
-            self._put(Arguments, '"')
-            if is_whole := (yield from self._until(end, put_escaped, trims=False)):
-                self._put(Arguments, '"')
-            return is_whole
-        yield from self._match("(?=.)")
-        if self._held[:1] in "{[":
-            return (yield from self._json(end))
-        return (yield from self._until(end, put_word, trims=False))
+        if not is_text:
+            yield from self._match("(?=.)")
+            if self._held[:1] in "{[":
+                return (yield from self._json(end))
+        self._put(Arguments, '"' * is_text)
+        is_whole = yield from self._until(end, put, trims=False)
+        self._put(Arguments, '"' * (is_text and is_whole))
+        return is_whole

@@ -208,10 +208,10 @@ class _Writer:
         types, cases = types_of(schema, root), [*cases_of(schema, root)]
         text, other, end = map(self._literal, (*form.between, form.after))
         if "string" in types:
-            texts = [case for case in cases if "string" in types_of(case, root)]
-            terminal = " | ".join(self._texts(case, form.after) for case in texts)
+            cases = [case for case in cases if "string" in types_of(case, root)]
+            texts = " | ".join(self._texts(case, form.after) for case in cases)
             null = f' | {other} "null" {end}' if "null" in types else ""
-            return f"({text} {self._until(terminal, form.after)}{null})"
+            return f"({text} {self._until(texts, form.after)}{null})"
         if types == {"boolean"} and not any(case.keys() & {"const", "enum"} for case in cases):
             return f"{other} ({' | '.join(map(json.dumps, form.words))}) {end}"
         shared = {name: root[name] for name in ("$defs", "definitions") if name in root}
