@@ -6,12 +6,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.planning.costs import SIZES, CostCurve, PassCurve
+from ov_specdec.planning.costs import SIZES, CostCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
 
-NUMBERS = np.arange(MAX_PLANNED_LENGTH + 1)
+INDICES = np.arange(MAX_PLANNED_LENGTH)
+FIRST = 1.0 * (INDICES == 0)
 
 
 @dataclass(frozen=True)
@@ -37,33 +38,35 @@ class Ranking:
         """The ranking of all."""
         alive: Numbers = np.array([each.expected for each in estimates], float)
         alive = alive.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
-        values = alive
+        values, order = alive, INDICES[: alive.size]
+        limits: tuple[int, ...] = SIZES[-1:]
+        fits = np.ones((1, 1))
         if len(estimates) > 1:
             paces = np.array([each.pace for each in estimates])
             values = alive * (paces.mean() / paces)[:, None]
-        seconds = _drafting(curve, estimates, alive, values)
-        is_parallel = np.array([each.num_passes == 1 for each in estimates], bool)
-        fed = (1.0 + alive) * is_parallel[:, None]
-        parallel = curve.draft if is_parallel.any() else None
-        if len(estimates) < 2:  # a tenth of the time: a plan takes as long as a small draft's token
-            sums = np.zeros((2, 1, alive.size + 1))
-            alive.cumsum(out=sums[0, 0, 1:])
-            seconds.cumsum(out=sums[1, 0, 1:])
-            number = NUMBERS[: alive.size + 1]
-            if parallel is not None:
-                sums[1] = _one_pass(parallel, fed, number[:-1])
-            return cls(0 * number[1:], number[:-1], SIZES[-1:], number[None], *sums)
-        order = (-values.ravel()).argsort(kind="stable")
+            order = (-values.ravel()).argsort(kind="stable")
+            # A last pass over one sequence costs about as much as the first over all: without
+            # limits 32 sequences had 0.90 of the speed when all passes of the main model cost the
+            # same.
+            limits, fits = SIZES, order % MAX_PLANNED_LENGTH < np.array(SIZES)[:, None]
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
-        # A last pass over one sequence costs about as much as the first over all: without limits 32
-        # sequences had 0.90 of the speed when all passes of the main model cost the same.
-        fits = index < np.array(SIZES)[:, None]
-        each = np.stack([np.ones(alive.shape), values, seconds]).reshape(3, 1, -1)[:, :, order]
-        sums = np.zeros((3, len(SIZES), len(order) + 1))
-        np.cumsum(fits * each, axis=2, out=sums[:, :, 1:])
-        if parallel is not None:
-            sums[2] += _one_pass(parallel, fits * fed.ravel()[order], index)
-        return cls(sequence, index, SIZES, sums[0].astype(int), sums[1], sums[2])
+
+        def sums(each: Numbers) -> Numbers:
+            """Of the first k draft tokens, from k = 0, as far as they fit a limit."""
+            result = np.zeros((len(limits), len(order) + 1))
+            np.cumsum(fits * each.ravel()[order], axis=1, out=result[:, 1:])
+            return result
+
+        number = sums(np.ones(alive.shape)).astype(int)
+        if curve.draft is not None and any(each.num_passes == 1 for each in estimates):
+            # One pass over all: a draft token adds the one before it or a mask token, and itself to
+            # the next pass if it is accepted.
+            drafts = np.array([[each.num_passes == 1] for each in estimates])
+            seconds = curve.draft.varying(sums(drafts * (1.0 + alive)))
+            seconds += curve.draft.per_sequence * (sums(drafts * FIRST) - 1).clip(min=0)
+        else:
+            seconds = sums(_drafting(curve, estimates, alive, values))
+        return cls(sequence, index, limits, number, sums(values), seconds)
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
         """Draft length of each sequence for a choice, an index into the flat arrays."""
@@ -101,17 +104,4 @@ def _drafting(
     seconds += steps[rank] + last * alive
     seconds[:, :2] += curve.draft.change * (rank[:, :2] == 0)
     seconds[:, 1:] -= last * alive[:, :-1]
-    return seconds * (NUMBERS[:MAX_PLANNED_LENGTH] < num_passes[:, None])
-
-
-def _one_pass(draft: PassCurve, fed: Numbers, index: NDArray[np.integer]) -> Numbers:
-    """Seconds of the pass that drafts the first k tokens of all sequences, from k = 0.
-
-    index: of each token in its draft. fed: tokens that each adds to such passes [limits, tokens]:
-    the one before it, or a mask token, and, if it is accepted, itself to the next.
-    """
-    seconds = np.zeros((len(fed), len(index) + 1))
-    begun = ((fed > 0) & (index == 0)).cumsum(axis=1)
-    seconds[:, 1:] = draft.varying(fed.cumsum(axis=1))
-    seconds[:, 1:] += draft.per_sequence * (begun - 1).clip(min=0)
-    return seconds
+    return seconds * (num_passes[:, None] > INDICES)

@@ -200,6 +200,21 @@ def test_probes_are_rarer_the_more_they_take():
     assert soon > 5 * late > 0
 
 
+@pytest.mark.parametrize("share", [0.1, 0.2])
+def test_a_large_draft_is_probed_too_though_it_reads_what_it_skipped(share):
+    """share: of a pass of the main model; passes grow as those of int8 models do."""
+    draft = PassCurve({1: share, 8: 1.28 * share, 16: 2.1 * share})
+    planner = Planner(FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 1.75}), draft)))
+    num_probes, spent, unread = 0, 0.0, 1
+    for _ in range(3000):
+        [plan] = planner.plan([drafted(0.01, num_unread=unread)], answering(1))
+        if plan.length:
+            num_probes, spent, unread = num_probes + 1, spent + 0.05 + draft.at(unread), 0
+        unread += 1
+    assert num_probes > 20
+    assert spent < 0.02 * 3000
+
+
 def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
     """Else passes over many sequences would seem to be short, and so their best sizes."""
     main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
