@@ -34,14 +34,7 @@ from ov_specdec.cli.models import (
     typed,
 )
 from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
-from ov_specdec.cli.terminal import (
-    Transcript,
-    console,
-    flag_of,
-    show_error,
-    show_piece,
-    with_errors,
-)
+from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error, with_errors
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import embedded_folder, locate
@@ -132,12 +125,12 @@ def show_answer(stream: GenerationStream, *, is_typed: bool, show_draft: bool) -
         try:
             for chunk in chain([first], stream):
                 answer.add(chunk)
-                for text, is_reasoning in shown.pieces(chunk):
-                    if show_draft:  # as a segment: rich would wrap a text and replace its tabs
-                        piece = Segment(text, ACCEPTED if chunk.from_draft else None)
-                        output.print(Segments([piece]), soft_wrap=True)
-                    else:
-                        show_piece(text, is_reasoning)
+                if show_draft:  # as segments: rich would wrap a text and replace its tabs
+                    style = ACCEPTED if chunk.from_draft else None
+                    pieces = [Segment(text, style) for text, _ in shown.pieces(chunk)]
+                    output.print(Segments(pieces), soft_wrap=True)
+                else:
+                    shown.show(chunk)
         finally:
             click.echo()
     return answer.result

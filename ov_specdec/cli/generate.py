@@ -11,7 +11,7 @@ from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.models import make_pipeline
 from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
-from ov_specdec.cli.terminal import Transcript, print_json, show_piece, with_errors
+from ov_specdec.cli.terminal import Transcript, print_json, with_errors
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
@@ -61,8 +61,7 @@ def generate(
         with models.stream(prompt, generation) as stream:
             for chunk in stream:
                 output.add(chunk)
-                for piece in shown.pieces(chunk):
-                    show_piece(*piece)
+                shown.show(chunk)
     except KeyboardInterrupt:
         click.echo()
         end_interrupted(f"interrupted after {len(output.token_ids)} tokens")

@@ -43,10 +43,10 @@ class Transcript:
             text = f"{part.name} " if isinstance(part, CallBegin) else getattr(part, "text", "")
             yield text, self._last is Reasoning
 
-
-def show_piece(text: str, is_reasoning: bool) -> None:
-    """Print a piece of an answer, reasoning dim on stderr."""
-    click.secho(text, nl=False, err=is_reasoning, dim=is_reasoning or None)
+    def show(self, chunk: Chunk) -> None:
+        """Print a chunk, reasoning dim on stderr."""
+        for text, is_reasoning in self.pieces(chunk):
+            click.secho(text, nl=False, err=is_reasoning, dim=is_reasoning or None)
 
 
 @contextmanager

@@ -81,5 +81,5 @@ class Output:
 
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
-        last = Chunk(self._text.finish(), [], "plain", finish_reason="cancelled", stats=self.stats)
-        return replace(last, parts=self._text.take_parts())
+        text, parts = self._text.finish(), self._text.take_parts()
+        return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats, parts=parts)

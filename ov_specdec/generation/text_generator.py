@@ -196,15 +196,15 @@ class TextGenerator:
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         read = form if options.may_call else replace(form, calls=None)
-        is_plain = read.calls is None and read.reasoning is None
+        parts = read.calls or read.reasoning
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
             options.stop_strings,
             options.include_stop_str_in_output,
-            self._hidden(options, form),
+            self._hidden(options, read),
             options.min_tokens,
-            None if is_plain else AnswerParser(read, options.tools, is_reasoning),
+            AnswerParser(read, options.tools, is_reasoning) if parts else None,
         )
         make_grammar, calls = None, options.tools and form.calls
         if constraints_of(options) or calls or options.thinking_token_budget is not None:
@@ -302,14 +302,13 @@ class TextGenerator:
 
     def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
         """The tokens that the text leaves out, with their names, but not the markers of parts."""
-        skips = options.skip_special_tokens
-        hidden = dict(self.tokenizer.special_tokens) if skips else {}
-        for marker in form.marker_ids:
-            hidden.pop(marker, None)
+        skips, ends = options.skip_special_tokens, options.ending_ids(self.eos_token_ids)
+        special = self.tokenizer.special_tokens if skips else {}
+        markers = {*form.tokens.values()} - ends
+        hidden = {token: name for token, name in special.items() if token not in markers}
         if not options.include_stop_str_in_output:
-            stop = options.stop_token_ids
             is_free = skips and not constraints_of(options)
-            ending = frozenset(stop) if is_free else options.ending_ids(self.eos_token_ids)
+            ending = options.stop_token_ids if is_free else ends
             hidden.update((token, as_text(self.tokenizer.piece(token))) for token in ending)
         return hidden
 

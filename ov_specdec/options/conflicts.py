@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.structured import OF_JSON, constraints_of
-from ov_specdec.options.tools import chosen_tool, definition_of
+from ov_specdec.options.tools import definition_of
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that only affect sampling."""
@@ -52,10 +52,10 @@ def require_no_conflict(options: Any) -> None:
         _refuse(options, "json_whitespace", "has no effect without", "json_schema", BOTH)
     if options.tool_choice not in ("auto", "none") and not options.tools:
         _refuse(options, "tool_choice", "has no effect without", "tools", BOTH)
-    names, chosen = [definition_of(tool)["name"] for tool in options.tools], chosen_tool(options)
-    if chosen not in (None, *names):
+    names = [definition_of(tool)["name"] for tool in options.tools]
+    if options.tool_choice not in ("auto", "none", "required", *names):
         reason = f" names none of the tools: give one of {', '.join(names)}"
-        raise OptionError(Option("tool_choice", chosen), reason)
+        raise OptionError(Option("tool_choice", options.tool_choice), reason)
     if options.tgt_lang is not None and options.forced_bos_token_id is not None:
         _refuse(options, "tgt_lang", "contradicts", "forced_bos_token_id")
     number, schedule = "num_assistant_tokens", "num_assistant_tokens_schedule"

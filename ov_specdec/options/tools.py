@@ -53,11 +53,6 @@ def read_choice(given: str | Mapping[str, Any]) -> Any:
     return definition_of(given).get("name", given) if isinstance(given, Mapping) else given
 
 
-def chosen_tool(options: Any) -> str | None:
-    """The name of the tool that has to be called; None if none is named."""
-    return None if options.tool_choice in ("auto", "none", "required") else options.tool_choice
-
-
 def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
     """A tool as chat templates know it: one of another type as a function of a text, `input`."""
     definition = definition_of(tool)

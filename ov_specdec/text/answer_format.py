@@ -6,6 +6,7 @@ In these texts `ID` stands for a call's id, and `INDEX` for its number within th
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 ID, INDEX = "\ue000", "\ue001"
 
@@ -83,18 +84,19 @@ class ReasoningFormat:
 class AnswerFormat:
     """The format of a model's answers. reason: why tools cannot be used; empty if they can.
 
-    tokens: ids of the special tokens in its texts, by name.
+    special: ids of all special tokens, by name.
     """
 
     calls: CallFormat | None = None
     reasoning: ReasoningFormat | None = None
     reason: str = ""
-    tokens: Mapping[str, int] = field(default_factory=dict)
+    special: Mapping[str, int] = field(default_factory=dict)
 
-    @property
-    def marker_ids(self) -> frozenset[int]:
+    @cached_property
+    def tokens(self) -> Mapping[str, int]:
         """The special tokens in its texts."""
-        return frozenset(self.tokens.values())
+        texts = f"{self.calls} {self.reasoning}"
+        return {name: token for name, token in self.special.items() if name in texts}
 
     def split(self, text: str) -> list[str]:
         """The special tokens, `ID` and `INDEX` in a text, and what is between them."""

@@ -2,14 +2,14 @@
 
 import json
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
 from ov_specdec.options.tools import definition_of
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning, Text
 from ov_specdec.text.answer_format import SPECIAL, AnswerFormat, CallFormat, ParameterFormat
-from ov_specdec.text.tool_schema import parameters_of, types_of
+from ov_specdec.text.tool_schema import argument_of, parameters_of, types_of
 
 NAME = "[A-Za-z0-9_.:/-]"
 
@@ -40,12 +40,14 @@ class AnswerParser:
         self._parts: list[Part] = []
         self._steps = self._answer(is_reasoning)
 
-    def push(self, text: str, token_ids: Sequence[int]) -> list[Part]:
-        """Add the text of tokens. Returns the parts that it completes.
+    def push(self, text: str, token: int | None = None) -> list[Part]:
+        """Add a text. Returns the parts that it completes.
 
-        A token of the format comes alone: it is told from a text that spells its name.
+        token: whose text it is; one of the format is told from a text that spells its name.
         """
-        self._held += self._names.get(token_ids[0], text) if len(token_ids) == 1 else text
+        name = "" if token is None else self._names.get(token, "")
+        # Before the name may be what this token shows to be no character.
+        self._held += text.removesuffix(name[1:]) + name
         return self._read()
 
     def end(self) -> list[Part]:
@@ -77,7 +79,7 @@ class AnswerParser:
             while (yield from self._until(calls.marker, put_text)):
                 yield from self._calls(calls)
                 yield from self._match(SPACE)
-        yield from self._until(NEVER, put_text)
+        yield from self._until(NEVER, put_text, trims=False)
 
     def _begins(self, text: str, *, skips: bool = False) -> Steps:
         """Whether this comes next, then without it. skips: after white space too."""
@@ -174,7 +176,7 @@ class AnswerParser:
                 return True
             self._put(Arguments, f"{separator}{json.dumps(found['key'], ensure_ascii=False)}: ")
             separator = ", "
-            types = types_of(schema.get("properties", {}).get(found["key"], {}), schema)
+            types = types_of(argument_of(found["key"], schema), schema)
             is_text = "string" in types if text == other else found["is_text"] is not None
             if is_text and "null" in types and (yield from self._begins(f"null{form.after}")):
                 self._put(Arguments, "null")
@@ -184,18 +186,16 @@ class AnswerParser:
 
     def _value(self, end: str, is_text: bool) -> Steps:
         """Whether a value comes, which is put as JSON."""
-        if is_text:
-            self._put(Arguments, '"')
-            if is_whole := (yield from self._until(end, self._put_escaped, trims=False)):
-                self._put(Arguments, '"')
-            return is_whole
-        yield from self._match("(?=.)")
-        if self._held[:1] in "{[":
-            return (yield from self._json(end))
-        if found := (yield from self._match(f"(?P<word>.*?){self._form.pattern(end)}")):
-            self._put(Arguments, found["word"].lower())  # True and False in some templates
-        return found
 
-    def _put_escaped(self, text: str) -> None:
-        """Put a piece of a text within a string of JSON."""
-        self._put(Arguments, json.dumps(text.replace(SPECIAL, ""), ensure_ascii=False)[1:-1])
+        def put(text: str) -> None:
+            escaped = json.dumps(text.replace(SPECIAL, ""), ensure_ascii=False)[1:-1]
+            self._put(Arguments, escaped if is_text else text.lower())  # some write True and False
+
+        if not is_text:
+            yield from self._match("(?=.)")
+            if self._held[:1] in "{[":
+                return (yield from self._json(end))
+        self._put(Arguments, '"' * is_text)
+        is_whole = yield from self._until(end, put, trims=False)
+        self._put(Arguments, '"' * (is_text and is_whole))
+        return is_whole

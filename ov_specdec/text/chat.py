@@ -167,9 +167,8 @@ def _render(
 def _arguments(template: str, options: GenerationOptions) -> dict[str, Any]:
     """The arguments of a template, those of `reasoning_effort` only where it names them."""
     effort = options.reasoning_effort
-    off = {"enable_thinking": False} if effort == "none" else {}
-    meant = {} if effort is None else {"reasoning_effort": effort, **off}
-    known = {name: value for name, value in meant.items() if name in template}
+    meant = {"reasoning_effort": effort, "enable_thinking": False if effort == "none" else None}
+    known = {name: value for name, value in meant.items() if value is not None and name in template}
     return {**known, **(options.chat_template_kwargs or {})}
 
 

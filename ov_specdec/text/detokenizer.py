@@ -148,7 +148,7 @@ class IncrementalDetokenizer:
             self._num_ignored -= 1
             name = self._hidden.get(token)
             if name is None:
-                self._read(self._characters.push(token), [token])
+                self._read(self._characters.push(token), token)
             else:
                 self._add(name, is_shown=False)
             if self.stopped:
@@ -164,7 +164,7 @@ class IncrementalDetokenizer:
     def finish(self) -> str:
         """The rest of the text once the output has ended, an unfinished character included."""
         if not self.stopped:
-            self._read(self._characters.finish(), [], ends=True)
+            self._read(self._characters.finish(), ends=True)
         return self._take(len(self._held))
 
     def take_parts(self) -> tuple[Part, ...]:
@@ -173,12 +173,12 @@ class IncrementalDetokenizer:
         self._parts.clear()
         return parts
 
-    def _read(self, new: str, tokens: Sequence[int], *, ends: bool = False) -> None:
+    def _read(self, new: str, token: int | None = None, *, ends: bool = False) -> None:
         """Add characters of the text, or of parts; no stop string goes across one that is none."""
         if self._parser is None:
             self._add(new, is_shown=True)
             return
-        parts = self._parser.push(new, tokens)
+        parts = self._parser.push(new, token)
         for part in [*parts, *self._parser.end()] if ends else parts:
             if isinstance(part, Text):
                 self._add(part.text, is_shown=True)

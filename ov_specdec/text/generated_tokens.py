@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -47,37 +46,47 @@ class EncodedText:
 
 
 @dataclass(frozen=True)
+class _Answer:
+    """An answer with calls or reasoning. start: characters before it. end: the token after it."""
+
+    render: Render
+    message: Mapping[str, Any]
+    start: int
+    end: str
+
+    def written(self) -> str | None:
+        """The conversation in the template; None if that leaves out reasoning, or cannot write."""
+        try:
+            text = self.render(self.message)
+        except OptionError:  # such as for a call without an id
+            return None
+        size, reasoning = text.rfind(self.end), self.message.get("reasoning_content") or ""
+        is_whole = size >= self.start and reasoning.strip() in text[self.start : size]
+        return text[:size] if is_whole else None
+
+
+@dataclass(frozen=True)
 class _Conversation:
     """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each.
 
-    render: of a prompt. write: gives the text as the template has it, if the answer at its end has
-    calls or reasoning; None where the template leaves out reasoning, or cannot write it.
+    render: of a prompt. answer: at the end, until its text is that of the template.
     """
 
     text: str
     ids: "array[int]"
     cuts: tuple[tuple[int, int], ...] = ()
     render: Render | None = None
-    write: Callable[[], str | None] | None = None
+    answer: _Answer | None = None
 
-    def in_template(self) -> "_Conversation":
-        """With the text of the template, if it has one."""
-        if self.write is None or (text := self.write()) is None:
-            return replace(self, write=None)
+    def before(self, later: str) -> "_Conversation":
+        """With the text of the template, if it has one and this may be the beginning of `later`."""
+        if self.answer is None or not later.startswith(self.text[: self.answer.start]):
+            return self
+        if (text := self.answer.written()) is None:
+            return replace(self, answer=None)
         shared = min(_num_shared(self.text, text), len(text) - 1)
         cuts = [cut for cut in self.cuts if cut[0] <= shared]
         return _Conversation(text, self.ids, (*cuts, (len(text), len(self.ids))))
-
-
-def _write(render: Render, message: Mapping[str, Any], start: int, end: str) -> str | None:
-    """See `_Conversation`. start: characters of the prompt. end: the token after the answer."""
-    try:
-        text = render(message)
-    except OptionError:  # such as for a call without an id
-        return None
-    size, reasoning = text.rfind(end), message.get("reasoning_content") or ""
-    is_whole = size >= start and reasoning.strip() in text[start:size]
-    return text[:size] if is_whole else None
 
 
 class GeneratedTokens:
@@ -98,7 +107,7 @@ class GeneratedTokens:
         with self._lock:
             first, cuts, ids = 0, tuple[tuple[int, int], ...](), encoded.ids
             for key in [key for key in self._kept if key[0] == salt]:
-                kept = self._kept[key] = self._kept[key].in_template()
+                kept = self._kept[key] = self._kept[key].before(encoded.text)
                 end = kept.cuts[0][0] if kept.cuts else len(kept.text)
                 if not encoded.text.startswith(kept.text[:end]):
                     continue
@@ -151,12 +160,12 @@ class GeneratedTokens:
             if cuts:
                 size, num_ids = cuts[-1]
                 generated = array("i", [*prompt, *ids][:num_ids])
-                write = None
+                told = None
                 if message is not None and before.render is not None:
                     end = as_text(piece_after(generated[-1], ids[-1]))
-                    write = partial(_write, before.render, message, len(before.text), end)
+                    told = _Answer(before.render, message, len(before.text), end)
                 whole = (before.text + answer)[:size]
-                self._keep(salt, _Conversation(whole, generated, tuple(cuts), write=write))
+                self._keep(salt, _Conversation(whole, generated, tuple(cuts), answer=told))
 
     def _keep(self, salt: str, text: _Conversation) -> None:
         """Store a text as the latest. The caller holds the lock, here and below."""

@@ -4,7 +4,7 @@ import json
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, replace
+from dataclasses import replace
 from itertools import chain, takewhile
 from typing import Any
 
@@ -23,6 +23,7 @@ from ov_specdec.text.answer_format import (
 )
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.tool_schema import type_of
 
 USER, SAID, THOUGHT = "question7", "answer7", "thought7"
 NAMES, IDS = ("first_probe", "second_probe"), ("aB3dE5gH7", "kL4nP6rS8")
@@ -39,8 +40,7 @@ HARD: list[dict[str, Any]] = [
 ]
 """Arguments that are easy to get wrong."""
 
-TYPES = {str: "string", int: "integer", bool: "boolean", list: "array", dict: "object"}
-PROPERTIES = {key: {"type": TYPES[type(value)]} for key, value in HARD[0].items()}
+PROPERTIES = {key: {"type": type_of(value)} for key, value in HARD[0].items()}
 SCHEMA = {"type": "object", "properties": PROPERTIES, "required": ["text_key"]}
 FUNCTIONS = [{"name": name, "description": name, "parameters": SCHEMA} for name in NAMES]
 TOOLS = [{"type": "function", "function": function} for function in FUNCTIONS]
@@ -69,12 +69,12 @@ def read_format(
             reason = "its chat template writes calls that cannot be read back"
         except ValueError as error:
             reason = f"its chat template {error}"
-    texts, tokens = json.dumps(asdict(form), ensure_ascii=False), dict[str, int]()
-    for token in tokenizer.spec.get("added_tokens", ()):
-        name = token["content"]
-        if name in texts and (token["special"] or name[0] + name[-1] == "<>"):  # as to llguidance
-            tokens[name] = token["id"]
-    return replace(form, reason=reason, tokens=tokens)
+    special = {
+        token["content"]: token["id"]
+        for token in tokenizer.spec.get("added_tokens", ())
+        if token["special"] or re.fullmatch("<.*>", token["content"])  # as to llguidance
+    }
+    return replace(form, reason=reason, special=special)
 
 
 class _Reader:
@@ -161,7 +161,7 @@ class _Reader:
             answer = text.removeprefix(begin).removesuffix(_shared(text, plain, at_end=True))
             is_open = form.reasoning.is_open(begin) if form.reasoning else False
             parser = AnswerParser(form, self._tools, is_open)
-            parts = [*parser.push(answer, ()), *parser.end()]
+            parts = [*parser.push(answer), *parser.end()]
             found = [(call.name, json.loads(call.arguments)) for call in calls_of(parts)]
             is_known = reasoning_of(parts) in ("", thought)
             if not is_known or found != [*zip(NAMES, given, strict=False)]:

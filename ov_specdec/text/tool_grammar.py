@@ -10,9 +10,15 @@ from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.tools import chosen_tool, definition_of
+from ov_specdec.options.tools import definition_of
 from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
-from ov_specdec.text.tool_schema import cases_of, parameters_of, types_of
+from ov_specdec.text.tool_schema import (
+    argument_of,
+    cases_of,
+    only_types,
+    parameters_of,
+    types_of,
+)
 
 HOLES = {ID: "/[A-Za-z0-9]{9}/", INDEX: "/[0-9]{1,3}/"}
 
@@ -22,6 +28,12 @@ KEY = re.compile(r'[^<>"\s]+')
 SEPARABLE = frozenset(("type", "properties", "required", "additionalProperties", "$defs"))
 SEPARABLE |= {"definitions", "description", "title", "$schema", "$id", "default", "examples"}
 """Keywords of all arguments that can be kept where each is written by itself."""
+
+OTHER_PATH = re.compile(r'"\$ref": "((?!#/\$defs/|#/definitions/)[^"]*)')
+"""A reference that is lost there, such as to the whole schema."""
+
+OF_TEXTS = frozenset(("pattern", "format", "allOf", "not", "if"))
+"""Keywords that cannot be kept where a text is written as it is."""
 
 log = logging.getLogger(__name__)
 
@@ -43,9 +55,10 @@ def write_answer(
     if options.thinking_token_budget is not None and end not in form.tokens:
         reason = " needs a chat template that marks the end of reasoning by one token: leave it out"
         raise OptionError(Option("thinking_token_budget"), reason)
-    wanted, loose = chosen_tool(options), set[str]()
-    tools = [tool for tool in options.tools if wanted in (None, definition_of(tool)["name"])]
-    tools = [] if options.tool_choice == "none" or form.calls is None else tools
+    chosen, loose = options.tool_choice, set[str]()
+    tools = options.tools if options.may_call and form.calls else ()
+    if chosen not in ("auto", "required"):
+        tools = [tool for tool in tools if definition_of(tool)["name"] == chosen]
 
     def write(tools: Sequence[Any]) -> str:
         return _Writer(form, options, tools, ends, loose).answer(is_reasoning, text)
@@ -77,7 +90,10 @@ def write_answer(
 
 @dataclass
 class _Writer:
-    """Writes one grammar. loose: names of tools of which only the types of arguments are kept."""
+    """Writes one grammar. loose: names of tools of which only the types of arguments are kept.
+
+    lines: further rules. others: further grammars, by name.
+    """
 
     form: AnswerFormat
     options: GenerationOptions
@@ -154,14 +170,13 @@ class _Writer:
     def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
         """A call from its name on."""
         name, schema = definition_of(tool)["name"], parameters_of(tool)
-        is_loose = name in self.loose
+        schema = only_types(schema) if name in self.loose else schema
         if calls.parameters is None:
-            schema = {"type": "object"} if is_loose else schema
             arguments = _json(schema, calls.separators)
         elif grammar := (definition_of(tool).get("format") or {}).get("grammar"):
             arguments = self._custom(calls.parameters, **grammar)
         else:
-            arguments = " ".join(self._parameters(calls.parameters, schema, is_loose))
+            arguments = " ".join(self._arguments(calls.parameters, schema))
         return f"{self._literal(name + calls.middle)} {arguments} {self._literal(calls.after)}"
 
     def _custom(self, form: ParameterFormat, syntax: str, definition: str) -> str:
@@ -172,50 +187,43 @@ class _Writer:
         begin = self._literal(f"{form.before}input{form.between[0]}")
         return f"{begin} @{name} {self._literal(form.after)}"
 
-    def _parameters(
-        self, form: ParameterFormat, root: Mapping[str, Any], is_loose: bool
-    ) -> Iterator[str]:
+    def _arguments(self, form: ParameterFormat, root: Mapping[str, Any]) -> Iterator[str]:
         """Arguments by themselves, in the order of the schema."""
-        if not is_loose and (keywords := root.keys() - SEPARABLE):
-            raise ValueError(f"it has {min(keywords)!r}")
-        properties, required = dict(root.get("properties", {})), root.get("required", ())
-        properties |= {key: {} for key in required if key not in properties}
-        for key, schema in properties.items():
+        required = root.get("required", ())
+        keys = dict.fromkeys([*root.get("properties", ()), *required])
+        if lost := sorted(root.keys() - SEPARABLE) + OTHER_PATH.findall(json.dumps(root)):
+            raise ValueError(f"it has {lost[0]!r}")
+        for key in keys:
             if not KEY.fullmatch(key):
                 raise ValueError(f"the argument {shorten(key)} has <, >, quotes or white space")
-            value = self._value(form, schema, root, is_loose)
+            value = self._value(form, argument_of(key, root), root)
             argument = f"{self._literal(form.before + key)} {value}"
             yield argument if key in required else f"({argument})?"
-        if not properties and root.get("additionalProperties") is not False:
+        if not keys and root.get("additionalProperties") is not False:
             key = f"{self._literal(form.before)} /[A-Za-z0-9_.-]{{1,64}}/"
-            yield f"({key} {self._value(form, {}, root, is_loose)})*"
+            yield f"({key} {self._value(form, argument_of('', root), root)})*"
 
-    def _value(
-        self, form: ParameterFormat, schema: Any, root: Mapping[str, Any], is_loose: bool
-    ) -> str:
+    def _value(self, form: ParameterFormat, schema: Any, root: Mapping[str, Any]) -> str:
         """What follows the key of an argument: a text where that fits, and null beside it."""
-        types = types_of(schema, root)
+        types, cases = types_of(schema, root), [*cases_of(schema, root)]
         text, other, end = map(self._literal, (*form.between, form.after))
         if "string" in types:
-            cases = [case for case in cases_of(schema, root) if "string" in types_of(case, root)]
-            texts = " | ".join(self._texts(case, form.after, is_loose) for case in cases)
+            cases = [case for case in cases if "string" in types_of(case, root)]
+            texts = " | ".join(self._texts(case, form.after) for case in cases)
             null = f' | {other} "null" {end}' if "null" in types else ""
             return f"({text} {self._until(texts, form.after)}{null})"
-        if types == {"boolean"}:
+        if types == {"boolean"} and not any(case.keys() & {"const", "enum"} for case in cases):
             return f"{other} ({' | '.join(map(json.dumps, form.words))}) {end}"
         shared = {name: root[name] for name in ("$defs", "definitions") if name in root}
-        schema = {"type": sorted(types)} if is_loose else {**schema, **shared}
-        return f"{other} {_json(schema, (', ', ': '))} {end}"
+        return f"{other} {_json({**schema, **shared}, (', ', ': '))} {end}"
 
-    def _texts(self, schema: Mapping[str, Any], end: str, is_loose: bool) -> str:
+    def _texts(self, schema: Mapping[str, Any], end: str) -> str:
         """A terminal of the texts that fit one case of a schema, up to their end."""
         if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
             texts = [value for value in values if isinstance(value, str)]
             texts = [text for text in texts if f"{text}{end}".index(end) == len(text)]
             return " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
-        if is_loose:
-            return "ANY"
-        if keywords := schema.keys() & {"pattern", "format"}:
+        if keywords := schema.keys() & OF_TEXTS:
             raise ValueError(f"{min(keywords)!r} of a text that is written as it is")
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         is_token = self.form.split(end)[0] in self.form.tokens

@@ -7,7 +7,11 @@ from ov_specdec.options.tools import as_function, definition_of
 
 TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
 
-OF_VALUES = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
+
+def type_of(value: Any) -> str:
+    """The type of a value by its name in schemas."""
+    names = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
+    return names.get(type(value), "number")
 
 
 def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
@@ -16,31 +20,52 @@ def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", **given}
 
 
+def argument_of(key: str, root: Mapping[str, Any]) -> Any:
+    """The schema of one argument. root: of all."""
+    return (root.get("properties") or {}).get(key, root.get("additionalProperties", {}))
+
+
 def cases_of(
     schema: Any, root: Mapping[str, Any], seen: set[str] | None = None
 ) -> Iterator[Mapping[str, Any]]:
-    """The alternatives of a schema, each reference once. root: holds what it refers to."""
+    """The alternatives of a schema, each with what it says of all, and each reference once."""
     seen = set() if seen is None else seen
     at: Any = schema if isinstance(schema, Mapping) else {}
-    cases = at.get("anyOf") or at.get("oneOf")
-    if isinstance(path := at.get("$ref"), str):
-        target: Any = root
-        for step in path.split("/")[1:]:
-            target = target.get(step) if isinstance(target, Mapping) else None
-        cases = [] if path in seen else [target]
-        seen.add(path)
-    elif not cases:
+    names = [name for name in ("$ref", "anyOf", "oneOf", "allOf") if at.get(name)]
+    if not names or (names == ["allOf"] and len(at["allOf"]) > 1):
         yield at
-    for case in cases or ():
-        yield from cases_of(case, root, seen)
+        return
+    others, cases = {key: value for key, value in at.items() if key != names[0]}, at[names[0]]
+    if names[0] == "$ref":
+        target: Any = root
+        for step in at["$ref"].split("/")[1:]:
+            target = target.get(step) if isinstance(target, Mapping) else None
+        cases = [] if at["$ref"] in seen else [target]
+        seen.add(at["$ref"])
+    for case in cases:
+        yield from cases_of({**others, **case} if isinstance(case, Mapping) else others, root, seen)
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:
-    """The types of a schema's values, where integers are numbers."""
+    """The types of a schema's values."""
     found = set[str]()
     for case in cases_of(schema, root):
         values = case.get("enum", [case["const"]] if "const" in case else ())
-        names = [OF_VALUES.get(type(value), "number") for value in values]
-        given = names or case.get("type", TYPES)
+        given = [*map(type_of, values)] or case.get("type", TYPES)
         found |= {given} if isinstance(given, str) else {*given}
-    return frozenset("number" if name == "integer" else name for name in found) or TYPES
+    return frozenset(found) or TYPES
+
+
+def only_types(root: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of all arguments that keeps no more than their types, and which are required."""
+
+    def loosen(schema: Any) -> Any:
+        return schema if isinstance(schema, bool) else {"type": sorted(types_of(schema, root))}
+
+    given, others = root.get("properties") or {}, root.get("additionalProperties", True)
+    return {
+        "type": "object",
+        "properties": {key: loosen(schema) for key, schema in given.items()},
+        "required": root.get("required") or [],
+        "additionalProperties": loosen(others),
+    }

@@ -211,7 +211,7 @@ def test_a_chat_takes_the_results_of_calls(folders, form, tmp_path):
     tools.write_text(json.dumps(TOOLS))
     result.write_text("12 m")
     lines = f"How large?\n/tool 12\n/set tool-choice none\n/tool @{result}\n/save {talk}\n"
-    options = ("--tools", tools, "--tool-choice", "stop", "--thinking-token-budget", 5)
+    options = ("--tools", tools, "--tool-choice", "stop", "--thinking-token-budget", 3)
     base = ("chat", folders[form][0], "--drafter", "none", "--max-new-tokens", 60)
     done = run(*base, *options, "--no-parallel-tool-calls", stdin=lines.encode())
     assert done.returncode == 0, done.stderr

@@ -1,7 +1,6 @@
 """Answers of a model that draws any tokens which fit, and what the parser reads in them."""
 
 import json
-from dataclasses import asdict, replace
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 from llguidance import LLTokenizer
 from tokenizers import Tokenizer
 
-from ov_specdec.results.parts import Arguments, Reasoning, Text
+from ov_specdec.results.parts import joined
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import CALL_FORMATS, REASONING_FORMATS, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
@@ -51,9 +50,8 @@ class Words:
 
     def form(self, name, *, thinks=False):
         """A format with the markers that this tokenizer has."""
-        form = AnswerFormat(CALL_FORMATS[name], REASONING_FORMATS[name] if thinks else None)
-        written = json.dumps(asdict(form))
-        return replace(form, tokens={k: v for k, v in self.markers.items() if k in written})
+        reasoning = REASONING_FORMATS[name] if thinks else None
+        return AnswerFormat(CALL_FORMATS[name], reasoning, special=self.markers)
 
     @cached_property
     def structure(self):
@@ -96,27 +94,12 @@ def fits(words, grammar, ids):
     return num, matcher.is_accepting()
 
 
-def merged(parts):
-    """Parts in which each text, reasoning and arguments is one piece."""
-    found = []
-    for part in parts:
-        if (
-            isinstance(part, Text | Reasoning | Arguments)
-            and found
-            and type(found[-1]) is type(part)
-        ):
-            found[-1] = type(part)(found[-1].text + part.text)
-        else:
-            found.append(part)
-    return found
-
-
 def read(words, form, tools, ids, *, is_reasoning=False):
     """The merged parts of tokens."""
     parser = AnswerParser(form, tools, is_reasoning)
     stream = CharacterStream(words.piece, [])
-    parts = [part for token in ids for part in parser.push(stream.push(token), [token])]
-    return merged([*parts, *parser.end()])
+    parts = [part for token in ids for part in parser.push(stream.push(token), token)]
+    return [*joined([*parts, *parser.end()])]
 
 
 def function(name, properties=None, *, strict=None, **schema):

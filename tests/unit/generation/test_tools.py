@@ -201,7 +201,9 @@ def test_calls_without_tools_are_text(form, tokenizers):
     answer = answer_of(tokenizer, form)
     result = generate(made_for(tokenizer, answer, {}), "Hi")
     assert result.reasoning == "It is <3>."
-    assert result.text.startswith("Let me see:\n<tool_call>\n")
+    first, rest, _ = ANSWERS[form]
+    mark = "<tool_call>" if form == "hermes" else ""  # else it is a special token
+    assert result.text.startswith(f"Let me see:\n{mark}\n{first}{SPELLED}{rest}\n")
     assert (result.tool_calls, result.finish_reason) == ([], "stop")
 
 
@@ -235,6 +237,29 @@ def test_a_prompt_may_have_begun_the_reasoning(tmp_path):
         made = made_for(tokenizer, answer, {}, prompt=prompt)
         result = generate(made, prompt)
         assert (result.reasoning, result.text) == ("Hm", "Yes")
+
+
+def test_special_tokens_that_mark_nothing_are_left_out(tmp_path):
+    """Those of calls in an answer that may have none, and what ends answers beside calls."""
+    ended = "{% if m.tool_calls %}]</calls><eos>{% endif %}<eos>\n{% endif %}\n{%- endfor %}"
+    template = (
+        TEMPLATES["hermes"]
+        .replace("{%- for call", "{% if m.tool_calls %}<calls>[{% endif %}{%- for call")
+        .replace("<eos>\n{% endif %}\n{%- endfor %}", ended)
+    )
+    for number, (own, options, text) in enumerate(
+        [
+            (TEMPLATES["hermes"], {}, "<think>Hm</think>Yes<tool_call>.</tool_call><eos>"),
+            (template, {}, "<think>Hm</think>Yes.<eos>"),
+            (template, {"tools": TOOLS}, "<think>Hm</think>Yes.<eos>"),
+        ]
+    ):
+        folder = tmp_path / f"{number}"
+        tokenizer = load_tokenizer(*with_tools([FOLDER], folder, own, special=True))
+        made = made_for(tokenizer, tokenizer.encode(text, add_special_tokens=False), options)
+        assert "<eos>" in made.answer_format.tokens or not number
+        result = generate(made, "Hi", **options)
+        assert (result.text, result.reasoning) == ("Yes.", "Hm")
 
 
 def test_later_turns_reuse_an_answer(form, tokenizers):

@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
-from ov_specdec.options.tools import as_function, chosen_tool, definition_of
+from ov_specdec.options.tools import as_function, definition_of
 from tests.support.tools import AREA, STOP
 
 CUSTOM = {
@@ -62,11 +62,11 @@ def test_templates_see_functions_only_and_no_strict():
 
 
 def test_a_choice_names_a_tool_by_its_type():
-    assert chosen_tool(GenerationOptions(tools=[AREA])) is None
     for choice in (named("area"), "area"):
-        assert chosen_tool(GenerationOptions(tools=[AREA], tool_choice=choice)) == "area"
+        assert GenerationOptions(tools=[AREA], tool_choice=choice).tool_choice == "area"
     by_type = {"type": "custom", "custom": {"name": "apply_patch"}}
-    assert chosen_tool(GenerationOptions(tools=[CUSTOM], tool_choice=by_type)) == "apply_patch"
+    made = GenerationOptions(tools=[CUSTOM], tool_choice=by_type)
+    assert made.tool_choice == "apply_patch"
 
 
 def test_a_model_may_call_what_is_given_and_not_forbidden():

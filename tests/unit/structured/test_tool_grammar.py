@@ -3,6 +3,7 @@
 import json
 import logging
 import time
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -229,6 +230,45 @@ def test_a_part_of_a_schema_that_cannot_be_kept(name, keyword, words, caplog):
         check([call for call in calls if call.name == "good"], tools)
 
 
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"type": "string", "maxLength": 3, "anyOf": [{"minLength": 1}]}, "abc", "abcd"),
+        ({"$ref": "#/$defs/text", "maxLength": 3}, "abc", "abcd"),
+        ({"allOf": [{"$ref": "#/$defs/mode"}], "default": "p"}, "q", "r"),
+        ({"allOf": [{"type": "integer"}]}, "3", "x"),
+        ({"const": True}, "true", "false"),
+    ],
+)
+def test_what_a_schema_says_beside_its_cases_holds(words, schema, good, bad):
+    defs = {"text": {"type": "string"}, "mode": {"enum": ["p", "q"]}}
+    tool = function("f", {"a": schema}, strict=True, **{"$defs": defs})
+    options = GenerationOptions(tools=[tool], tool_choice="required")
+    grammar = grammar_of(words, words.form("qwen3_coder"), options)
+    for value, expected in ((good, True), (bad, False)):
+        text = f"<function=f>\n<parameter=a>\n{value}\n</parameter>\n</function>"
+        ids = words.encode(f"<tool_call>\n{text}\n</tool_call>")
+        assert (fits(words, grammar, ids) == (len(ids), True)) is expected
+
+
+def test_arguments_without_names_have_their_schema(words):
+    tools = [function("f", strict=True, additionalProperties={"type": "integer"})]
+    form, options = words.form("qwen3_coder"), GenerationOptions(tools=tools, tool_choice="f")
+    grammar = grammar_of(words, form, options)
+    calls = [calls_of(read(words, form, tools, draw(words, grammar, n)[0])) for n in range(9)]
+    check([call for each in calls for call in each], tools)
+    assert any(call.arguments != "{}" for each in calls for call in each)
+
+
+def test_a_reference_that_is_lost_where_arguments_are_by_themselves_is_refused(words):
+    tool = function("f", {"a": {"type": "object", "not": {"$ref": "#"}}}, strict=True)
+    node = function("f", {"a": {"$ref": "#"}}, strict=True, required=[])
+    for each in (tool, node):
+        with pytest.raises(OptionError, match="it has '#'"):
+            grammar_of(words, words.form("qwen3_coder"), GenerationOptions(tools=[each]))
+    grammar_of(words, words.form("hermes"), GenerationOptions(tools=[node]))
+
+
 WIDE = [*[{"$ref": "#/$defs/w"}] * 50, {"type": "string", "maxLength": 3}]
 
 
@@ -247,8 +287,9 @@ def test_hostile_schemas(name, words):
         function("wide", {"a": {"$ref": "#/$defs/w"}}, **{"$defs": {"w": {"anyOf": WIDE}}}),
         {"type": "function", "function": {"name": "bare"}},
         {"name": "no_type", "parameters": {"x-guidance": {"whitespace_flexible": True}}},
+        {"name": "null", "parameters": {"properties": None, "required": None}},
     ]
-    for choice in ("required", "spelled", "deep", "long"):
+    for choice in ("required", "spelled", "deep", "long", "null"):
         grammar = grammar_of(words, form, GenerationOptions(tools=tools, tool_choice=choice))
         for seed in range(4):
             ids, is_whole = draw(words, grammar, seed)
@@ -317,10 +358,8 @@ def test_the_grammar_of_a_custom_tool_holds_where_values_are_raw(
 
 def test_the_token_that_ends_answers_is_left_to_the_model():
     form = TOKENS.form("mistral")
-    from dataclasses import replace
-
     calls = replace(form.calls, closing="]<end>")
-    form = replace(form, calls=calls, tokens={**form.tokens, "<end>": 0})
+    form = replace(form, calls=calls, special={**form.special, "<end>": 0})
     options = GenerationOptions(tools=[STOP], tool_choice="required")
     ids = TOKENS.encode('[TOOL_CALLS][{"name": "stop", "arguments": {}}]')
     assert fits(TOKENS, grammar_of(TOKENS, form, options), ids) == (len(ids), True)

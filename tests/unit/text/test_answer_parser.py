@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, calls_of
+from ov_specdec.results.parts import (
+    Arguments,
+    CallBegin,
+    CallEnd,
+    Reasoning,
+    Text,
+    calls_of,
+    joined,
+)
 from ov_specdec.text.answer_format import (
     CALL_FORMATS,
     ID,
@@ -17,7 +25,7 @@ from ov_specdec.text.answer_format import (
     ReasoningFormat,
 )
 from ov_specdec.text.answer_parser import AnswerParser
-from tests.support.answers import TOKENS, function, merged, read
+from tests.support.answers import TOKENS, function, read
 
 THINK = ReasoningFormat("<think>", "</think>")
 TOOLS = [
@@ -55,8 +63,8 @@ def parse(form, text, cuts=(), *, tools=TOOLS, is_reasoning=False):
     parser = AnswerParser(form, tools, is_reasoning)
     places = [0, *sorted({min(cut, len(text)) for cut in cuts}), len(text)]
     cut = pairwise(places)
-    parts = [part for start, end in cut for part in parser.push(text[start:end], ())]
-    return merged([*parts, *parser.end()])
+    parts = [part for start, end in cut for part in parser.push(text[start:end])]
+    return [*joined([*parts, *parser.end()])]
 
 
 @settings(deadline=None)
@@ -183,3 +191,27 @@ def test_long_arguments_take_linear_time(size):
     text = write(form, [("f", {"a": "x<\n" * 40_000, "b": ["y"] * 20_000})])
     [call] = calls_of(parse(form, text, range(0, len(text), size), tools=[tool]))
     assert len(json.loads(call.arguments)["a"]) == 120_000
+
+
+def test_a_long_number_takes_linear_time_and_comes_at_once():
+    parser = AnswerParser(
+        AnswerFormat(CALL_FORMATS["qwen3_coder"]),
+        [function("f", {"a": {"type": "integer"}})],
+        False,
+    )
+    parser.push("<tool_call>\n<function=f>\n<parameter=a>\n")
+    pieces = [piece for _ in range(100_000) for piece in parser.push("7")]
+    assert pieces == [Arguments("7")] * 100_000
+
+
+def test_white_space_comes_at_once_where_no_marker_can_follow():
+    parser = AnswerParser(AnswerFormat(None, THINK), [], False)
+    assert [*parser.push("It is."), *parser.push(" \n")] == [Text("It is."), Text(" \n")]
+
+
+def test_an_unfinished_character_before_a_marker_is_shown():
+    form = TOKENS.form("hermes", thinks=True)
+    half = next(token for token in range(300) if TOKENS.piece(None, token) == b"\xc3")
+    ids = [*TOKENS.encode("a"), half, TOKENS.markers["</think>"], *TOKENS.encode("b")]
+    parts = read(TOKENS, form, [], ids, is_reasoning=True)
+    assert parts == [Reasoning("a\ufffd"), Text("b")]

@@ -412,3 +412,18 @@ def test_conversations_may_come_from_several_threads(number):
     other.join(PATIENCE)
     assert not other.is_alive()
     assert len(generated_tokens._kept) == 1
+
+
+def test_only_conversations_that_a_prompt_continues_are_rendered(agent, monkeypatch):
+    """Others of a salt may be many, and the answers of all wait meanwhile."""
+    rendered, render = [], agent.tokenizer.render_chat
+    monkeypatch.setattr(
+        agent.tokenizer, "render_chat", lambda *given: rendered.append(given) or render(*given)
+    )
+    for n in range(4):
+        agent.messages = []
+        agent.ask(f"Question {n}")
+        agent.call('<call>{"name": "area", "arguments": {}}</call>', calls({}))
+    agent.ids()
+    told = [messages for messages, options in rendered if options.add_generation_prompt is False]
+    assert [messages[0]["content"] for messages in told] == ["Question 3"]

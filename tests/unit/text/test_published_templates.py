@@ -1,14 +1,22 @@
 """The chat templates that llama.cpp publishes: their calls are read, or refused with a reason."""
 
+import json
+import re
 import subprocess
 import sys
 import tarfile
 import tempfile
+from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
+from jsonschema import validate
 
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.results.parts import Text, calls_of
 from ov_specdec.text.tool_format import read_format
+from tests.support.answers import Words, draw, function, grammar_of, read
 from tests.unit.text.test_tool_format import Template
 
 pytestmark = pytest.mark.deep
@@ -62,3 +70,25 @@ def test_calls_are_read_or_refused_with_a_reason(templates):
     for name, reason in refused.items():
         assert reason.startswith(f"its chat template {REFUSED[name]}")
     assert all(form.calls for name, form in forms.items() if name not in REFUSED)
+
+
+def test_what_fits_their_grammar_is_read_as_calls(templates):
+    texts = {"a": {"type": "string", "maxLength": 9}, "b": {"enum": ["<tool", "\n</arg_value>"]}}
+    others = {"c": {"type": ["integer", "null"]}, "d": {"type": "boolean"}}
+    tools = [function("save", {**texts, **others}, required=["a", "d"]), function("stop")]
+    schemas = {each["function"]["name"]: each["function"]["parameters"] for each in tools}
+    options = GenerationOptions(tools=tools, tool_choice="required")
+    forms = [read_format(Template(text)) for text in templates.values()]
+    unique = {str(form): form for form in forms if form.calls}.values()
+    for form, has_tokens in product(unique, (True, False)):
+        named = re.findall(r"<[^<>\s\"']+>|\[/?[A-Z_]+\]", f"{form.calls} {form.reasoning}")
+        words = Words(*(sorted({*named}) if has_tokens else []))
+        form = replace(form, special=words.markers)
+        for is_reasoning in (False, True, None) if form.reasoning else (False,):
+            grammar = grammar_of(words, form, options, is_reasoning=is_reasoning)
+            ids, is_whole = draw(words, grammar, 0, 200)
+            parts = read(words, form, tools, ids, is_reasoning=is_reasoning)
+            for call in calls_of(parts):
+                validate(json.loads(call.arguments), schemas[call.name])
+            assert not is_whole or calls_of(parts)
+            assert not is_whole or not any(isinstance(part, Text) for part in parts)
