@@ -7,7 +7,7 @@ from ov_specdec.cli.app import SETTINGS, LazyCommands, run
 COMMANDS = {
     "agreement": "Count how often a draft chooses the main model's token.",
     "charts": "Draw the charts of docs/images from the files of docs/figures.",
-    "compare-drafts": "Compare two drafts of one main model, with one request and with several.",
+    "compare-drafts": "Compare two drafts of one main model, alone and with several requests.",
     "compare-figures": "Compare two files of figures, OLD and NEW, cell by cell.",
     "expand": "Expand MODEL, a Llama, to the cost of a larger one that computes the same.",
     "figures": "Measure what the pages state into one file for each column.",

@@ -70,7 +70,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
 def compare_drafts(
     models: Models, other: str, prompts: Prompts, requests: tuple[int, ...], turns: int, size: int
 ) -> Measurements:
-    """Compare two drafts of one main model, with one request and with several at once."""
+    """Compare two drafts of one main model, alone and with several requests."""
     priority.take()
     with ExitStack() as stack:
         pairs = {"draft": models, "other": replace(models, draft=locate(other))}

