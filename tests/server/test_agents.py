@@ -33,12 +33,6 @@ def pipeline(agent_model):
         yield made
 
 
-@pytest.fixture(scope="module")
-def server(pipeline):
-    with serving(pipeline) as running:
-        yield running
-
-
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     """A project with a file that is to be edited."""
