@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import Field
 
 from ov_specdec.openai.errors import Empty, Maybe, Part
-from ov_specdec.openai.messages import PLAIN, ItemType
+from ov_specdec.openai.messages import UNENCRYPTED, ItemType
 
 Status = Literal["in_progress", "completed", "incomplete"]
 
@@ -70,7 +70,7 @@ class OutputItem(Part):
             own: dict[str, Any] = {"content": [part]}
         elif self.type == "reasoning":
             part = ItemContent(type="reasoning_text", text=text)
-            own = {"content": [part], "encrypted_content": f"{PLAIN}{text}"}
+            own = {"content": [part], "encrypted_content": f"{UNENCRYPTED}{text}"}
         else:
             own = {KINDS[self.type].field: text}
         return self.model_copy(update={"status": status, **own})

@@ -12,7 +12,7 @@ from ov_specdec.openai.errors import invalid
 from ov_specdec.openai.tools import CallType, flat_name
 from ov_specdec.text.chat import check_messages
 
-PLAIN = "plain:"
+UNENCRYPTED = "plain:"
 """Begins an `encrypted_content` of ours: the reasoning as it is, for clients that return only this.
 That of others cannot be read."""
 
@@ -138,7 +138,7 @@ class InputItem(Loose):
             return {"role": "tool", "tool_call_id": self.call_id, "content": output}
         if self.type == "reasoning":
             parts = self.content if isinstance(self.content, list) else ()
-            _, _, kept = (self.encrypted_content or "").partition(PLAIN)
+            _, _, kept = (self.encrypted_content or "").partition(UNENCRYPTED)
             text = "".join(part.text for part in parts) or kept
             return {"role": "assistant", **dict.fromkeys(REASONING, text)} if text else {}
         name = flat_name(self.name or "", self.namespace)
