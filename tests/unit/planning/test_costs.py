@@ -52,7 +52,7 @@ def model(max_length=2000):
 
 def test_all_sizes_are_measured_where_there_is_time():
     shares = []
-    curve = measure(model(), model(), 2.0, sweeps=2, progress=shares.append)
+    curve = measure(model(), model(), 60.0, sweeps=2, progress=shares.append)
     assert set(curve.main.seconds) == {*SIZES, *WIDE}
     assert set(curve.draft.seconds) == {1, 2, 16}
     assert shares == sorted(shares)
@@ -62,7 +62,7 @@ def test_a_measurement_goes_on_where_it_was():
     measurement, main = Measurement(model(), None, 2), model()
     measurement.run(0.0)
     few = measurement.curve(NOMINAL)
-    measurement.run(2.0)
+    measurement.run(60.0)
     assert few.main.seconds.keys() < measurement.curve(NOMINAL).main.seconds.keys()
     assert (few.sweeps, measurement.curve(NOMINAL).sweeps) == (1, 2)
     assert main.passes == []
@@ -70,7 +70,7 @@ def test_a_measurement_goes_on_where_it_was():
 
 def test_what_memory_has_no_room_for_is_not_measured():
     main = ScriptedModel(counting, max_length=1000, num_blocks=8)
-    assert set(measure(main, None, 1.0, sweeps=2).main.seconds) == {*SIZES}
+    assert set(measure(main, None, 60.0, sweeps=2).main.seconds) == {*SIZES}
     assert main.pool.num_used == 0
 
 
