@@ -404,6 +404,18 @@ def test_long_prompts_make_passes_of_others_twice_as_long_at_most(monkeypatch, n
     assert [list(r.unread) for r in long] == [alone([i] * 900, 2) for i in range(num_prompts)]
 
 
+def test_a_prompt_is_read_before_those_of_the_busiest_tenant():
+    service = Service(max_length=2000)
+    service.submit(*(service.request([i] * 900, 2, drafter="none", tenant="a") for i in range(3)))
+    small = service.request([9] * 20, 24, drafter="none", tenant="b")
+    service.submit(small)
+    service.engine.step()  # without "a"
+    service.submit(later := service.request([8] * 20, 2, drafter="none", tenant="b"))
+    while later.cache.length < 20:
+        assert sum(map(sum, service.main.sizes)) < 900
+        service.engine.step()
+
+
 def test_a_request_that_does_not_fit_alone_ends_with_the_error():
     service = Service(num_blocks=8)
     request = service.request([1] * 40)
