@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
     AdaptiveLength,
@@ -20,7 +20,7 @@ from tests.support.rounds import a_round
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
 # for each sequence more.
-COSTS = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9})))
+COSTS = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9})))
 
 
 def asking(source, confidence=None):
@@ -99,7 +99,7 @@ def test_no_pair_of_lengths_yields_more(pair):
 
 def test_forced_tokens_fill_a_pass_like_draft_tokens():
     main = PassCurve({1: 1.0, 8: 1.2, 9: 4.0, 32: 30.0}, change=2.0)
-    planner, sizes, lengths = Planner(FixedCurve(CostCurve(main))), [], []
+    planner, sizes, lengths = Planner(Costs(CostCurve(main))), [], []
     for step in range(24):
         forced = (0, 3, 5, 0)[step % 4]
         [plan] = planner.plan([match(0.9)], Load(1, 1, 1 + forced, 0, forced))
@@ -124,7 +124,7 @@ def test_forced_tokens_are_worth_no_less_than_they_cost():
         assert rates[plan.length] == pytest.approx(max(rates.values()), rel=0.003)
 
 
-FLAT_THEN_STEEP = FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0})))
+FLAT_THEN_STEEP = Costs(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0})))
 
 
 def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
@@ -144,7 +144,7 @@ def probes(estimates, load, steps=4000):
 
 
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
-    costs = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
+    costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
 
     def shares(pace):
         ahead = replace(match(0.8), pace=pace)
@@ -166,7 +166,7 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
 def sizes(change, rates):
     """Of passes where another number of draft tokens is best in each step."""
     main = PassCurve({1: 1.0, 4: 1.2, 8: 1.6, 16: 3.0}, change=change)
-    planner, found = Planner(FixedCurve(CostCurve(main))), []
+    planner, found = Planner(Costs(CostCurve(main))), []
     for rate in rates:
         planner.plan([match(rate)], answering(1))
         found.append(planner.size)
@@ -189,7 +189,7 @@ def test_the_home_size_is_left_once_that_has_cost_as_much_as_a_change():
 
 def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
     main = PassCurve({1: 1.0, 16: 1.2}, change=0.5)
-    planner = Planner(FixedCurve(CostCurve(main)))
+    planner = Planner(Costs(CostCurve(main)))
     for _ in range(20):
         planner.plan([], answering(1))
     lengths = []
@@ -202,7 +202,7 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])
 def test_a_source_that_is_never_right_is_seldom_probed_and_then_drafts(draft):
     def probes(source):
-        planner = Planner(FixedCurve(CostCurve(NOMINAL.main, draft)))
+        planner = Planner(Costs(CostCurve(NOMINAL.main, draft)))
         policy, found = AdaptiveLength(Counts(), COSTS), Counter()
         for _ in range(400):
             [plan] = planner.plan([policy.answer(asking(source))], Load())

@@ -13,7 +13,7 @@ from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.graph.vocabulary import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
@@ -242,7 +242,7 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(
     assert greatest_difference(actual, expected) < EXACT
 
 
-PLANNED = FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 4.0}), PassCurve({1: 0.02, 16: 0.1})))
+PLANNED = Costs(CostCurve(PassCurve({1: 1.0, 16: 4.0}), PassCurve({1: 0.02, 16: 0.1})))
 """A token more costs a fifth of a plain pass: draft tokens that are not likely do not pay."""
 
 
