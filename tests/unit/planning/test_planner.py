@@ -129,10 +129,12 @@ FLAT_THEN_STEEP = Costs(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0}
 
 def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
     estimates = [drafted(chance, is_hopeful=True) for chance in (0.01, 0.05, 0.02)]
-    plans = Planner(COSTS).plan(estimates, answering(3))
+    estimates.append(replace(match(0.06), is_hopeful=True))  # whose first token is known
+    plans = Planner(COSTS).plan(estimates, answering(4))
     assert [(plan.length, plan.reason) for plan in plans] == [
         (0, "loses"),
         (1, "probe"),
+        (0, "loses"),
         (0, "loses"),
     ]
 
