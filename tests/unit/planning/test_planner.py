@@ -145,6 +145,14 @@ def probes(estimates, load, steps=4000):
     return sum(plan.reason == "probe" for step in plans for plan in step)
 
 
+def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
+    """Else passes over many sequences would seem to be short, and so their best sizes."""
+    main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
+    planner = Planner(Costs(CostCurve(main, PassCurve({1: 1e-3}))))
+    planner.plan([drafted(0.9)] * 4, answering(4))
+    assert planner.wished > 8
+
+
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
     costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
 
@@ -163,6 +171,21 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
         before = planner.plan([drafted(0.9)] * 2, answering(2))
     costs.curve = FLAT_THEN_STEEP.curve
     assert planner.plan([drafted(0.9)] * 2, answering(2)) != before
+
+
+def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
+    def measured_after(num_rounds):
+        costs = LiveCurve(NOMINAL)
+        planner = Planner(costs)
+        for _ in range(num_rounds):
+            planner.plan([], answering(1))
+            planner.plan([match(0.7)], answering(1))
+        main = {size: 0.01 * seconds for size, seconds in NOMINAL.main.seconds.items()}
+        costs.curve = CostCurve(PassCurve(main), PassCurve({1: 0.001}), sweeps=5)
+        [plan] = planner.plan([match(0.6)], answering(1))
+        return plan.length
+
+    assert measured_after(50) == measured_after(0) < 8
 
 
 def sizes(change, rates):
