@@ -224,6 +224,23 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
     assert lengths[0] > lengths[1] == 0
 
 
+def test_a_sequence_tells_what_it_has_learnt():
+    policy = AdaptiveLength(Counts(), COSTS, min_confidence=0.2)
+    policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
+    found = policy.answer(asking("model"))
+    assert (found.num_unread, found.min_confidence) == (30, 0.2)
+    assert found.num_passes == MAX_PLANNED_LENGTH
+    for _ in range(40):
+        policy.update(a_round(4, 4))
+    found = policy.answer(asking("model"))
+    assert found.expected[1] == found.expected[0] ** 2 > 0.8
+    assert 3.0 < found.pace < 5.0
+    assert (found.num_unread, found.is_hopeful) == (1, False)
+    policy.update(a_round(1, 1, reason="probe"))
+    assert policy.answer(asking("model")).is_hopeful
+    assert policy.answer(asking("prompt-lookup", 0.5)).num_passes == 0
+
+
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])
 def test_a_source_that_is_never_right_is_seldom_probed_and_then_drafts(draft):
     def probes(source):
