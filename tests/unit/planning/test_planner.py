@@ -15,6 +15,7 @@ from ov_specdec.planning.draft_length import (
     Offer,
 )
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.ranking import Ranking
 from ov_specdec.planning.schedule import IsolatedLength
 from tests.support.rounds import a_round
 
@@ -162,6 +163,15 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
 
     assert shares(1.0)[0] == shares(1.0)[1]
     assert shares(3.0)[0] < shares(3.0)[1]
+
+
+def test_drafting_for_several_counts_changes_of_size_of_the_draft():
+    curves = (
+        CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
+        for change in (0.0, 0.5)
+    )
+    seconds = [Ranking.of([drafted(0.9)] * 2, curve).seconds[-1] for curve in curves]
+    assert seconds[1][-1] == pytest.approx(seconds[0][-1] + 2 * 0.5)
 
 
 def test_plans_are_made_anew_when_passes_cost_something_else():
