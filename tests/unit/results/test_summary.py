@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ov_specdec.cli.compare import describe, make_report
-from ov_specdec.cli.generate import details, figures, warnings_of
+from ov_specdec.cli.generate import figures, warnings_of
 from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.planning.speedup import estimate_speedup
 from ov_specdec.results.chunks import GenerationResult
@@ -47,19 +47,6 @@ def test_what_is_not_known_is_left_out():
     assert figures(result(*LOST), models(drafter="none")) == "1 tokens/s, 1.0 tokens per pass"
 
 
-def test_drafting_that_was_stopped_is_said():
-    line = figures(result(*DRAFTED[:2], *LOST), models())
-    assert line == ("1 tokens/s, drafting was stopped, as it did not pay: 67% of drafts accepted")
-    assert "stopped" not in figures(result(*DRAFTED, *LOST), models())
-
-
-def test_it_says_why_nothing_was_drafted():
-    assert "not speculated: would be slower" in figures(result(*LOST), models())
-    unmatched = [a_round(reason="unmatched", source="")] * 3
-    assert figures(result(*unmatched), models()).endswith("nothing in the text repeats")
-    assert figures(result(), models()).endswith("not speculated: the output is too short")
-
-
 @pytest.mark.parametrize(
     ("limit", "cut", "remedy"),
     [
@@ -78,20 +65,9 @@ def test_an_output_that_was_cut_says_so(limit, cut, remedy):
     assert not list(warnings_of(ended))
 
 
-def test_a_draft_model_that_failed_is_a_line_of_its_own():
-    failed = a_round(reason="unmatched", draft_failed=True)
-    assert "NaN" in next(warnings_of(result(failed, reason="stop")))
-
-
 def test_passes_that_others_shared_tell_no_speed():
     shared = [a_round(3, 2, 4.0, num_sequences=2)] * 10
     assert estimate_speedup(result(*shared).stats, CURVE) is None
-
-
-def test_all_else_is_told_on_request():
-    lines = list(details(result(*DRAFTED), models()))
-    assert "draft tokens   20 of 30 accepted; at most 3 in a pass" in lines
-    assert all(len(line) <= 100 for line in lines)
 
 
 def test_a_ratio_has_its_spread():
