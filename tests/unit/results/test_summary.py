@@ -47,6 +47,19 @@ def test_what_is_not_known_is_left_out():
     assert figures(result(*LOST), models(drafter="none")) == "1 tokens/s, 1.0 tokens per pass"
 
 
+def test_drafting_that_was_stopped_is_said():
+    line = figures(result(*DRAFTED[:2], *LOST), models())
+    assert line == ("1 tokens/s, drafting was stopped, as it did not pay: 67% of drafts accepted")
+    assert "stopped" not in figures(result(*DRAFTED, *LOST), models())
+
+
+def test_it_says_why_nothing_was_drafted():
+    assert "not speculated: would be slower" in figures(result(*LOST), models())
+    unmatched = [a_round(reason="unmatched", source="")] * 3
+    assert figures(result(*unmatched), models()).endswith("nothing in the text repeats")
+    assert figures(result(), models()).endswith("not speculated: the output is too short")
+
+
 @pytest.mark.parametrize(
     ("limit", "cut", "remedy"),
     [

@@ -22,25 +22,24 @@ def byte_piece(_before, token):
     return bytes([token])
 
 
-def stream(text, stops=(), prompt=b"", cut=None):
-    """Push a text's bytes one by one; the pieces that could be shown, and the stream."""
-    shown = IncrementalDetokenizer(byte_piece, list(prompt), stops)
+def stream(text, stops=()):
+    """Push a text's bytes one by one; the pieces that could be shown."""
+    shown = IncrementalDetokenizer(byte_piece, [], stops)
     pieces = []
-    for byte in text.encode()[:cut]:
+    for byte in text.encode():
         if shown.push([byte]) and shown.stopped:
             break
         pieces.append(shown.take())
-    pieces.append(shown.finish())
-    return pieces, shown
+    return [*pieces, shown.finish()]
 
 
 def test_a_character_is_shown_when_it_is_whole():
-    pieces, _ = stream("aé😀b")
+    pieces = stream("aé😀b")
     assert pieces == ["a", "", "é", "", "", "", "😀", "b", ""]
 
 
 def test_nothing_of_a_stop_string_is_shown_before_it_is_ruled_out():
-    pieces, _ = stream("a EN E END b", ["END"])
+    pieces = stream("a EN E END b", ["END"])
     assert pieces[:6] == ["a", " ", "", "", "EN ", ""]
     assert "".join(pieces) == "a EN E "
 
@@ -56,13 +55,9 @@ def test_a_stop_string_may_begin_in_one_round_and_end_in_the_next():
     assert shown.finish() == ""
 
 
-def test_a_stop_string_in_the_prompt_is_no_stop():
-    assert stream("x", ["END"], prompt=b"END")[0] == ["x", ""]
-
-
 @given(st.text(max_size=40), st.lists(st.text(min_size=1, max_size=3), max_size=3))
 def test_pieces_add_up_to_the_text_before_the_first_stop_string(text, stops):
-    pieces, _ = stream(text, stops)
+    pieces = stream(text, stops)
     ends = [text.find(stop) for stop in stops if stop in text]
     if not ends:
         assert "".join(pieces) == text
