@@ -6,7 +6,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.parallel import ParallelDrafter
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
@@ -143,7 +143,7 @@ def test_its_passes_are_counted_for_static_shapes_and_costs():
     draft = parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
     shapes, costs = Shapes(), Noted()
     engine = Engine(main, draft, costs=costs, shapes={"draft": shapes})
-    drafter = ParallelDrafter(CachedSequence(draft), GreedySampler(), MASK)
+    drafter = ModelDrafter(CachedSequence(draft), GreedySampler(), mask_token=MASK)
     engine.add_request(running.sequence(main, [1, 2, 3], 40, drafter, ConstantLength(4)))
     while engine.scheduler.has_work:
         engine.step()
@@ -157,7 +157,7 @@ def test_its_passes_are_counted_for_static_shapes_and_costs():
 def test_passes_are_padded_to_static_shapes():
     main, draft = ScriptedModel(mixing(1)), parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
     draft.static_shapes = frozenset({6, 9})
-    drafter = ParallelDrafter(CachedSequence(draft), GreedySampler(), MASK)
+    drafter = ModelDrafter(CachedSequence(draft), GreedySampler(), mask_token=MASK)
     text = running.sequence(main, [1, 2, 3], 60, drafter, ConstantLength(4))
     list(running.rounds(text))
     assert text.tokens == running.plain(ScriptedModel(mixing(1)), [1, 2, 3], 60).tokens

@@ -7,7 +7,6 @@ import pytest
 
 from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.model import ModelDrafter
-from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -72,7 +71,7 @@ def reduced(model):
     return lambda tokens: np.where(np.arange(len(model([0]))) == 1, OUTSIDE, model(tokens))
 
 
-def make_drafter(kind, draft, sampler):
+def make_drafter(kind, draft, sampler, min_confidence=0.0):
     if kind == "prompt lookup":
         return PromptLookup()
     if kind == "suffix":
@@ -82,10 +81,11 @@ def make_drafter(kind, draft, sampler):
     if kind in ("intersection", "retokenize"):
         return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
-        return ParallelDrafter(CachedSequence(draft), sampler, 3 if "3" in kind else 99)
+        mask = 3 if "3" in kind else 99
+        return ModelDrafter(CachedSequence(draft), sampler, None, mask, min_confidence)
     if kind not in ("sampled", "reduced"):
         sampler = GreedySampler(sampler.processors, sampler.ends)
-    return ModelDrafter(CachedSequence(draft), sampler)
+    return ModelDrafter(CachedSequence(draft), sampler, min_confidence=min_confidence)
 
 
 def beside_another(text):
@@ -109,6 +109,7 @@ def speculative_output_probs(
     rounds_of=rounds,
     max_new_tokens=100,
     eos=(),
+    min_confidence=0.0,
 ):
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
@@ -116,7 +117,7 @@ def speculative_output_probs(
         sampler = RandomSampler(processors, warper, random, frozenset(eos))
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
         own = reduced(draft) if kind == "reduced" else draft
-        drafter = make_drafter(kind, scripted(own), sampler)
+        drafter = make_drafter(kind, scripted(own), sampler, min_confidence)
         text = sequence(scripted(main), PROMPT, length, drafter, policy, **ends)
         for _ in rounds_of(text):
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
@@ -233,8 +234,8 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(
     kind, min_confidence, pair
 ):
     main, draft = map(table_model, PAIRS[pair])
-    policy = ConstantLength(3, min_confidence)
-    actual = speculative_output_probs(main, draft, kind, policy, LogitsWarper(), ())
+    given = main, draft, kind, ConstantLength(3), LogitsWarper(), ()
+    actual = speculative_output_probs(*given, min_confidence=min_confidence)
     expected = model_output_probs(main, LogitsWarper(), ())
     assert greatest_difference(actual, expected) < EXACT
 
