@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
-from ov_specdec.models.devices import find_device, openvino_core, require_paged
+from ov_specdec.models.devices import find_device, require_paged
 from ov_specdec.models.generation_config import defaults_of, fill
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.options.generation import GenerationOptions
@@ -30,7 +30,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
     devices = []
     for config in (*configs, *encoders):
-        device = find_device(openvino_core(), config.device)
+        device = find_device(config.device)
         devices.append(device)
         config.properties_for(device)
         if config.kv == "paged":
