@@ -223,4 +223,6 @@ def _in_words(schema: Mapping[str, Any]) -> str:
         return f"{_in_words(items)}, or several"
     names = ("minimum", "exclusiveMinimum", "maximum", "minLength")
     bounds = {name: f"{schema[name]:.15g}" for name in names if name in schema}
-    return WORDS.get(schema["type"], "a value of another type") + BOUNDS[" ".join(bounds)].format(**bounds)
+    return WORDS.get(schema["type"], "a value of another type") + BOUNDS[" ".join(bounds)].format(
+        **bounds
+    )

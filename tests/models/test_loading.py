@@ -11,7 +11,7 @@ from huggingface_hub.utils import filter_repo_objects
 from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
-from ov_specdec.generation.arguments import check_devices
+from ov_specdec.generation.pipeline import check_devices
 from ov_specdec.graph.paging import sequence_axes
 from ov_specdec.models import prepare
 from ov_specdec.models.devices import (
@@ -181,7 +181,7 @@ GPU = Device("GPU", "Fake GPU", ("FP32", "FP16"))
 @pytest.fixture
 def with_gpus(monkeypatch):
     """The package on that machine; nothing can be compiled there."""
-    for module in ("generation.arguments", "models.prepare"):
+    for module in ("generation.pipeline", "models.prepare"):
         monkeypatch.setattr(f"ov_specdec.{module}.openvino_core", FakeCore)
 
 
