@@ -7,7 +7,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import ModelDrafter
-from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine import engine
 from ov_specdec.engine.engine import Engine
@@ -83,7 +82,9 @@ class Service:
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
         drafters = {
             "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
-            "parallel": lambda: ParallelDrafter(CachedSequence(self.draft), GreedySampler(), MASK),
+            "parallel": lambda: ModelDrafter(
+                CachedSequence(self.draft), GreedySampler(), mask_token=MASK
+            ),
             "lookup": PromptLookup,
             "none": lambda: None,
         }

@@ -36,5 +36,5 @@ def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
 
 @pytest.mark.parametrize(("room", "length"), [(9, 4), (4, 4), (3, 3), (0, 0), (-1, 0)])
 def test_a_plan_stays_within_the_room_there_is(room, length):
-    plan = Plan(4, "constant", min_confidence=0.1).within(room)
-    assert (plan.length, plan.min_confidence) == (length, 0.1)
+    plan = Plan(4, "constant", expected=(0.1,)).within(room)
+    assert (plan.length, plan.expected) == (length, (0.1,))

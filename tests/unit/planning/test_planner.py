@@ -235,11 +235,10 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
 
 
 def test_a_sequence_tells_what_it_has_learnt():
-    policy = AdaptiveLength(Counts(), COSTS, min_confidence=0.2)
+    policy = AdaptiveLength(Counts(), COSTS)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
     found = policy.answer(asking("model"))
-    assert (found.num_unread, found.min_confidence) == (30, 0.2)
-    assert found.num_passes == MAX_PLANNED_LENGTH
+    assert (found.num_unread, found.num_passes) == (30, MAX_PLANNED_LENGTH)
     for _ in range(40):
         policy.update(a_round(4, 4))
     found = policy.answer(asking("model"))

@@ -7,7 +7,6 @@ import pytest
 
 from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.model import ModelDrafter
-from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -74,7 +73,7 @@ def reduced(model):
     return lambda tokens: np.where(np.arange(len(model([0]))) == 1, OUTSIDE, model(tokens))
 
 
-def make_drafter(kind, draft, sampler):
+def make_drafter(kind, draft, sampler, min_confidence=0.0):
     if kind == "prompt lookup":
         return PromptLookup()
     if kind == "suffix":
@@ -84,10 +83,11 @@ def make_drafter(kind, draft, sampler):
     if kind in ("intersection", "retokenize"):
         return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
-        return ParallelDrafter(CachedSequence(draft), sampler, 3 if "3" in kind else 99)
+        mask = 3 if "3" in kind else 99
+        return ModelDrafter(CachedSequence(draft), sampler, None, mask, min_confidence)
     if kind not in ("sampled", "reduced"):
         sampler = GreedySampler(sampler.processors, sampler.ends)
-    return ModelDrafter(CachedSequence(draft), sampler)
+    return ModelDrafter(CachedSequence(draft), sampler, min_confidence=min_confidence)
 
 
 def beside_another(text):
@@ -111,6 +111,7 @@ def speculative_output_probs(
     rounds_of=rounds,
     max_new_tokens=100,
     eos=(),
+    min_confidence=0.0,
 ):
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
@@ -118,7 +119,7 @@ def speculative_output_probs(
         sampler = RandomSampler(processors, warper, random, frozenset(eos))
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
         drafts = reduced(draft) if kind == "reduced" else draft
-        drafter = make_drafter(kind, scripted(drafts), sampler)
+        drafter = make_drafter(kind, scripted(drafts), sampler, min_confidence)
         own = policy() if callable(policy) else policy
         text = sequence(scripted(main), PROMPT, length, drafter, own, **ends)
         for _ in rounds_of(text):
@@ -223,8 +224,8 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(
     kind, min_confidence, pair
 ):
     main, draft = map(table_model, PAIRS[pair])
-    policy = ConstantLength(3, min_confidence)
-    actual = speculative_output_probs(main, draft, kind, policy, LogitsWarper(), ())
+    given = main, draft, kind, ConstantLength(3), LogitsWarper(), ()
+    actual = speculative_output_probs(*given, min_confidence=min_confidence)
     expected = model_output_probs(main, LogitsWarper(), ())
     assert greatest_difference(actual, expected) < EXACT
 
