@@ -120,11 +120,8 @@ class Shapes:
     def __init__(self):
         self.sizes = []
 
-    def count(self, num_tokens):
-        self.sizes.append(num_tokens)
-
-    def update(self, seconds, *, is_idle):
-        pass
+    def learn(self, passes, seconds, *, is_idle):
+        self.sizes += [done.num_needed for done in passes if not done.num_prefill]
 
 
 class Noted(Costs):
