@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ov_specdec.openai.audio import (
-    StreamedTranscription,
+    TranscriptionAnswer,
     TranscriptionForm,
     TranslationForm,
     make_transcription,
@@ -114,8 +114,7 @@ def answered():
 
 def test_answers_have_openais_shapes():
     def body(name):
-        made = make_transcription(read_transcription(form(response_format=name)), answered())
-        return made if isinstance(made, str) else made.model_dump()
+        return make_transcription(read_transcription(form(response_format=name)), answered())
 
     plain = body("json")
     assert plain["text"] == "First line. Second."
@@ -133,7 +132,7 @@ def test_answers_have_openais_shapes():
 def test_the_language_of_silence_is_a_text_too():
     asked = read_transcription(form(response_format="verbose_json"))
     silence = TranscriptionResult("", (), None, SpeechStats(3.0))
-    assert make_transcription(asked, silence).model_dump()["language"] == "und"
+    assert make_transcription(asked, silence)["language"] == "und"
 
 
 def test_a_stream_ends_with_the_whole_text():
@@ -144,7 +143,7 @@ def test_a_stream_ends_with_the_whole_text():
         TranscriptionChunk(" Second.", 3.0),
         TranscriptionChunk("", 3.0, stats=made.stats, finish_reason="stop"),
     ]
-    writer = StreamedTranscription(read_transcription(form(stream="true")))
+    writer = TranscriptionAnswer(read_transcription(form(stream="true")))
     sent = [b"".join(writer.add(0, chunk)) for chunk in chunks]
     assert sent[1] == b""
     lines = b"".join(sent).decode().splitlines()
