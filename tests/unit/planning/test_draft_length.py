@@ -2,7 +2,6 @@ import pytest
 
 from ov_specdec.planning.draft_length import (
     MAX_REQUESTED_LENGTH,
-    ConstantLength,
     HeuristicLength,
     Offer,
     Plan,
@@ -14,16 +13,6 @@ ASK = (Offer("model"),)
 
 def a_round(drafted, accepted):
     return RoundStats(drafted, accepted, accepted + 1, 0.0, 0.0, 0.0, 0.0)
-
-
-def test_constant_length_never_changes():
-    policy = ConstantLength(4)
-    policy.update(a_round(4, 0))
-    assert policy.answer(ASK).length == 4
-
-
-def test_heuristic_starts_at_five():
-    assert HeuristicLength().answer(ASK).length == 5
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.graph.vocabulary import OUTSIDE
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.acceptance import Counts
+from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
+from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import residual
@@ -116,9 +118,10 @@ def speculative_output_probs(
     def run(random):
         sampler = RandomSampler(processors, warper, random, frozenset(eos))
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
-        own = reduced(draft) if kind == "reduced" else draft
-        drafter = make_drafter(kind, scripted(own), sampler, min_confidence)
-        text = sequence(scripted(main), PROMPT, length, drafter, policy, **ends)
+        drafts = reduced(draft) if kind == "reduced" else draft
+        drafter = make_drafter(kind, scripted(drafts), sampler, min_confidence)
+        own = policy() if callable(policy) else policy
+        text = sequence(scripted(main), PROMPT, length, drafter, own, **ends)
         for _ in rounds_of(text):
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 break
@@ -238,6 +241,34 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(
     actual = speculative_output_probs(*given, min_confidence=min_confidence)
     expected = model_output_probs(main, LogitsWarper(), ())
     assert greatest_difference(actual, expected) < EXACT
+
+
+PLANNED = Costs(CostCurve(PassCurve({1: 1.0, 16: 4.0}), PassCurve({1: 0.02, 16: 0.1})))
+"""A token more costs a fifth of a plain pass: draft tokens that are not likely do not pay."""
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair):
+    main, draft = map(table_model, PAIRS[pair])
+    num_drafted = set()
+
+    def beside_a_planned_one(text):
+        cache, policy = text.cache.runner, AdaptiveLength(text.policy.common, PLANNED)
+        drafter = make_drafter("greedy", text.drafter.caches[0].runner, GreedySampler())
+        for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
+            num_drafted.add(round_.stats.num_drafted)
+            yield round_
+
+    actual = speculative_output_probs(
+        main,
+        draft,
+        "sampled",
+        lambda: AdaptiveLength(Counts(), PLANNED),
+        *WARPERS["as it is"],
+        rounds_of=beside_a_planned_one,
+    )
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) < EXACT
+    assert len(num_drafted) >= 3  # none, and drafts that ended at different places
 
 
 @pytest.mark.parametrize("pair", PAIRS)
