@@ -43,10 +43,11 @@ class Transcript:
             text = f"{part.name} " if isinstance(part, CallBegin) else getattr(part, "text", "")
             yield text, self._last is Reasoning
 
-    def show(self, chunk: Chunk) -> None:
+    def show(self, chunk: Chunk, colour: tuple[int, ...] | None = None) -> None:
         """Print a chunk, reasoning dim on stderr."""
         for text, is_reasoning in self.pieces(chunk):
-            click.secho(text, nl=False, err=is_reasoning, dim=is_reasoning or None)
+            dim = is_reasoning or None
+            click.secho(text, nl=False, err=is_reasoning, dim=dim, fg=colour)
 
 
 @contextmanager
