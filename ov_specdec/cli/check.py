@@ -19,7 +19,6 @@ from ov_specdec.models.devices import (
     describe_machine,
     find_device,
     list_devices,
-    openvino_core,
 )
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import embedded_folder, locate
@@ -77,7 +76,7 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
     if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
         sys.exit(FAILED)
     folder = ModelFolder.read(locate(str(pair[0])))
-    if not find_device(openvino_core(), device).is_cpu:
+    if not find_device(device).is_cpu:
         click.echo(f"device: {describe_machine(device)}")
         is_right = True
         with console.status("Decoding on both devices") as status:

@@ -15,7 +15,6 @@ from ov_specdec.models.devices import (
     computes_in,
     describe_machine,
     find_device,
-    openvino_core,
     usable_cores,
 )
 from ov_specdec.models.folder import ModelFolder
@@ -168,7 +167,7 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
     Off the CPU the KV cache has the inference precision, because 8 bits are not exact there. On it,
     a small model may be faster on half or a quarter of the cores.
     """
-    found = find_device(openvino_core(), device)
+    found = find_device(device)
     precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(found, name)]
     choices = {**CHOICES, PRECISION_HINT: tuple(precisions)}
     if not found.is_cpu:

@@ -40,9 +40,7 @@ def limit(monkeypatch):
     """Limits models on devices; the tokens that each may hold. free: bytes of each device."""
 
     def limited(*models, size=None, free=0):
-        monkeypatch.setattr(
-            budgets, "find_device", lambda core, name: CPU if name == "CPU" else GPU
-        )
+        monkeypatch.setattr(budgets, "find_device", lambda name: CPU if name == "CPU" else GPU)
         monkeypatch.setattr(budgets, "free_memory", lambda device: free)
         runners = [FakeRunner(*num_bytes) for _, *num_bytes in models]
         loaded = [
@@ -131,7 +129,7 @@ def test_check_says_by_its_exit_code_whether_a_device_is_right(monkeypatch, is_b
         given.append((arguments, options))
         yield Agreement("exact, paged, plain", "4 of 4 texts equal the CPU's", is_broken)
 
-    monkeypatch.setattr(check_command, "find_device", lambda core, name: GPU)
+    monkeypatch.setattr(check_command, "find_device", lambda name: GPU)
     monkeypatch.setattr(check_command, "describe_machine", lambda device: "Fake GPU")
     monkeypatch.setattr(check_command, "compare_with_cpu", compared)
     done = run("check", "--device", "GPU", "--precision", "f32", "--property", "A=1")
@@ -142,10 +140,10 @@ def test_check_says_by_its_exit_code_whether_a_device_is_right(monkeypatch, is_b
 
 def test_tune_tries_on_a_gpu_what_is_a_gpus(monkeypatch):
     monkeypatch.setattr(tuner, "computes_in", lambda device, precision: precision != "bf16")
-    monkeypatch.setattr(tuner, "find_device", lambda core, name: GPU)
+    monkeypatch.setattr(tuner, "find_device", lambda name: GPU)
     assert tuner.offered("GPU").keys() == {
         "INFERENCE_PRECISION_HINT",
         "DYNAMIC_QUANTIZATION_GROUP_SIZE",
     }
-    monkeypatch.setattr(tuner, "find_device", lambda core, name: CPU)
+    monkeypatch.setattr(tuner, "find_device", lambda name: CPU)
     assert {"KV_CACHE_PRECISION", "INFERENCE_NUM_THREADS"} <= tuner.offered("CPU").keys()
