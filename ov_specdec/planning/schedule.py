@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
+from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.draft_length import (
     HEURISTIC_START,
     AdaptiveLength,
@@ -27,7 +27,7 @@ class LearnedStats:
     since acceptance differs between them.
     """
 
-    costs: Costs = field(default_factory=lambda: FixedCurve(NOMINAL))
+    costs: Costs = field(default_factory=lambda: Costs(NOMINAL))
     greedy: Counts = field(default_factory=Counts)
     sampled: Counts = field(default_factory=Counts)
     seeded: Counts = field(default_factory=Counts)
@@ -36,9 +36,9 @@ class LearnedStats:
 class IsolatedLength(Policy):
     """Adapts to this sequence and a nominal cost curve alone."""
 
-    def __init__(self, min_confidence: float = 0.0) -> None:
-        costs = FixedCurve(NOMINAL)
-        self._learned = AdaptiveLength(Counts(), costs, min_confidence)
+    def __init__(self) -> None:
+        costs = Costs(NOMINAL)
+        self._learned = AdaptiveLength(Counts(), costs)
         self._planner = Planner(costs)
 
     def answer(self, offers: Offers) -> Plan:
@@ -63,15 +63,14 @@ def follows_itself(options: GenerationOptions, main: Runner) -> bool:
 
 def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner) -> Policy:
     """A new policy for one generation of a main model."""
-    threshold = options.assistant_confidence_threshold
     number = options.num_assistant_tokens
     if options.num_assistant_tokens_schedule == "heuristic" and number != 0:
-        return HeuristicLength(HEURISTIC_START if number == "auto" else number, threshold)
+        return HeuristicLength(HEURISTIC_START if number == "auto" else number)
     if number != "auto":
-        return ConstantLength(number, threshold)
+        return ConstantLength(number)
     if follows_itself(options, main):
-        return IsolatedLength(threshold)
+        return IsolatedLength()
     common = learned.sampled if options.samples else learned.greedy
     if options.is_repeatable_draw:
         common = learned.seeded
-    return AdaptiveLength(common, learned.costs, threshold)
+    return AdaptiveLength(common, learned.costs)

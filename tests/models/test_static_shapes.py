@@ -15,7 +15,7 @@ from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import compile_for
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
-from ov_specdec.planning.costs import SIZES, CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs import SIZES, CostCurve, Costs, PassCurve
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.probe import try_static
@@ -28,7 +28,7 @@ PROMPT = "def area(w, h):"
 def load(folder, sizes):
     """A tiny model in exact precision, with static shapes of these sizes."""
     config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes="auto")
-    loaded = load_model(open_source(folder), config, vocab_size=290)
+    loaded = load_model(open_source(folder), config)
     for size in sizes:
         loaded.runner.add_static(size, loaded.compiler(size)())
     return loaded.runner
@@ -168,7 +168,7 @@ def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monk
 @pytest.mark.parametrize("is_invariant", [True, False])
 def test_a_static_shape_that_gives_other_logits_is_not_used(tiny_pair, is_invariant, monkeypatch):
     """Another model's. Where bits need not be equal, what differs by rounding is taken."""
-    wrong = load_model(open_source(tiny_pair[1]), RuntimeConfig(static_shapes=(2,)), vocab_size=290)
+    wrong = load_model(open_source(tiny_pair[1]), RuntimeConfig(static_shapes=(2,)))
     monkeypatch.setattr(prepare_module.Prepared, "compiler", lambda own: wrong.compiler)
     wanted = {"static_shapes": [2], "batch_invariant": "auto" if is_invariant else False}
     with SpeculativePipeline(tiny_pair[0], drafter="none", **wanted) as pipeline:
@@ -191,7 +191,7 @@ def test_a_tiny_context_goes_without_a_word(tiny_pair, max_model_len, kv, tmp_pa
 
 def test_a_model_none_of_whose_static_shapes_is_right_has_none(monkeypatch):
     monkeypatch.setattr("ov_specdec.engine.static_shapes.try_static", lambda *_: None)
-    flat = FixedCurve(CostCurve(PassCurve({1: 1.0})))  # any size would save as much
+    flat = Costs(CostCurve(PassCurve({1: 1.0})))  # any size would save as much
     shapes = StaticShapes(
         *("main", ScriptedModel(counting), lambda size: lambda: size, 0, flat),
         usual={2: 3.0},

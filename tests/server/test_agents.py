@@ -21,7 +21,7 @@ from tests.support.tools import CODER
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 CLIENTS = Path(__file__).parent / "clients"
 PACKAGES = (
-    *("@openai/codex@0.169", "opencode-ai@1.18"),
+    *("@openai/codex@0.169", "opencode-ai@1.18", "cline@3.0.65"),
     *("ai@6", "@ai-sdk/openai-compatible@2", "zod@4"),
 )
 
@@ -172,6 +172,22 @@ def test_opencode_edits_a_file(pipeline, programs, folder):
     with scripted(pipeline, script), serving(pipeline, model_name="tiny") as server:
         (folder / "opencode.json").write_text(block("json", server, "tiny"))
         told = run([programs / "opencode", "run", "Say goodbye."], folder, HOME=str(folder))
+    assert (folder / "greeting.txt").read_text() == "goodbye\n"
+    assert "It is done." in told
+
+
+@pytest.mark.deep
+def test_cline_edits_a_file(pipeline, programs, folder):
+    file = str(folder / "greeting.txt")
+    edit = called("editor", path=file, old_text="hello", new_text="goodbye")
+    answers = [called("read_files", path=file), edit, "It is done."]
+    with (
+        scripted(pipeline, lambda prompt: answers[results(prompt)]),
+        serving(pipeline, model_name="main") as server,
+    ):
+        commands = block("bash", server, "main")
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        told = run(["bash", "-ec", commands], folder, HOME=str(folder), PATH=path)
     assert (folder / "greeting.txt").read_text() == "goodbye\n"
     assert "It is done." in told
 
