@@ -1,7 +1,7 @@
 """Text to token ids and back, with the tokenizer that was exported beside the model."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,12 @@ class Tokenizer:
                 part.trim_offsets = False
         settings = path / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
+        given = {k: v for k, v in self._settings.items() if k.endswith("_token")}
+        # A text, or an object that holds it.
+        names = {k: v.get("content") if isinstance(v, dict) else v for k, v in given.items()}
+        self._roles = {role: name for role, name in names.items() if isinstance(name, str)}
+        """The names of special tokens, by roles such as "eos_token"."""
+        self._bytes_reader = bytes_reader(self.spec)
         self._templates = (
             self._read_chat_templates()
             if chat_template is None
@@ -175,18 +181,6 @@ class Tokenizer:
         if before is None or self._bytes_reader is not None:
             return self.piece(token_id)
         return self.decode_all([before, token_id]).removeprefix(self.decode_all([before])).encode()
-
-    @cached_property
-    def _roles(self) -> dict[str, str]:
-        """The names of special tokens, by roles such as "eos_token"."""
-        given = {k: v for k, v in self._settings.items() if k.endswith("_token")}
-        # A text, or an object that holds it.
-        names = {k: v.get("content") if isinstance(v, dict) else v for k, v in given.items()}
-        return {role: name for role, name in names.items() if isinstance(name, str)}
-
-    @cached_property
-    def _bytes_reader(self) -> Callable[[str], bytes] | None:
-        return bytes_reader(self.spec)
 
     def find_language(self, option: str, name: str) -> int:
         """The id of a language's token; `OptionError` if there is none. option: names it."""
