@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -64,7 +65,8 @@ class SpeechPipeline(Pipeline):
             _require_fit(self.guard_report, sources, settings.vocab_size)
         # Timestamps count, though tokenizers may have no text for them.
         size = settings.vocab_size
-        self._models = load_models([(*each, size) for each in zip(sources, configs, strict=True)])
+        whole = [replace(source, vocab_size=size) for source in sources]
+        self._models = load_models(list(zip(whole, configs, strict=True)))
         self.tokenizer = sources[0].tokenizer
         self.drafter = given.kind.name
         self.load_seconds = watch.total()

@@ -90,11 +90,9 @@ def load(sources: Sequence[ModelSource], options: PipelineOptions) -> Models:
     main, off = configure(options.batch_invariant, sources[0].folder, main, others)
     if main.precision != wanted:  # batch_invariant's precision replaces the profile's
         file = None
-    sizes = [source.vocab_size for source in sources]
-    to_load = list(zip(sources, [main, *drafts], sizes, strict=True))
-    loaded = load_models(to_load)
+    loaded = load_models(list(zip(sources, [main, *drafts], strict=True)))
     limit_memory(loaded, options.kv_cache_size, options.max_batch_size)
-    loaded = [verifiable(*each) for each in zip(loaded, to_load, strict=True)]
+    loaded = [verifiable(model) for model in loaded]
     invariance = open_invariance(loaded[0], off)
     if options.batch_invariant is True and not invariance.check().is_verified:
         raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")

@@ -8,7 +8,7 @@ from typing_extensions import Self
 from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
-from ov_specdec.models.devices import find_device, openvino_core, require_paged
+from ov_specdec.models.devices import find_device, require_paged
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import CostCurve, Progress
@@ -83,7 +83,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
     devices = []
     for config in (*configs, *encoders):
-        devices.append(device := find_device(openvino_core(), config.device))
+        devices.append(device := find_device(config.device))
         config.properties_for(device)
         if config.kv == "paged":
             require_paged(device)
