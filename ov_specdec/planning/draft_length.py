@@ -74,8 +74,8 @@ class Estimate:
 
     expected: the probability that the first n draft tokens are all accepted, from n = 1 to
     `MAX_PLANNED_LENGTH`. num_passes: of the draft model, for the longest draft: one for each token,
-    one in all, or none for a match. num_unread: tokens that its cache lacks. is_hopeful: a draft
-    that does not pay may be tried. pace: the mean of tokens that recent steps gave the sequence.
+    one in all, or none for a match. num_unread: tokens that its cache lacks. is_hopeful: the
+    last probe was accepted. pace: the mean of tokens that recent steps gave the sequence.
     """
 
     offer: Offer
@@ -187,7 +187,7 @@ class AdaptiveLength(Policy):
             expected,
             num_passes=1 if offer.takes_one_pass else MAX_PLANNED_LENGTH,
             num_unread=self._num_unread,
-            is_hopeful=self._has_found or self._acceptance.is_open(offer.source),
+            is_hopeful=self._has_found,
             pace=self._pace,
         )
 
