@@ -42,18 +42,17 @@ class Counts:
 
     def __init__(self, memory: float = COMMON_MEMORY) -> None:
         self._memory = memory
-        self._verified: dict[Hashable, float] = {}
-        self._accepted: dict[Hashable, float] = {}
+        self._counts: dict[Hashable, tuple[float, float]] = {}
 
     def share(self, key: Hashable, expected: float, weight: float) -> float:
         """The accepted fraction, shrunk towards `expected` with this weight."""
-        verified, accepted = self._verified.get(key, 0.0), self._accepted.get(key, 0.0)
+        verified, accepted = self._counts.get(key, (0.0, 0.0))
         return (accepted + weight * expected) / (verified + weight)
 
     def add(self, key: Hashable, accepted: bool) -> None:
         """Count one draft token."""
-        self._verified[key] = self._memory * self._verified.get(key, 0.0) + 1.0
-        self._accepted[key] = self._memory * self._accepted.get(key, 0.0) + accepted
+        before, memory = self._counts.get(key, (0.0, 0.0)), self._memory
+        self._counts[key] = memory * before[0] + 1.0, memory * before[1] + accepted
 
 
 class Acceptance:

@@ -1,7 +1,7 @@
 """Offers, estimates, plans and policies of draft lengths."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 from operator import mul
 
@@ -149,7 +149,6 @@ def best_speed(estimate: Estimate, curve: CostCurve) -> float:
     return float((np.cumsum([1.0, *estimate.expected]) / seconds).max())
 
 
-@dataclass
 class AdaptiveLength(Policy):
     """Estimates the acceptance of one sequence, so that the planner chooses.
 
@@ -157,24 +156,18 @@ class AdaptiveLength(Policy):
     offers are compared.
     """
 
-    common: Counts
-    costs: Costs
-    _acceptance: Acceptance = field(init=False)
-    _num_unread: int = field(default=1, init=False)
-    _has_found: bool = field(default=False, init=False)
-
     is_planned = True
 
-    def __post_init__(self) -> None:
-        self._acceptance = Acceptance(self.common)
-        self._pace = 1.0
+    def __init__(self, common: Counts, costs: Costs) -> None:
+        self._acceptance, self._costs = Acceptance(common), costs
+        self._num_unread, self._has_found, self._pace = 1, False, 1.0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
         estimates = [self._estimate(offer) for offer in offers]
         if len(estimates) == 1:
             return estimates[0]
-        curve = self.costs.curve
+        curve = self._costs.curve
         return max(estimates, key=lambda each: best_speed(each, curve))
 
     def _estimate(self, offer: Offer) -> Estimate:
