@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import OptionError
-from ov_specdec.models.devices import find_device, openvino_core, usable_cores
+from ov_specdec.models.devices import find_device, usable_cores
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.records.files import UNREADABLE, replacing
 
@@ -43,8 +43,8 @@ class Record:
     """Results of a command, a row for each.
 
     options: all that say what is measured, not how long. models: by role, name and hash. code: the
-    commit, and whether the files in it were as committed; of figures by part. date: of the first
-    row.
+    commit, and whether the files in it were as committed; of figures by part. date: of the
+    beginning. dates: of figures, that by part.
     """
 
     command: str
@@ -54,6 +54,7 @@ class Record:
     versions: dict[str, str | None]
     machine: dict[str, Any]
     date: str
+    dates: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
     @classmethod
@@ -68,7 +69,7 @@ class Record:
             _code(),
             {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
             _machine(),
-            datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            now(),
         )
 
     @classmethod
@@ -134,6 +135,11 @@ class Record:
         return ", ".join(parts)
 
 
+def now() -> str:
+    """Date and time in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
 def select(rows: Iterable[Row], **values: Any) -> list[Row]:
     """The rows with these values."""
     return [row for row in rows if all(row.get(name) == value for name, value in values.items())]
@@ -166,7 +172,7 @@ def _version(package: str) -> str | None:
 
 def _machine() -> dict[str, Any]:
     return {
-        "name": find_device(openvino_core(), "CPU").full_name.strip(),
+        "name": find_device("CPU").full_name.strip(),
         "architecture": platform.machine(),
         "instructions": instructions(CPUINFO),
         LIMIT: os.environ.get(LIMIT),

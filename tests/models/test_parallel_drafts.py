@@ -82,7 +82,7 @@ def test_rows_are_those_of_torch_wherever_a_draft_was_rejected(drafts, architect
     checkpoint, folder = drafts[architecture]
     reference = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
     config = RuntimeConfig(kv=kv, precision="exact")
-    runner = load_model(open_source(folder), config, vocab_size=NUM_IDS).runner
+    runner = load_model(open_source(folder), config).runner
     lengths, texts = (5, 3, 1), [tokens(9, 1), tokens(40, 2), tokens(2, 3)]
     samplers = [Noting() for _ in texts]
     drafters = [draft_with(runner, sampler) for sampler in samplers]
