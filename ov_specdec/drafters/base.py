@@ -83,11 +83,6 @@ class Cascade:
     second: Drafter
 
     @property
-    def readers(self) -> tuple[HiddenStatesReader, ...]:
-        """The readers of hidden states of both."""
-        return (*readers(self.first), *readers(self.second))
-
-    @property
     def sources(self) -> tuple[str, ...]:
         """The sources of both."""
         return (*self.first.sources, *self.second.sources)
@@ -110,5 +105,5 @@ class Cascade:
 def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:
     """Readers of the main model's hidden states: the drafter itself, or its parts."""
     if isinstance(drafter, Cascade):
-        return drafter.readers
+        return (*readers(drafter.first), *readers(drafter.second))
     return (drafter,) if isinstance(drafter, HiddenStatesReader) else ()

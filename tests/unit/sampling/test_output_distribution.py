@@ -17,7 +17,7 @@ from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import residual
-from ov_specdec.sampling.processors import PresencePenalty, RepetitionPenalty
+from ov_specdec.sampling.processors import OccurrencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.text.pairing import TokenizerPair
@@ -47,7 +47,7 @@ WARPERS = {
     "as it is": (LogitsWarper(), ()),
     "warped, with a history": (
         LogitsWarper(temperature=1.7, top_p=0.95),
-        (RepetitionPenalty(1.3), PresencePenalty(0.4, len(PROMPT))),
+        (RepetitionPenalty(1.3), OccurrencePenalty(0.4, 0.0, len(PROMPT))),
     ),
 }
 
