@@ -50,10 +50,10 @@ class Sequence:
 
     tokens: prompt and output, owned by the sequence alone. max_length: maximum length of both
     together. cache: the main model's. sampler: chooses the main model's tokens, and knows those
-    that end it. drafter: proposes draft tokens; None for plain decoding. policy: chooses draft
-    lengths. options: as requested. finish_reason: None until it ends, "stop" after an
-    end-of-sequence token or a stop string, "length" at max_length; speculation ends it where plain
-    decoding does.
+    that end it. drafters: propose draft tokens, such as suffix matches and a draft model; none for
+    plain decoding. policy: chooses the offer of one of them, and draft lengths. options: as
+    requested. finish_reason: None until it ends, "stop" after an end-of-sequence token or a stop
+    string, "length" at max_length; speculation ends it where plain decoding does.
 
     output: turns rounds into chunks; None: the reader gets the rounds. receive: gets the chunks
     instead of `unread`. on_admit: called once when it first runs, in the stepping thread. on_end:
@@ -71,7 +71,7 @@ class Sequence:
     max_length: int
     cache: CachedSequence
     sampler: Sampler
-    drafter: Drafter | None = None
+    drafters: tuple[Drafter, ...] = ()
     policy: Policy = ConstantLength(0)
     options: GenerationOptions = field(default_factory=GenerationOptions)
     output: Output | None = None
@@ -126,7 +126,7 @@ class Sequence:
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
         """Its KV caches, the main model's first."""
-        return (self.cache, *(self.drafter.caches if self.drafter else ()))
+        return (self.cache, *[cache for drafter in self.drafters for cache in drafter.caches])
 
     @property
     def room(self) -> int:
