@@ -41,7 +41,7 @@ def tokenizers(tmp_path_factory):
     folders = {name: tmp_path_factory.mktemp(name) for name in ("main", "prose", "sentencepiece")}
     save_tokenizer(folders["main"])
     save_tokenizer(folders["prose"], sample=PROSE * 3)
-    save_byte_fallback(folders["sentencepiece"])
+    save_byte_fallback(folders["sentencepiece"], sample="the cat sat on the mat\n")
     pieces = {name: PieceTokenizer(load_tokenizer(path)) for name, path in folders.items()}
     return {
         name: TokenizerPair(
