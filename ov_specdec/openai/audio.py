@@ -61,7 +61,7 @@ def _describe(schema: dict[str, Any], form: type[Body]) -> None:
 @with_options(GenerationOptions, ("seed", "num_assistant_tokens", "cache_salt"))
 @with_options(TranscriptionOptions, ("initial_prompt",))
 class TranslationForm(Body):
-    """Fields of /v1/audio/translations, except for the file."""
+    """A recording to translate into English; its fields except for the file."""
 
     model_config = ConfigDict(strict=False, json_schema_extra=_describe)  # a form has texts only
 
@@ -86,7 +86,7 @@ class TranslationForm(Body):
 
 @with_options(TranscriptionOptions, ("language",))
 class TranscriptionForm(TranslationForm):
-    """Fields of /v1/audio/transcriptions, except for the file."""
+    """A recording to transcribe; its fields except for the file."""
 
     unsupported: ClassVar[Unsupported] = {
         "chunking_strategy": ("auto",),
