@@ -188,25 +188,11 @@ def explain(error: ValidationError) -> tuple[str, str, str]:
 
 MAX_SEED = 2**63
 
-MAX_ID_DIGITS = 18
-"""Maximum digits of a token id: Python refuses to parse numbers of thousands of digits."""
-
 MAX_ITEMS = 1024
 """Maximum length of a list: every choice of a request makes a processor of it."""
 
-MAX_WORD = 32
-"""Maximum length of a list within a list: bad words are words and phrases."""
-
-MAX_BIASES = 16_384
-"""Maximum number of logit biases: to ban a script, or all spellings of some words, takes thousands.
-Every choice of a request keeps them as arrays."""
-
 MAX_SALT = 256
 """Maximum characters of a salt: what is cached is found by it, and keeps it."""
-
-MAX_NGRAM = 256
-"""Maximum length of banned n-grams: a row after a repetitive text costs one comparison of the whole
-text for each token of an n-gram."""
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -228,16 +214,18 @@ def said(what: str) -> WrapValidator:
 
 def _read_bias(bias: dict[str, float]) -> dict[int, float]:
     for token in bias:
-        if not token.isdecimal() or len(token) > MAX_ID_DIGITS:
+        # Python refuses to parse numbers of thousands of digits.
+        if not token.isdecimal() or len(token) > 18:
             reason = {"token": show(token)}
             raise PydanticCustomError("ids", "holds {token}: keys must be token ids", reason)
     return {int(token): value for token, value in bias.items()}
 
 
 IdList = Annotated[list[TokenId], Field(max_length=MAX_ITEMS, fail_fast=True)]
-Word = Annotated[list[TokenId], Field(max_length=MAX_WORD, fail_fast=True)]
+Word = Annotated[list[TokenId], Field(max_length=32, fail_fast=True)]  # or a phrase
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
-NgramSize = Annotated[int, Field(ge=0, le=MAX_NGRAM)]
+# A row after a repetitive text costs one comparison of all of it for each token of an n-gram.
+NgramSize = Annotated[int, Field(ge=0, le=256)]
 
 FORMS: Mapping[str, Any] = {
     "bad_words_ids": Annotated[list[Word], Field(max_length=MAX_ITEMS, fail_fast=True)],
@@ -247,7 +235,8 @@ FORMS: Mapping[str, Any] = {
     ],
     "logit_bias": Annotated[
         dict[str, Annotated[float, Field(ge=-100, le=100)]],  # as in OpenAI's reference
-        Field(max_length=MAX_BIASES, fail_fast=True),
+        # To ban a script, or all spellings of some words, takes thousands.
+        Field(max_length=16_384, fail_fast=True),
         AfterValidator(_read_bias),
     ],
     "num_assistant_tokens": Annotated[

@@ -125,24 +125,19 @@ class ChoicesBody(GenerationBody):
     return_origins: bool | None = None
     response_format: ResponseFormat | None = None
 
-    def make_ask(
-        self, rules: Rules, options: dict[str, Any], max_tokens: int | None, **more: Any
-    ) -> Ask:
-        """See `GenerationBody`."""
+    @property
+    def choices(self) -> dict[str, Any]:
+        """Fields of `Ask` about them."""
         for name in ("stream_options", "return_origins"):
             if getattr(self, name) and not self.stream:
                 raise invalid(name, f"{name} has no effect without stream=true")
         streaming = self.stream_options or StreamOptions()
-        return super().make_ask(
-            rules,
-            options,
-            max_tokens,
-            n=self.n or 1,
-            include_usage=bool(streaming.include_usage),
-            usage_in_events=bool(streaming.include_usage and streaming.continuous_usage_stats),
-            origins=bool(self.return_origins),
-            **more,
-        )
+        return {
+            "n": self.n or 1,
+            "include_usage": bool(streaming.include_usage),
+            "usage_in_events": bool(streaming.include_usage and streaming.continuous_usage_stats),
+            "origins": bool(self.return_origins),
+        }
 
 
 class Prediction(Body):
@@ -201,6 +196,7 @@ class ChatBody(ChoicesBody):
             newer if length is None else length,
             prompts=(read_messages(message.given() for message in self.messages),),
             has_prediction=self.prediction is not None,
+            **self.choices,
         )
 
 
@@ -231,8 +227,8 @@ class CompletionBody(ChoicesBody):
             options["prompt_logprobs"] = self.logprobs or 0
         is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
         prompts = (self.prompt,) if is_one else tuple(self.prompt)
-        echo = bool(self.echo)
-        return self.make_ask(rules, options, self.max_tokens, prompts=prompts, echo=echo)
+        more = {"prompts": prompts, "echo": bool(self.echo), **self.choices}
+        return self.make_ask(rules, options, self.max_tokens, **more)
 
 
 class ReasoningOptions(Body):

@@ -18,7 +18,7 @@ from ov_specdec.server.access import digest_of
 from ov_specdec.server.app import make_app
 from ov_specdec.server.bodies import read_form
 from ov_specdec.server.engine import LocalEngine
-from ov_specdec.server.limits import Slots
+from ov_specdec.server.service import Slots
 from ov_specdec.server.settings import Settings
 from tests.support.server import paused, scope_of_completion, serving, wait_until
 
