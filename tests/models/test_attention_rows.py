@@ -34,7 +34,7 @@ def paged(folder, *, fuses=True):
 
 
 def logits(model):
-    cpu = find_device(openvino_core(), "CPU")
+    cpu = find_device("CPU")
     compiled = openvino_core().compile_model(
         model, "CPU", RuntimeConfig(precision="exact").properties_for(cpu)
     )

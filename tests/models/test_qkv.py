@@ -28,7 +28,7 @@ def num_products(model):
 
 
 def logits(model, precision):
-    cpu = find_device(openvino_core(), "CPU")
+    cpu = find_device("CPU")
     properties = RuntimeConfig(precision=precision).properties_for(cpu)
     compiled = openvino_core().compile_model(model, "CPU", properties)
     runner = PagedModel(compiled, max_length=128, vocab_size=VOCAB_SIZE)
@@ -55,7 +55,7 @@ def test_a_paged_model_is_loaded_so_and_a_stateful_one_as_it_is():
     for kv in ("paged", "stateful"):
         source = open_source(embedded_folder("draft"))
         before = num_products(source.model)
-        load_model(source, RuntimeConfig(kv=kv), vocab_size=VOCAB_SIZE)
+        load_model(source, RuntimeConfig(kv=kv))
         found[kv] = before - num_products(source.model)
     assert found == {"paged": 4, "stateful": 0}
 

@@ -32,7 +32,7 @@ def model(request, tiny_pair):
     config = RuntimeConfig(
         kv=kv, precision="exact", max_masked_tokens=0 if "," in request.param else None
     )
-    return load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
+    return load_model(open_source(tiny_pair[0]), config).runner
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
 ):
     monkeypatch.setattr("ov_specdec.models.prepare.select_rows", lambda *_, **__: False)
     config = RuntimeConfig(kv=kv, precision="exact")
-    model = load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
+    model = load_model(open_source(tiny_pair[0]), config).runner
     slot, text = model.open(), tokens(7)
     last = forward(model, slot, text, 1).copy()
     np.testing.assert_allclose(last, fresh(model, slot, text)[-1:], **CLOSE)
@@ -110,7 +110,7 @@ def test_long_prompts_are_read_in_chunks(embedded_draft):
     for kv in ("paged", "stateful"):
         source = open_source(embedded_draft)
         config = RuntimeConfig(kv=kv, precision="exact")
-        model = load_model(source, config, vocab_size=VOCAB_SIZE)
+        model = load_model(source, config)
         cache = CachedSequence(model.runner)
         long = alone(cache.advance(text[: PREFILL_CHUNK + 7], tokens(PREFILL_CHUNK, 1), 1))
         assert long.num_tokens == 2 * PREFILL_CHUNK + 7
