@@ -95,13 +95,6 @@ class Rules:
             )
 
 
-def describe_unsupported(schema: dict[str, Any], body: "type[Body]") -> None:
-    """Add the unsupported fields of a body to its JSON schema."""
-    for name, values in body.unsupported.items():
-        title = name.replace("_", " ").title()
-        schema["properties"][name] = {"default": None, "enum": [*values, None], "title": title}
-
-
 class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
@@ -110,9 +103,7 @@ class Body(BaseModel):
     instead of some of them.
     """
 
-    model_config = ConfigDict(
-        strict=True, extra="allow", allow_inf_nan=False, json_schema_extra=describe_unsupported
-    )
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     option_names: ClassVar[tuple[str, ...]] = ()
     unsupported: ClassVar[Unsupported] = {}

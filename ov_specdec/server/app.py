@@ -21,7 +21,7 @@ from ov_specdec.openai.audio import (
     TranslationForm,
 )
 from ov_specdec.openai.audio import read_form as read_fields
-from ov_specdec.openai.body import Body, Rules, read
+from ov_specdec.openai.body import Body, read
 from ov_specdec.openai.completions import CompletionAnswer
 from ov_specdec.openai.errors import ApiError, Json, invalid
 from ov_specdec.openai.requests import (
@@ -79,9 +79,8 @@ def make_app(
     )
     app.add_exception_handler(HTTPException, _answer_http_error)
     settings = service.settings
-    rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
     for path, kind in BODIES.items():
-        _add_post(app, path, kind, service, rules)
+        _add_post(app, path, kind, service)
     _add_state(app, service)
     app.add_middleware(Access, settings=settings, on_failure=service.metrics.failed)
     if settings.cors_origins:
@@ -95,7 +94,7 @@ def make_app(
     return app
 
 
-def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service, rules: Rules) -> None:
+def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> None:
     """Add a route that takes bodies of this kind."""
     is_form = issubclass(kind, TranslationForm)
     media_types = ["text/event-stream"] * ("stream" in kind.model_fields)
@@ -108,12 +107,12 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service, rules
     async def handle(request: Request, body: described) -> Any:  # noqa: ARG001
         record: Record = request.state.record
         if issubclass(kind, GenerationBody):
-            return Reply(service, record, partial(_generation, kind, request, service, rules))
+            return Reply(service, record, partial(_generation, kind, request, service))
         if issubclass(kind, TranslationForm):
-            return Reply(service, record, partial(_transcription, kind, request, service, rules))
+            return Reply(service, record, partial(_transcription, kind, request, service))
         settings = service.settings
         with service.entered(record.tenant):
-            given: Any = await read_json(request, settings, lambda c: read(kind, c, rules))
+            given: Any = await read_json(request, settings, lambda c: read(kind, c, service.rules))
             service.check_model(given.model)
             engine, most = service.engine, settings.max_request_tokens
             return await run_in_thread(lambda: JSONResponse(given.answer(engine, most)))
@@ -134,13 +133,12 @@ async def _generation(
     kind: type[GenerationBody],
     request: Request,
     service: Service,
-    rules: Rules,
     grow: Callable[[int, int], None],
 ) -> AsyncIterator[tuple[AnyAnswer, Running]]:
     """Read a request for texts. grow: see `Slots.entered`."""
     record: Record = request.state.record
     settings = service.settings
-    ask = await read_json(request, settings, lambda body: read_ask(kind, body, rules))
+    ask = await read_json(request, settings, lambda body: read_ask(kind, body, service.rules))
     record.user = ask.user
     service.check_model(ask.model)
     grow(ask.num_choices, ask.n)
@@ -158,12 +156,12 @@ async def _generation(
 
 @asynccontextmanager
 async def _transcription(
-    kind: type[TranslationForm], request: Request, service: Service, rules: Rules, _: object
+    kind: type[TranslationForm], request: Request, service: Service, _: object
 ) -> AsyncIterator[tuple[AnyAnswer, Running]]:
     """Read a request for a transcription."""
     record: Record = request.state.record
     texts, recording = await read_form(request, service.settings)
-    ask = read_fields(kind, texts, rules)
+    ask = read_fields(kind, texts, service.rules)
     if recording is None:
         raise invalid(FILE, "file is missing: send the recording as a file")
     with recording:

@@ -10,6 +10,7 @@ from typing import Any
 from weakref import WeakSet
 
 from ov_specdec.errors import shorten
+from ov_specdec.openai.body import Rules
 from ov_specdec.openai.errors import ApiError, Json, invalid
 from ov_specdec.results.stats import NOT_INVARIANT
 from ov_specdec.server.engine import EngineClient
@@ -76,13 +77,16 @@ class Service:
     is_over: bool = False  # whether running requests have had their time after `stop`
     slots: Slots = field(init=False)
     metrics: RequestMetrics = field(init=False)
+    rules: Rules = field(init=False)
     served: EngineClient | Transcriptions | None = None
     streams: WeakSet[Stream[Any]] = field(default_factory=WeakSet)
     """Of the requests that run."""
 
     def __post_init__(self) -> None:
-        self.metrics = RequestMetrics(self.settings.model_name)
-        self.slots = Slots(self.settings.max_batch_size + self.settings.max_queue)
+        settings = self.settings
+        self.metrics = RequestMetrics(settings.model_name)
+        self.rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
+        self.slots = Slots(settings.max_batch_size + settings.max_queue)
 
     def take(self, engine: EngineClient | Transcriptions) -> None:
         """Serve with this engine, or this speech model, from now on."""
