@@ -56,6 +56,18 @@ REASONS = {
 }
 """Messages that replace those of pydantic; they may name its bounds."""
 
+NEWER_NAMES = {
+    **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
+    **dict.fromkeys(("grammar", "guided_grammar"), "give structured_outputs.grammar, in Lark"),
+    "function_call": "give tool_choice",
+    "functions": "give tools",
+    "json_schema": "give response_format, or structured_outputs.json",
+    "response_format": "give text.format",
+    "response_format.schema": "give response_format.json_schema.schema, with the type json_schema",
+    "text.format.json_schema": "give text.format.schema",
+}
+"""What to give instead of older fields, and of fields of llama.cpp and other endpoints."""
+
 Unsupported = Mapping[str, Sequence[Any]]
 """Values without an effect, by the name of a field."""
 
@@ -99,15 +111,13 @@ class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
     option_names: its fields that are generation options, by the names of the options. unsupported:
-    fields that are refused, unless they have one of these values. newer_names: what to give
-    instead of some of them.
+    fields that are refused, unless they have one of these values.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     option_names: ClassVar[tuple[str, ...]] = ()
     unsupported: ClassVar[Unsupported] = {}
-    newer_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @property
     def options(self) -> dict[str, Any]:
@@ -127,8 +137,8 @@ class Body(BaseModel):
             elif not any(value == each and type(value) is type(each) for each in neutral):
                 taken = " or ".join(map(show, neutral))
                 remedy = f"only {taken} is taken" if taken else "leave it out"
-                remedy = self.newer_names.get(name, remedy)
                 path = where + name.removesuffix("[]")
+                remedy = NEWER_NAMES.get(path, remedy)
                 message = f"{path}={show(value)} is not supported: {remedy}"
                 raise invalid(path, message, "unsupported_value")
         for name in fields:

@@ -3,7 +3,6 @@
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -19,10 +18,9 @@ from ov_specdec.openai.body import (
     said,
     with_options_of,
 )
-from ov_specdec.openai.errors import OF_RESPONSES, in_field_names, invalid
+from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.structured import (
-    NEWER_NAMES,
     ResponseFormat,
     StructuredOutputs,
     TextFormat,
@@ -56,7 +54,6 @@ class GenerationBody(Body):
 
     endpoint: ClassVar[Endpoint]
     unsupported: ClassVar[Unsupported] = UNSUPPORTED
-    newer_names: ClassVar[Mapping[str, str]] = NEWER_NAMES
 
     model: str | None = None
     stream: bool | None = None
@@ -105,7 +102,7 @@ def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = Non
     try:
         return asked.ask(rules)
     except OptionError as error:
-        raise in_field_names(error, asked.names) from error
+        raise from_exception(error, "", asked.names) from error
 
 
 class StreamOptions(Body):
