@@ -36,7 +36,7 @@ from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, error_response
 from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.reply import AnyAnswer, Reply, Running
-from ov_specdec.server.service import Service
+from ov_specdec.server.service import Grow, Service
 from ov_specdec.server.stream import Stream, run_in_thread
 from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.server.transcriptions import Job
@@ -133,9 +133,9 @@ async def _generation(
     kind: type[GenerationBody],
     request: Request,
     service: Service,
-    grow: Callable[[int, int], None],
+    grow: Grow,
 ) -> AsyncIterator[tuple[AnyAnswer, Running]]:
-    """Read a request for texts. grow: see `Slots.entered`."""
+    """Read a request for texts."""
     record: Record = request.state.record
     settings = service.settings
     ask = await read_json(request, settings, lambda body: read_ask(kind, body, service.rules))

@@ -23,6 +23,10 @@ RETRY_AFTER = 1
 """Retry-After in seconds while the queue is full: about the time of an answer."""
 
 
+Grow = Callable[[int, int], None]
+"""Takes a slot for each choice of a request: of how many, and of those of each prompt."""
+
+
 class Slots:
     """Bounds the generations that run or wait; more are rejected with 429.
 
@@ -35,15 +39,11 @@ class Slots:
         self.taken: Counter[str | None] = Counter()
 
     @contextmanager
-    def entered(self, key: str | None) -> Iterator[Callable[[int, int], None]]:
-        """Take a slot before a request is read; yields a function that takes one for each choice.
-
-        It is called with the number of choices, and of those of each prompt. key: of the client.
-        Raises `ApiError` if there are not so many slots.
-        """
+    def entered(self, key: str | None) -> Iterator[Grow]:
+        """Take a slot before a request is read; `ApiError` if there is none. key: of the client."""
         size = 0
 
-        def grow(wanted: int, n: int = 1) -> None:
+        def grow(wanted: int, n: int) -> None:
             nonlocal size
             if wanted > self.most:
                 param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
@@ -60,7 +60,7 @@ class Slots:
             self.taken[key] += wanted - size
             size = wanted
 
-        grow(1)
+        grow(1, 1)
         try:
             yield grow
         finally:
@@ -152,8 +152,8 @@ class Service:
             )
 
     @contextmanager
-    def entered(self, tenant: str | None) -> Iterator[Callable[[int, int], None]]:
-        """Take a slot for a request, before it is read: see `Slots.entered`."""
+    def entered(self, tenant: str | None) -> Iterator[Grow]:
+        """Take a slot for a request, before it is read."""
         if self.is_draining:
             raise _draining()
         self.require_loaded()
