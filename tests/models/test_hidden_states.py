@@ -1,7 +1,5 @@
 """A drafter that reads the main model's hidden states, as draft heads do: a fake of one."""
 
-from itertools import chain
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,7 +18,7 @@ from ov_specdec.sampling.verification import Draft
 from tests.support import running
 from tests.support.fakes import ScriptedModel, mixed, mixing
 from tests.support.scripted import generator
-from tests.unit.engine.test_engine import Filling, Snapshots, passes_of
+from tests.unit.engine.test_engine import Snapshots
 
 SEED = 1
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]
@@ -107,29 +105,6 @@ def request(main, head, prompt=TEXT, num_new=12, length=3, wrong=(), **more):
 
 def expected(prompt, num_new=12):
     return running.plain(ScriptedModel(mixing(SEED)), prompt, len(prompt) + num_new).tokens
-
-
-def run(text, *others, **more):
-    return list(running.rounds(text, *others, **more))
-
-
-def places_of(text):
-    """The places that its drafter observed, in order."""
-    return list(chain(*text.drafter.observed))
-
-
-@pytest.mark.parametrize(
-    ("policy", "costs"), [(ConstantLength(3), {}), (Filling(3), {"costs": passes_of(7)})]
-)
-def test_what_stands_is_observed_once_and_rejected_draft_tokens_are_not(policy, costs):
-    text = request(main_model(), Head(), num_new=30, wrong={14, 16, 21})
-    text.policy = policy
-    rounds = run(text, **costs)
-    assert text.tokens == expected(TEXT, 30)
-    rejected = [r.stats.num_drafted > r.stats.num_accepted for r in rounds]
-    assert sum(rejected) == 3  # where it is wrong; all else that it drafts is right
-    assert all(round_.draft_tokens for round_ in rounds[1:-1])
-    assert places_of(text) == list(range(len(text.tokens) - 1))
 
 
 JOBS = st.tuples(

@@ -18,7 +18,6 @@ from ov_specdec.graph.positions import connect_positions, takes_positions
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
 from ov_specdec.models.source import NEVER_DRAFT, open_source
-from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.rewinding import MOST_REPEATED
 from ov_specdec.runner.stateful import StatefulModel
@@ -199,41 +198,6 @@ def test_nobody_is_admitted_without_states(hybrid):
         assert runner.num_free == runner.capacity
         runner.forward([Span(runner.open(), [1, 2], 1)])
         assert (runner.num_free, runner.max_draft_tokens) == (0, 0)
-
-
-def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
-    with load(hybrid, drafter="suffix") as pipeline:
-        runner, sizes = pipeline.main.runner, []
-        forward = runner.forward
-
-        def counted(spans):
-            sizes.append(sum(len(span.tokens) for span in spans))
-            return forward(spans)
-
-        monkeypatch.setattr(runner, "forward", counted)
-        times = PassTimes(runner, object)
-        for size in (1, 4):
-            times.time(size)
-        assert sizes == [16, 1, 1, 1, 4, 4]
-
-
-def test_turns_go_on_from_the_last_full_block(hybrid):
-    first, output = hybrid.expected[2]
-    with load(hybrid, hybrid.draft) as pipeline, load(hybrid, drafter="none") as fresh:
-        text, num_cached = list(first), []
-        for turn in range(4):
-            result = pipeline.generate(text, num_assistant_tokens=3, **GREEDY)
-            plain = fresh.generate(text, cache_prompt=False, **GREEDY)
-            assert result.token_ids == plain.token_ids
-            num_cached.append(result.stats.cached_tokens)
-            held = len(text) + NUM_TOKENS - 1
-            text += [*result.token_ids, *range(turn + 1, turn + 20)]
-        assert num_cached == [0, *(n // BLOCK * BLOCK for n in (209, 288, 367))]
-        assert held > 400
-        again = pipeline.generate(first, num_assistant_tokens=3, **GREEDY)
-        assert (again.token_ids, again.stats.cached_tokens) == (output, 128)
-        salted = pipeline.generate(first, cache_salt="other", **GREEDY)
-        assert (salted.token_ids, salted.stats.cached_tokens) == (output, 0)
 
 
 def test_a_saved_cache_goes_on_in_another_process(hybrid, tmp_path):

@@ -1,7 +1,6 @@
 """The Python interface, on a tiny pair."""
 
 import gc
-import json
 import re
 import shutil
 import subprocess
@@ -24,17 +23,6 @@ from tests.support.folders import change
 from tests.support.server import wait_until
 
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
-
-
-def test_chunks_add_up_to_the_result(pipeline):
-    result = pipeline.generate("def area(", **OPTIONS)
-    chunks = list(pipeline.stream("def area(", **OPTIONS))
-    assert "".join(chunk.text for chunk in chunks) == result.text
-    assert [t for chunk in chunks for t in chunk.token_ids] == result.token_ids
-    assert [chunk.finish_reason for chunk in chunks[:-1]] == [None] * (len(chunks) - 1)
-    assert chunks[-1].finish_reason == result.finish_reason == "length"
-    assert chunks[-1].stats is not None
-    assert len(result.token_ids) == result.stats.generated_tokens == 40
 
 
 def test_chunks_say_where_tokens_come_from(pipeline):
@@ -150,25 +138,6 @@ def test_a_closed_pipeline_frees_its_models_and_says_that_it_is_closed(tiny_pair
         with pytest.raises(SessionError, match="this pipeline is closed"):
             use()
     pipeline.close()
-
-
-def test_what_is_cancelled_at_the_end_of_the_last_step_ends(tiny_pair, monkeypatch):
-    with SpeculativePipeline(tiny_pair[0], drafter="none") as pipeline:
-        short = pipeline.stream("def", max_new_tokens=2, ignore_eos=True)
-        long = pipeline.stream("abc", max_new_tokens=20, ignore_eos=True)
-        next(long)
-        next(short)
-        engine = pipeline._generator.loop.engine
-        step = engine.step
-
-        def last_step():
-            step()
-            long.cancel()
-
-        monkeypatch.setattr(engine, "step", last_step)
-        assert next(short).finish_reason == "length"
-        assert engine.scheduler.running == []
-        assert [chunk.finish_reason for chunk in long][-1] == "cancelled"
 
 
 def test_models_are_not_used_otherwise_while_a_generation_runs(pipeline, tmp_path):
@@ -299,30 +268,6 @@ def test_a_folder_that_lacks_or_breaks_a_file_is_refused(
         (main / file).write_text(content)
     with pytest.raises(ModelError, match=complaint):
         SpeculativePipeline(main, drafter="none")
-
-
-TEMPLATE = (
-    "{% for m in messages %}<eos>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
-    "{% if add_generation_prompt %}assistant:{% endif %}"
-)
-
-
-@pytest.mark.parametrize("place", ["chat_template.jinja", "tokenizer_config.json"])
-def test_a_chat_template_is_applied_unless_switched_off(tiny_pair, tmp_path, place):
-    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
-    if place == "tokenizer_config.json":
-        settings = json.loads((main / place).read_text())
-        (main / place).write_text(json.dumps({**settings, "chat_template": TEMPLATE}))
-    else:
-        (main / place).write_text(TEMPLATE)
-    chat = SpeculativePipeline(main, drafter="none")
-    templated = "<eos>user: def area(\nassistant:"
-    ids = chat.tokenizer.encode(templated)
-    assert chat.generate("def area(", max_new_tokens=4).stats.prompt_tokens == len(ids)
-    plain = chat.generate("def area(", max_new_tokens=4, apply_chat_template=False)
-    assert plain.stats.prompt_tokens == len(chat.tokenizer.encode("def area("))
-    with pytest.raises(OptionError, match="empty"):
-        chat.generate("")
 
 
 def test_a_result_is_shown_in_three_lines(tiny_pair):

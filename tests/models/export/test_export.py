@@ -8,7 +8,6 @@ import pytest
 from ov_specdec import ExportError, ModelError, SpeculativePipeline
 from ov_specdec.models import export as export_module
 from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model
-from ov_specdec.models.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.optimum import names, stub_optimum
 from tests.support.tiny import save_checkpoint
@@ -75,10 +74,6 @@ def test_marians_tokenizer_is_refused(tmp_path):
         export_model(str(tmp_path), tmp_path / "output", "int8")
     with pytest.raises(ModelError, match="Marian's tokenizer"):
         load_tokenizer(tmp_path)
-
-
-def test_the_checkpoint_of_the_embedded_draft_is_beside_it_in_a_checkout():
-    assert embedded_folder("draft").with_name("checkpoint").joinpath("config.json").is_file()
 
 
 @pytest.fixture
