@@ -51,34 +51,23 @@ def find(seconds, *, has_time_for=lambda number: True):
     return search(measure, lambda passes: passes.at(1), CHOICES, has_time_for)
 
 
-def test_the_best_values_are_combined():
+def test_the_best_values_are_combined_and_what_is_refused_is_passed_over():
     found = find({"": 9.0, "A1": 8.0, "A2": 7.0, "A2B1": 6.0})
     assert found.best.properties == {"A": "2", "B": "1"}
     assert found.reason == "1.50 times as fast as the defaults in 2 repetitions"
     tried = [trial.properties for trial in found.trials]
     assert tried == [{}, {"A": "1"}, {"A": "2"}, {"A": "2", "B": "1"}]
-
-
-def test_what_is_refused_is_noted_and_passed_over():
     found = find({"": 9.0, "A2": 7.0, "A2B1": 8.0})
-    assert found.best.properties == {"A": "2"}
-    assert found.refused == {"A=1": "not here"}
-
-
-def test_a_gain_within_the_noise_is_none():
-    assert find({"": 9.0, "A1": 8.9, "A2": 8.9, "B1": 8.9}).best.properties == {}
-
-
-def test_what_wins_by_chance_loses_when_it_is_measured_again():
-    found = find({"": 9.0, "A1": [5.0, 9.0]})
-    assert found.best.properties == {}
-    said = "the best of 1 other settings, A=1, was 1.80 times as fast in the search, but not faster"
-    assert found.reason.startswith(said)
+    assert (found.best.properties, found.refused) == ({"A": "2"}, {"A=1": "not here"})
+    with pytest.raises(DeviceError, match="not here"):
+        find({})
 
 
 @pytest.mark.parametrize(
     ("defaults", "others"),
     [
+        (9.0, [8.9]),
+        (9.0, [5.0, 9.0]),  # by chance
         ([9.0, 9.0, 4.5], [3.9, 4.0, 8.0]),  # each once
         ([9.0, 9.2, 6.2], [3.9, 5.0, 4.9]),  # the defaults alone
         ([9.0, 8.2, 8.4], [3.9, 8.1, 4.1]),  # the others alone
@@ -96,11 +85,6 @@ def test_the_search_ends_with_the_time():
     assert found.best.properties == {"A": "1"}
     assert len(found.trials) == 2
     assert find({"": 9.0}, has_time_for=lambda _: False).reason == "no other settings were tried"
-
-
-def test_a_device_that_refuses_its_defaults_is_an_error():
-    with pytest.raises(DeviceError, match="not here"):
-        find({})
 
 
 def test_settings_are_compared_by_the_passes_of_their_model(tiny_pair, parallel_pair):
@@ -136,17 +120,11 @@ def preferred(tiny_pair, monkeypatch, differences, seconds=(1.0,), is_checked=Tr
     return make_tuner(tiny_pair)._prefer_invariant(FASTEST)
 
 
-def test_the_fastest_settings_are_kept_where_they_are_invariant(tiny_pair, monkeypatch):
-    assert preferred(tiny_pair, monkeypatch, {}) == (FASTEST, "yes")
-
-
 def test_invariant_settings_are_taken_where_they_are_as_fast(tiny_pair, monkeypatch):
+    assert preferred(tiny_pair, monkeypatch, {}) == (FASTEST, "yes")
     trial, why = preferred(tiny_pair, monkeypatch, {None: "a pass"}, [1.0, 1.01])
     assert trial.properties == PRECISION_PROPERTIES["f32"]
     assert "INFERENCE_PRECISION_HINT=f32 is, with 0.99 times the speed" in why
-
-
-def test_where_nothing_is_invariant_it_says_what_differs(tiny_pair, monkeypatch):
     nowhere = {None: "a pass", "f32": "a prompt"}
     assert preferred(tiny_pair, monkeypatch, nowhere) == (FASTEST, "no: a pass")
     cannot = preferred(tiny_pair, monkeypatch, {None: "a GPU"}, is_checked=False)

@@ -18,6 +18,7 @@ from ov_specdec.graph.positions import connect_positions, takes_positions
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
 from ov_specdec.models.source import NEVER_DRAFT, open_source
+from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.rewinding import MOST_REPEATED
 from ov_specdec.runner.stateful import StatefulModel
@@ -198,6 +199,22 @@ def test_nobody_is_admitted_without_states(hybrid):
         assert runner.num_free == runner.capacity
         runner.forward([Span(runner.open(), [1, 2], 1)])
         assert (runner.num_free, runner.max_draft_tokens) == (0, 0)
+
+
+def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
+    with load(hybrid, drafter="suffix") as pipeline:
+        runner, sizes = pipeline.main.runner, []
+        forward = runner.forward
+
+        def counted(spans):
+            sizes.append(sum(len(span.tokens) for span in spans))
+            return forward(spans)
+
+        monkeypatch.setattr(runner, "forward", counted)
+        times = PassTimes(runner, object)
+        for size in (1, 4):
+            times.time(size)
+        assert sizes == [16, 1, 1, 1, 4, 4]
 
 
 def test_a_saved_cache_goes_on_in_another_process(hybrid, tmp_path):

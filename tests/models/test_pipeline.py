@@ -25,8 +25,12 @@ from tests.support.server import wait_until
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
 
 
-def test_chunks_say_where_tokens_come_from(pipeline):
+def test_chunks_add_up_to_the_result_and_say_where_tokens_come_from(pipeline):
+    result = pipeline.generate("def area(", num_assistant_tokens=2, **OPTIONS)
     chunks = list(pipeline.stream("def area(", num_assistant_tokens=2, **OPTIONS))
+    assert "".join(chunk.text for chunk in chunks) == result.text
+    assert [t for chunk in chunks for t in chunk.token_ids] == result.token_ids
+    assert [c.finish_reason for c in chunks] == [*[None] * (len(chunks) - 1), "length"]
     by_origin = {
         origin: [chunk for chunk in chunks if chunk.origin == origin]
         for origin in ("draft", "correction", "bonus", "plain")

@@ -95,17 +95,6 @@ def test_the_example_of_the_documentation_runs(server, capsys):
     assert shown.strip()
 
 
-def test_langchain_chats(server):
-    from langchain_openai import ChatOpenAI
-
-    model = ChatOpenAI(
-        model=NAME, base_url=f"{server.url}/v1", api_key="none", temperature=0, max_tokens=6
-    )
-    answer = model.invoke("return width")
-    assert answer.content == "".join(part.content for part in model.stream("return width"))
-    assert answer.usage_metadata["output_tokens"] == 6
-
-
 def test_langchain_knows_an_overflow(server):
     from langchain_core.exceptions import ContextOverflowError
     from langchain_openai import ChatOpenAI
@@ -125,12 +114,3 @@ def test_llm_chats(server, monkeypatch, tmp_path):
     body = {"messages": MESSAGES, "temperature": 0, "max_tokens": 6}
     expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
     assert answer.text() == expected["content"]
-
-
-def test_errors_of_the_official_client_name_the_field(client):
-    with pytest.raises(openai.BadRequestError) as error:
-        client.chat.completions.create(model=NAME, messages=MESSAGES, tools=[{"type": "function"}])
-    assert error.value.param == "tools[0].function"
-    with pytest.raises(openai.NotFoundError) as error:
-        client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
-    assert error.value.code == "model_not_found"
