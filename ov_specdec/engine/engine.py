@@ -12,7 +12,7 @@ from ov_specdec.engine.scheduler import Limits, Scheduler
 from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve, Role
+from ov_specdec.planning.costs import NOMINAL, Costs, Role
 from ov_specdec.planning.draft_length import NO_PLAN, Estimate, Plan
 from ov_specdec.planning.planner import Planner
 from ov_specdec.results.stats import PassStats, StepStats
@@ -32,7 +32,7 @@ class Engine:
         main: Runner,
         draft: Runner | None = None,
         limits: Limits = Limits(),
-        costs: Costs = FixedCurve(NOMINAL),
+        costs: Costs = Costs(NOMINAL),
         shapes: Mapping[Role, StaticShapes] = MappingProxyType({}),
     ) -> None:
         self._main = main

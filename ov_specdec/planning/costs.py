@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import geometric_mean, median
-from typing import Literal, Protocol
+from typing import Annotated, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from ov_specdec.results.stats import PassStats, StepStats
 
@@ -30,6 +31,9 @@ MOST_SAVED = 0.5
 Role = Literal["main", "draft"]
 """The model of a pass."""
 
+Seconds = Annotated[float, Field(ge=0.0, lt=86_400.0)]
+"""No pass takes a day."""
+
 
 @dataclass(frozen=True)
 class PassCurve:
@@ -42,10 +46,10 @@ class PassCurve:
     shapes, which have no change cost.
     """
 
-    seconds: Mapping[int, float]
-    change: float = 0.0
-    per_sequence: float = 0.0
-    saved: float = 0.0
+    seconds: Annotated[Mapping[int, Annotated[Seconds, Field(gt=0.0)]], Field(min_length=1)]
+    change: Seconds = 0.0
+    per_sequence: Seconds = 0.0
+    saved: Seconds = 0.0
     static: frozenset[int] = frozenset()
 
     def at(self, num_tokens: int, num_sequences: int = 1) -> float:
@@ -112,11 +116,12 @@ class CostCurve:
 
     def with_static(self, role: Role, sizes: frozenset[int], saved: float) -> "CostCurve":
         """The curve with static shapes of these sizes, each of which saves `saved` seconds."""
-        passes = self.main if role == "main" else self.draft
-        if passes is None:
-            return self
-        passes = replace(passes, static=sizes, saved=saved)
-        return replace(self, main=passes) if role == "main" else replace(self, draft=passes)
+        passes = getattr(self, role)
+        return (
+            self
+            if passes is None
+            else replace(self, **{role: replace(passes, static=sizes, saved=saved)})
+        )
 
     @cached_property
     def drafting(self) -> tuple[float, float]:
@@ -144,12 +149,11 @@ Progress = Callable[[float], None]
 """Called with the finished fraction of a measurement, 0 to 1."""
 
 
-class Costs(Protocol):
-    """Provides the cost curve of passes."""
+class Costs:
+    """The cost curve of passes; this one is constant."""
 
-    @property
-    def curve(self) -> CostCurve:
-        """The current curve. Runs no passes."""
+    def __init__(self, curve: CostCurve) -> None:
+        self.curve = curve
 
     def improve(self) -> None:
         """Measure a missing part, if it is due. Nothing else may use the models."""
@@ -159,22 +163,6 @@ class Costs(Protocol):
 
     def learn(self, step: StepStats) -> None:
         """Learn from a step without prefill."""
-
-
-class FixedCurve:
-    """A constant curve. Implements `Costs`."""
-
-    def __init__(self, curve: CostCurve) -> None:
-        self.curve = curve
-
-    def learn(self, step: StepStats) -> None:
-        """Nothing to learn."""
-
-    def improve(self) -> None:
-        """Nothing to measure."""
-
-    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Nothing changes."""
 
 
 COMPARISONS = 15
@@ -187,7 +175,7 @@ STRENGTH = 0.5
 """The exponent of each correction, a damping."""
 
 
-class LiveCurve(FixedCurve):
+class LiveCurve(Costs):
     """A measured curve, corrected by the passes that run.
 
     A pass takes the time of the curve times the machine's current pace, which is common to all
@@ -196,6 +184,10 @@ class LiveCurve(FixedCurve):
     """
 
     def __init__(self, measured: CostCurve) -> None:
+        self.take(measured)
+
+    def take(self, measured: CostCurve) -> None:
+        """Begin with a measured curve, without corrections."""
         super().__init__(measured)
         self.measured = measured
         # By size of passes of the main model; 0 for the draft model's passes.

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
+from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.draft_length import (
     HEURISTIC_START,
     AdaptiveLength,
@@ -27,7 +27,7 @@ class LearnedStats:
     since acceptance differs between them.
     """
 
-    costs: Costs = field(default_factory=lambda: FixedCurve(NOMINAL))
+    costs: Costs = field(default_factory=lambda: Costs(NOMINAL))
     greedy: Counts = field(default_factory=Counts)
     sampled: Counts = field(default_factory=Counts)
     seeded: Counts = field(default_factory=Counts)
@@ -37,7 +37,7 @@ class IsolatedLength(Policy):
     """Adapts to this sequence and a nominal cost curve alone."""
 
     def __init__(self, min_confidence: float = 0.0) -> None:
-        costs = FixedCurve(NOMINAL)
+        costs = Costs(NOMINAL)
         self._learned = AdaptiveLength(Counts(), costs, min_confidence)
         self._planner = Planner(costs)
 

@@ -20,7 +20,7 @@ from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.cost_source import read_curve
-from ov_specdec.planning.costs import CostCurve, FixedCurve, LiveCurve
+from ov_specdec.planning.costs import CostCurve, Costs, LiveCurve
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Plan, Policy
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.machines import MACHINES
@@ -45,7 +45,7 @@ def run(
     """The rounds of all outputs in one process; length: None for the planner's."""
     generator, common, earlier = Random(seed), Counts(), EarlierOutputs()
     curve = machine.curve
-    costs = LiveCurve(curve) if machine.noise else FixedCurve(curve)
+    costs = LiveCurve(curve) if machine.noise else Costs(curve)
     planner = Planner(costs)
     found = []
     for row in outputs:

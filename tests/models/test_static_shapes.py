@@ -15,7 +15,7 @@ from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import compile_for
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
-from ov_specdec.planning.costs import SIZES, CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs import SIZES, CostCurve, Costs, PassCurve
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.probe import try_static
@@ -191,7 +191,7 @@ def test_a_tiny_context_goes_without_a_word(tiny_pair, max_model_len, kv, tmp_pa
 
 def test_a_model_none_of_whose_static_shapes_is_right_has_none(monkeypatch):
     monkeypatch.setattr("ov_specdec.engine.static_shapes.try_static", lambda *_: None)
-    flat = FixedCurve(CostCurve(PassCurve({1: 1.0})))  # any size would save as much
+    flat = Costs(CostCurve(PassCurve({1: 1.0})))  # any size would save as much
     shapes = StaticShapes(
         *("main", ScriptedModel(counting), lambda size: lambda: size, 0, flat),
         usual={2: 3.0},

@@ -21,7 +21,7 @@ from tests.support.tools import CODER
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 CLIENTS = Path(__file__).parent / "clients"
 PACKAGES = (
-    *("@openai/codex@0.169", "opencode-ai@1.18", "openai@6"),
+    *("@openai/codex@0.169", "opencode-ai@1.18", "cline@3.0.65", "openai@6"),
     *("ai@6", "@ai-sdk/openai-compatible@2", "zod@4"),
 )
 
@@ -185,6 +185,22 @@ def node(programs, server, tmp_path):
         return json.loads(run(["node", script, f"{server.url}/v1", NAME], tmp_path))
 
     return answered
+
+
+@pytest.mark.deep
+def test_cline_edits_a_file(pipeline, programs, folder):
+    file = str(folder / "greeting.txt")
+    edit = called("editor", path=file, old_text="hello", new_text="goodbye")
+    answers = [called("read_files", path=file), edit, "It is done."]
+    with (
+        scripted(pipeline, lambda prompt: answers[results(prompt)]),
+        serving(pipeline, model_name="main") as server,
+    ):
+        commands = block("bash", server, "main")
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        told = run(["bash", "-ec", commands], folder, HOME=str(folder), PATH=path)
+    assert (folder / "greeting.txt").read_text() == "goodbye\n"
+    assert "It is done." in told
 
 
 @pytest.mark.deep

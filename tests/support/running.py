@@ -10,7 +10,7 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.sequence import Sequence
-from ov_specdec.planning.costs import NOMINAL, Costs, FixedCurve
+from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Policy
 from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import Runner
@@ -58,7 +58,7 @@ def rounds(
     text: Sequence,
     *others: Sequence,
     limits: Limits = Limits(),
-    costs: Costs = FixedCurve(NOMINAL),
+    costs: Costs = Costs(NOMINAL),
 ) -> Iterator[Round]:
     """The rounds of a sequence, which may share passes with others of the same models."""
     main = text.cache.runner

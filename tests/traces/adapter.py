@@ -41,7 +41,7 @@ from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.generation.batch import Batch
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
 from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import RoundStats
@@ -230,13 +230,13 @@ def _costs(
     curve: Curve | None, main: frozenset[int], draft_sizes: frozenset[int] = frozenset()
 ) -> Costs:
     if curve is None:
-        return FixedCurve(NOMINAL)
+        return Costs(NOMINAL)
     draft = None if curve.draft is None else _pass_curve(curve.draft)
     costs = CostCurve(_pass_curve(curve.main), draft)
     costs = costs.with_static("main", main, 0.0).with_static("draft", draft_sizes, 0.0)
     if curve.follows == "clock":
         return LiveCurve(costs)
-    return FixedCurve(costs)
+    return Costs(costs)
 
 
 def _pass_curve(passes: Passes) -> PassCurve:

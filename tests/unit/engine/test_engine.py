@@ -9,7 +9,7 @@ from ov_specdec.drafters.base import Cascade
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
-from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
     ConstantLength,
@@ -56,7 +56,7 @@ def passes_of(size):
     """Costs of passes that are best filled up to a size."""
     seconds = {1: 2.0, size - 1: 2.0, size: 1.0, 64: 50.0}
     main = PassCurve(seconds, static=frozenset({size}))
-    return FixedCurve(CostCurve(main))
+    return Costs(CostCurve(main))
 
 
 def plain(next_token, prompt=PROMPT, max_length=40, eos=()):

@@ -17,7 +17,7 @@ from ov_specdec.engine.scheduler import SHARED_CHUNK, SHARED_SECONDS, Limits
 from ov_specdec.engine.sequence import Cancelled, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
@@ -68,7 +68,7 @@ class Service:
         max_batch_size=16,
         chunk=8,
         wrong=(),
-        costs=FixedCurve(NOMINAL),
+        costs=Costs(NOMINAL),
         borders=(None, None),
     ):
         sizes = {"num_blocks": num_blocks, "max_length": max_length}
@@ -89,7 +89,7 @@ class Service:
         }
         policy = ConstantLength(length)
         if length is None:
-            policy = AdaptiveLength(Counts(), FixedCurve(NOMINAL))
+            policy = AdaptiveLength(Counts(), Costs(NOMINAL))
         return Sequence(
             list(prompt),
             len(prompt) + num_new,
@@ -476,7 +476,7 @@ def test_costs_that_no_length_follows_are_not_measured():
 
 @pytest.mark.parametrize("error", [RuntimeError("from OpenVINO"), SessionError("no room")])
 def test_a_measurement_that_fails_ends_no_request(error):
-    class Unmeasurable(FixedCurve):
+    class Unmeasurable(Costs):
         def improve(self):
             raise error
 
@@ -572,7 +572,7 @@ def test_passes_with_prefill_beside_answers_are_filled_up_to_static_shapes():
 
 def test_no_pass_is_filled_up_where_that_would_preempt_a_sequence(monkeypatch):
     curve = PassCurve({1: 1.0, 101: 1.5}, change=3.0, static=frozenset({48}))
-    costs = FixedCurve(CostCurve(curve, PassCurve({1: 0.01})))
+    costs = Costs(CostCurve(curve, PassCurve({1: 0.01})))
     service = Service(num_blocks=40, max_length=170, wrong=range(0, 200, 2), costs=costs)
 
     def preempt(error):

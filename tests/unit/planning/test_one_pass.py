@@ -9,7 +9,7 @@ import pytest
 from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
     AdaptiveLength,
@@ -59,7 +59,7 @@ def test_no_lengths_yield_more(chances):
     most = {1: 15, 2: 15, 3: 8}[len(chances)]
     best = max(map(rate, product(range(most + 1), repeat=len(chances))))
     load = Load(len(chances), len(chances), len(chances))
-    plans = Planner(FixedCurve(CURVE)).plan(list(map(drafted, chances)), load)
+    plans = Planner(Costs(CURVE)).plan(list(map(drafted, chances)), load)
     assert rate([plan.length for plan in plans]) == pytest.approx(best, rel=0.005)
     assert any(plan.length > 1 for plan in plans)
 
@@ -89,7 +89,7 @@ def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():
 
     def taken(short, long):
         curve = CostCurve(PassCurve({1: 1.0, 16: 1.1}), PassCurve({1: short, 16: long}))
-        policy = AdaptiveLength(Counts(), FixedCurve(curve))
+        policy = AdaptiveLength(Counts(), Costs(curve))
         for _ in range(20):
             policy.update(a_round(6, 6))
         answer = policy.answer(offers)
@@ -127,7 +127,7 @@ class Shapes:
         pass
 
 
-class Noted(FixedCurve):
+class Noted(Costs):
     """Keeps what it is to learn from."""
 
     def __init__(self):

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import NOMINAL, CostCurve, FixedCurve, LiveCurve, PassCurve
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
     AdaptiveLength,
@@ -21,7 +21,7 @@ from tests.support.rounds import a_round, step_of
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
 # for each sequence more.
-COSTS = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9})))
+COSTS = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9})))
 
 
 def asking(source, confidence=None):
@@ -115,7 +115,7 @@ def test_no_pair_of_lengths_yields_more(pair):
 
 def test_forced_tokens_fill_a_pass_like_draft_tokens():
     main = PassCurve({1: 1.0, 8: 1.2, 9: 4.0, 32: 30.0}, change=2.0)
-    planner, sizes, lengths = Planner(FixedCurve(CostCurve(main))), [], []
+    planner, sizes, lengths = Planner(Costs(CostCurve(main))), [], []
     for step in range(24):
         forced = (0, 3, 5, 0)[step % 4]
         [plan] = planner.plan([match(0.9)], Load(1, 1, 1 + forced, 0, forced))
@@ -140,19 +140,19 @@ def test_forced_tokens_are_worth_no_less_than_they_cost():
         assert rates[plan.length] == pytest.approx(max(rates.values()), rel=0.003)
 
 
-FLAT_THEN_STEEP = FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0})))
+FLAT_THEN_STEEP = Costs(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0})))
 
 
 def test_no_draft_is_so_long_that_its_passes_hold_too_few_sequences():
     """A pass of the draft model costs the same for one sequence as for all."""
-    costs = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 2.0}), PassCurve({1: 0.5, 17: 0.5})))
+    costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 2.0}), PassCurve({1: 0.5, 17: 0.5})))
     assert lengths([drafted(0.9)] * 8, costs) == [3] * 8
     alone, *others = lengths([drafted(0.99), *[drafted(0.6)] * 7], costs)
     assert alone == max(others) < 5
 
 
 def test_more_is_drafted_where_a_prompt_has_made_tokens_cheap():
-    steep_then_flat = FixedCurve(CostCurve(PassCurve({1: 1.0, 32: 32.0, 96: 35.0})))
+    steep_then_flat = Costs(CostCurve(PassCurve({1: 1.0, 32: 32.0, 96: 35.0})))
     estimates = [match(0.8)] * 2
     assert lengths(estimates, steep_then_flat) == [0, 0]
     assert min(lengths(estimates, steep_then_flat, num_prefill=30)) > 5
@@ -204,7 +204,7 @@ def test_probes_are_rarer_the_more_they_take():
 def test_a_large_draft_is_probed_too_though_it_reads_what_it_skipped(share):
     """share: of a pass of the main model; passes grow as those of int8 models do."""
     draft = PassCurve({1: share, 8: 1.28 * share, 16: 2.1 * share})
-    planner = Planner(FixedCurve(CostCurve(PassCurve({1: 1.0, 16: 1.75}), draft)))
+    planner = Planner(Costs(CostCurve(PassCurve({1: 1.0, 16: 1.75}), draft)))
     num_probes, spent, unread = 0, 0.0, 1
     for _ in range(3000):
         [plan] = planner.plan([drafted(0.01, num_unread=unread)], answering(1))
@@ -218,13 +218,13 @@ def test_a_large_draft_is_probed_too_though_it_reads_what_it_skipped(share):
 def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
     """Else passes over many sequences would seem to be short, and so their best sizes."""
     main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
-    planner = Planner(FixedCurve(CostCurve(main, PassCurve({1: 1e-3}))))
+    planner = Planner(Costs(CostCurve(main, PassCurve({1: 1e-3}))))
     planner.plan([drafted(0.9)] * 4, answering(4))
     assert planner.wished > 8
 
 
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
-    costs = FixedCurve(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
+    costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
 
     def shares(pace):
         ahead = replace(match(0.8), pace=pace)
@@ -285,7 +285,7 @@ def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
 def sizes(change, rates):
     """Of passes where another number of draft tokens is best in each step."""
     main = PassCurve({1: 1.0, 4: 1.2, 8: 1.6, 16: 3.0}, change=change)
-    planner, found = Planner(FixedCurve(CostCurve(main))), []
+    planner, found = Planner(Costs(CostCurve(main))), []
     for rate in rates:
         planner.plan([match(rate)], answering(1))
         found.append(planner.size)
@@ -308,7 +308,7 @@ def test_the_home_size_is_left_once_that_has_cost_as_much_as_a_change():
 
 def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
     main = PassCurve({1: 1.0, 16: 1.2}, change=0.5)
-    planner = Planner(FixedCurve(CostCurve(main)))
+    planner = Planner(Costs(CostCurve(main)))
     for _ in range(20):
         planner.plan([], answering(1))
     lengths = []
@@ -320,7 +320,7 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
 
 def test_a_draft_need_not_fill_the_pass_that_it_is_padded_to():
     main = PassCurve({1: 1.0, 16: 1.15}, change=5.0)
-    planner = Planner(FixedCurve(CostCurve(main, PassCurve({1: 0.05}))))
+    planner = Planner(Costs(CostCurve(main, PassCurve({1: 0.05}))))
     planner.plan([drafted(0.97)], answering(1))
     [plan] = planner.plan([drafted(0.8)], answering(1))
     assert 0 < plan.length < planner.size - 1
@@ -329,7 +329,7 @@ def test_a_draft_need_not_fill_the_pass_that_it_is_padded_to():
 @pytest.mark.parametrize(("number", "fed", "size"), [(1, 5, 7), (9, 18, 21)])
 def test_passes_are_padded_to_static_shapes(number, fed, size):
     main = PassCurve({1: 1.0, 101: 2.0}, change=0.5, static=frozenset({7, 21}), saved=0.3)
-    planner = Planner(FixedCurve(CostCurve(main)))
+    planner = Planner(Costs(CostCurve(main)))
     planner.plan([], answering(number, num_tokens=fed))
     assert planner.size == size
 
@@ -362,7 +362,7 @@ def test_the_offer_that_is_worth_more_is_taken():
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])
 def test_a_source_that_is_never_right_is_seldom_probed_and_then_drafts(draft):
     def probes(source):
-        planner = Planner(FixedCurve(CostCurve(NOMINAL.main, draft)))
+        planner = Planner(Costs(CostCurve(NOMINAL.main, draft)))
         policy, found = AdaptiveLength(Counts(), COSTS), Counter()
         for _ in range(400):
             [plan] = planner.plan([policy.answer(asking(source))], Load())

@@ -6,7 +6,7 @@ import pytest
 
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import CostCurve, FixedCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import AdaptiveLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
@@ -54,13 +54,13 @@ def output_probs(pair, drafter, lengths):
                 tokens,
                 len(tokens) + OUTPUT_LENGTH + 1,
                 kind(CachedSequence(models[1]), sampler),
-                AdaptiveLength(common, FixedCurve(CURVE)),
+                AdaptiveLength(common, Costs(CURVE)),
                 sampler=sampler,
             )
 
         text = planned(list(PROMPT), RandomSampler((), LogitsWarper(), random), drafter)
         other = planned([0, 1], GreedySampler(), ModelDrafter)
-        for round_ in rounds(text, other, costs=FixedCurve(CURVE)):
+        for round_ in rounds(text, other, costs=Costs(CURVE)):
             lengths[round_.stats.num_drafted] += 1
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 break

@@ -21,7 +21,7 @@ from ov_specdec.planning.costs import (
     NOMINAL,
     SIZES,
     CostCurve,
-    FixedCurve,
+    Costs,
     PassCurve,
 )
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
@@ -307,7 +307,7 @@ def broken(*_):
     raise ValueError("operands could not be broadcast together")
 
 
-PLACES = {"plan": Planner, "learn": Planner, "improve": FixedCurve, "_count": Engine}
+PLACES = {"plan": Planner, "learn": Planner, "improve": Costs, "_count": Engine}
 
 
 @pytest.mark.parametrize("fails_in", [*PLACES, "no plans", "answer", "update"])
