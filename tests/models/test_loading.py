@@ -1,7 +1,6 @@
 """Choice of the KV backend, states that cannot be trimmed, and devices this machine lacks."""
 
 import json
-import shutil
 
 import httpx
 import numpy as np
@@ -150,19 +149,6 @@ def test_a_configuration_with_no_number_is_refused_by_name(tmp_path, file, conte
     (tmp_path / "config.json").write_text("{}")
     (tmp_path / file).write_text(json.dumps(content))
     with pytest.raises(ModelError, match=complaint):
-        ModelFolder.read(tmp_path)
-
-
-def test_a_speech_model_that_does_not_say_how_it_hears_is_refused(whisper, tmp_path):
-    for name in ("config.json", "openvino_decoder_model.xml"):
-        shutil.copy(whisper.main / name, tmp_path)
-    settings = tmp_path / "preprocessor_config.json"
-    with pytest.raises(ModelError, match=r"preprocessor_config\.json is missing: export"):
-        ModelFolder.read(tmp_path)
-    content = json.loads((whisper.main / settings.name).read_text())
-    del content["n_fft"]
-    settings.write_text(json.dumps(content))
-    with pytest.raises(ModelError, match=r"config\.json gives n_fft as None \(field req"):
         ModelFolder.read(tmp_path)
 
 

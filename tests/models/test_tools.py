@@ -37,8 +37,6 @@ def form(request):
     return request.param
 
 
-
-
 def check_calls(result):
     """Whole calls fit their schemas."""
     for call in result.tool_calls:
