@@ -163,22 +163,8 @@ def test_a_main_model_without_hidden_states_is_refused(tiny_pair):
             text.stream("ABC", GenerationOptions(max_new_tokens=5))
         plain = GenerationOptions(max_new_tokens=5, num_assistant_tokens=0)
         assert len(text.batch([("ABC", plain)])[0].token_ids) == 5
-    for kv in ("paged", "stateful"):
-        with (
-            SpeculativePipeline(tiny_pair[0], drafter=kind, kv=kv) as pipeline,
-            pytest.raises(OptionError, match="this main model has only logits"),
-        ):
-            pipeline.stream("def area(", max_new_tokens=5)
-
-
-def test_a_generator_has_a_drafter_read_the_states_of_its_main_model():
-    main, head = main_model(), Head()
-    made = []
-    kind = DrafterKind("head", (lambda _: made.append(HeadDrafter(head)) or made[-1],))
-    text = generator(main, head, drafter=kind)
-    options = GenerationOptions(max_new_tokens=20, num_assistant_tokens=3)
-    first, second = text.batch([("ABCDEFG", options)] * 2)
-    assert first.token_ids == second.token_ids == expected(range(7), 20)[7:]
-    assert first.stats.accepted == first.stats.drafted > 0
-    assert len(made) == 2
-    assert all(each.observed for each in made)
+    with (
+        SpeculativePipeline(tiny_pair[0], drafter=kind) as pipeline,
+        pytest.raises(OptionError, match="this main model has only logits"),
+    ):
+        pipeline.stream("def area(", max_new_tokens=5)

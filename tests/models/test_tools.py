@@ -50,10 +50,7 @@ def seen(result):
 @pytest.mark.parametrize(
     ("form", "options"),
     [
-        ("hermes", {"drafter": "model"}),
-        ("hermes", {"drafter": "both", "kv": "stateful"}),
-        ("hermes", {"static_shapes": (1, 4, 8)}),
-        ("coder", {"drafter": "both"}),
+        ("hermes", {"drafter": "both", "static_shapes": (1, 4, 8)}),
         ("coder", {"drafter": "model", "kv": "stateful"}),
         ("coder", {"drafter": "suffix"}),
     ],
@@ -93,20 +90,6 @@ def test_markers_may_be_text(name, form, tmp_path):
             made.generate(PROMPT, **ONE)
 
 
-def test_requests_together_give_the_same_answers(folders, form):
-    drawn = [{**REQUIRED, "temperature": 1.0, "seed": seed} for seed in range(6)]
-    asked = [
-        {**each, "num_assistant_tokens": length}
-        for each in (ANSWER, REQUIRED, *drawn)
-        for length in ("auto", 0)
-    ]
-    with SpeculativePipeline(*folders[form], precision="exact", kv_cache_size=0.0006) as made:
-        apart = [made.generate(PROMPT, **each) for each in asked]
-        together = made.generate_batch([PROMPT] * len(asked), asked)
-        assert made._generator.loop.engine.scheduler.num_preemptions > 0
-    assert list(map(seen, together)) == list(map(seen, apart))
-
-
 def test_the_command_line_shows_calls(folders, form, tmp_path):
     tools = tmp_path / "tools.json"
     tools.write_text(json.dumps(TOOLS))
@@ -124,17 +107,3 @@ def test_the_command_line_shows_calls(folders, form, tmp_path):
     assert content["tool_calls"][0] == {"name": "area", "arguments": arguments}
     refused = asked("--tool-choice", "volume")
     assert "--tool-choice volume names none of the tools: give one of area, stop" in refused.stderr
-
-
-def test_a_chat_takes_the_results_of_calls(folders, form, tmp_path):
-    tools, talk, result = (tmp_path / name for name in ("tools.json", "talk.json", "result"))
-    tools.write_text(json.dumps(TOOLS))
-    result.write_text("12 m")
-    lines = f"How large?\n/tool 12\n/set tool-choice none\n/tool @{result}\n/save {talk}\n"
-    options = ("--tools", tools, "--tool-choice", "stop", "--thinking-token-budget", 3)
-    base = ("chat", folders[form][0], "--drafter", "none", "--max-new-tokens", 60)
-    done = run(*base, *options, "--no-parallel-tool-calls", stdin=lines.encode())
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("stop waits for its result: /tool TEXT or /tool @FILE") == 2
-    roles = [message["role"] for message in json.loads(talk.read_text())]
-    assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"]
