@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 
@@ -11,8 +12,7 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
-from ov_specdec.generation.arguments import check_devices
-from ov_specdec.generation.pipeline import Pipeline
+from ov_specdec.generation.pipeline import Pipeline, check_devices
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
@@ -65,7 +65,8 @@ class SpeechPipeline(Pipeline):
             _require_fit(self.guard_report, sources, settings.vocab_size)
         # Timestamps count, though tokenizers may have no text for them.
         size = settings.vocab_size
-        self._models = load_models([(*each, size) for each in zip(sources, configs, strict=True)])
+        whole = [replace(source, vocab_size=size) for source in sources]
+        self._models = load_models(list(zip(whole, configs, strict=True)))
         self.tokenizer = sources[0].tokenizer
         self.drafter = given.kind.name
         self.load_seconds = watch.total()

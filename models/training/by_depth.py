@@ -62,7 +62,7 @@ def by_toolkit(draft: Path, texts: Tensor) -> Tensor:
     """The same from passes of the exported model, each after a text that is one token longer."""
     source = open_source(draft)
     config = RuntimeConfig(precision="exact")
-    runner = load_model(source, config, vocab_size=source.vocab_size).runner
+    runner = load_model(source, config).runner
     accepted = []
     for text in texts.tolist():
         cache = CachedSequence(runner, namespace=object())

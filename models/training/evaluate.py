@@ -87,7 +87,7 @@ def heldout_prompts(
 def heldout_loss(folder: Path, ids: np.ndarray, row: int, rows: int) -> float:
     """Mean loss (nats a token) of an exported model over ``rows`` rows of ``row`` + 1 tokens."""
     source = open_source(folder)
-    model = load_model(source, RuntimeConfig(), vocab_size=source.vocab_size).runner
+    model = load_model(source, RuntimeConfig()).runner
     losses = []
     for start in np.linspace(0, len(ids) - row - 1, rows, dtype=int):
         tokens = ids[start : start + row + 1].tolist()

@@ -4,8 +4,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from ov_specdec.errors import DeviceError, ModelError, Option
-from ov_specdec.graph.attention import chunks, windows
-from ov_specdec.models.compile import LoadedModel, ToLoad, load_model, load_stateful
+from ov_specdec.graph.attention import windows
+from ov_specdec.models.compile import LoadedModel, load_model, load_stateful
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
@@ -38,20 +38,19 @@ CACHE_TOLERANCE = 0.01
 """Maximum distance of two rows in f32 by rounding after thousands of tokens."""
 
 
-def verifiable(loaded: LoadedModel, model: ToLoad) -> LoadedModel:
+def verifiable(loaded: LoadedModel) -> LoadedModel:
     """The same model if its passes agree, or else a replacement.
 
-    model: its source. Memory limits are set before, because setting one after passes would copy
-    the KV cache. Results are kept in records. If passes on a paged KV cache that the caller
-    did not require disagree, the stateful one is used. Raises `ModelError` if that does not help.
+    Memory limits are set before, because setting one after passes would copy the KV cache. Results
+    are kept in records. If passes on a paged KV cache that the caller did not require disagree, the
+    stateful one is used. Raises `ModelError` if that does not help.
     """
     reason = difference(loaded)
     if reason and loaded.kv == "paged" and loaded.config.kv == "auto":
-        source, config, vocab_size = model
         try:
-            loaded = load_stateful(source, config, reason, vocab_size=vocab_size)
+            loaded = load_stateful(loaded.folder, loaded.config, reason)
         except DeviceError as error:
-            raise ModelError(f"{source.folder.path}: {reason}; {error}") from error
+            raise ModelError(f"{loaded.folder.path}: {reason}; {error}") from error
         second = difference(loaded)
         reason = f"{reason}; {second}" if second else ""
     if reason:
@@ -120,14 +119,14 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
     source = open_source(folder.path)
     own, model = source.folder, source.model
     # The ends of windows, chunks and LongRoPE's short factors, and an early position.
-    sizes = {own.sliding_window, own.chunk, own.original_length, *windows(model), *chunks(model)}
+    sizes = {own.sliding_window, own.chunk, own.original_length, *windows(model)}
     most = min(own.context_length, LONGEST_PREFILL) - AROUND
     positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
     rows = []
     for kv in ("stateful", "paged"):
         config = RuntimeConfig(kv=kv, precision="exact")
         try:
-            loaded = load_model(open_source(folder.path), config, vocab_size=source.vocab_size)
+            loaded = load_model(open_source(folder.path), config)
         except ModelError as error:
             if kv == "stateful":
                 raise

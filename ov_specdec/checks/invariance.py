@@ -16,7 +16,7 @@ import numpy as np
 from ov_specdec.errors import DeviceError, Option, OptionError, SessionError, openvino_message
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, fingerprint, load_model
-from ov_specdec.models.devices import Precision, find_device, openvino_core
+from ov_specdec.models.devices import Precision, find_device
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
@@ -180,7 +180,7 @@ def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
 
 def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:
     """The obstacle to invariant passes; "" if a check decides."""
-    device = find_device(openvino_core(), config.device)
+    device = find_device(config.device)
     if folder.is_encoder_decoder:
         return "an encoder-decoder model"
     if not device.is_cpu:
@@ -214,7 +214,7 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
     """The first difference with this configuration; "" if there is none. Caches the verdict."""
     source = open_source(folder.path)
     try:
-        loaded = load_model(source, config, vocab_size=source.vocab_size)
+        loaded = load_model(source, config)
         limit_memory([loaded], None, 4)  # a check has five sequences, four of them short
         status = open_invariance(loaded).check()
     except DeviceError as error:

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai.answer import Answer, Ask
+from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.body import Rules, explain
-from ov_specdec.openai.completions import StreamedCompletion
-from ov_specdec.openai.errors import NONE, ApiError, Part, from_exception, invalid
+from ov_specdec.openai.completions import CompletionAnswer
+from ov_specdec.openai.errors import NONE, ApiError, Json, from_exception, invalid
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
 from ov_specdec.pipeline import SpeculativePipeline
 
@@ -77,10 +77,10 @@ def read_request(line: bytes) -> BatchRequest:
         raise LineError(f"invalid_{code}", message) from error
 
 
-def make_result(custom_id: str, status_code: int, body: Part) -> dict[str, Any]:
+def make_result(custom_id: str, status_code: int, body: Json) -> dict[str, Any]:
     """The result of a request: the answer to it, or `ApiError.body`."""
     request_id = f"req_{uuid4().hex}"
-    response = {"status_code": status_code, "request_id": request_id, "body": body.model_dump()}
+    response = {"status_code": status_code, "request_id": request_id, "body": body}
     result_id = f"{RESULT_ID}{uuid4().hex}"
     return {"id": result_id, "custom_id": custom_id, "response": response, "error": None}
 
@@ -162,7 +162,7 @@ class BatchRun:
         # Open requests, keyed by custom id, and by index of the choice too.
         self._batch: Batch[tuple[str, int]] = self.pipeline.open_batch()
         self._batch.try_grammars()
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, CompletionAnswer] = {}
 
     def answer(self, lines: Iterable[bytes], results: Results) -> Iterator[None]:
         """Answer requests that `results` does not; yields after each result, in any order."""
@@ -200,7 +200,7 @@ class BatchRun:
             problem = f"this run serves the model '{name}', not '{ask.model}'"
             remedy = "change the request, or give --served-model-name"
             raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
-        self._answers[request.custom_id] = Answer(ask, name, self.pipeline.tokenizer)
+        self._answers[request.custom_id] = CompletionAnswer(ask, name, self.pipeline.tokenizer)
         for index, (prompt, options) in enumerate(ask.generations()):
             self._batch.add((request.custom_id, index), prompt, options)
 
@@ -216,7 +216,7 @@ class BatchRun:
                 answer.choices[index].add(piece)
                 if all(choice.ended for choice in answer.choices):
                     del self._answers[custom_id]
-                    yield make_result(custom_id, 200, StreamedCompletion(answer).whole())
+                    yield make_result(custom_id, 200, answer.whole())
 
     def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
         """The result of a failed request; ends its other choices."""

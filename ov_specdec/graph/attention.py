@@ -1,4 +1,4 @@
-"""Attention of a decoder: windows, chunks, what export and paging lose of it; its weights."""
+"""Attention of a decoder: windows, what export and paging lose of it; its weights."""
 
 from collections.abc import Sequence
 
@@ -18,65 +18,20 @@ Heads = Sequence[tuple[int, int]]
 """Attention heads, each as its layer and its index there, from 0."""
 
 
-def is_local(model: ov.Model, context_length: int) -> bool:
-    """Whether a layer of an exported decoder attends only to nearby tokens.
+def windows(model: ov.Model) -> list[int]:
+    """The windows of the attentions of an exported decoder that have one, in tokens.
 
-    Masked entries of the KV cache would take up slots in the window, and in a table of masks, whose
-    size is the context.
+    Their masks have `key > query - window`, or come from a table, as in GPT-Neo.
     """
-    sizes = windows(model) | chunks(model)
-    return any(size < context_length for size in sizes) or any(map(_table, model.get_ops()))
-
-
-def windows(model: ov.Model) -> set[int]:
-    """The windows of an exported decoder, in tokens.
-
-    Its masks have `key > query - window`, or come from a table, as in GPT-Neo.
-    """
-    return {window for node in model.get_ops() if (window := _window(node))}
-
-
-def chunks(model: ov.Model) -> set[int]:
-    """The chunks of an exported decoder, in tokens: `floor(key / chunk) == floor(query / chunk)`.
-
-    A token attends to those of its own chunk, as in Llama 4.
-    """
-    found = set[int]()
-    for node in model.get_ops():
-        if node.get_type_name() == "Equal" and _is_mask(node):
-            sides = [value.get_node() for value in node.input_values()]
-            floored = [
-                n.input_value(0).get_node() if n.get_type_name() == "Floor" else n for n in sides
-            ]
-            sizes = {_operand(side, "Divide") for side in floored}
-            found |= sizes if len(sizes) == 1 else set()
-    return found - {0}
-
-
-def require_whole(model: ov.Model, chunk: int | None, max_length: int) -> None:
-    """Raise `ModelError` for a model with chunks that a sequence may cross, before paging.
-
-    OpenVINO's transformation drops chunks. chunk: by the model's configuration.
-    """
-    found = chunks(model) | ({chunk} if chunk else set())
-    if found and min(found) < max_length:
-        raise ModelError(
-            f"this model attends in chunks of {min(found)} tokens, which a paged KV cache does not "
-            "support: use ",
-            Option("kv", "stateful"),
-            ", or ",
-            Option("max_model_len", min(found)),
-        )
-
-
-def count_windowed(model: ov.Model) -> int:
-    """Number of attentions of an exported decoder with a window."""
     attentions = [node for node in model.get_ops() if node.get_type_name() == ATTENTION]
-    return sum(
-        any(_window(node) for node in before(attention.input_value(MASK).get_node()))
-        for attention in attentions
-        if attention.get_input_size() > MASK
-    )
+    masks = [node.input_value(MASK) for node in attentions if node.get_input_size() > MASK]
+    sizes = (max(map(_window, before(mask.get_node()))) for mask in masks)
+    return [size for size in sizes if size]
+
+
+def has_mask_table(model: ov.Model) -> bool:
+    """Whether attention of an exported decoder has a table of masks, whose size is the context."""
+    return any(map(_table, model.get_ops()))
 
 
 def require_windows(model: ov.Model, num_wanted: int) -> None:
@@ -108,7 +63,7 @@ def lost_cap(model: ov.Model, cap: float | None) -> str:
 def _window(node: ov.Node) -> int:
     """The window of a node of a mask; 0 for any other node."""
     if node.get_type_name() == "Greater" and _is_mask(node):
-        return max(-_operand(node.input_value(1).get_node(), "Add"), 0)
+        return max(-_added(node.input_value(1).get_node()), 0)
     if num_queries := _table(node):
         visible = int(np.count_nonzero(node.get_data()[0, 0, -1]))
         return visible if visible < num_queries else 0
@@ -130,9 +85,9 @@ def _is_mask(node: ov.Node) -> bool:
     return shape.rank.is_static and len(shape) == 4 and shape[2].is_dynamic and shape[3].is_dynamic
 
 
-def _operand(node: ov.Node, kind: str) -> int:
-    """The number that a node of this kind adds or divides by; 0 for any other node."""
-    if node.get_type_name() != kind:
+def _added(node: ov.Node) -> int:
+    """The number that a node adds; 0 for any other node."""
+    if node.get_type_name() != "Add":
         return 0
     value = node.input_value(1).get_node()
     is_number = value.get_type_name() == "Constant" and value.get_data().size == 1

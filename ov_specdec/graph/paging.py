@@ -31,7 +31,6 @@ def to_paged(model: ov.Model) -> None:
     # A private name: OpenVINO has no public one for it yet.
     from openvino._offline_transformations import paged_attention_transformation
 
-    counts_by_index = not hides_by_mask(model)
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
@@ -47,7 +46,7 @@ def to_paged(model: ov.Model) -> None:
         )
     attentions = paged_attentions(model)
     has_alibi = any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
-    if counts_by_index and not takes_positions(model) and not has_alibi:
+    if not takes_positions(model) and not has_alibi:
         raise ModelError(
             "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
             "positions): use ",
@@ -102,23 +101,6 @@ def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
     return [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
 
 
-def hides_by_mask(model: ov.Model) -> bool:
-    """Whether KV entries that the attention mask hides have no effect.
-
-    This holds if positions are an input, or are counted from the mask by a cumulative sum (OPT,
-    BLOOM). If they are counted otherwise, such as ALiBi by index in MPT, a masked entry still
-    shifts later ones.
-    """
-    if takes_positions(model):
-        return True
-    for count in (node for node in model.get_ops() if node.get_type_name() == "CumSum"):
-        sources = [node for node in before(count) if node.get_type_name() in SOURCES]
-        is_mask = ["attention_mask" in node.output(0).get_names() for node in sources]
-        if is_mask and all(is_mask) and _gives_positions(count):
-            return True
-    return False
-
-
 def before(node: ov.Node, ends: Collection[str] = (*SOURCES, "ShapeOf")) -> Iterator[ov.Node]:
     """A node and its predecessors, up to these types: inputs, states, what affects only shapes."""
     seen, ahead = set[str](), [node]
@@ -142,25 +124,6 @@ def after(node: ov.Node, is_end: Callable[[ov.Node], bool]) -> Iterator[ov.Input
             if (name := node.get_name()) not in seen and not is_end(node):
                 seen.add(name)
                 ahead.append(node)
-
-
-def _gives_positions(count: ov.Node) -> bool:
-    """Whether a count is embedded, used for a rotation, or added to attention scores.
-
-    Counts that are only compared form a mask, not positions.
-    """
-
-    def is_compared(node: ov.Node) -> bool:
-        is_end = node.get_type_name() in ("ShapeOf", "Result")
-        return is_end or node.get_output_element_type(0) == ov.Type.boolean
-
-    kinds = ((reader.get_node().get_type_name(), reader) for reader in after(count, is_compared))
-    return any(
-        # A rotation, scores with ALiBi, an embedding.
-        kind in ("Sin", "Cos", "Softmax", "ScaledDotProductAttention")
-        or (kind == "Gather" and reader.get_index() == INDICES)
-        for kind, reader in kinds
-    )
 
 
 def paged_attentions(model: ov.Model) -> list[ov.Node]:

@@ -9,7 +9,7 @@ import numpy as np
 from ov_specdec.cache.slot import Source
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.models.compile import LoadedModel
-from ov_specdec.models.devices import Device, find_device, free_memory, openvino_core
+from ov_specdec.models.devices import Device, find_device, free_memory
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.measurement import LARGEST_ROOM
@@ -45,7 +45,7 @@ def limit_memory(
     needed = max_batch_size * blocks * LEAST_TOKENS
     by_device: dict[Device, list[LoadedModel]] = {}
     for model in models:
-        device = find_device(openvino_core(), model.config.device)
+        device = find_device(model.config.device)
         by_device.setdefault(device, []).append(model)
     for device, own in by_device.items():
         bytes_per_token = sum(model.runner.bytes_per_token for model in own)

@@ -18,12 +18,11 @@ from ov_specdec.models.devices import (
     describe_machine,
     find_device,
     largest_tensor,
-    openvino_core,
 )
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.prepare import AS_ASKED, CompileShape, Prepared, prepare
+from ov_specdec.models.prepare import CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
-from ov_specdec.models.source import ModelSource, read_ir, read_model
+from ov_specdec.models.source import ModelSource, open_source, read_ir, read_model
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import (
     ATTENTION_MASK,
@@ -58,7 +57,7 @@ class LoadedModel:
 
 def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> str:
     """A key of all that passes of a model, and so the content of its KV cache, depend on."""
-    device = find_device(openvino_core(), config.device)
+    device = find_device(config.device)
     properties = {**config.properties_for(device)}
     properties.pop("CACHE_DIR", None)  # no effect on results
     form = ["fused qkv"] if kv == "paged" and device.is_cpu else []
@@ -73,68 +72,58 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> st
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-ToLoad = tuple[ModelSource, RuntimeConfig, int]
-"""A model, how to compile it, and the size of its vocabulary."""
+ToLoad = tuple[ModelSource, RuntimeConfig]
+"""A model, and how to compile it."""
 
 
-def load_model(source: ModelSource, config: RuntimeConfig, *, vocab_size: int) -> LoadedModel:
+def load_model(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
     """Compile one model. See `load_models`."""
-    return load_models([(source, config, vocab_size)])[0]
+    return load_models([(source, config)])[0]
 
 
 def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     """Compile models in parallel, each on the device and KV backend of its config.
 
-    Each has the size of its vocabulary; further columns of logits are cut off. May change the
-    sources' IR. Raises `DeviceError` if a device does not support a setting, `ModelError` for a
-    model whose KV cache cannot be rolled back.
+    May change the sources' IR. Raises `DeviceError` if a device does not support a setting,
+    `ModelError` for a model whose KV cache cannot be rolled back.
     """
-    prepared = [prepare(source, config) for source, config, _ in models]
+    prepared = [prepare(source, config) for source, config in models]
     # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
     # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
         compiled = list(pool.map(Prepared.compile, prepared))
-    sizes = [vocab_size for _, _, vocab_size in models]
     encoders = _load_encoders(models)
-    return [_open(*model) for model in zip(prepared, compiled, sizes, encoders, strict=True)]
+    return [_open(*model) for model in zip(prepared, compiled, encoders, strict=True)]
 
 
-def load_stateful(
-    source: ModelSource, config: RuntimeConfig, reason: str, *, vocab_size: int
-) -> LoadedModel:
-    """Compile a model anew on a stateful KV cache. reason: why it has no paged one."""
-    source = replace(source, model=read_ir(source.folder))
-    prepared = prepare(source, replace(config, kv="stateful", batch_invariant=False))
-    prepared = replace(prepared, reason=prepared.reason.replace(AS_ASKED, reason, 1))
-    return _open(prepared, prepared.compile(), vocab_size, None)
+def load_stateful(folder: ModelFolder, config: RuntimeConfig, reason: str) -> LoadedModel:
+    """Load a model anew, on a stateful KV cache. reason: why it has no paged one."""
+    config = replace(config, kv="stateful", batch_invariant=False)
+    prepared = prepare(open_source(folder.path), config, reason)
+    return _open(prepared, prepared.compile(), None)
 
 
 def _open(
-    prepared: Prepared,
-    model: ov.CompiledModel | DeviceError,
-    vocab_size: int,
-    encoder: Encoder | None,
+    prepared: Prepared, model: ov.CompiledModel | DeviceError, encoder: Encoder | None
 ) -> LoadedModel:
     """A runner on a compiled model, on another KV backend if it did not compile for the first.
 
     Raises the `DeviceError` if there is no other.
     """
-    source, config = prepared.source, prepared.config
+    folder, config = prepared.source.folder, prepared.config
     if isinstance(model, DeviceError):
         if not prepared.may_fall_back:
             raise model
-        return load_stateful(source, config, str(model), vocab_size=vocab_size)
-    runner = _runner(prepared, model, vocab_size, encoder)
-    runner.mask_token = source.folder.mask_token
-    compiler = prepared.compiler()
-    return LoadedModel(runner, prepared.kv, prepared.reason, source.folder, config, compiler)
+        return load_stateful(folder, config, str(model))
+    runner = _runner(prepared, model, encoder)
+    runner.mask_token = folder.mask_token
+    return LoadedModel(runner, prepared.kv, prepared.reason, folder, config, prepared.compiler())
 
 
-def _runner(
-    prepared: Prepared, model: ov.CompiledModel, vocab_size: int, encoder: Encoder | None
-) -> Runner:
-    device, original = prepared.device, prepared.source.folder.original_length
-    sizes = {"max_length": prepared.max_length, "vocab_size": vocab_size}
+def _runner(prepared: Prepared, model: ov.CompiledModel, encoder: Encoder | None) -> Runner:
+    source, device = prepared.source, prepared.device
+    original = source.folder.original_length
+    sizes = {"max_length": prepared.max_length, "vocab_size": source.vocab_size}
     if encoder is not None:
         return EncoderDecoderModel(model, prepared.axes, encoder, **sizes)
     if prepared.kv == "paged":
@@ -148,7 +137,7 @@ def _runner(
         )
     sizes["max_masked"] = prepared.max_masked
     if prepared.is_recurrent:
-        most = None if prepared.copies_little else 0
+        most = prepared.max_draft_tokens
         return RewindingModel(model, prepared.axes, **sizes, max_draft_tokens=most)
     return StatefulModel(
         model, prepared.axes, **sizes, shares_states=device.is_cpu, original_context=original
@@ -162,7 +151,7 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
     Raises `ModelError` if the main model has none, and if a decoder does not fit the encoder's
     hidden states; `DeviceError` if a device does not support one.
     """
-    (main, config, _), *drafts = models
+    (main, config), *drafts = models
     if not main.folder.is_encoder_decoder:
         if config.encoder_device is not None:
             raise OptionError(
@@ -171,10 +160,10 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
             )
         return [None] * len(models)
     encoders = [_load_encoder(main, config)]
-    for source, own, _ in drafts:
+    for source, own in drafts:
         is_shared = _shares_encoder(main, source)
         encoders.append(encoders[0] if is_shared else _load_encoder(source, own))
-    for (source, _, _), encoder in zip(models, encoders, strict=True):
+    for (source, _), encoder in zip(models, encoders, strict=True):
         width = source.model.input(HIDDEN_STATES).partial_shape[-1]
         if width.is_static and width.get_length() != encoder.width:
             raise ModelError(
@@ -226,7 +215,7 @@ def load_aligner(
 
 def _compile(model: ov.Model, path: Path, config: RuntimeConfig) -> ov.CompiledModel:
     """A compiled model; raises its `DeviceError`."""
-    device = find_device(openvino_core(), config.device)
+    device = find_device(config.device)
     compiled = compile_for(device, model, config.properties_for(device), path)
     if isinstance(compiled, DeviceError):
         raise compiled

@@ -79,17 +79,16 @@ def openvino_core() -> ov.Core:
 
 def list_devices() -> list[Device]:
     """The devices that OpenVINO finds on this machine."""
-    core = openvino_core()
-    return [find_device(core, name) for name in core.available_devices]
+    return [find_device(name) for name in openvino_core().available_devices]
 
 
-def find_device(core: ov.Core, name: str) -> Device:
+def find_device(name: str) -> Device:
     """The device called `name`: a listed one, "GPU.0" for "GPU", or the best for "AUTO".
 
     Names are case-insensitive. Raises `DeviceError` if it does not exist here, or cannot hold a KV
     cache.
     """
-    name = name.upper()
+    core, name = openvino_core(), name.upper()
     kind, _, wanted = name.partition(":")
     if kind in ("HETERO", "MULTI", "BATCH"):
         raise DeviceError(
@@ -171,7 +170,7 @@ class OneThreadRequest(ov.InferRequest):  # type: ignore[misc]
 
 def describe_machine(device: str) -> str:
     """Device, cores and OpenVINO version, on which measured times depend."""
-    full_name = find_device(openvino_core(), device).full_name
+    full_name = find_device(device).full_name
     return f"{full_name}, {usable_cores()} cores, OpenVINO {ov.get_version()}"
 
 

@@ -6,7 +6,6 @@ different models may have folders of the same name.
 
 import json
 import shutil
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -18,8 +17,6 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from ov_specdec.errors import ExportError, OptionError
-from ov_specdec.graph.attention import lost_cap
-from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import (
     DECODER_FILE,
     ENCODER_FILE,
@@ -31,7 +28,6 @@ from ov_specdec.models.locate import (
     similar,
 )
 from ov_specdec.models.optimum import Int4Options, adjust_groups, require, run_optimum
-from ov_specdec.models.source import read_ir
 from ov_specdec.records.files import expand_home
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import MARIAN_FILE, load_tokenizer
@@ -119,9 +115,6 @@ def export_model(
         run_optimum(name, family, partial / folder.name, options, transformers)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
         _require_tokenizer(checkpoint, name)  # of a Hub model, it has been downloaded only now
-        made = ModelFolder.read(partial / folder.name)
-        if made.attention_cap is not None and (lost := lost_cap(read_ir(made), made.attention_cap)):
-            warnings.warn(f"{name}: {lost}", RuntimeWarning, stacklevel=2)
         write_origin(partial / folder.name, name)
         (partial / folder.name).rename(folder)
     return Exported(folder, is_new=True)

@@ -2,23 +2,16 @@
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
-from ov_specdec.graph.attention import (
-    count_windowed,
-    is_local,
-    lost_cap,
-    require_whole,
-    require_windows,
-)
+from ov_specdec.graph.attention import has_mask_table, lost_cap, require_windows, windows
 from ov_specdec.graph.paging import (
     choose_factors,
     has_delta_rule,
-    hides_by_mask,
     recurrent_bytes,
     recurrent_state,
     select_rows,
@@ -26,6 +19,7 @@ from ov_specdec.graph.paging import (
     static_shape,
     to_paged,
 )
+from ov_specdec.graph.positions import takes_positions
 from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
 from ov_specdec.graph.vocabulary import cut_vocabulary
 from ov_specdec.models.devices import (
@@ -34,7 +28,6 @@ from ov_specdec.models.devices import (
     compile_for,
     find_device,
     has_readable_states,
-    openvino_core,
     require_paged,
 )
 from ov_specdec.models.folder import ModelFolder
@@ -66,7 +59,7 @@ class Prepared:
     """A model ready to compile, with the arguments of its runner.
 
     axes, max_masked: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
-    states besides its KV cache. copies_little: they are small relative to its weights.
+    states besides its KV cache. max_draft_tokens: of a model that copies them, see `Runner`.
     """
 
     source: ModelSource
@@ -74,12 +67,11 @@ class Prepared:
     device: Device
     kv: Backend
     reason: str
-    model: ov.Model
     max_length: int
     axes: dict[str, int] = field(default_factory=dict)
     max_masked: int = 0
     is_recurrent: bool = False
-    copies_little: bool = True
+    max_draft_tokens: int | None = None
 
     @property
     def may_fall_back(self) -> bool:
@@ -90,101 +82,122 @@ class Prepared:
 
     def compile(self) -> ov.CompiledModel | DeviceError:
         """The compiled model, or the error of the device."""
-        properties = self.config.properties_for(self.device)
-        return compile_for(self.device, self.model, properties, self.source.folder.path)
+        properties, path = self.config.properties_for(self.device), self.source.folder.path
+        return compile_for(self.device, self.source.model, properties, path)
 
     def compiler(self) -> CompileShape | None:
         """Compiles its static shapes; None on a GPU, which fails to run them.
 
         Models with a gated delta rule have none, so "auto" does not try.
         """
-        wanted = self.config.static_shapes
-        if wanted == "none" or self.kv != "paged" or not self.device.is_cpu:
+        wanted, device, model = self.config.static_shapes, self.device, self.source.model
+        if wanted == "none" or self.kv != "paged" or not device.is_cpu:
             return None
-        if wanted == "auto" and has_delta_rule(self.model):
+        if wanted == "auto" and has_delta_rule(model):
             return None
-        device, model, path = self.device, self.model, self.source.folder.path
         properties = {**self.config.properties_for(device), **COMPILE_OPTIONS}
+        path = self.source.folder.path
         return lambda size: partial(
             compile_for, device, static_shape(model, size), properties, path
         )
 
 
-def prepare(source: ModelSource, config: RuntimeConfig) -> Prepared:
+def prepare(source: ModelSource, config: RuntimeConfig, wanted_because: str = AS_ASKED) -> Prepared:
     """Choose the KV backend of a model, and change its graph for it.
 
-    Raises `DeviceError` and `OptionError` for settings that contradict each other, and `ModelError`
-    for an unsupported model.
+    wanted_because: the reason for a backend that `config` names. Raises `DeviceError` and
+    `OptionError` for settings that contradict each other, and `ModelError` for an unsupported
+    model.
     """
-    device = find_device(openvino_core(), config.device)
-    max_length = _max_length(source.folder, config.max_model_len)
-    if source.folder.is_encoder_decoder:
-        return _prepare_encoder_decoder(source, config, device, max_length)
-    state = recurrent_state(source.model)
-    if lost := lost_cap(source.model, source.folder.attention_cap):
-        warnings.warn(f"{source.folder.path}: {lost}", RuntimeWarning, stacklevel=2)
-    max_masked = _max_masked(source, config, device)
-    backend, reason, model = choose_backend(source, device, config.kv, max_length)
-    if state is not None and not device.is_cpu:
-        raise DeviceError(
-            f"{source.folder.path} has recurrent states ('{state}'), which have not been run on "
-            f"{device.name}: use ",
-            Option("device", "CPU"),
-        )
-    axes, copies_little = {}, True
-    if backend == "stateful":
-        axes = sequence_axes(model)
-        copies_little = recurrent_bytes(model) <= MOST_COPIED * source.folder.num_bytes
-        if not copies_little:
-            reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
-        _check_stateful(config, device, reason)
-    elif config.max_masked_tokens is not None:
-        raise OptionError(
-            Option("max_masked_tokens", config.max_masked_tokens),
-            f" has no effect on {source.folder.path}, whose KV cache is paged: leave it out, or "
-            "add ",
-            Option("kv", "stateful"),
-        )
-    select_rows(model, axis=0 if backend == "paged" else 1)
+    folder, device = source.folder, find_device(config.device)
+    if folder.is_encoder_decoder:
+        prepared = _prepare_encoder_decoder(source, config, device)
+    else:
+        prepared = _prepare_decoder(source, config, device, wanted_because)
+    model, is_paged = prepared.source.model, prepared.kv == "paged"
+    if not is_paged:
+        _check_stateful(config, device, prepared.reason)
+    select_rows(model, axis=0 if is_paged else 1)
     if config.kept_tokens is not None:
         cut_vocabulary(model, sorted(config.kept_tokens))
     # Recurrent layers have as many rows as attention.
-    repeats_rows = config.batch_invariant and config.shares_passes and state is None
-    if backend == "paged" and repeats_rows:
+    repeats_rows = config.batch_invariant and config.shares_passes and not prepared.is_recurrent
+    if is_paged and repeats_rows:
         repeat_attention_rows(model)
-    original_length = source.folder.original_length
-    if original_length is not None and not choose_factors(model, original_length):
+    if folder.original_length is not None and not choose_factors(model, folder.original_length):
         raise ModelError(
-            f"{source.folder.path}/config.json has other factors for texts of more than "
-            f"{original_length} tokens (LongRoPE), but its graph does not select them: export the "
-            "model again with ov-specdec export, or set max_position_embeddings in config.json to "
-            f"{original_length} to use it for shorter texts"
+            f"{folder.path}/config.json has other factors for texts of more than "
+            f"{folder.original_length} tokens (LongRoPE), but its graph does not select them: "
+            "export the model again with ov-specdec export, or set max_position_embeddings in "
+            f"config.json to {folder.original_length} to use it for shorter texts"
         )
+    return prepared
+
+
+def _prepare_decoder(
+    source: ModelSource, config: RuntimeConfig, device: Device, wanted_because: str
+) -> Prepared:
+    folder, state = source.folder, recurrent_state(source.model)
+    if lost := lost_cap(source.model, folder.attention_cap):
+        warnings.warn(f"{folder.path}: {lost}", RuntimeWarning, stacklevel=2)
+    max_length, max_masked = _max_length(folder, config), _max_masked(source, config, device)
+    kv, reason, model = choose_backend(source, device, config.kv, max_length, wanted_because)
+    if state is not None and not device.is_cpu:
+        raise DeviceError(
+            f"{folder.path} has recurrent states ('{state}'), which have not been run on "
+            f"{device.name}: use ",
+            Option("device", "CPU"),
+        )
+    axes, max_draft_tokens = {}, None
+    if kv == "stateful":
+        axes = sequence_axes(model)
+        if recurrent_bytes(model) > MOST_COPIED * folder.num_bytes:
+            max_draft_tokens = 0
+            reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
+    elif config.max_masked_tokens is not None:
+        raise OptionError(
+            Option("max_masked_tokens", config.max_masked_tokens),
+            f" has no effect on {folder.path}, whose KV cache is paged: leave it out, or add ",
+            Option("kv", "stateful"),
+        )
+    source = replace(source, model=model)
     return Prepared(
-        *(source, config, device, backend, reason, model, max_length, axes, max_masked),
+        *(source, config, device, kv, reason, max_length, axes, max_masked),
         is_recurrent=state is not None,
-        copies_little=copies_little,
+        max_draft_tokens=max_draft_tokens,
     )
 
 
 def choose_backend(
-    source: ModelSource, device: Device, kv: KvBackend, max_length: int
+    source: ModelSource,
+    device: Device,
+    kv: KvBackend,
+    max_length: int,
+    wanted_because: str = AS_ASKED,
 ) -> tuple[Backend, str, ov.Model]:
     """The paged backend if it is correct and fast, else the stateful one; why; and its model.
 
     May change the source's model. max_length: maximum tokens of a sequence. Raises `DeviceError`
     and `ModelError` if kv="paged" is not possible.
     """
-    model = source.model
+    model, folder = source.model, source.folder
     if kv == "stateful":
-        return "stateful", AS_ASKED, model
+        return "stateful", wanted_because, model
     if kv == "paged":
         require_paged(device)
     if not device.takes_paged:
         return "stateful", f"{NOT_PAGED} {device.name}", model
     try:
-        num_windowed = count_windowed(model)
-        require_whole(model, source.folder.chunk, max_length)
+        if folder.chunk is not None and folder.chunk < max_length:
+            # OpenVINO's transformation drops chunks.
+            raise ModelError(
+                f"this model attends in chunks of {folder.chunk} tokens, which a paged KV cache "
+                "does not support: use ",
+                Option("kv", "stateful"),
+                ", or ",
+                Option("max_model_len", folder.chunk),
+            )
+        num_windowed = len(windows(model))
         to_paged(model)
         require_windows(model, num_windowed)
         if kv == "auto" and device.is_cpu and has_delta_rule(model):
@@ -193,30 +206,32 @@ def choose_backend(
         if kv == "paged":
             raise
         # The attempt may have changed the model partly.
-        return "stateful", str(error), read_ir(source.folder)
+        return "stateful", str(error), read_ir(folder)
     if device.is_cpu:  # a GPU does not quantize keys by token, and its plugin fuses products itself
         center_keys(model)
         fuse_qkv(model)
-    reason = "drops rejected draft tokens at no cost" if kv == "auto" else AS_ASKED
+    reason = "drops rejected draft tokens at no cost" if kv == "auto" else wanted_because
     return "paged", reason, model
 
 
-def _max_length(folder: ModelFolder, wanted: int | None) -> int:
+def _max_length(folder: ModelFolder, config: RuntimeConfig) -> int:
     """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
-    context = folder.context_length
+    context, wanted = folder.context_length, config.max_model_len
     if wanted is not None and wanted > context:
         raise OptionError(
             Option("max_model_len", wanted),
             f" is more than the context of {folder.path}, {context} tokens: lower it",
         )
-    return context if wanted is None else wanted
+    return wanted or context
 
 
 def _max_masked(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
     folder, model = source.folder, source.model
-    # In a window or chunk, masked entries would displace others.
-    is_within = folder.sliding_window or folder.chunk or is_local(model, folder.context_length)
-    if is_within or not hides_by_mask(model):
+    # Masked entries would displace others in a window, chunk or table of masks, and shift
+    # positions that are not an input.
+    sizes = (folder.sliding_window, folder.chunk, *windows(model))
+    is_local = any(size and size < folder.context_length for size in sizes)
+    if is_local or has_mask_table(model) or not takes_positions(model):
         return 0
     if config.max_masked_tokens is not None:
         return config.max_masked_tokens
@@ -224,9 +239,9 @@ def _max_masked(source: ModelSource, config: RuntimeConfig, device: Device) -> i
 
 
 def _prepare_encoder_decoder(
-    source: ModelSource, config: RuntimeConfig, device: Device, max_length: int
+    source: ModelSource, config: RuntimeConfig, device: Device
 ) -> Prepared:
-    """Prepare the decoder of an encoder-decoder model, whose states are trimmed at once."""
+    """The decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
             Option("kv", "paged"),
@@ -244,12 +259,8 @@ def _prepare_encoder_decoder(
             f"{source.folder.ir} has no states '{OWN_STATES}': export the model again with "
             "optimum-intel 2.1 or later"
         )
-    reason = "an encoder-decoder model"
-    _check_stateful(config, device, reason)
-    select_rows(source.model, axis=1)
-    if config.kept_tokens is not None:
-        cut_vocabulary(source.model, sorted(config.kept_tokens))
-    return Prepared(source, config, device, "stateful", reason, source.model, max_length, axes)
+    reason, max_length = "an encoder-decoder model", _max_length(source.folder, config)
+    return Prepared(source, config, device, "stateful", reason, max_length, axes)
 
 
 def _check_stateful(config: RuntimeConfig, device: Device, reason: str) -> None:

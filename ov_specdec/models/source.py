@@ -26,21 +26,20 @@ no pass can verify draft tokens."""
 
 @dataclass(frozen=True)
 class ModelSource:
-    """A model read from its folder: configuration, tokenizer and IR."""
+    """A model read from its folder: configuration, tokenizer and IR.
+
+    vocab_size: columns of the logits with a token; the others are padding.
+    """
 
     folder: ModelFolder
     tokenizer: Tokenizer
     model: ov.Model
+    vocab_size: int
 
     @property
     def logits_width(self) -> int:
         """Columns of the model's logits; often padded beyond the tokenizer's size."""
-        return int(self.model.output("logits").partial_shape[-1].get_length())
-
-    @property
-    def vocab_size(self) -> int:
-        """Columns of the logits with a token; the others are padding."""
-        return min(self.logits_width, self.tokenizer.vocab_size)
+        return _logits_width(self.model)
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
@@ -77,7 +76,12 @@ def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSou
     chat_template: see `load_tokenizer`.
     """
     folder = ModelFolder.read(path)
-    return ModelSource(folder, load_tokenizer(path, chat_template), read_ir(folder))
+    tokenizer, model = load_tokenizer(path, chat_template), read_ir(folder)
+    return ModelSource(folder, tokenizer, model, min(_logits_width(model), tokenizer.vocab_size))
+
+
+def _logits_width(model: ov.Model) -> int:
+    return int(model.output("logits").partial_shape[-1].get_length())
 
 
 def read_ir(folder: ModelFolder) -> ov.Model:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import OptionError
-from ov_specdec.models.devices import find_device, openvino_core, usable_cores
+from ov_specdec.models.devices import find_device, usable_cores
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.records.files import UNREADABLE, replacing
 
@@ -166,7 +166,7 @@ def _version(package: str) -> str | None:
 
 def _machine() -> dict[str, Any]:
     return {
-        "name": find_device(openvino_core(), "CPU").full_name.strip(),
+        "name": find_device("CPU").full_name.strip(),
         "architecture": platform.machine(),
         "instructions": instructions(CPUINFO),
         LIMIT: os.environ.get(LIMIT),

@@ -99,7 +99,7 @@ def test_what_is_copied_to_the_device_is_there_at_once(kind):
 
 
 def test_ordinary_memory_would_lose_what_lies_before(open_on_gpu, texts_of_cpu, monkeypatch):
-    assert isinstance(block_memory(find_device(openvino_core(), "GPU")), VisibleMemory)
+    assert isinstance(block_memory(find_device("GPU")), VisibleMemory)
     monkeypatch.setattr(compiling, "block_memory", lambda device: VisibleMemory())
     with open_on_gpu() as pipeline:
         assert ids(alone(pipeline, 0, PROMPTS[:2])) != texts_of_cpu[:2]

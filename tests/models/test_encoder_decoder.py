@@ -11,7 +11,7 @@ from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from tests.support.flaky import Flaky, FlakyRequest
-from tests.support.tiny_encoder_decoder import NUM_IDS, SOURCES, START, TEXT, features
+from tests.support.tiny_encoder_decoder import SOURCES, START, TEXT, features
 
 EXACT = RuntimeConfig(precision="exact")
 
@@ -32,7 +32,7 @@ def architecture(request):
 
 
 def load(folder):
-    return load_model(open_source(folder), EXACT, vocab_size=NUM_IDS).runner
+    return load_model(open_source(folder), EXACT).runner
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +47,7 @@ def bart(encoder_decoder):
 
 def load_as_preferred(folder):
     """In the precision that OpenVINO prefers here, such as bf16."""
-    return load_model(open_source(folder), RuntimeConfig(), vocab_size=NUM_IDS).runner
+    return load_model(open_source(folder), RuntimeConfig()).runner
 
 
 def forward(model, slot, text, num_rows=None):
@@ -91,10 +91,10 @@ def test_what_cannot_be_run_is_refused(bart, encoder_decoder, tiny_pair):
     source = open_source(encoder_decoder("bart").main)
     for given in ({"kv": "paged"}, {"max_masked_tokens": 8}):
         with pytest.raises(OptionError, match=r"=('paged'|8) can"):
-            load_model(source, RuntimeConfig(**given), vocab_size=NUM_IDS)
+            load_model(source, RuntimeConfig(**given))
     source, device = open_source(tiny_pair[0]), RuntimeConfig(encoder_device="CPU")
     with pytest.raises(OptionError, match="encoder_device='CPU' has no effect"):
-        load_model(source, device, vocab_size=NUM_IDS)
+        load_model(source, device)
 
 
 def test_a_draft_without_an_encoder_shares_the_mains(encoder_decoder, tmp_path):
@@ -103,10 +103,10 @@ def test_a_draft_without_an_encoder_shares_the_mains(encoder_decoder, tmp_path):
         if "encoder_model" not in file.name.replace("decoder_model", ""):
             (tmp_path / file.name).write_bytes(file.read_bytes())
     sources = [open_source(folder) for folder in (made.main, tmp_path)]
-    main, draft = load_models([(source, EXACT, NUM_IDS) for source in sources])
+    main, draft = load_models([(source, EXACT) for source in sources])
     assert main.runner.encoder is draft.runner.encoder
     with pytest.raises(ModelError, match=r"openvino_encoder_model.xml is missing"):
-        load_model(sources[1], EXACT, vocab_size=NUM_IDS)
+        load_model(sources[1], EXACT)
 
 
 def test_each_source_is_read_where_it_lies_now(architecture, encoder_decoder):

@@ -5,7 +5,7 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph.paging import LOGITS_INDICES, choose_factors, hides_by_mask, select_rows
+from ov_specdec.graph.paging import LOGITS_INDICES, choose_factors, select_rows
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import LONG
 from tests.support.passes import end_with
@@ -43,86 +43,6 @@ def test_rows_are_selected_before_what_treats_each_logit_by_itself(model, last_l
     end_with(model, last_layer)
     assert select_rows(model, axis=1) is is_found
     assert (LOGITS_INDICES in {port.any_name for port in model.inputs}) is is_found
-
-
-def named(name):
-    """An input [batch, tokens]."""
-    port = ops.parameter([-1, -1], np.int64, name=name)
-    port.output(0).set_names({name})
-    return port
-
-
-def counted(port):
-    return ops.cum_sum(port, ops.constant(1, np.int64))
-
-
-def embedded(counts):
-    """As OPT has positions: rows of a table."""
-    table = ops.constant(np.ones((8, 4), np.float32))
-    return ops.gather(table, counts, ops.constant(0, np.int64))
-
-
-def rotated(counts):
-    angles = ops.multiply(ops.convert(counts, "f32"), ops.constant(np.float32(0.1)))
-    return ops.sin(angles)
-
-
-def added_to_scores(counts):
-    """As BLOOM has them: a slope of the scores."""
-    slopes = ops.multiply(ops.convert(counts, "f32"), ops.constant(np.float32(0.5)))
-    return ops.softmax(ops.add(slopes, ops.constant(np.float32(1))), -1)
-
-
-def masked(counts):
-    """Whether there is any token up to a place: how many there are does not matter."""
-    is_text = ops.greater(counts, ops.constant(0, np.int64))
-    scores = ops.select(is_text, ops.constant(np.float32(0)), ops.constant(np.float32(-9)))
-    return ops.softmax(scores, -1)
-
-
-def model_with(count, use, *, positions=False):
-    """A model of ids and mask. count: from both to numbers. use: what becomes of those."""
-    ports = [named(name) for name in ("input_ids", "attention_mask")]
-    results = [ops.result(use(count(*ports))), *(ops.result(port) for port in ports)]
-    if positions:
-        ports.append(named("position_ids"))
-        results.append(ops.result(ports[-1]))
-    return ov.Model(results, ports, "made by hand")
-
-
-def by_index(ids, mask):
-    """Counts the entries of the mask, whatever they are."""
-    shape = ops.shape_of(mask)
-    return counted(ops.broadcast(ops.constant(1, np.int64), shape))
-
-
-def test_where_positions_are_an_input_entries_can_be_hidden():
-    assert hides_by_mask(model_with(by_index, embedded, positions=True))
-
-
-@pytest.mark.parametrize("use", [embedded, rotated, added_to_scores])
-def test_where_positions_are_counted_from_the_mask_entries_can_be_hidden(use):
-    def count(ids, mask):
-        counts = ops.subtract(counted(mask), ops.constant(1, np.int64))
-        return ops.multiply(counts, mask)
-
-    assert hides_by_mask(model_with(count, use))
-
-
-@pytest.mark.parametrize(
-    ("count", "use"),
-    [
-        pytest.param(lambda ids, mask: ids, embedded, id="nothing"),
-        pytest.param(by_index, embedded, id="entries"),
-        pytest.param(lambda ids, mask: counted(ids), embedded, id="ids"),
-        pytest.param(lambda ids, mask: counted(ops.multiply(ids, mask)), rotated, id="both"),
-        pytest.param(lambda ids, mask: counted(mask), masked, id="compared"),
-        pytest.param(lambda ids, mask: counted(mask), ops.negative, id="told"),
-        pytest.param(lambda ids, mask: counted(mask), ops.shape_of, id="measured"),
-    ],
-)
-def test_a_sum_of_something_else_or_for_something_else_counts_no_positions(count, use):
-    assert not hides_by_mask(model_with(count, use))
 
 
 def choosing(*, border=64, compare=ops.greater, add=1, choose=ops.select):

@@ -298,6 +298,6 @@ def rename_family(main, family):
 
 def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):
     gpu = Device("GPU", "Fake GPU", ("FP32", "FP16"))
-    monkeypatch.setattr(prepare_module, "find_device", lambda core, name: gpu)
+    monkeypatch.setattr(prepare_module, "find_device", lambda name: gpu)
     with pytest.raises(DeviceError, match=r"recurrent states .* not been run on GPU: use device"):
         load(hybrid, drafter="suffix")

@@ -50,8 +50,9 @@ def tokenizers(tmp_path_factory):
     }
 
 
-def paired_drafter(draft, pair, name, sampler=GREEDY):
-    return draft_with(draft, sampler, pair if pair.pairing == name else replace(pair, pairing=name))
+def paired_drafter(draft, pair, name, sampler=GREEDY, **more):
+    paired = pair if pair.pairing == name else replace(pair, pairing=name)
+    return draft_with(draft, sampler, paired, **more)
 
 
 def reciting(ids, end):

@@ -36,7 +36,7 @@ def count(model, kind="MatMul"):
 def logits(model, properties="exact", passes=PASSES, **settings):
     """Of passes over sequences. properties: of the model, or its precision."""
     if isinstance(properties, str):
-        cpu = find_device(openvino_core(), "CPU")
+        cpu = find_device("CPU")
         properties = RuntimeConfig(precision=properties).properties_for(cpu)
     compiled = openvino_core().compile_model(model, "CPU", properties)
     runner = PagedModel(compiled, max_length=128, vocab_size=VOCAB_SIZE, **settings)
@@ -94,7 +94,7 @@ def test_a_paged_model_is_loaded_so_and_a_stateful_one_as_it_is():
     for kv in ("paged", "stateful"):
         source = open_source(embedded_folder("draft"))
         before = count(source.model)
-        load_model(source, RuntimeConfig(kv=kv), vocab_size=VOCAB_SIZE)
+        load_model(source, RuntimeConfig(kv=kv))
         found[kv] = before - count(source.model)
     assert found == {"paged": 4, "stateful": 0}
 

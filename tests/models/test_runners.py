@@ -27,7 +27,7 @@ def model(request, tiny_pair):
     config = RuntimeConfig(
         kv=kv, precision="exact", max_masked_tokens=0 if "," in request.param else None
     )
-    return load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
+    return load_model(open_source(tiny_pair[0]), config).runner
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
 ):
     monkeypatch.setattr("ov_specdec.models.prepare.select_rows", lambda *_, **__: False)
     config = RuntimeConfig(kv=kv, precision="exact")
-    model = load_model(open_source(tiny_pair[0]), config, vocab_size=VOCAB_SIZE).runner
+    model = load_model(open_source(tiny_pair[0]), config).runner
     slot, text = model.open(), tokens(7)
     last = forward(model, slot, text, 1).copy()
     np.testing.assert_allclose(last, fresh(model, slot, text)[-1:], **CLOSE)

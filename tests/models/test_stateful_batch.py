@@ -27,7 +27,7 @@ ONE_AT_A_TIME = ("mpt", "mistral")
 
 def load(folder, max_masked=None, kv="stateful"):
     config = RuntimeConfig(kv=kv, precision="exact", max_masked_tokens=max_masked)
-    return load_model(open_source(folder), config, vocab_size=VOCAB_SIZE).runner
+    return load_model(open_source(folder), config).runner
 
 
 @pytest.fixture(scope="module")

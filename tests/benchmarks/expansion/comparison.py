@@ -65,7 +65,7 @@ def _logits(folder: Path) -> Logits:
     """The logits [positions, vocab] of all prompts, one below the other."""
     source = open_source(folder)
     runtime = RuntimeConfig(kv="stateful", precision="exact")
-    model = load_model(source, runtime, vocab_size=source.vocab_size).runner
+    model = load_model(source, runtime).runner
     rows = []
     for prompt in PROMPTS:
         cache, ids = CachedSequence(model), source.tokenizer.encode(prompt)

@@ -21,7 +21,6 @@ from ov_specdec.planning.costs import (
     NOMINAL,
     SIZES,
     CostCurve,
-    Costs,
     PassCurve,
 )
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
@@ -59,7 +58,6 @@ OF_DRAFT = st.builds(
     num_passes=st.sampled_from([1, 3, MAX_PLANNED_LENGTH]),
     num_unread=st.integers(1, 3000),
     is_hopeful=st.booleans(),
-    min_confidence=RATES,
 )
 OF_MATCH = st.builds(lambda rate: Estimate(Offer("suffix", 0.5, 1), chances(rate)), RATES)
 
@@ -307,7 +305,7 @@ def broken(*_):
     raise ValueError("operands could not be broadcast together")
 
 
-PLACES = {"plan": Planner, "learn": Planner, "improve": Costs, "_count": Engine}
+PLACES = {"plan": Planner, "learn": Planner}
 
 
 @pytest.mark.parametrize("fails_in", [*PLACES, "no plans", "answer", "update"])
