@@ -142,12 +142,6 @@ def test_what_check_has_seen_is_kept_for_devices(tiny_pair, monkeypatch, tmp_pat
     assert checked.stdout.splitlines()[0].partition(": ")[2] in after.stdout
 
 
-def test_devices_lists_the_cpu():
-    done = run("devices")
-    assert done.returncode == 0
-    assert re.search(r"^CPU\t.*FP32.*\tkv paged\tmeasured$", done.stdout, re.MULTILINE)
-
-
 def test_a_console_that_cannot_show_a_character_shows_a_question_mark(alone):
     options = ("generate", "def area(", *alone, "--ignore-eos", "--max-new-tokens", 60)
     text = run(*options).stdout

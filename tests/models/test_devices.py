@@ -10,7 +10,6 @@ import pytest
 from ov_specdec.cli import check as check_command
 from ov_specdec.cli.check import Agreement, compare_with_cpu
 from ov_specdec.errors import OptionError
-from ov_specdec.measure import tuner
 from ov_specdec.models import budgets
 from ov_specdec.models.budgets import GB, limit_memory
 from ov_specdec.models.devices import Device
@@ -129,14 +128,3 @@ def test_check_says_by_its_exit_code_whether_a_device_is_right(monkeypatch, is_b
     assert done.returncode == code
     assert "exact, paged, plain: 4 of 4 texts equal the CPU's\n" in done.stdout
     assert given == [((None, None, "GPU"), {"precision": "f32", "properties": {"A": "1"}})]
-
-
-def test_tune_tries_on_a_gpu_what_is_a_gpus(monkeypatch):
-    monkeypatch.setattr(tuner, "computes_in", lambda device, precision: precision != "bf16")
-    monkeypatch.setattr(tuner, "find_device", lambda name: GPU)
-    assert tuner.offered("GPU").keys() == {
-        "INFERENCE_PRECISION_HINT",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE",
-    }
-    monkeypatch.setattr(tuner, "find_device", lambda name: CPU)
-    assert {"KV_CACHE_PRECISION", "INFERENCE_NUM_THREADS"} <= tuner.offered("CPU").keys()

@@ -2,7 +2,6 @@
 transformers'."""
 
 import json
-import shutil
 from functools import partial
 
 import pytest
@@ -281,14 +280,6 @@ def test_families_that_never_draft_are_refused(family, kv, tmp_path):
     rename_family(hybrid.main, family)
     with pytest.raises(ModelError, match=rf"layers of '{family}'.* use openvino\.genai"):
         load(hybrid, drafter="suffix", kv=kv)
-
-
-def test_such_a_family_without_recurrent_layers_drafts(tiny_pair, tmp_path):
-    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
-    rename_family(main, "granitemoehybrid")
-    with SpeculativePipeline(main, drafter="suffix") as pipeline:
-        result = pipeline.generate("def def def", num_assistant_tokens=3, **GREEDY)
-    assert result.stats.drafted > 0
 
 
 def rename_family(main, family):

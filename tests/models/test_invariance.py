@@ -363,13 +363,6 @@ def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
         assert "a pass over 9 tokens gave different logits" in pipeline.batch_invariant.reason
 
 
-def test_an_emulated_processor_has_a_verdict_of_its_own(tiny_pair, monkeypatch):
-    folder, config = ModelFolder.read(tiny_pair[0]), RuntimeConfig(batch_invariant=True)
-    before = loading.verdict_file(folder, config)
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    assert loading.verdict_file(folder, config) != before
-
-
 def test_it_is_part_of_what_caches_and_curves_depend_on(tiny_pair):
     folder, config = ModelFolder.read(tiny_pair[0]), RuntimeConfig()
     on = replace(config, batch_invariant=True)

@@ -13,13 +13,13 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.draft_length import ConstantLength, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.fakes import ScriptedModel
-from tests.support.running import plain, rounds, sequence
+from tests.support.running import plain, propose, rounds, sequence
 from tests.support.tiny import export, save_checkpoint, save_tokenizer
 from tests.unit.text.test_pieces import save_sentencepiece
 
@@ -96,6 +96,28 @@ def test_a_draft_that_knows_the_text_is_accepted_and_changes_nothing(
     assert accepted > len(ids) / 6
     # What is cached of the draft is fed once: a window at most is fed again in each round.
     assert max(draft.passes[1:]) < 24
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "begun", "proposed"),
+    [
+        *((kind, "x = 日", 4, "日".encode()) for kind in ("prose", "sentencepiece")),
+        ("prose", "é日", 3, "é日".encode()[3:]),  # within a character
+        ("prose", "éa", 3, b""),  # which the draft contradicts
+    ],
+)
+def test_texts_are_gone_on_with_to_their_end_by_the_main_models_ids(
+    tokenizers, kind, said, begun, proposed
+):
+    pair = tokenizers[kind]
+    draft = ScriptedModel(reading(pair.draft, said), vocab_size=pair.draft_size)
+    drafter = paired_drafter(draft, pair, "retokenize", min_confidence=1e-9)
+    text = pair.main.encode(("x = " if begun == 4 else "é日").encode()[:begun])
+    proposal = propose(drafter, text, lambda _: Plan(9, "constant"))
+    assert pair.main.decode(proposal.draft.tokens) == proposed
+    if proposed:
+        assert proposal.draft.tokens[-1] == pair.main.eos_token_id
+        assert len(proposal.confidences) == len(proposal.draft.tokens)
 
 
 def test_rows_of_an_intersection_have_the_drafts_logits_by_main_id(tokenizers):

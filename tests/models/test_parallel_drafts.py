@@ -11,7 +11,6 @@ from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.generation.models import USUAL_STEPS
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.planning.draft_length import Plan
@@ -203,7 +202,3 @@ def test_another_tokenizer_is_refused_with_any_pairing(parallel_pair, tmp_path):
     done = run("check", main, folder)
     assert done.returncode == 1
     assert "pairings: none (draft '" in done.stdout
-
-
-def test_an_export_keeps_the_mask_token(drafts):
-    assert ModelFolder.read(drafts["qwen3"][1]).mask_token == MASK

@@ -263,16 +263,6 @@ def test_a_folder_that_lacks_or_breaks_a_file_is_refused(
         SpeculativePipeline(main, drafter="none")
 
 
-def test_a_result_is_shown_in_three_lines(tiny_pair):
-    with SpeculativePipeline(*tiny_pair) as pipeline:
-        result = pipeline.generate("def area(w, h):", max_new_tokens=20, ignore_eos=True)
-    lines = repr(result).splitlines()
-    assert len(lines) == 3
-    assert max(map(len, lines)) < 120
-    assert lines[1] == "    20 token_ids, finish_reason='length' (the output has max_new_tokens),"
-    assert f"of {result.stats.drafted} draft tokens accepted" in lines[2]
-
-
 def test_a_notebook_shows_where_the_tokens_of_a_result_come_from():
     last = {"finish_reason": "length", "stats": GenerationStats(3, length_limit="kv_cache_size")}
     chunks = [Chunk("<b>", [1], "plain"), Chunk("def", [2], "draft"), Chunk(" a", [3], "draft")]

@@ -6,8 +6,6 @@ import pytest
 from ov_specdec import GenerationOptions, LogitsError, OptionError
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.processors import BadWords, LogitBias, MinNewTokens, RepetitionPenalty
-from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
-from ov_specdec.sampling.warpers import LogitsWarper
 
 PROMPT = "def area("
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
@@ -51,15 +49,6 @@ def test_greedy_with_processors_equals_plain_greedy_with_them(pipeline):
 def test_without_a_seed_runs_differ(pipeline):
     runs = {tuple(pipeline.generate(PROMPT, temperature=1.5, **OPTIONS).token_ids) for _ in "abc"}
     assert len(runs) == 3
-
-
-def test_options_become_rules():
-    assert samplers() == (GreedySampler(ends=frozenset([0])),) * 2
-    assert samplers(temperature=0.5, top_k=3)[0].warper == LogitsWarper(temperature=0.5, top_k=3)
-    sampled = samplers(do_sample=True)
-    assert sampled[1] is sampled[0]
-    assert isinstance(samplers(do_sample=True, assistant_do_sample=False)[1], GreedySampler)
-    assert isinstance(samplers(top_p=0.5)[0], RandomSampler)
 
 
 def test_processors_come_in_the_order_of_transformers():

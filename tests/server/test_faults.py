@@ -11,11 +11,8 @@ import httpx
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.results.stats import GenerationStats
 from ov_specdec.server.app import make_app
-from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.stream import Stream
-from tests.support.rounds import a_round
 from tests.support.server import has_client_left, paused, scope_of_completion, serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
@@ -78,14 +75,6 @@ def test_a_client_that_leaves_a_stream_frees_its_memory(server, pipeline, monkey
         goes_on.set()
     wait_until(lambda: server.metric("num_requests_running") == 0)
     assert steps() < 100  # of the 200 tokens, most were not generated
-
-
-def test_draft_models_that_were_left_out_are_counted():
-    metrics, failed = Metrics("m"), a_round(2, draft_failed=True)
-    for rounds in ([a_round(2)], [failed, a_round()]):
-        metrics.ended(GenerationStats(5, rounds), "stop")
-    name = "ov_specdec:spec_decode_num_draft_failures_total"
-    assert metrics.registry.get_sample_value(name, {"model_name": "m"}) == 1
 
 
 def count_steps(server):

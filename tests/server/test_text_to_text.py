@@ -8,7 +8,6 @@ from ov_specdec import ModelError, OptionError, SpeculativePipeline, TokenizerMi
 from ov_specdec.errors import ContextLengthError
 from ov_specdec.models.source import open_source
 from ov_specdec.text.prompt import TextToText
-from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.folders import changed
 from tests.support.server import serving
 from tests.support.tiny import EOS
@@ -104,21 +103,6 @@ def test_a_source_that_the_output_quotes_is_drafted_from(bart, drafter):
         assert result.stats.accepted > NUM_TOKENS / 2
         # Nothing else repeats, so that there is nothing to draft where the source is another.
         assert pipeline.generate([5], cache_salt="new", **options).stats.drafted == 0
-
-
-def test_streams_batches_and_texts_give_the_same(bart, pipeline):
-    text = "def area(width, height):"
-    ids = load_tokenizer(bart.main).encode(text)
-    result = pipeline.generate(text, **LENGTH)
-    assert result.token_ids == pipeline.generate(ids, **LENGTH).token_ids
-    chunks = list(pipeline.stream(text, **LENGTH))
-    assert "".join(chunk.text for chunk in chunks) == result.text
-    prompts = [text, SOURCES[0], SOURCES[1], SOURCES[0], text]
-    batch = pipeline.generate_batch(
-        prompts, [{"cache_salt": str(i % 2)} for i in range(5)], **LENGTH
-    )
-    expected = [result.token_ids, *bart.expected, bart.expected[0], result.token_ids]
-    assert [each.token_ids for each in batch] == expected
 
 
 def test_the_server_completes(pipeline):

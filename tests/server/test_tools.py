@@ -126,6 +126,17 @@ def tool_of(parameters, **fields):
     return {"type": "function", "function": {"name": "f", "parameters": parameters, **fields}}
 
 
+def test_two_hundred_tools_are_as_one(server):
+    function = {"description": "Of a field." * 20, "parameters": AREA["function"]["parameters"]}
+    many = [{"type": "function", "function": {"name": f"tool-{n}", **function}} for n in range(200)]
+    named = {"type": "function", "function": {"name": "tool-150"}}
+    for choice in ("required", named):
+        fields = {**CHAT, **FORCED, "tools": many, "tool_choice": choice}
+        [answer] = server.post("/v1/chat/completions", **fields).json()["choices"]
+        assert answer["finish_reason"] == "tool_calls"
+    assert answer["message"]["tool_calls"][0]["function"]["name"] == "tool-150"
+
+
 def test_a_call_that_is_cut_is_left_out_or_incomplete(server):
     assert called(server, AREA, max_tokens=25) == ([], "length")
     cut = {**RESPONSE, **FORCED, "tools": [FLAT], "max_output_tokens": 25}

@@ -111,20 +111,6 @@ def test_a_failure_is_told_by_optimum_and_leaves_nothing_behind(
     assert names(tmp_path / "models") == []
 
 
-def test_an_export_without_a_fast_tokenizer_is_not_taken_for_finished(
-    monkeypatch, tmp_path, source
-):
-    def write_some(_name, _family, target, *_):
-        target.mkdir()
-        for name in ("openvino_model.xml", "openvino_model.bin", "config.json"):
-            (target / name).touch()
-
-    monkeypatch.setattr(export_module, "run_optimum", write_some)
-    with pytest.raises(ExportError, match=r"no tokenizer.json, so it is not usable"):
-        export_model(source, tmp_path / "models", "fp16")
-    assert names(tmp_path / "models") == []
-
-
 def test_a_model_that_the_hub_does_not_give_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ExportError, match=r"owner/x: config.json cannot be downloaded .*: check"):
