@@ -148,7 +148,6 @@ def test_a_bad_file_is_refused_and_nothing_changes(content, complaint, chat, tmp
 def test_commands_that_cannot_be_followed_say_what_is_wrong(chat):
     assert "no command '/cler' (did you mean /clear?); start" in error(chat, "/cler")
     assert "no command '/xyz' (/help lists all)" in error(chat, "/xyz")
-    assert error(chat, "/undo 2") == "/undo takes no argument: leave '2' out"
     assert error(chat, "/load ") == "/load lacks its argument: type /load FILE"
     nowhere = "'~nobody-at-all/x' cannot be written (No such file or directory): give another file"
     assert nowhere in error(chat, "/save ~nobody-at-all/x")

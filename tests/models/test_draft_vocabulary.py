@@ -15,7 +15,6 @@ from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.tokenizer import load_tokenizer
-from ov_specdec.text.vocabulary import first_tokens
 from tests.support.folders import changed
 from tests.support.passes import end_with, paged
 from tests.support.tiny import VOCAB_SIZE
@@ -57,7 +56,7 @@ def test_kept_tokens_have_the_logits_of_the_whole_product(kind, tiny_pair):
 
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 def test_texts_are_plain_decodings_and_what_cannot_be_drafted_is_counted(kv, tiny_pair):
-    kept, counted, accepted = first_tokens(load_tokenizer(tiny_pair[1]), KEPT), 0, 0
+    kept, counted, accepted = load_tokenizer(tiny_pair[1]).first_tokens(KEPT), 0, 0
     seeded = {"do_sample": True, "temperature": 0.8, "seed": 5}
     settings = {"kv": kv, "precision": "exact", "draft_vocabulary": KEPT}
     with SpeculativePipeline(*tiny_pair, **settings) as pipeline:
@@ -86,10 +85,10 @@ def test_first_come_special_tokens_and_bytes_and_then_tokens_by_their_merges(tmp
         spec["model"]["merges"] = order
         (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
         tokenizer = load_tokenizer(tmp_path)
-        added = first_tokens(tokenizer, 260) - first_tokens(tokenizer, 257)
+        added = tokenizer.first_tokens(260) - tokenizer.first_tokens(257)
         names = {"".join(merge).replace(" ", "") for merge in order[:3]}
         assert {name for name, token in tokenizer.vocab.items() if token in added} == names
-    assert tokenizer.special_tokens.keys() < first_tokens(tokenizer, 257)
+    assert tokenizer.special_tokens.keys() < tokenizer.first_tokens(257)
 
 
 @pytest.mark.parametrize(
@@ -111,7 +110,7 @@ def test_what_cannot_be_is_refused(settings, message, tiny_pair):
 def test_what_has_no_merges_or_another_last_layer_is_refused(tiny_pair, tmp_path):
     words = changed(tiny_pair[1], tmp_path / "draft", tokenizer={"model": WORDS})
     with pytest.raises(OptionError, match=r"needs the merges of a BPE tokenizer.* has none: leave"):
-        first_tokens(load_tokenizer(words), KEPT)
+        load_tokenizer(words).first_tokens(KEPT)
     model = open_source(tiny_pair[1]).model
     end_with(model, lambda logits: ops.softmax(logits, -1))
     with pytest.raises(OptionError, match="draft_vocabulary=2 needs a draft model whose last"):

@@ -160,7 +160,7 @@ def test_with_a_greedy_draft_the_noise_is_the_main_models_alone():
 def test_drafts_of_another_vocabulary_couple_by_the_main_models_ids():
     # Both models know the tokens a, b and c, under other ids, and give them the same weights.
     main_table, draft_table = np.zeros((4, 4)), np.zeros((4, 4))
-    for weight, (main_id, draft_id) in enumerate(table_pair(4).common.draft_of.items(), start=2):
+    for weight, (main_id, draft_id) in enumerate(table_pair(4).draft_of.items(), start=2):
         main_table[:, main_id] = draft_table[:, draft_id] = weight
     main, draft = (
         ScriptedModel(table_model(table), vocab_size=4) for table in (main_table, draft_table)

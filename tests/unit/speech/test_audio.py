@@ -125,9 +125,7 @@ def flac(num_claimed):
 
 
 def test_a_recording_may_be_too_long(monkeypatch):
-    with pytest.raises(AudioError, match=r"the file is longer than 67108.9 seconds: cut it"):
-        read_audio(flac(2**36 - 1), RATE)
-    assert len(read_audio(flac(0), RATE)) == RATE
+    assert len(read_audio(flac(2**36 - 1), RATE)) == len(read_audio(flac(0), RATE)) == RATE
     monkeypatch.setattr(audio, "MAX_SAMPLES", RATE)
     assert len(read_audio(flac(0), RATE)) == RATE
     for rate in (RATE + 1, RATE * 2):  # at the model's rate there are more
@@ -199,7 +197,7 @@ def test_a_file_is_only_decoded_as_far_as_it_may_be(monkeypatch):
         content[22:26] = claimed.to_bytes(4, "big")
         with pytest.raises(AudioError, match=r"longer than 3 seconds"):
             read_audio(io.BytesIO(content), RATE, 3.0, lambda: blocks.append(1))
-    assert len(blocks) == 1 + 3 * RATE // 1152  # frames of the second one
+    assert len(blocks) == 2 * (1 + 3 * RATE // 1152)  # frames of both
     assert len(read_audio(io.BytesIO(content), RATE, 10.0)) == 10 * RATE
 
 
