@@ -63,8 +63,14 @@ def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Ite
     if pipeline is not None:
         service.take(open_engine(pipeline, service.settings))
     app = make_app(service)
-    idle = {"timeout_keep_alive": connection.KEEP_ALIVE}
-    config = uvicorn.Config(app, port=0, http=Connection, log_config=None, access_log=False, **idle)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        http=Connection,
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=connection.KEEP_ALIVE,
+    )
     started = threading.Event()
 
     class Started(Server):
