@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, require_no_conflict
@@ -377,7 +377,7 @@ class GenerationOptions(Options):
 
     def copy_with(self, **valid: Any) -> Self:
         """A copy with other values, which must be valid. Nothing is checked; lists are shared."""
-        return BaseModel.model_copy(self, update=valid)
+        return self.model_copy(update=valid)
 
     @property
     def samples(self) -> bool:
