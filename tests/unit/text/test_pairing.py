@@ -57,14 +57,6 @@ def test_a_letter_goes_with_the_letter_and_the_fallback_with_the_fallback(make):
     assert [draft_of[letter], draft_of[code]] == partners
 
 
-def test_a_letter_is_preferred_to_the_fallback_of_the_same_bytes(make):
-    main, draft = make("main", kind=save_sentencepiece), make("draft")
-    draft_of = pair(main, draft).draft_of
-    assert main._backend.token_to_id("a") in draft_of
-    assert main._backend.token_to_id("<0x61>") not in draft_of
-    assert main._backend.token_to_id("<0xE2>") in draft_of, "which has no letter beside it"
-
-
 def rename_eos(spec):
     for added in spec["added_tokens"]:
         added["content"] = "<end>"
@@ -106,12 +98,3 @@ def test_an_intersection_of_nothing_is_refused(make):
         replace(nothing, pairing="intersection").require_possible()
     assert nothing.used == "retokenize"
     assert "pairings: retokenize; auto is retokenize" in list(nothing.lines())
-
-
-def test_the_report_says_what_is_possible(make):
-    main, draft = make("main"), make("draft", sample="the quick brown fox" * 3)
-    common = pair(main, draft).common.shape[1]
-    first, examples, last = pair(main, draft).lines()
-    assert first.startswith(f"common tokens: {common}, ")
-    assert "'" in examples
-    assert last.startswith("pairings: intersection, retokenize; auto is ")
