@@ -40,15 +40,13 @@ Several = Annotated[Sequence[T], BeforeValidator(as_tuple)]
 class Display:
     """How an option appears on the command line, in requests and in documents.
 
-    more: a supplement for the documents of the Python interface. unit: of a number. unset:
-    description of the default. metavar: placeholder of a value; "": by its type. flag: its name on
-    the command line; "": its own; None: it has none. field: the same for requests. endpoints: those
-    that take it. expects: its values in words; "": by its type. group: title of the group that
-    begins here.
+    more: a supplement for the documents of the Python interface. unset: description of the default.
+    metavar: placeholder of a value; "": by its type. flag: its name on the command line; "": its
+    own; None: it has none. field: the same for requests. endpoints: those that take it. expects:
+    its values in words; "": by its type. group: title of the group that begins here.
     """
 
     more: str = ""
-    unit: str = ""
     unset: str = ""
     metavar: str = ""
     flag: str | None = ""
