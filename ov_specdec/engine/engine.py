@@ -13,7 +13,7 @@ from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, Role
-from ov_specdec.planning.draft_length import NO_PLAN, Estimate, Plan
+from ov_specdec.planning.draft_length import FULL, NO_PLAN, Estimate, Plan
 from ov_specdec.planning.planner import Planner
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.base import Runner
@@ -122,9 +122,11 @@ class Engine:
                 continue
             answer: Plan | Estimate = NO_PLAN
             with self._plainly_after_errors():
-                answer = sequence.answer(offers)
+                answer = sequence.policy.answer(offers)
             if isinstance(answer, Plan):
                 self._resume(sequence, answer.within(sequence.room))
+            elif sequence.room < 1:
+                self._resume(sequence, FULL)
             else:
                 planned.append(sequence)
                 estimates.append(answer)

@@ -111,15 +111,19 @@ class Planner:
     def plan(self, estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         curve = self._costs.curve
-        self._begin(load, curve.sweeps)
+        self._forget_others(load, curve.sweeps)
         offers = tuple([(each.offer.source, each.offer.confidence) for each in estimates])
         choice, follows = self._choice, (offers, load, self._home, self._last_size)
         if choice is None or not choice.serves(estimates, curve, follows):
             choice = self._choice = self._choose(estimates, load, follows)
-        if load.num_prefill:
-            self.size = 0
-        else:
-            self._take(choice, curve.main)
+        self.size = 0
+        if not load.num_prefill:
+            self.size, self.wished = choice.size, choice.wished
+            if self.size not in curve.main.static:
+                self._last_size = self.size
+            decay, (tokens, seconds) = 1.0 - 1.0 / HORIZON, self._past
+            self._past = decay * (tokens + choice.done[0]), decay * (seconds + choice.done[1])
+            self._home_costs = decay * self._home_costs + choice.at_home
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.expected)
             for each, n in zip(estimates, choice.lengths, strict=True)
@@ -131,7 +135,7 @@ class Planner:
         if not any(done.num_prefill for done in (step.main, *step.drafts)):
             self._costs.learn(step)
 
-    def _begin(self, load: Load, sweeps: int) -> None:
+    def _forget_others(self, load: Load, sweeps: int) -> None:
         """Forget what was planned under another load, or with a nominal curve."""
         # Forced tokens come and go: they fill a pass like draft tokens.
         num_tokens = load.num_tokens - load.num_forced
@@ -197,16 +201,6 @@ class Planner:
         costs += change * (sizes != self._last_size - first)
         costs += change[self._home] * (sizes != self._home)
         return first + int(costs.argmin()), wished, at_home
-
-    def _take(self, choice: Choice, main: PassCurve) -> None:
-        """Count a step among the recent ones."""
-        decay = 1.0 - 1.0 / HORIZON
-        (tokens, seconds), past = choice.done, self._past
-        self._past = decay * (past[0] + tokens), decay * (past[1] + seconds)
-        self._home_costs = decay * self._home_costs + choice.at_home
-        self.size, self.wished = choice.size, choice.wished
-        if choice.size not in main.static:
-            self._last_size = choice.size
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.
