@@ -219,10 +219,11 @@ class Engine:
         """Update cost curves and static shapes with the passes of this step."""
         passes = drafts if main is None else [*drafts, main]
         seconds = sum(done.seconds for done in passes)
-        self.scheduler.learn(seconds, is_prefill=any(done.num_prefill for done in passes))
+        is_prefill = any(done.num_prefill for done in passes)
+        self.scheduler.learn(seconds, is_prefill=is_prefill)
         with self._plainly_after_errors():
             for role, shapes in self.shapes.items():
                 own = drafts if role == "draft" else passes[len(drafts) :]
                 shapes.learn(own, seconds, is_idle=not self.scheduler.running)
-            if main is not None:
-                self._planner.learn(StepStats(main, tuple(drafts)))
+            if main is not None and not is_prefill:
+                self._costs.learn(StepStats(main, tuple(drafts)))

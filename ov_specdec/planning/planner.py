@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import HORIZON, MAX_PLANNED_LENGTH, Estimate, Plan
 from ov_specdec.planning.ranking import Numbers, Ranking
-from ov_specdec.results.stats import StepStats
 
 SAME_ACCEPTANCE, MOST_USES = 0.02, 4
 """A choice serves for so many steps while acceptances differ by less: making one takes 0.05 to 0.2
@@ -91,7 +90,7 @@ class Planner:
     """
 
     def __init__(self, costs: Costs) -> None:
-        self._costs = costs
+        self.costs = costs
         self._load: Hashable = None
         self._past = (0.0, 0.0)
         """Tokens and seconds of recent steps under the same load."""
@@ -110,7 +109,7 @@ class Planner:
 
     def plan(self, estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
-        curve = self._costs.curve
+        curve = self.costs.curve
         self._forget_others(load, curve.sweeps)
         offers = tuple([(each.offer.source, each.offer.confidence) for each in estimates])
         choice, follows = self._choice, (offers, load, self._home, self._last_size)
@@ -130,11 +129,6 @@ class Planner:
         ]
         return self._probe(plans, estimates, load)
 
-    def learn(self, step: StepStats) -> None:
-        """Learn from a step."""
-        if not any(done.num_prefill for done in (step.main, *step.drafts)):
-            self._costs.learn(step)
-
     def _forget_others(self, load: Load, sweeps: int) -> None:
         """Forget what was planned under another load, or with a nominal curve."""
         # Forced tokens come and go: they fill a pass like draft tokens.
@@ -145,7 +139,7 @@ class Planner:
             self._home_costs = np.zeros(MAX_PLANNED_LENGTH * load.num_answered + 1)
 
     def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
-        curve, forced = self._costs.curve, load.num_forced
+        curve, forced = self.costs.curve, load.num_forced
         first = load.num_tokens - forced
         most = MAX_PLANNED_LENGTH * (len(estimates) if load.num_prefill else load.num_answered)
         passes = curve.main.by_size(first, first + most, load.num_sequences)
@@ -216,7 +210,7 @@ class Planner:
         index = max(idle, key=lambda i: (estimates[i].is_hopeful, estimates[i].expected[0]))
         probed = estimates[index]
         if not probed.is_hopeful:
-            main, draft = self._costs.curve.main, self._costs.curve.draft
+            main, draft = self.costs.curve.main, self.costs.curve.draft
             size, others = load.num_tokens + load.num_prefill, load.num_sequences
             trying = main.at(size + 1, others) - main.at(size, others)
             trying += 2 * main.change  # its pass has a rare size
