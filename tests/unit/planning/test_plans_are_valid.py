@@ -21,6 +21,7 @@ from ov_specdec.planning.costs import (
     NOMINAL,
     SIZES,
     CostCurve,
+    Costs,
     PassCurve,
 )
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
@@ -120,7 +121,7 @@ def test_every_plan_is_valid_whatever_static_shapes_and_costs_change(curve, take
             assert load.num_prefill or fed <= size + sum(plan.reason == "probe" for plan in plans)
             assert planner.wished >= 0
             done = PassStats(size, load.num_sequences, load.num_prefill, 0.1)
-            planner.learn(StepStats(done))
+            planner.costs.learn(StepStats(done))
 
 
 @given(st.integers(1, 600), SHAPES)
@@ -305,7 +306,7 @@ def broken(*_):
     raise ValueError("operands could not be broadcast together")
 
 
-PLACES = {"plan": Planner, "learn": Planner}
+PLACES = {"plan": Planner, "learn": Costs}
 
 
 @pytest.mark.parametrize("fails_in", [*PLACES, "no plans", "answer", "update"])
