@@ -15,7 +15,7 @@ from tests.benchmarks.figures.results import (
     over_best,
     require_falling,
 )
-from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.record import LIMIT, Record
 from tests.load.beside import HOSTILE
 from tests.support.command_line import run

@@ -5,19 +5,13 @@ from dataclasses import replace
 from functools import partial
 
 import click
-import openvino as ov
 import pytest
 
-from ov_specdec import SpeculativePipeline
 from ov_specdec.errors import OptionError
-from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.locate import IR_FILE, embedded_folder
-from ov_specdec.models.source import read_ir
+from ov_specdec.models.locate import embedded_folder
 from tests.benchmarks.measuring import in_turns, measure_into
 from tests.benchmarks.options import Models, model_options
-from tests.benchmarks.recite import add_texts
 from tests.benchmarks.record import Record
-from tests.support.kept import open_kept
 
 
 @click.command()
@@ -108,19 +102,3 @@ def test_a_turn_that_was_interrupted_is_measured_anew(record, tmp_path):
     measure_into(kept, in_two_turns(calls), partial(kept.write, file))
     assert calls == [("b", 1), ("c", 1), ("a", 1)]
     assert len(Record.read(file).rows) == 6
-
-
-@pytest.mark.deep
-def test_a_model_recites_recorded_texts(tmp_path):
-    folder = open_kept("qwen3_5_text", tmp_path / "pair").main
-    texts = [
-        {"prompt": [5, 6, 7, 8], "output": [9, 250, 11, 12, 13]},
-        {"prompt": [40, 41], "output": [42, 43, 9, 45, 46, 250]},  # 9 in the place of the other's 9
-    ]
-    model = read_ir(ModelFolder.read(folder))
-    add_texts(model, texts)
-    ov.save_model(model, tmp_path / "pair" / "draft" / IR_FILE, compress_to_fp16=False)
-    with SpeculativePipeline(tmp_path / "pair" / "draft", drafter="suffix") as pipeline:
-        for text, expected in zip(texts, ([9, 250, 11, 12, 13], [42, 43, 9, 250, 11]), strict=True):
-            result = pipeline.generate(text["prompt"], max_new_tokens=5, ignore_eos=True)
-            assert result.token_ids == expected

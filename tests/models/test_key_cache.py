@@ -11,11 +11,12 @@ from ov_specdec.graph.products import center_keys
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
-from tests.benchmarks.key_quantization import BY_TOKEN, CACHES, INFERENCE
 from tests.support.passes import paged
 from tests.support.tiny import CONTEXT, VOCAB_SIZE, export, save_checkpoint
 
 LAYERS = 2
+F32 = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+EXACT, BY_TOKEN = {"KV_CACHE_PRECISION": "f32"}, {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"}
 TOKENS = [7 * i % 290 for i in range(100)]
 
 
@@ -48,7 +49,7 @@ def centered(folder):
 
 
 def logits(model, cache):
-    compiled = openvino_core().compile_model(model, "CPU", {**INFERENCE["f32"], **cache})
+    compiled = openvino_core().compile_model(model, "CPU", {**F32, **cache})
     runner = PagedModel(compiled, max_length=CONTEXT, vocab_size=VOCAB_SIZE)
     return np.array(runner.forward([Span(runner.open(), TOKENS, len(TOKENS))])[0])
 
@@ -58,13 +59,13 @@ def attentions(model):
 
 
 def test_a_model_stays_what_it_is(biased):
-    expected = logits(paged(biased), CACHES["f32"])
-    found = logits(centered(biased), CACHES["f32"])
+    expected = logits(paged(biased), EXACT)
+    found = logits(centered(biased), EXACT)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_keys_with_biases_lose_less_by_token(biased):
-    exact = logits(paged(biased), CACHES["f32"])
+    exact = logits(paged(biased), EXACT)
     as_they_are = np.abs(logits(paged(biased), BY_TOKEN) - exact).mean()
     assert np.abs(logits(centered(biased), BY_TOKEN) - exact).mean() < as_they_are / 4
 

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.peers.methods import split
 from tests.benchmarks.record import LIMIT, Record, Row, select
 

@@ -20,12 +20,11 @@ from ov_specdec.text.grammar import Grammars
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import LENGTHS, TIMEOUT, WARM_UP, compact, generate
+from tests.benchmarks.figures.requests import LENGTHS, WARM_UP, compact, generate
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.options import Models
-from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.measurement import Ask
-from tests.benchmarks.peers.process import WorkerProcess, load_request
+from tests.benchmarks.peers.asks import Ask, BenchmarkError
+from tests.benchmarks.peers.worker import WorkerProcess
 from tests.benchmarks.record import Key, Row
 from tests.benchmarks.simulated.machine import Machine
 from tests.support.server import serving_process
@@ -94,8 +93,7 @@ def structured(given: Given, pair: str, methods: Sequence[str], rounds: int) -> 
 def single(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Measurements:
     """Schemas of each kind, others in each round, by all methods; and free text of that length."""
     ids = load_tokenizer(given.pairs[pair].main).encode(PROMPT)
-    with given.setup(pair) as setup, WorkerProcess() as worker:
-        worker.ask(load_request(methods[0], setup), TIMEOUT)
+    with given.setup(pair) as setup, WorkerProcess(setup) as worker:
         for method in methods:
             generate(worker, method, Ask(ids, WARM_UP))
         for turn in range(rounds):
