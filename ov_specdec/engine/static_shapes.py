@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from statistics import median
@@ -14,7 +14,8 @@ import numpy as np
 import psutil
 
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
-from ov_specdec.planning.costs import GRID, MOST_SAVED, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.planning.costs import GRID, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static
 
@@ -87,15 +88,15 @@ class StaticShapes:
         self._saved: list[float] = []
         self._refused: set[int] = set()
 
-    def count(self, num_tokens: int) -> None:
-        """Count a pass by its number of tokens without padding to cheaper sizes."""
-        self._demand[num_tokens] += 1.0
-
-    def update(self, seconds: float, *, is_idle: bool) -> None:
+    def learn(self, passes: Iterable[PassStats], seconds: float, *, is_idle: bool) -> None:
         """Between two steps: use a compiled shape, and start to compile the next one.
 
-        seconds: of the last step. is_idle: no sequence is running.
+        passes: of the model in the last step. seconds: of that step. is_idle: no sequence is
+        running.
         """
+        for done in passes:
+            if done.is_usual and not done.num_prefill:
+                self._demand[done.num_needed] += 1.0
         if self._size and self._compiled is None:
             return
         self._due -= seconds
@@ -238,8 +239,7 @@ def most_saving(
     if not largest or not candidates:
         return 0, 0.0
     dynamic = replace(curve, static=frozenset()).by_size(0, max(largest, *allowed))
-    saved = curve.saved or GUESSED_SHARE * float(dynamic[1])
-    saved = min(saved, MOST_SAVED * float(dynamic.min()))  # a trial may have been disturbed
+    saved = curve.saving or GUESSED_SHARE * float(dynamic[1])
     times = np.array([demand[size] for size in wished.tolist()], float)
 
     def with_shape(size: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":

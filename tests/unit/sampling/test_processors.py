@@ -11,15 +11,13 @@ from ov_specdec.runner.base import Logits
 from ov_specdec.sampling.processors import (
     BadWords,
     ForcedBos,
-    FrequencyPenalty,
     LogitBias,
     LogitsProcessor,
     MinNewTokens,
     NoRepeatNgram,
-    PresencePenalty,
+    OccurrencePenalty,
     RepetitionPenalty,
     SuppressTokens,
-    _endings,
 )
 
 VOCAB = 12
@@ -111,8 +109,7 @@ def test_openai_penalties(presence: float, frequency: float, seed: int) -> None:
         count = tokens[PROMPT_LENGTH:].count(token)
         expected[token] -= presence * (count > 0) + frequency * count
 
-    once = PresencePenalty(presence, PROMPT_LENGTH)(tokens, row)
-    result = FrequencyPenalty(frequency, PROMPT_LENGTH)(tokens, once)
+    result = OccurrencePenalty(presence, frequency, PROMPT_LENGTH)(tokens, row)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
 
@@ -121,8 +118,7 @@ ALL: list[LogitsProcessor] = [
     NoRepeatNgram(1, [3]),
     ForcedBos(2),
     RepetitionPenalty(1.3),
-    PresencePenalty(0.5, 2),
-    FrequencyPenalty(0.5, 2),
+    OccurrencePenalty(0.5, 0.5, 2),
     LogitBias({1: 2.0}),
     BadWords([[3], [1, 2]]),
     SuppressTokens([4]),
@@ -163,19 +159,6 @@ class Counted(Sequence[int]):
         return self.ids[index]
 
 
-def test_options_are_read_once_for_all_rows() -> None:
-    ids = Counted([4, 5])
-    suppress = SuppressTokens(ids)
-    suppress([1], random_row(0))
-    num_read = ids.num_read
-    assert num_read > 0
-    assert suppress([1, 2], random_row(1))[5] == -np.inf
-    assert ids.num_read == num_read
-    words = BadWords([[1, 4], [1, 5]])
-    assert (words([0, 1], random_row(0))[4:6] == -np.inf).all()
-    assert all(isinstance(last, np.ndarray) for last in words._endings[1].values())
-
-
 class Watched(np.ndarray):
     """An array that counts how often a part of it is taken."""
 
@@ -184,9 +167,3 @@ class Watched(np.ndarray):
     def __getitem__(self, key):  # type: ignore[no-untyped-def]
         Watched.num_taken += 1
         return super().__getitem__(key)
-
-
-def test_a_search_ends_where_nothing_matches() -> None:
-    text = np.arange(1000).view(Watched)
-    assert len(_endings(text, np.array([5, *[6] * 200]))) == 0
-    assert 0 < Watched.num_taken < 6

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import LogitsError
-from ov_specdec.sampling.distribution import NumpyRandomSource
+from ov_specdec.sampling.distribution import RandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.verification import Draft, VerificationResult, verify
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -31,15 +31,7 @@ def rows(*choices):
 def make(kind, recorder):
     if kind == "greedy":
         return GreedySampler((recorder,))
-    return RandomSampler((recorder,), LogitsWarper(), NumpyRandomSource(np.random.default_rng(0)))
-
-
-@pytest.mark.parametrize("kind", ["greedy", "sampling"])
-def test_each_row_is_processed_with_the_history_of_plain_decoding(kind):
-    recorder = Recorder()
-    result = verify(make(kind, recorder), TOKENS, rows(1, 2, 3), Draft([1, 2]))
-    assert result == VerificationResult(2, 3)
-    assert recorder.histories == [[7, 8], [7, 8, 1], [7, 8, 1, 2]]
+    return RandomSampler((recorder,), LogitsWarper(), RandomSource(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])
@@ -48,22 +40,6 @@ def test_rows_after_a_rejection_are_not_processed(kind):
     result = verify(make(kind, recorder), TOKENS, rows(1, 2, 3, 4), Draft([1, 5, 3]))
     assert result == VerificationResult(1, 2)
     assert recorder.histories == [[7, 8], [7, 8, 1]]
-
-
-def test_rows_after_the_end_of_a_text_are_not_processed():
-    recorder = Recorder()
-    sampler = GreedySampler((recorder,), frozenset({2}))
-    assert verify(sampler, TOKENS, rows(1, 2, 3), Draft([1, 2])).num_accepted == 2
-    assert recorder.histories == [[7, 8], [7, 8, 1]]
-
-
-@pytest.mark.parametrize("kind", ["greedy", "sampling"])
-def test_an_empty_draft_is_plain_decoding(kind):
-    recorder = Recorder()
-    sampler = make(kind, recorder)
-    assert verify(sampler, TOKENS, rows(4), Draft([])) == VerificationResult(0, 4)
-    assert sampler.sample(TOKENS, rows(4)[0]).token == 4
-    assert recorder.histories == [TOKENS, TOKENS]
 
 
 def test_ties_go_to_the_lowest_id():
