@@ -9,10 +9,8 @@ from functools import partial
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.drafters.model import confidence
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.samplers import Chosen
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import Models, model_options, prompt_options
 from tests.benchmarks.record import Row
@@ -28,26 +26,22 @@ def output_of(
     output = pipeline.generate(prompt, **run, **options).token_ids
     row = {"prompt": prompt, "output": output}
     if drafts:
-        row["drafts"] = drafts_of(pipeline.draft.runner, prompt, output, drafts)
+        row |= {"right": drafts_of(pipeline.draft.runner, prompt, output, drafts), "most": drafts}
     return row
 
 
-def drafts_of(
-    runner: Runner, prompt: list[int], output: list[int], size: int
-) -> list[tuple[int, list[float]]]:
-    """In each place of a text: how many draft tokens agree with it, and the confidence in each."""
-    text, cache, places = [*prompt, *output], CachedSequence(runner), []
+def drafts_of(runner: Runner, prompt: list[int], output: list[int], size: int) -> list[int]:
+    """In each place of a text: how many of so many draft tokens agree with it."""
+    text, cache, right = [*prompt, *output], CachedSequence(runner), []
     for place in range(len(prompt) + 1, len(text) - size):
-        tokens, confidences = [], []
-        while len(tokens) < size:
+        for length in range(size + 1):
+            tokens = text[place : place + length]
             row = alone(cache.advance(text[:place], tokens, num_rows=1)).logits[0]
-            tokens.append(int(row.argmax()))
-            confidences.append(round(float(confidence(row, Chosen(tokens[-1]))), 5))
-        pairs = enumerate(zip(tokens, text[place:], strict=False))
-        agree = next((n for n, (one, other) in pairs if one != other), size)
-        places.append((agree, confidences))
+            if length == size or int(row.argmax()) != text[place + length]:
+                break
+        right.append(length)
     cache.discard()
-    return places
+    return right
 
 
 def tables(rows: Sequence[Row]) -> Iterator[str]:
@@ -55,7 +49,7 @@ def tables(rows: Sequence[Row]) -> Iterator[str]:
     columns = {
         "prompts": lambda own: str(len(own)),
         "tokens": lambda own: str(sum(len(row["output"]) for row in own)),
-        "places with drafts": lambda own: str(sum(len(row.get("drafts", ())) for row in own)),
+        "places with drafts": lambda own: str(sum(len(row.get("right", ())) for row in own)),
     }
     yield table(rows, ["task"], columns)
 

@@ -12,7 +12,6 @@ changes of size were free. A round's regret is the time lost against the best th
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from random import Random
 
 import click
 
@@ -20,15 +19,14 @@ from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.cost_source import read_curve
-from ov_specdec.planning.costs import CostCurve, Costs, LiveCurve
+from ov_specdec.planning.costs import CostCurve, Costs
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Offers, Plan, Policy
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.record import Record, Row
-from tests.benchmarks.simulated.machine import Machine, rounds_of
-from tests.benchmarks.simulated.recorded import DRAFTERS, Output, output_of
+from tests.benchmarks.simulation import DRAFTERS, Output, output_of, rounds_of
 from tests.benchmarks.tables import across, average, table
 
 LENGTHS = (*range(11), 12, 15)
@@ -40,20 +38,18 @@ Times = list[tuple[int, float]]
 
 
 def run(
-    outputs: Sequence[Row], drafter: str, machine: Machine, length: int | None = None, seed: int = 0
+    outputs: Sequence[Row], drafter: str, curve: CostCurve, length: int | None = None
 ) -> list[Times]:
     """The rounds of all outputs in one process; length: None for the planner's."""
-    generator, common, earlier = Random(seed), Counts(), EarlierOutputs()
-    curve = machine.curve
-    costs = LiveCurve(curve) if machine.noise else Costs(curve)
+    common, earlier, costs = Counts(), EarlierOutputs(), Costs(curve)
     planner = Planner(costs)
     found = []
     for row in outputs:
         text = output_of(row, DRAFTERS[drafter](row, earlier))
         policy: Policy = AdaptiveLength(common, costs) if length is None else ConstantLength(length)
         done, times = 1, []
-        for stats, seconds in rounds_of(planner, policy, text, machine, generator):
-            times.append((done, seconds))
+        for stats in rounds_of(planner, policy, text, curve):
+            times.append((done, stats.seconds))
             done += stats.num_generated
         found.append(times)
         earlier.remember(None, row["prompt"] + row["output"], len(row["prompt"]))
@@ -68,7 +64,7 @@ def foresight(text: Output, curve: CostCurve) -> list[float]:
     def longest(offers: Offers) -> Plan:
         return Plan(LENGTHS[-1], "constant", offers[-1])
 
-    drafts = {done: text.draft(done, longest, Random(0)) for done in places}
+    drafts = {done: text.draft(done, longest) for done in places}
     left = [0.0] * (text.size + 1)
     for done in reversed(places):
         drafted = drafts[done]
@@ -85,20 +81,19 @@ def total(times: Sequence[Times]) -> float:
     return sum(seconds for own in times for _, seconds in own)
 
 
-def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve, noise: float) -> Row:
+def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve) -> Row:
     """The planner against constant lengths and foresight, and its regret in plain passes."""
-    machine = Machine(curve, noise)
-    constant = {n: total(run(outputs, drafter, Machine(curve), n)) for n in LENGTHS}
+    constant = {n: total(run(outputs, drafter, curve, n)) for n in LENGTHS}
     best = min(constant, key=constant.__getitem__)
-    own = run(outputs, drafter, machine)
+    own = run(outputs, drafter, curve)
     texts = [output_of(row, DRAFTERS[drafter](row, EarlierOutputs())) for row in outputs]
     bounds = [foresight(text, curve) for text in texts]
     regrets: dict[bool, list[float]] = {True: [], False: []}
     for text, times, left in zip(texts, own, bounds, strict=True):
         ends = [done for done, _ in times[1:]] + [text.size]
         for number, ((done, seconds), end) in enumerate(zip(times, ends, strict=True)):
-            plain = curve.main.at(1)
-            regrets[number < START].append((seconds + left[end] - left[done]) / plain)
+            regret = (seconds + left[end] - left[done]) / curve.main.at(1)
+            regrets[number < START].append(regret)
     return {
         "to best": constant[best] / total(own),
         "best": best,
@@ -129,11 +124,8 @@ def curve_named(name: str) -> CostCurve:
 @click.argument("outputs", type=PATH)
 @several("--drafters", str, ("model",), says="Who drafts.", among=DRAFTERS)
 @several("--machines", str, ("nominal",), says="What passes take: names, or files of curves.")
-@click.option("--noise", default=0.0, help="Relative deviation of each pass that is seen.")
 @measures
-def replay(
-    outputs: Path, drafters: tuple[str, ...], machines: tuple[str, ...], noise: float
-) -> Measurements:
+def replay(outputs: Path, drafters: tuple[str, ...], machines: tuple[str, ...]) -> Measurements:
     """Compare the planner with constant lengths on recorded OUTPUTS, without a clock."""
     rows = [row for row in Record.read(outputs, "record-outputs").rows if len(row["output"]) > 1]
     for machine in machines:
@@ -141,7 +133,7 @@ def replay(
         for drafter in drafters:
             for task in dict.fromkeys(row["task"] for row in rows):
                 own = [row for row in rows if row["task"] == task]
-                own = [row for row in own if drafter != "model" or row.get("drafts")]
+                own = [row for row in own if drafter != "model" or row.get("right")]
                 if own:
                     key = {"machine": machine, "drafter": drafter, "task": task}
-                    yield key, partial(compare, own, drafter, curve, noise)
+                    yield key, partial(compare, own, drafter, curve)

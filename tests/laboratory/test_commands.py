@@ -7,8 +7,7 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.record import Record
 from tests.benchmarks.replay import foresight, total
 from tests.benchmarks.replay import run as run_replayed
-from tests.benchmarks.simulated.machine import Machine
-from tests.benchmarks.simulated.recorded import RecordedModel, output_of
+from tests.benchmarks.simulation import RecordedModel, output_of
 from tests.support.command_line import run
 
 pytestmark = pytest.mark.deep
@@ -49,8 +48,8 @@ def test_outputs_are_recorded_and_replayed(measure, tmp_path):
     more = ("--max-new-tokens", "30", "--ignore-eos", "--drafts", "4")
     rows, line = measure("record-outputs", "--number", "2", *more)
     assert line == ["code", "2", "60", "50"]
-    assert all(agree == 4 for row in rows for agree, _ in row["drafts"])
-    drafters, file = "prompt-lookup,suffix,suffix with earlier,best match,model", tmp_path / "again"
+    assert all(agree == 4 for row in rows for agree in row["right"])
+    drafters, file = "suffix,suffix with earlier,model", tmp_path / "again"
     recorded = ("replay", tmp_path / "record.json", "--drafters", drafters, "--output", file)
     assert run(*recorded, main=main).returncode == 0
     found = {row["drafter"]: row for row in Record.read(file).rows}
@@ -60,15 +59,15 @@ def test_outputs_are_recorded_and_replayed(measure, tmp_path):
     assert found["model"]["to plain"] > 1.5
 
 
-SURE = {"task": "a", "prompt": [1], "output": list(range(64)), "drafts": [(15, [0.9] * 15)] * 48}
+SURE = {"task": "a", "prompt": [1], "output": list(range(64)), "right": [15] * 48, "most": 15}
 
 
 def test_seconds_of_replayed_rounds_are_those_of_the_machine():
     """A pass over 5 tokens and 4 steps of the draft model; nobody knew better with length 15."""
-    times = run_replayed([SURE], "model", Machine(NOMINAL), 4)[0]
+    times = run_replayed([SURE], "model", NOMINAL, 4)[0]
     assert [done for done, _ in times] == [*range(1, 49, 5)]
     assert times[1][1] == pytest.approx(1.4 + 4 * 0.1)
-    best = foresight(output_of(SURE, RecordedModel(SURE)), NOMINAL)
-    always = run_replayed([SURE], "model", Machine(NOMINAL), 15)
+    best = foresight(output_of(SURE, (RecordedModel(SURE),)), NOMINAL)
+    always = run_replayed([SURE], "model", NOMINAL, 15)
     assert best[1] == pytest.approx(total(always), rel=0.1)
     assert best[1] <= total(always)

@@ -26,7 +26,7 @@ from tests.benchmarks.options import Models
 from tests.benchmarks.peers.asks import Ask, BenchmarkError
 from tests.benchmarks.peers.worker import WorkerProcess
 from tests.benchmarks.record import Key, Row
-from tests.benchmarks.simulated.machine import Machine
+from tests.benchmarks.simulation import passing
 from tests.support.server import serving_process
 
 PROMPT = "Write a JSON object that describes a product.\n"
@@ -135,13 +135,13 @@ def forced_alone(models: Models, rounds: int) -> Measurements:
 def forced(pipeline: SpeculativePipeline, schema: Mapping[str, Any], grammar: Grammar) -> Row:
     """Tokens per second after the first pass, as measured and as replayed."""
     result = pipeline.generate(PROMPT, json_schema=schema, max_new_tokens=MOST, cache_prompt=False)
-    left, machine, last, seconds, replayed = result.token_ids, Machine(pipeline.costs), 0, 0.0, 0
+    left, curve, last, seconds, replayed = result.token_ids, pipeline.costs, 0, 0.0, 0
     while left:
         size = len(grammar.forced()) + 1
         new, left = left[:size], left[size:]
         grammar.follow(new)
         if last:  # the first pass reads the prompt
-            seconds += machine.passing(size, last)
+            seconds += passing(curve, size, last)
             replayed += len(new)
         last = size
     measured = result.stats.seconds - result.stats.time_to_first_token
