@@ -1,7 +1,7 @@
 """The planner on recorded drafts and measured machines, without a clock: seconds for all of it.
 
-    python -m tests.benchmarks record-outputs --output OUTPUTS.json --drafts 16
-    python -m tests.benchmarks replay OUTPUTS.json --machines "avx512 1B 100M","vnni 1B 100M"
+    python -m tests.benchmarks record-outputs --output OUTPUTS.jsonl --drafts 16
+    python -m tests.benchmarks replay OUTPUTS.jsonl --machines "avx512 1B 100M","vnni 1B 100M"
 
 Draft tokens are accepted where they agree with the output, as in greedy decoding, and passes take
 what the machine's curve says. Compared are the planner, the best constant length for all outputs
@@ -9,12 +9,14 @@ together, and perfect foresight: the lengths that an oracle of all agreements wo
 changes of size were free. A round's regret is the time lost against the best that could follow.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+import json
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 
 import click
 
+from ov_specdec.cli.terminal import with_errors
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
@@ -23,11 +25,10 @@ from ov_specdec.planning.costs import CostCurve, Costs
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Offers, Plan, Policy
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.machines import MACHINES
-from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import PATH, several
-from tests.benchmarks.record import Record, Row
+from tests.benchmarks.record import Row, select
 from tests.benchmarks.simulation import DRAFTERS, Output, output_of, rounds_of
-from tests.benchmarks.tables import across, average, table
+from tests.benchmarks.tables import markdown
 
 LENGTHS = (*range(11), 12, 15)
 START = 8
@@ -81,7 +82,10 @@ def total(times: Sequence[Times]) -> float:
     return sum(seconds for own in times for _, seconds in own)
 
 
-def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve) -> Row:
+COLUMNS = ("to best", "best", "to plain", "to foresight", "regret", "regret at the start")
+
+
+def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve) -> dict[str, float]:
     """The planner against constant lengths and foresight, and its regret in plain passes."""
     constant = {n: total(run(outputs, drafter, curve, n)) for n in LENGTHS}
     best = min(constant, key=constant.__getitem__)
@@ -94,22 +98,11 @@ def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve) -> Row:
         for number, ((done, seconds), end) in enumerate(zip(times, ends, strict=True)):
             regret = (seconds + left[end] - left[done]) / curve.main.at(1)
             regrets[number < START].append(regret)
-    return {
-        "to best": constant[best] / total(own),
-        "best": best,
-        "to plain": constant[0] / total(own),
-        "to foresight": sum(left[1] for left in bounds) / total(own),
-        "regret": sum(regrets[False]) / max(len(regrets[False]), 1),
-        "regret at the start": sum(regrets[True]) / max(len(regrets[True]), 1),
-    }
-
-
-def tables(rows: Sequence[Row]) -> Iterator[str]:
-    """The planner over the best constant length, plain decoding and foresight, and its regret."""
-    names = ("to best", "best", "to plain", "to foresight", "regret", "regret at the start")
-    yield table(rows, ["machine", "drafter"], {name: average(name, ".3f") for name in names})
-    if len({row["task"] for row in rows}) > 1:
-        yield table(rows, ["machine", "drafter"], across(rows, "task", average("to best", ".3f")))
+    later, at_start = (sum(own) / max(len(own), 1) for own in (regrets[False], regrets[True]))
+    oracle = sum(left[1] for left in bounds)
+    ratios = (constant[best], best * total(own), constant[0], oracle)
+    values = (*(each / total(own) for each in ratios), later, at_start)
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def curve_named(name: str) -> CostCurve:
@@ -121,19 +114,17 @@ def curve_named(name: str) -> CostCurve:
 
 
 @click.command()
+@with_errors
 @click.argument("outputs", type=PATH)
 @several("--drafters", str, ("model",), says="Who drafts.", among=DRAFTERS)
 @several("--machines", str, ("nominal",), says="What passes take: names, or files of curves.")
-@measures
-def replay(outputs: Path, drafters: tuple[str, ...], machines: tuple[str, ...]) -> Measurements:
+def replay(outputs: Path, drafters: tuple[str, ...], machines: tuple[str, ...]) -> None:
     """Compare the planner with constant lengths on recorded OUTPUTS, without a clock."""
-    rows = [row for row in Record.read(outputs, "record-outputs").rows if len(row["output"]) > 1]
-    for machine in machines:
-        curve = curve_named(machine)
-        for drafter in drafters:
-            for task in dict.fromkeys(row["task"] for row in rows):
-                own = [row for row in rows if row["task"] == task]
-                own = [row for row in own if drafter != "model" or row.get("right")]
-                if own:
-                    key = {"machine": machine, "drafter": drafter, "task": task}
-                    yield key, partial(compare, own, drafter, curve)
+    rows = [json.loads(line) for line in outputs.read_text("utf-8").splitlines()]
+    lines = [["machine", "drafter", "task", *COLUMNS]]
+    for machine, drafter in product(machines, drafters):
+        known = [row for row in rows if drafter != "model" or row.get("right")]
+        for task in dict.fromkeys(row["task"] for row in known):
+            found = compare(select(known, task=task), drafter, curve_named(machine))
+            lines.append([machine, drafter, task, *(f"{found[name]:.3f}" for name in COLUMNS)])
+    click.echo(markdown(lines))
