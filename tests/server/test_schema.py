@@ -155,7 +155,7 @@ def test_transcriptions_have_openais_shapes(speech, path, form, shape):
     write_recording(file, recording(2.0), RATE)
     answer = requests.post(
         f"{speech.url}/v1/audio/{path}",
-        data=fields,
+        data={"response_format": form, "seed": 1, **fields},
         files={"file": ("speech.wav", file.getvalue())},
         timeout=60,
     )
