@@ -25,25 +25,13 @@ PACKAGE = "llama-cpp-python==0.3.36"
 FOLDER = "vendor/llama.cpp/models/templates/"
 
 REFUSED = [
-    "ByteDance-Seed-OSS",
-    "CohereForAI-c4ai-command-r-plus-tool_use",
-    "CohereForAI-c4ai-command-r7b-12-2024-tool_use",
-    "GigaChat3-10B-A1.8B",
-    "Kimi-K2-Instruct",
-    "Kimi-K2-Thinking",
-    "Kimi-K3",
-    "LFM2-8B-A1B",
-    "LFM2.5-8B-A1B",
-    "LFM2.5-Instruct",
-    "MiniMax-M3",
-    "fireworks-ai-llama-3-firefunction-v2",
-    "google-gemma-4-31B-it",
-    "google-gemma-4-31B-it-interleaved",
-    "ibm-granite-granite-3.3-2B-Instruct",
-    "llama-cpp-deepseek-r1",
-    "meetkai-functionary-medium-v3.2",
-    "muse-glimmer",
-    "openai-gpt-oss-120b",
+    *("ByteDance-Seed-OSS", "CohereForAI-c4ai-command-r-plus-tool_use"),
+    *("CohereForAI-c4ai-command-r7b-12-2024-tool_use", "GigaChat3-10B-A1.8B"),
+    *("Kimi-K2-Instruct", "Kimi-K2-Thinking", "Kimi-K3", "LFM2-8B-A1B", "LFM2.5-8B-A1B"),
+    *("LFM2.5-Instruct", "MiniMax-M3", "fireworks-ai-llama-3-firefunction-v2"),
+    *("google-gemma-4-31B-it", "google-gemma-4-31B-it-interleaved"),
+    *("ibm-granite-granite-3.3-2B-Instruct", "llama-cpp-deepseek-r1"),
+    *("meetkai-functionary-medium-v3.2", "muse-glimmer", "openai-gpt-oss-120b"),
     "openbmb-MiniCPM5-1B",
 ]
 
