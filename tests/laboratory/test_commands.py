@@ -68,7 +68,7 @@ def test_seconds_of_replayed_rounds_are_those_of_the_machine():
     times = run_replayed([SURE], "model", Machine(NOMINAL), 4)[0]
     assert [done for done, _ in times] == [*range(1, 49, 5)]
     assert times[1][1] == pytest.approx(1.4 + 4 * 0.1)
-    best = foresight(output_of(SURE, RecordedModel(SURE)), NOMINAL)
+    best = foresight(output_of(SURE, (RecordedModel(SURE),)), NOMINAL)
     always = run_replayed([SURE], "model", Machine(NOMINAL), 15)
     assert best[1] == pytest.approx(total(always), rel=0.1)
     assert best[1] <= total(always)
