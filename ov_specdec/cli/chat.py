@@ -21,7 +21,13 @@ from prompt_toolkit.shortcuts import CompleteStyle
 from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import command, options_of, take, typed
 from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, make_pipeline, model_name
-from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
+from ov_specdec.cli.options import (
+    GENERATION,
+    LOGPROBS,
+    Shared,
+    check_generation,
+    generation_options,
+)
 from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error
 from ov_specdec.errors import Option, OptionError, SpecdecError
 from ov_specdec.generation.text_generator import GenerationStream
@@ -40,7 +46,7 @@ ACCEPTED = tuple(bytes.fromhex(GREEN[1:]))
     "[MAIN] [DRAFT]",
     options_of(Shared.model_fields, "system"),
     options_of(PIPELINE, *ONE_REQUEST),
-    generation_options("cache_prompt"),
+    generation_options("apply_chat_template", *LOGPROBS),
 )
 def chat(
     *,
