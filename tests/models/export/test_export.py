@@ -239,7 +239,7 @@ def test_the_widths_of_a_model_of_the_hub_are_read_there(tmp_path, fake_optimum,
     assert fake_optimum[0][:2] == ["int4", "--group-size"]
 
 
-# Uv lays another version of transformers over what is installed: notes its arguments, and runs the command with a version of transformers of its own.
+# Notes its arguments, and runs the command with a version of transformers of its own.
 UV = """
 import os, subprocess, sys
 from pathlib import Path
