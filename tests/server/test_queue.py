@@ -18,7 +18,7 @@ from ov_specdec.server.access import digest_of
 from ov_specdec.server.app import make_app
 from ov_specdec.server.bodies import read_form
 from ov_specdec.server.engine import LocalEngine
-from ov_specdec.server.limits import Slots
+from ov_specdec.server.service import Slots
 from ov_specdec.server.settings import Settings
 from tests.support.server import paused, scope_of_completion, serving, wait_until
 
@@ -46,7 +46,7 @@ def test_there_is_room_for_so_many_and_no_more():
         with pytest.raises(ApiError, match="3 requests are running or waiting"):
             taken.enter_context(slots.entered(None))
         with pytest.raises(ApiError, match="3 requests are running"):
-            first(2)
+            first(2, 1)
         with pytest.raises(ApiError, match="4 choices exceed the 3 slots"):
             first(4, 4)
     assert slots.taken.total() == 0
@@ -57,7 +57,7 @@ def test_a_full_queue_takes_one_request_of_each_other_key():
     with ExitStack() as taken:
         for _ in range(3):
             taken.enter_context(slots.entered("a"))
-        taken.enter_context(slots.entered("b"))(3)
+        taken.enter_context(slots.entered("b"))(3, 1)
         for key in ("a", "b"):
             with pytest.raises(ApiError, match="6 requests are running"):
                 taken.enter_context(slots.entered(key))
