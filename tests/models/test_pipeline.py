@@ -201,7 +201,7 @@ WRONG = {
     ),
     "no mapping": ({"properties": {"A": 1}}, "properties=1 must be a mapping of names to values"),
     "no place": ({"main": 3}, "main=3 must be a folder"),
-    "a file": ({"cache_dir": __file__}, "cache_dir='.*' is a file: give a folder"),
+    "a file": ({"cache_dir": __file__}, "cache_dir=.* cannot be made .File exists.: give"),
     "no effect on this KV cache": (
         {"max_masked_tokens": 4, "kv": "paged"},
         "max_masked_tokens=4 has no effect",
