@@ -143,19 +143,6 @@ class StateTable:
             self._pool.blocks.register(block, node, ())
             self._offered.append(block)
 
-    def restore(self, length: int) -> None:
-        """Allocate blocks for the saved states of a sequence of `length` tokens: see `saved`."""
-        self._count()
-        self.states |= self._allocate(self._saved_lengths(length))
-
-    def saved(self, length: int) -> list[int]:
-        """Blocks from which a sequence of `length` tokens, and others with its prefix, continue."""
-        lengths = self._saved_lengths(length)
-        return [self.states[own] for own in lengths if own in self.states]
-
-    def _saved_lengths(self, length: int) -> list[int]:
-        return sorted({self._last_full(length), length} - {0})
-
     def free(self, *, forgets: bool) -> None:
         """Free all blocks. forgets: drop shared states too."""
         self._release([length for length in self.states if length > 0])

@@ -9,7 +9,6 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -27,7 +26,7 @@ from ov_specdec.models.locate import (
     is_hub_name,
     similar,
 )
-from ov_specdec.models.optimum import Int4Options, adjust_groups, require, run_optimum
+from ov_specdec.models.optimum import Int4Options, require, run_optimum
 from ov_specdec.records.files import expand_home
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import MARIAN_FILE, load_tokenizer
@@ -110,7 +109,7 @@ def export_model(
         options += ["--trust-remote-code"] if trust_remote_code else []
         options += int4.arguments()
         if weight_format == "int4" and int4.group_size is None:
-            options += adjust_groups(config)
+            options += ["--group-size-fallback", "adjust"]
         family = str(config.get("model_type", ""))
         run_optimum(name, family, partial / folder.name, options, transformers)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
@@ -210,11 +209,11 @@ def compare_checkpoints(
 def partial_folder(output: Path, name: str) -> Iterator[Path]:
     """A hidden folder in `output` to make `name` in; it is removed at the end.
 
-    Also removes folders that killed processes left for the same `name`. A lock, which the system
-    releases at the end of its process, protects folders in use. Raises `ExportError` if `output`
-    cannot be written, and if another process is making `name`.
+    Also removes what a killed process left for the same `name`. A lock, which the system releases
+    at the end of its process, protects a folder in use. Raises `ExportError` if `output` cannot be
+    written, and if another process is making `name`.
     """
-    file = output / f".{name}.lock"
+    folder, file = output / f".{name}", output / f".{name}.lock"
     lock = FileLock(file)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -229,13 +228,11 @@ def partial_folder(output: Path, name: str) -> Iterator[Path]:
     try:
         if (output / name).exists():
             raise ExportError(f"another process has just made {output / name}: run this again")
-        for left in output.glob(f".{escape(name)}.{'?' * 8}"):  # as `tempfile` ends names
-            shutil.rmtree(left, ignore_errors=True)
-        with TemporaryDirectory(
-            prefix=f".{name}.", dir=output, ignore_cleanup_errors=True
-        ) as partial:
-            yield Path(partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        yield folder
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
         # Removed while held, since afterwards it may belong to another process. Windows cannot
         # remove open files; there the release does it.
         with suppress(OSError):

@@ -164,13 +164,16 @@ class Runner(ABC):
         """
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
-        """Copies of the cache's tensors by name, in the device's layout."""
+        """Copies of the cache's tensors by name, in the device's layout.
+
+        Raises `SessionError` for models without a paged KV cache, or with recurrent states.
+        """
         raise SessionError("the KV cache of this kind of model cannot be saved to a file")
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
         """Replace the cache by the result of `read_kv` for `length` tokens.
 
-        Raises `SessionError` for tensors of another model or compilation.
+        Raises `SessionError` as `read_kv` does, and if they exceed `max_length`.
         """
         self.read_kv(slot)
 
@@ -207,13 +210,3 @@ def check_room(current: int, num_tokens: int, max_length: int) -> None:
         raise SessionError(
             f"the KV cache holds {current} of {max_length} tokens: no room for {num_tokens} more"
         )
-
-
-def check_tensors(current: Mapping[str, NDArray[Any]], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse tensors that differ from those of the cache in name, type or shape."""
-    for name in current.keys() | tensors.keys():
-        both = [each[name] for each in (current, tensors) if name in each]
-        if len(both) < 2 or len({(tensor.dtype, tensor.shape) for tensor in both}) > 1:
-            raise SessionError(
-                f"'{name}' does not fit this KV cache: it belongs to another model or compilation"
-            )

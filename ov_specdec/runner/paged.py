@@ -14,8 +14,8 @@ from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.cache.slot import Slot
 from ov_specdec.cache.state_table import StateTable
-from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
+from ov_specdec.errors import CacheFullError
+from ov_specdec.runner.base import Runner, Span, check_room, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
 from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates
@@ -191,30 +191,22 @@ class PagedModel(Runner):
             raise
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
-        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache, and states."""
+        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
+        if self._recurrent is not None:
+            return super().read_kv(slot)
         table = require_own(slot, BlockTable, self.pool)
-        tensors = {name: self.memory.read(name, table.held) for name in self._ports}
-        if self._recurrent is not None and table.states is not None:
-            tensors |= self._recurrent.read(table.states.saved(table.length))
-        return tensors
+        return {name: self.memory.read(name, table.held) for name in self._ports}
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Replace the sequence's blocks by those of `length` tokens."""
+        if self._recurrent is not None:
+            super().write_kv(slot, tensors, length)
         table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
         table.append(length)
-        try:
-            if table.states is not None:
-                table.states.restore(length)
-            check_tensors(self.read_kv(table), tensors)
-        except (CacheFullError, SessionError):
-            table.free()
-            raise
         for name in self._ports:
             self.memory.write(name, table.held, tensors[name])
-        if self._recurrent is not None and table.states is not None:
-            self._recurrent.write(table.states.saved(length), tensors)
 
     def _forward_parts(self, whole: Sequence[SpanPart]) -> list[Logits]:
         """The logits of spans whose tables have room, from one or several passes."""

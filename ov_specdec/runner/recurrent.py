@@ -1,14 +1,12 @@
 """Recurrent states of a paged model: their tensors."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping
 
 import openvino as ov
-from numpy.typing import NDArray
 
 from ov_specdec.cache.state_table import StatePool
 from ov_specdec.errors import CacheFullError, Option
-from ov_specdec.runner.block_memory import Blocks, VisibleMemory, bytes_of_block
+from ov_specdec.runner.block_memory import VisibleMemory, bytes_of_block
 
 STATES = ("conv_state_table.", "gated_delta_state_table.")
 """Prefixes of the inputs with states; a layer has one or both."""
@@ -49,12 +47,3 @@ class RecurrentStates:
                 Option("kv_cache_size"),
                 ", or free some memory",
             )
-
-    def read(self, blocks: Sequence[int]) -> dict[str, Blocks]:
-        """Copies of some states, [len(blocks), bytes] of each tensor."""
-        return {name: self._memory.read(name, blocks) for name in self.tensors}
-
-    def write(self, blocks: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
-        """Write the result of `read`."""
-        for name in self._ports:
-            self._memory.write(name, blocks, tensors[name])

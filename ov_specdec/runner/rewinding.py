@@ -7,7 +7,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.runner.base import Runner, Span, require_own
+from ov_specdec.runner.base import Span, require_own
 from ov_specdec.runner.stateful import StatefulModel, StatefulSlot
 from ov_specdec.sampling.logits import Logits
 
@@ -28,8 +28,6 @@ class RewindingModel(StatefulModel):
     """
 
     max_draft_tokens: int | None = None
-    # The states of recurrent layers would have to be saved too.
-    read_kv, write_kv = Runner.read_kv, Runner.write_kv
 
     def __init__(
         self,

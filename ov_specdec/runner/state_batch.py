@@ -162,23 +162,6 @@ class StateBatch:
         """The states with entries, by name; reading one copies it."""
         return {s.name: s for s in self.request.query_state() if s.name in self.axes}
 
-    def read(self, row: Row) -> dict[str, NDArray[Any]]:
-        """Copies of the states of one sequence, [1, ..., tokens, ...], without masked entries."""
-        visible = np.flatnonzero(row.mask)
-        return {
-            name: state.state.data[[row.source]].take(visible, self.axes[name])
-            for name, state in self.states().items()
-        }
-
-    def write(self, tensors: Mapping[str, NDArray[Any]], length: int) -> Row:
-        """Replace the content by one sequence with states from `read`."""
-        with self._emptied_by_errors():
-            for name, state in self.states().items():
-                state.state = ov.Tensor(tensors[name])
-        self.num_entries = length
-        self.rows = [Row(self, 0, np.ones(length, np.int64), length)]
-        return self.rows[0]
-
     def clear(self) -> None:
         """Drop all tokens; held rows become empty."""
         self.request.reset_state()

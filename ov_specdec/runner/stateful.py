@@ -1,15 +1,12 @@
 """Runner on the KV states of an IR as exported: rollback masks entries, and trims rarely."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
 
-import numpy as np
 import openvino as ov
-from numpy.typing import NDArray
 
 from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import SessionError
-from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
+from ov_specdec.runner.base import Runner, Span, require_own
 from ov_specdec.runner.state_batch import Row, StateBatch
 from ov_specdec.sampling.logits import Logits
 
@@ -89,29 +86,6 @@ class StatefulModel(Runner):
                 slot.rollback(min(length, slot.length))
             raise
         return [logits[slot] for slot in slots]
-
-    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
-        """Copies of the KV states, without stale entries."""
-        row = require_own(slot, StatefulSlot, self).row
-        return row.batch.read(row) if row and row.length else {}
-
-    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
-        """Replace the states of the sequence by those of `length` tokens."""
-        own = require_own(slot, StatefulSlot, self)
-        own.free()
-        check_room(0, length, self.max_length)
-        try:
-            # States get their shape from a pass: run one over any token.
-            self.forward([Span(own, [0], 1)])
-            current = {
-                name: np.repeat(state, length, self.axes[name])
-                for name, state in self.read_kv(own).items()
-            }
-            check_tensors(current, tensors)
-            own.row = own.held.batch.write(tensors, length)
-        except BaseException:
-            own.free()
-            raise
 
     def _batch_of(self, slots: Sequence["StatefulSlot"]) -> StateBatch:
         """The batch of all of these sequences, made if needed.

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.errors import SessionError
 from ov_specdec.graph.paging import to_paged
 from ov_specdec.models import prepare
 from ov_specdec.models.compile import load_model
@@ -197,24 +196,6 @@ def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llam
         done = alone(cache.advance([*text, 5, 6]))
         assert (done.num_tokens, cache.tokens) == (32, [*text, 5, 6])
         np.testing.assert_allclose(done.logits, expected([*text, 5, 6], 1), **CLOSE)
-
-
-def test_the_states_of_a_sequence_are_read_and_written_beside_others(model, llama):
-    texts, expected = [tokens(20), tokens(33, 1)], Alone(llama)
-    slots, _ = feed(model, texts)
-    model.forward([Span(slot, [1, 2], 1) for slot in slots])
-    for slot in slots:
-        slot.rollback(slot.length - 1)
-    tensors = model.read_kv(slots[1])
-    copy = model.open()
-    with pytest.raises(SessionError, match="does not fit this KV cache"):
-        model.write_kv(copy, tensors, 33)
-    assert copy.length == 0
-    model.write_kv(copy, tensors, 34)
-    everyone = [Span(slot, [7], 1) for slot in (*slots, copy)]
-    logits = [rows.copy() for rows in model.forward(everyone)]
-    for rows, text in zip(logits, [*texts, texts[1]], strict=True):
-        np.testing.assert_allclose(rows, expected([*text, 1, 7], 1), **CLOSE)
 
 
 @pytest.mark.parametrize("stateful", ["main", "draft"])
