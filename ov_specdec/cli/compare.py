@@ -10,7 +10,7 @@ import click
 from ov_specdec.cache import common_prefix
 from ov_specdec.cli.declare import own_options
 from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
-from ov_specdec.cli.models import make_pipeline, show_share
+from ov_specdec.cli.models import PREPARATION, make_pipeline, show_share
 from ov_specdec.cli.options import MEASURED_TOKENS, shared_options
 from ov_specdec.cli.terminal import print_json, progress, with_errors
 from ov_specdec.measure.methods import interleave
@@ -41,7 +41,7 @@ def compare(
     """
     models = make_pipeline(pipeline)
     if models.drafter != "none":
-        show_share("Measuring, and compiling static shapes", models.prepare)
+        show_share(PREPARATION, models.prepare)
     speculative = generation.copy_with(cache_prompt=False)  # each run includes the prefill
     plain = speculative.copy_with(**PLAIN)
     methods = {

@@ -7,19 +7,22 @@ import click
 
 from ov_specdec.cli.declare import options_of, own_options
 from ov_specdec.cli.models import (
+    AGREEMENT,
     COMPILATION,
     MODELS,
     PIPELINE,
+    PREPARATION,
     is_speech,
+    make_pipeline,
     make_speech_pipeline,
     models_first,
+    show_share,
     speech_arguments,
 )
 from ov_specdec.cli.terminal import console, with_errors
-from ov_specdec.demo.models import LoadedModels
 from ov_specdec.errors import OptionError, requiring
-from ov_specdec.models.devices import list_devices
 from ov_specdec.options.model import option
+from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import LOOPBACK_NAMES, check_address, is_loopback
 from ov_specdec.speech_pipeline import SpeechPipeline
 
@@ -32,7 +35,8 @@ FIRST_PORT = 7860
 @models_first(*MODELS)
 @options_of(
     PIPELINE,
-    *(*MODELS, "pairing", "device", "profile", *COMPILATION, "batch_invariant", "static_shapes"),
+    *(*MODELS, "pairing", "device", "draft_device", "drafter", "profile", *COMPILATION),
+    *("batch_invariant", "static_shapes"),
 )
 @own_options
 def demo(
@@ -46,7 +50,6 @@ def demo(
         unset=f"{FIRST_PORT}, or the next free port",
     ),
     share: bool = option(False, "Make the page public through gradio's servers."),
-    device: str,
     **options: Any,
 ) -> None:
     """Show plain and speculative decoding side by side in a browser."""
@@ -54,21 +57,26 @@ def demo(
     with requiring("the demo needs gradio", "demo"):
         from ov_specdec.demo.page import make_page
         from ov_specdec.demo.speech_page import make_speech_page
-    models: SpeechPipeline | LoadedModels
+    models: SpeechPipeline | SpeculativePipeline
     if is_speech(options["main"]):
-        models = make_speech_pipeline(speech_arguments({"device": device, **options}))
+        models = make_speech_pipeline(speech_arguments(options))
         page = make_speech_page(models)
     else:
-        names = [device, *(found.name for found in list_devices() if found.name != device)]
-        main, draft, pairing = (options.pop(name) for name in (*MODELS, "pairing"))
-        models = LoadedModels(main, draft, options, pairing)
-        with console.status("Loading models, and running an example"):
-            page = make_page(models, names)
+        # Both texts are shown as they come.
+        models = make_pipeline({**options, "reasoning_parser": "none"})
+        show_share(PREPARATION, models.prepare)
+        show_share(AGREEMENT, models.check_batch_invariant)
+        with console.status("Running an example"):
+            page = make_page(models)
     _show(page, models, host, port, share)
 
 
 def _show(
-    page: Any, models: LoadedModels | SpeechPipeline, host: str, port: int | None, share: bool
+    page: Any,
+    models: SpeculativePipeline | SpeechPipeline,
+    host: str,
+    port: int | None,
+    share: bool,
 ) -> None:
     """Serve a page until Ctrl-C."""
     from ov_specdec.demo.page import launch_arguments, stop_serving

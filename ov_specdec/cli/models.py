@@ -26,7 +26,7 @@ log = logging.getLogger("ov_specdec.server")
 
 PIPELINE = PipelineOptions.model_fields
 
-AGREEMENT = "Checking whether passes agree"
+AGREEMENT, PREPARATION = "Checking whether passes agree", "Measuring, and compiling static shapes"
 
 MODELS = ("main", "draft")
 COMPILATION = ("precision", "properties")

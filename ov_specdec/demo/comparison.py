@@ -50,33 +50,32 @@ class Run:
         return [pieces for pieces in rounds if pieces]
 
     def follow(self, chunks: Chunks, decode: Callable[[list[int]], str]) -> Iterator[None]:
-        """Read all chunks, and pause after each; ends the generation once it is stopped."""
+        """Read all chunks, and pause after each."""
         self.outcome = "running"
         with closing(chunks):
-            while self.outcome == "running":
-                start = perf_counter()
-                chunk = next(chunks)
+            start = perf_counter()
+            for chunk in chunks:
                 self.seconds += perf_counter() - start
                 self.output.add(chunk, self.seconds)
                 if chunk.token_ids:  # the last chunk of a cancelled generation has none
                     rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
                     self.pieces.append((chunk, rejected))
-                if chunk.finish_reason is not None and self.outcome == "running":
-                    self.outcome = chunk.finish_reason
+                self.outcome = chunk.finish_reason or self.outcome
                 yield
+                start = perf_counter()
 
 
 @dataclass
 class Comparison:
     """Both runs, so far.
 
-    message: the visitor's, in a conversation. samples: whether the texts are independent samples.
-    models: their description.
+    models: their description. message: the visitor's, in a conversation. samples: whether the texts
+    are independent samples.
     """
 
+    models: str = ""
     message: str = ""
     samples: bool = False
-    models: str = ""
     plain: Run = field(default_factory=Run)
     speculative: Run = field(default_factory=Run)
 
@@ -85,20 +84,21 @@ class Comparison:
         stream: Callable[..., Chunks],
         options: Mapping[str, Any],
         decode: Callable[[list[int]], str],
-    ) -> Iterator[None]:
-        """Decode plainly, then speculatively; pauses after each piece of output.
+    ) -> Iterator["Comparison"]:
+        """Decode plainly, then speculatively; yields itself after each piece of output.
 
         The runs are sequential, since they would otherwise compete for cores. stream: starts a
         generation with options. Raises `OptionError` for an invalid prompt or option.
         """
         for run, own in ((self.plain, {**options, **PLAIN}), (self.speculative, options)):
-            if run.outcome == "not started":
-                yield from run.follow(stream(**own), decode)
+            for _ in run.follow(stream(**own), decode):
+                yield self
             if not run.is_complete:
                 self.stop()
+                return
 
     def stop(self) -> None:
-        """End what is running, within one pass, and start nothing more."""
+        """Mark what has not ended as cancelled."""
         for run in (self.plain, self.speculative):
             if not run.is_complete:
                 run.outcome = "cancelled"
@@ -169,6 +169,8 @@ def messages_of(turns: Sequence[Comparison], system: str = "") -> list[Message]:
         raise OptionError("the message is empty: write one")
     messages: list[Message] = [{"role": "system", "content": system}] if system.strip() else []
     for turn in earlier:
+        if not turn.plain.output.text:  # it was stopped before
+            continue
         messages.append({"role": "user", "content": turn.message})
         messages.append({"role": "assistant", "content": turn.plain.output.text})
     return [*messages, {"role": "user", "content": last.message}]

@@ -2,7 +2,6 @@
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from threading import Lock
 from typing import Any, get_args
 
 import gradio as gr
@@ -23,7 +22,7 @@ each window of up to 30 seconds."""
 
 def make_speech_page(pipeline: SpeechPipeline) -> gr.Blocks:
     """The page of a speech model."""
-    lock = Lock()  # a cancelled run may still be in its last pass when the next begins
+    models = describe(pipeline)
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
         with gr.Row():
@@ -39,38 +38,29 @@ def make_speech_page(pipeline: SpeechPipeline) -> gr.Blocks:
                 task = gr.Radio(list(get_args(Task)), value="transcribe", label="Task")
                 length = gr.Dropdown(LENGTH_CHOICES, value="auto", label="Draft length")
 
-        def run(values: Values, turns: Turns) -> Iterator[None]:
-            turn = Comparison(models=describe(pipeline))
-            turns.append(turn)
-            options = {
-                "language": values[language].strip() or None,
-                "task": values[task],
-                "num_assistant_tokens": values[length],
-            }
-            with lock:
-                yield from transcribe(pipeline, turn, values[audio], options)
+        def run(values: Values, _: Turns) -> Iterator[Comparison]:
+            options = {"task": values[task], "num_assistant_tokens": values[length]}
+            if spoken := values[language].strip():
+                options["language"] = spoken
+            return transcribe(pipeline, Comparison(models), values[audio], options)
 
-        with gr.Tab("Side by side"):
-            inputs = {audio, language, task, length}
-            side_by_side(run, inputs, Comparison(models=describe(pipeline)))
-    page.queue()
+        side_by_side(run, {audio, language, task, length}, Comparison(models))
     return page
 
 
 def transcribe(
     pipeline: SpeechPipeline, turn: Comparison, audio: str | None, options: dict[str, Any]
-) -> Iterator[None]:
-    """Transcribe a file with both methods; pauses after each piece of output."""
+) -> Iterator[Comparison]:
+    """Transcribe a file with both methods; yields the comparison after each piece of output."""
     if audio is None:
         raise OptionError("there is no recording: record one, or choose a file")
-    given = {name: value for name, value in options.items() if value is not None}
 
     def stream(**own: Any) -> Generator[Chunk, None, None]:
         with pipeline.stream(Path(audio), temperature=0.0, **own) as pieces:
             for piece in pieces:
                 yield from piece.chunks
 
-    yield from turn.compare(stream, given, pipeline.tokenizer.decode)
+    return turn.compare(stream, options, pipeline.tokenizer.decode)
 
 
 def describe(pipeline: SpeechPipeline) -> str:

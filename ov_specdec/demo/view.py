@@ -52,15 +52,15 @@ def pane(runs: Sequence[tuple[str, Run]], title: str) -> str:
     )
 
 
-def rounds(run: Run) -> str:
-    """A speculative run round by round, with rejected draft tokens.
+def rounds(comparison: Comparison) -> str:
+    """The speculative run round by round, with rejected draft tokens.
 
     After figure 1 of Leviathan et al. (arXiv 2211.17192).
     """
-    if not run.pieces:
+    if not comparison.speculative.pieces:
         return '<p class="quiet">Rounds appear here.</p>'
     lines = []
-    for pieces in run.rounds:
+    for pieces in comparison.speculative.rounds:
         line = ""
         for chunk, rejected in pieces:
             line += f"<del>{escape(_one_line(rejected))}</del>" if rejected else ""
@@ -91,10 +91,9 @@ def details(comparison: Comparison) -> str:
     return f'<p class="quiet">{speeds}{drafts}{escape(comparison.models)}</p>'
 
 
-def status(text: str, *, is_problem: bool = False) -> str:
-    """A status line; that of a problem is announced at once."""
-    kind = 'class="status problem" role="alert"' if is_problem else 'class="status" role="status"'
-    return f"<p {kind}>{escape(text)}</p>"
+def status(text: str) -> str:
+    """A status line."""
+    return f'<p class="status" role="status">{escape(text)}</p>'
 
 
 def legend() -> str:
@@ -130,30 +129,6 @@ def _figures(run: Run) -> str:
 
 def _one_line(text: str) -> str:
     return text.replace("\n", NEW_LINE)
-
-
-def draft_tokens_by_round(run: Run) -> pd.DataFrame:
-    """Accepted and rejected draft tokens of each round; empty before the end."""
-    rows = []
-    for number, round_ in enumerate(run.output.stats.rounds[1:] if run.output.stats else [], 1):
-        rows.append((number, "accepted", round_.num_accepted))
-        rows.append((number, "rejected", round_.num_drafted - round_.num_accepted))
-    return pd.DataFrame(rows, columns=["round", "draft token", "draft tokens"])
-
-
-def time_by_part(comparison: Comparison) -> pd.DataFrame:
-    """Seconds in each part, of complete runs.
-
-    The main model's prefill counts as verification; rest is rollback and all else.
-    """
-    rows = []
-    for name, run in (("plain", comparison.plain), ("speculative", comparison.speculative)):
-        if (stats := run.output.stats) is not None:
-            drafting = stats.draft_seconds
-            verifying = sum(round_.verify_seconds for round_ in stats.rounds)
-            rows += [(name, "drafting", drafting), (name, "verifying", verifying)]
-            rows.append((name, "rest", stats.seconds - drafting - verifying))
-    return pd.DataFrame(rows, columns=["method", "part", "seconds"])
 
 
 def sweep(

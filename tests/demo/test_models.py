@@ -1,8 +1,7 @@
-"""The demo without a browser: runs, comparisons, conversations, models, charts."""
+"""The demo without a browser: runs, comparisons, conversations, the sweep."""
 
 import subprocess
 import sys
-import weakref
 from functools import partial
 
 import httpx
@@ -12,7 +11,6 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import demo as cli_demo
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison, Run, messages_of, options_of
-from ov_specdec.demo.models import LoadedModels, ModelChoice, describe
 from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import GenerationStats
@@ -20,18 +18,10 @@ from ov_specdec.server.settings import LOOPBACK_NAMES
 from tests.support.chats import ANSWER, SYSTEM, USER
 from tests.support.chunks import CHUNKS, followed, spell
 
-CHOICE = ModelChoice("model", "CPU", "CPU")
-LOOKUP = ModelChoice("prompt-lookup", "CPU", "CPU")
-
 
 @pytest.fixture(scope="module")
 def pipeline(tiny_pair):
     return SpeculativePipeline(*tiny_pair, precision="exact")
-
-
-@pytest.fixture
-def models(tiny_pair):
-    return LoadedModels(*map(str, tiny_pair), {"precision": "exact"})
 
 
 def form(**chosen):
@@ -49,8 +39,7 @@ def form(**chosen):
 def states(comparison, pipeline, prompt="def area(", **chosen):
     """Runs a comparison; gives it back after each piece."""
     stream = partial(pipeline.stream, prompt)
-    for _ in comparison.compare(stream, options_of(form(**chosen)), pipeline.tokenizer.decode):
-        yield comparison
+    return comparison.compare(stream, options_of(form(**chosen)), pipeline.tokenizer.decode)
 
 
 def compared(pipeline, prompt="def area(", **chosen):
@@ -74,13 +63,14 @@ def test_a_run_that_ends_or_is_stopped_closes_the_stream(stops):
 
     def chunks():
         try:
-            yield from [*CHUNKS, Chunk("more", [7], "plain")]
+            yield from CHUNKS
         finally:
             closed.append(True)
 
-    for _ in run.follow(chunks(), spell):
+    following = run.follow(chunks(), spell)
+    for _ in following:
         if stops:
-            run.outcome = "cancelled"
+            following.close()
     assert run.output.token_ids == ([1] if stops else [1, 2, 3, 4, 5, 6])
     assert closed == [True]
 
@@ -128,7 +118,7 @@ def test_a_stop_ends_both_runs(pipeline):
     running = states(comparison, pipeline)
     next(running)
     comparison.stop()
-    assert list(running) == []
+    running.close()  # as gradio does with a run that is cancelled
     assert 0 < len(comparison.plain.output.token_ids) < 24
     assert (comparison.plain.outcome, comparison.speculative.outcome) == 2 * ("cancelled",)
     assert (comparison.status, comparison.speculative.pieces) == ("Stopped.", [])
@@ -144,6 +134,8 @@ def test_the_end_of_the_models_ends_a_run_without_an_error(tiny_pair):
 
 
 def test_models_are_described_with_caches_and_profile(pipeline, tmp_path, monkeypatch):
+    from ov_specdec.demo.page import describe
+
     line = describe(pipeline)
     assert f"main {pipeline.main.kv}" in line
     assert f"draft {pipeline.draft.kv}" in line
@@ -154,11 +146,12 @@ def test_models_are_described_with_caches_and_profile(pipeline, tmp_path, monkey
 
 def asked(message, answer=""):
     chunks = [Chunk(answer, [1], "plain", [], "stop", GenerationStats(1))]
-    return Comparison(message, plain=followed(chunks))
+    return Comparison(message=message, plain=followed(chunks))
 
 
 def test_a_turn_is_asked_with_the_turns_before_it():
-    turns = [asked(USER["content"], ANSWER["content"]), Comparison("And the other one?")]
+    stopped, last = (Comparison(message=text) for text in ("Never mind", "And the other one?"))
+    turns = [asked(USER["content"], ANSWER["content"]), stopped, last]
     messages = [USER, ANSWER, {"role": "user", "content": "And the other one?"}]
     assert messages_of(turns) == messages_of(turns, " \n") == messages
     assert messages_of(turns, SYSTEM["content"]) == [SYSTEM, *messages]
@@ -217,38 +210,6 @@ def test_the_page_is_for_this_machine_unless_others_shall_reach_it(given, hosts)
     assert guard.kwargs["allowed_hosts"] == hosts
 
 
-def test_models_are_loaded_once_per_choice(models):
-    with models.lend(CHOICE) as pipeline:
-        assert pipeline.draft is not None
-    with models.lend(CHOICE) as again:
-        assert again is pipeline
-    with models.lend(LOOKUP) as lookup:
-        assert lookup.draft is None
-
-
-def test_models_are_lent_to_one_run_at_a_time(models):
-    first = models.lend(CHOICE)
-    first.__enter__()
-    assert not models._lock.acquire(blocking=False)
-    first.__exit__(None, None, None)
-    assert models._lock.acquire(blocking=False)
-
-
-def test_a_pair_is_gone_before_the_next_one_is_loaded(models, monkeypatch):
-    with models.lend(CHOICE) as held:
-        runners = [weakref.ref(held.main.runner), weakref.ref(held.draft.runner)]
-    del held
-    gone = []
-
-    def load(*arguments, **options):
-        gone.append([runner() is None for runner in runners])
-        return SpeculativePipeline(*arguments, **options)
-
-    monkeypatch.setattr("ov_specdec.demo.models.SpeculativePipeline", load)
-    with models.lend(LOOKUP):
-        assert gone == [[True, True]]
-
-
 def test_the_sweep_measures_every_temperature(pipeline, monkeypatch):
     given, generate = [], SpeculativePipeline.generate
 
@@ -275,15 +236,3 @@ def test_without_gradio_the_extra_is_named():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
     assert "in a checkout: pip install '.[demo]'" in done.stderr
-
-
-def test_charts_add_up(pipeline):
-    last = compared(pipeline)
-    stats = last.speculative.output.stats
-    table = view.draft_tokens_by_round(last.speculative)
-    sums = table.groupby("draft token")["draft tokens"].sum()
-    assert sums["accepted"] == stats.accepted
-    assert sums["rejected"] == stats.drafted - stats.accepted
-    seconds = view.time_by_part(last).groupby("method")["seconds"].sum()
-    assert seconds["speculative"] == pytest.approx(stats.seconds)
-    assert seconds["plain"] == pytest.approx(last.plain.output.stats.seconds)

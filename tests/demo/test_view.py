@@ -18,8 +18,8 @@ def test_a_pane_marks_origins_and_escapes_the_text():
 
 def test_a_conversation_has_messages_above_answers_and_the_last_figures():
     turns = [
-        Comparison("<1>", plain=followed(), speculative=followed(CANCELLED)),
-        Comparison("2", plain=followed(CANCELLED)),
+        Comparison(message="<1>", plain=followed(), speculative=followed(CANCELLED)),
+        Comparison(message="2", plain=followed(CANCELLED)),
     ]
     plain, speculative = view.panes(turns)
     places = [plain.index(text) for text in ("&lt;1&gt;", ">bc<", "&lt;f&gt;", ">2<")]
@@ -33,7 +33,7 @@ def test_a_conversation_has_messages_above_answers_and_the_last_figures():
 
 
 def test_rounds_show_what_was_rejected_in_front_of_its_correction():
-    html = view.rounds(followed())
+    html = view.rounds(Comparison(speculative=followed()))
     assert html.count("<li>") == 3
     assert f"{as_html([('draft', 'bc')])}<del>hi</del>{as_html([('correction', 'd')])}" in html
 
