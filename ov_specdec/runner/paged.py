@@ -16,7 +16,7 @@ from ov_specdec.cache.slot import Slot
 from ov_specdec.cache.state_table import StateTable
 from ov_specdec.errors import CacheFullError
 from ov_specdec.runner.base import Runner, Span, check_room, require_own
-from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
+from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, HostMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
 from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates
 from ov_specdec.sampling.logits import Logits
@@ -95,7 +95,7 @@ class PagedModel(Runner):
         # The values are never quantized over the block axis, so their shape has the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
-        self.memory: BlockMemory = memory or VisibleMemory()
+        self.memory: BlockMemory = memory or HostMemory()
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
         sizes = self._pool_sizes(-(-max_length // self.block_size))

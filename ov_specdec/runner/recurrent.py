@@ -6,7 +6,7 @@ import openvino as ov
 
 from ov_specdec.cache.state_table import StatePool
 from ov_specdec.errors import CacheFullError, Option
-from ov_specdec.runner.block_memory import VisibleMemory, bytes_of_block
+from ov_specdec.runner.block_memory import HostMemory, bytes_of_block
 
 STATES = ("conv_state_table.", "gated_delta_state_table.")
 """Prefixes of the inputs with states; a layer has one or both."""
@@ -26,7 +26,7 @@ class RecurrentStates:
     def __init__(self, ports: Mapping[str, ov.ConstOutput]) -> None:
         self.pool = StatePool(NUM_STATES)
         self._ports = ports
-        self._memory = VisibleMemory()
+        self._memory = HostMemory()
 
     @property
     def tensors(self) -> Mapping[str, ov.Tensor]:
@@ -38,7 +38,7 @@ class RecurrentStates:
     def limit(self, num_states: int) -> None:
         """Set the number of states, before any sequence has one; `CacheFullError` if too few."""
         self.pool.blocks.size = self.pool.blocks.max_blocks = num_states
-        self._memory = VisibleMemory()
+        self._memory = HostMemory()
         if not self.pool.has_room:
             size = sum(map(bytes_of_block, self._ports.values()))
             raise CacheFullError(

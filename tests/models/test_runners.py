@@ -16,7 +16,7 @@ from ov_specdec.models.locate import embedded_folder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Runner, Slot, Span
-from ov_specdec.runner.block_memory import VisibleMemory, lazy_zeros
+from ov_specdec.runner.block_memory import HostMemory, content_of
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
 from ov_specdec.runner.paged import INITIAL_TOKENS, PagedModel
 from tests.support.folders import change
@@ -119,17 +119,22 @@ def test_long_prompts_are_read_in_chunks(embedded_draft):
     np.testing.assert_allclose(rows["paged"], rows["stateful"], rtol=0, atol=1e-3)
 
 
-class EagerMemory(VisibleMemory):
+class EagerMemory(HostMemory):
     """Memory that takes what it is asked for, as that of a GPU, up to so many blocks."""
 
+    is_lazy = False
+
     def __init__(self, most):
-        super().__init__(self._allocate_some)
+        super().__init__()
         self.most = most
 
-    def _allocate_some(self, element_type, shape):
-        if shape[0] > self.most:
-            raise RuntimeError("CL_MEM_OBJECT_ALLOCATION_FAILURE")
-        return lazy_zeros(element_type, shape)
+    def resize(self, ports, num_blocks):
+        if num_blocks > self.most:
+            raise CacheFullError("there is no memory")
+        held = self.tensors
+        super().resize(ports, num_blocks)
+        for name, tensor in held.items():
+            content_of(self.tensors[name])[: tensor.shape[0]] = content_of(tensor)
 
 
 def paged_model(folder, max_sequences=1, memory=None):
