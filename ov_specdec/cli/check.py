@@ -2,8 +2,7 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
@@ -43,34 +42,15 @@ SHARED_TOKENS = 8
 """First tokens that half of the texts in the default precision share with those of the CPU."""
 
 
-@dataclass(frozen=True)
-class Agreement:
-    """The number of texts of one way of decoding that equal their reference.
+class Agreement(NamedTuple):
+    """How the texts of one way of decoding agree with others. finding: in a line.
 
-    way: precision, KV cache and draft length. reference: its name. num_needed: how many have to be
-    equal; not all in f16, where rounding decides between nearly tied tokens.
+    way: precision, KV cache and draft length. is_broken: whether too many texts differ.
     """
 
     way: str
-    reference: str
-    num_equal: int
-    num_texts: int
-    num_needed: int
-    num_accepted: int
-    num_drafted: int
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether too many texts differ."""
-        return self.num_equal < self.num_needed
-
-    def __str__(self) -> str:
-        drafted = f", {self.num_accepted} of {self.num_drafted} draft tokens accepted"
-        verdict = "" if self.num_equal == self.num_texts else ": rounding differs"
-        return (
-            f"{self.way}: {self.num_equal} of {self.num_texts} texts equal {self.reference}"
-            f"{drafted if self.num_drafted else ''}{': WRONG' if self.is_broken else verdict}"
-        )
+    finding: str
+    is_broken: bool
 
 
 @click.command()
@@ -101,7 +81,7 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
         is_right = True
         with console.status("Decoding on both devices") as status:
             for agreement in compare_with_cpu(main, draft, device, **options):
-                click.echo(str(agreement))
+                click.echo(f"{agreement.way}: {agreement.finding}")
                 is_right = is_right and not agreement.is_broken
                 status.update(f"Decoding on both devices; last: {agreement.way}")
     elif is_right := folder.is_encoder_decoder:  # with a single KV cache
@@ -134,7 +114,7 @@ def compare_with_cpu(
         common = {"device": device, "drafter": "suffix"}
     with SpeculativePipeline(main, drafter="none", precision="exact") as pipeline:
         right = _texts(pipeline, 0)
-    num_texts, found = len(right), list[str]()
+    found = list[str]()
     for kv in ("auto", "stateful"):
         if kv in found:
             break
@@ -143,14 +123,14 @@ def compare_with_cpu(
             way = f"exact, {found[-1]}"
             for length in DRAFT_LENGTHS:
                 own = f"{way}, draft length {length}" if length else f"{way}, plain"
-                yield _compare(own, _texts(pipeline, length), right, "the CPU's", num_texts)
+                yield _compare(own, _texts(pipeline, length), right, "the CPU's", len(right))
             texts = pipeline.generate_batch(TUNING, **_options(TOGETHER))
-            yield _compare(f"{way}, together", texts, right, "the CPU's", num_texts)
+            yield _compare(f"{way}, together", texts, right, "the CPU's", len(right))
     settings = {**common, "precision": precision, "properties": properties}
     with SpeculativePipeline(main, **settings) as pipeline:
         plain, speculative = _texts(pipeline, 0), _texts(pipeline, TOGETHER)
     way, name = f"{precision}, {found[0]}", f"the CPU's in {SHARED_TOKENS} tokens"
-    yield _compare(f"{way}, plain", plain, right, name, -(-num_texts // 2), SHARED_TOKENS)
+    yield _compare(f"{way}, plain", plain, right, name, -(-len(right) // 2), SHARED_TOKENS)
     way = f"{way}, draft length {TOGETHER}"
     yield _compare(way, speculative, plain, "the plain ones there", 0)
 
@@ -171,17 +151,21 @@ def _compare(
     num_needed: int,
     num_tokens: int = NUM_TOKENS,
 ) -> Agreement:
-    """How the first tokens of texts agree with others."""
-    pairs = list(zip(texts, others, strict=True))
-    return Agreement(
-        way,
-        reference,
-        sum(own.token_ids[:num_tokens] == other.token_ids[:num_tokens] for own, other in pairs),
-        len(pairs),
-        num_needed,
-        sum(text.stats.accepted for text in texts),
-        sum(text.stats.drafted for text in texts),
-    )
+    """How the first tokens of texts agree with others.
+
+    num_needed: how many have to be equal; not all in f16, where rounding decides between nearly
+    tied tokens.
+    """
+    pairs = zip(texts, others, strict=True)
+    equal = [own.token_ids[:num_tokens] == other.token_ids[:num_tokens] for own, other in pairs]
+    finding = f"{sum(equal)} of {len(equal)} texts equal {reference}"
+    if num_drafted := sum(text.stats.drafted for text in texts):
+        accepted = sum(text.stats.accepted for text in texts)
+        finding += f", {accepted} of {num_drafted} draft tokens accepted"
+    is_broken = sum(equal) < num_needed
+    if not all(equal):
+        finding += ": WRONG" if is_broken else ": rounding differs"
+    return Agreement(way, finding, is_broken)
 
 
 def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:

@@ -16,12 +16,10 @@ from ov_specdec.errors import OptionError
 from ov_specdec.generation.models import find_pairing
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.candidates import (
-    Candidate,
     Gain,
     decide,
     make_candidates,
     measure_all,
-    measure_gain,
     possible_vocabularies,
 )
 from ov_specdec.measure.methods import make_table
@@ -91,39 +89,38 @@ def tune(
         drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
     # Before a search of minutes: not all drafts can be paired.
     paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
-    tuning = path = None
+    profile = path = tuned = None
+    found: Mapping[Role, Found] = {}
     with console.status("Measuring") as status, TemporaryDirectory() as scratch:
+
+        def note(what: object) -> None:
+            status.update(f"Measuring {what}")
+
         if is_pair:
-            models = main_folder, drafts[0], device
-            tuner = Tuner(*models, seconds, lambda what: status.update(f"Measuring {what}"))
+            tuner = Tuner(main_folder, drafts[0], device, seconds, note)
             path = record_file(tuner.pair) if output is None else Path(output)
             if path is None:
                 raise OptionError("there is no home folder for the profile: give --output FILE")
             require_writable(path)  # known before a search of minutes
-            tuning = tuner.run()
-
-        def measure(candidate: Candidate, share: float) -> Gain:
-            status.update(f"Measuring {candidate}")
-            return measure_gain(candidate, share, main_folder, prompts, device, static_shapes)
-
-        profile = None if tuning is None else write_profile(tuning[0], Path(scratch, "tuned"))
+            profile, found = tuner.run()
+            tuned = write_profile(profile, Path(scratch, "tuned"))
         vocabularies = possible_vocabularies(*paired[0]) if is_pair else ()
-        candidates = make_candidates(paired, profile, vocabularies)
-        gains = measure_all(candidates, start + seconds - perf_counter(), measure)
+        candidates = make_candidates(paired, tuned, vocabularies)
+        arguments = {"main": main_folder, "device": device, "static_shapes": static_shapes}
+        gains = measure_all(candidates, start + seconds, prompts, arguments, note)
     best, is_clear = decide(gains)
-    if tuning is not None and path is not None and is_clear:
-        written = write_profile(tuning[0], path)
     took = perf_counter() - start
+    if profile is not None and path is not None and is_clear:
+        tuned = write_profile(profile, path)
     if as_json:
-        report = {**(_as_dict(*tuning) if tuning else {}), "seconds": took}
-        report["candidates"] = [gain.as_dict() for gain in gains]
-        report["verdict"] = {"is_clear": is_clear, **best.as_dict()}
-        print_json(report)
+        report = {} if profile is None else _as_dict(profile, found)
+        report |= {"seconds": took, "candidates": [gain.as_dict() for gain in gains]}
+        print_json({**report, "verdict": {"is_clear": is_clear, **best.as_dict()}})
         return
     Console(width=160).print(make_table([gains[0].plain, *(gain.row for gain in gains)]))
-    if tuning is not None:
-        kept = (written or "none") if is_clear else "not written"
-        click.echo("\n".join([*describe_profile(*tuning), f"profile       {kept}"]))
+    if profile is not None:
+        kept = (tuned or "none") if is_clear else "not written"
+        click.echo("\n".join([*describe_profile(profile, found), f"profile       {kept}"]))
     click.echo(f"took          {took:.0f} s\nverdict       {describe(best, is_clear, output)}")
 
 
@@ -139,12 +136,11 @@ def write_profile(profile: Profile, path: Path) -> Path | None:
 def _as_dict(profile: Profile, searched: Mapping[Role, Found]) -> dict[str, Any]:
     """The profile and all trials for JSON."""
     trials = [
-        {"model": role, "properties": trial.properties, "pass_seconds": trial.passes.seconds}
+        {"model": role, "properties": properties, "pass_seconds": seconds}
         for role, found in searched.items()
-        for trial in found.trials
+        for properties, seconds in found.trials
     ]
-    refused = {role: found.refused for role, found in searched.items()}
-    return {**profile.as_dict(), "trials": trials, "refused": refused}
+    return {**profile.as_dict(), "trials": trials}
 
 
 def describe(best: Gain, is_clear: bool, output: str | None = None) -> str:

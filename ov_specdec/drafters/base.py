@@ -21,7 +21,7 @@ can thus wait for one pass, and be planned together.
 class Proposal(NamedTuple):
     """A draft.
 
-    confidences: the source's probability of each draft token, if the plan asked for it.
+    confidences: the source's probability of each draft token, if it is known.
     pass_tokens: tokens fed to a draft model. has_failed: a draft model gave logits that are no
     distribution, and is not used any more.
     """

@@ -10,7 +10,6 @@ from ov_specdec.drafters.base import Cascade, Drafter
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.other_tokenizer import IntersectionCache, RetokenizedDrafter
-from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -78,9 +77,14 @@ def draft_model(request: Request) -> Drafter:
     """A draft model, with its pairing."""
     if request.draft is None:
         raise SessionError("a drafter with a draft model was made without one")
-    namespace = request.source or request.namespace
-    own = request.draft, request.draft_sampler, request.pairing
-    return draft_with(*own, namespace, request.tokens)
+    return draft_with(
+        request.draft,
+        request.draft_sampler,
+        request.pairing,
+        request.source or request.namespace,
+        request.tokens,
+        request.options.assistant_confidence_threshold,
+    )
 
 
 def draft_with(
@@ -89,20 +93,19 @@ def draft_with(
     pairing: TokenizerPair | None = None,
     namespace: Hashable = None,
     tokens: Sequence[int] = (),
+    min_confidence: float = 0.0,
 ) -> Drafter:
     """The drafter of a draft model for one sequence.
 
     sampler: chooses draft tokens, unless a pairing takes the most likely ones. pairing: None if it
     has the main model's tokenizer. tokens: the sequence's first tokens, translated at once.
     """
-    cache = CachedSequence(draft, namespace)
-    if draft.mask_token is not None:
-        return ParallelDrafter(cache, sampler, draft.mask_token)
-    if pairing is None:
-        return ModelDrafter(cache, sampler)
-    if pairing.used == "intersection":
-        return ModelDrafter(cache, sampler, IntersectionCache(cache, pairing, tokens))
-    return RetokenizedDrafter(cache, pairing, tokens)
+    cache, translated = CachedSequence(draft, namespace), None
+    if pairing is not None and draft.mask_token is None:
+        if pairing.used != "intersection":
+            return RetokenizedDrafter(cache, pairing, tokens, min_confidence)
+        translated = IntersectionCache(cache, pairing, tokens)
+    return ModelDrafter(cache, sampler, translated, draft.mask_token, min_confidence)
 
 
 def suffix_matches(request: Request) -> Drafter:

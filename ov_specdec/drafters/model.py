@@ -1,4 +1,4 @@
-"""Drafts with a smaller model."""
+"""Drafts with a smaller model, one token in a pass, or all with one that was trained for it."""
 
 from collections.abc import Sequence
 
@@ -47,25 +47,34 @@ class LatestTokens:
 
 
 class ModelDrafter:
-    """Drafts with a draft model, one pass per draft token. Implements `Drafter`.
+    """Drafts with a draft model. Implements `Drafter`.
 
-    Once the model gives logits that are no distribution, such as NaN, it drops its KV cache and
-    drafts nothing more.
+    It takes one pass per draft token, or, with a mask token, one for all. Once the model gives
+    logits that are no distribution, such as NaN, it drops its KV cache and drafts nothing more.
 
     cache: the draft model's. sampler: chooses draft tokens from its logits. translated: the same
-    cache if it holds the ids of another tokenizer.
-    Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318).
+    cache if it holds the ids of another tokenizer. mask_token: of a parallel draft model.
+    min_confidence: drafting ends after a draft token with a lower probability.
+    Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318); for parallel
+    drafts An et al. (PARD, arXiv 2504.18583).
     """
 
     sources: tuple[str, ...] = (MODEL,)
-    _offer = Offer(MODEL)
 
     def __init__(
-        self, cache: CachedSequence, sampler: Sampler, translated: LatestTokens | None = None
+        self,
+        cache: CachedSequence,
+        sampler: Sampler,
+        translated: LatestTokens | None = None,
+        mask_token: int | None = None,
+        min_confidence: float = 0.0,
     ) -> None:
         self.caches: tuple[CachedSequence, ...] = (cache,)
         self._cache = translated or LatestTokens(cache)
         self._sampler = sampler
+        self._mask_token = mask_token
+        self._min_confidence = min_confidence
+        self._offer = Offer(MODEL, takes_one_pass=mask_token is not None)
         self._has_failed = False
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:  # noqa: ARG002
@@ -86,7 +95,7 @@ class ModelDrafter:
             row = rows.pop(0)
             try:
                 chosen = self._sampler.sample(history, row)
-                if plan.min_confidence:
+                if self._min_confidence:
                     confidences.append(confidence(row, chosen))
             except DeadEndError:
                 break  # a dead end, which the main model may never reach
@@ -99,7 +108,7 @@ class ModelDrafter:
             draft_tokens.append(chosen.token)
             if chosen.drawn_from is not None:
                 probs.append(chosen.drawn_from)
-            if plan.min_confidence and confidences[-1] < plan.min_confidence:
+            if self._min_confidence and confidences[-1] < self._min_confidence:
                 break
             if chosen.token in self._sampler.ends:
                 break
@@ -107,14 +116,23 @@ class ModelDrafter:
         return Proposal(draft, tuple(confidences), pass_tokens, self._has_failed)
 
     def _next_rows(
-        self,
-        tokens: Sequence[int],
-        draft_tokens: Sequence[int],
-        length: int,  # noqa: ARG002
+        self, tokens: Sequence[int], draft_tokens: Sequence[int], length: int
     ) -> Passes[ForwardOutput]:
-        """A pass for the rows of the next draft tokens, here one. length: of the whole draft."""
-        # If the last round accepted all, the first pass also feeds the last of them.
-        return self._cache.advance(tokens, draft_tokens)
+        """A pass for the row of the next draft token; with a mask token, of all that are missing.
+
+        It then feeds mask tokens in the places of all draft tokens but the last. So no row depends
+        on a drafted token, but each is sampled with those before in the history. The next pass
+        rolls the mask tokens back. length: of the whole draft.
+        """
+        mask = self._mask_token
+        if mask is None:
+            # If the last round accepted all, the first pass also feeds the last of them.
+            return (yield from self._cache.advance(tokens, draft_tokens))
+        masks = [mask] * (length - len(draft_tokens) - 1)
+        latest, fed = self._cache.latest(tokens), [*draft_tokens, *masks]
+        done = yield from self.caches[0].advance(latest, fed, len(masks) + 1)
+        done.logits[:, mask : mask + 1] = -np.inf  # it is no text
+        return done
 
 
 def confidence(row: Logits, chosen: Chosen) -> float:

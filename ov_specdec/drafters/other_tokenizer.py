@@ -94,10 +94,14 @@ class RetokenizedDrafter(ModelDrafter):
     """
 
     def __init__(
-        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+        self,
+        cache: CachedSequence,
+        tokenizers: TokenizerPair,
+        tokens: Sequence[int] = (),
+        min_confidence: float = 0.0,
     ) -> None:
         self._translated = TranslatedCache(cache, tokenizers, tokens)
-        super().__init__(cache, GreedySampler(), self._translated)
+        super().__init__(cache, GreedySampler(), self._translated, min_confidence=min_confidence)
         self._main, self._draft = tokenizers.main, tokenizers.draft
         self._main_special = {b: a for a, b in tokenizers.common.special.items()}
 

@@ -1,6 +1,6 @@
 """Times drafters against plain decoding, and chooses the fastest that pays."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from itertools import cycle
@@ -22,7 +22,6 @@ from ov_specdec.measure.methods import (
     summarize,
 )
 from ov_specdec.measure.tuner import GAIN
-from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -125,46 +124,39 @@ def decide(gains: Sequence[Gain]) -> tuple[Gain, bool]:
 
 
 def measure_all(
-    candidates: Sequence[Candidate], seconds: float, measure: Callable[[Candidate, float], Gain]
+    candidates: Sequence[Candidate],
+    end: float,
+    prompts: Sequence[str],
+    arguments: Mapping[str, Any],
+    note: Callable[[Candidate], object],
 ) -> list[Gain]:
-    """The gains of candidates, in order, while there is time; at least that of the first.
+    """The gains of candidates, in order, until the end by `perf_counter`; at least the first's.
 
-    measure: called with the seconds for each.
+    note: called with each candidate. See `measure_gain`.
     """
-    end = perf_counter() + seconds
     gains: list[Gain] = []
     for index, candidate in enumerate(candidates):
         left = end - perf_counter()
-        if not gains or left > 0.0:
-            gains.append(measure(candidate, left / (len(candidates) - index)))
+        if gains and left < 0.0:
+            break
+        note(candidate)
+        gains.append(measure_gain(candidate, left / (len(candidates) - index), prompts, arguments))
     return gains
 
 
 def measure_gain(
-    candidate: Candidate,
-    seconds: float,
-    main: Path,
-    prompts: Sequence[str],
-    device: str = "CPU",
-    static_shapes: WantedShapes = "none",
+    candidate: Candidate, seconds: float, prompts: Sequence[str], arguments: Mapping[str, Any]
 ) -> Gain:
     """Time greedy decoding of prompts with a candidate and plainly, with the default draft length.
 
     seconds: with loading, after which no further prompt starts; one is measured in any case, and
-    all are repeated while there is time. Raises the errors of `SpeculativePipeline`.
+    all are repeated while there is time. arguments: of the pipeline, besides the candidate's.
+    Raises the errors of `SpeculativePipeline`.
     """
     end = perf_counter() + seconds
     turns: list[Turn] = []
-    with SpeculativePipeline(
-        main,
-        candidate.draft,
-        drafter=candidate.drafter,
-        pairing=candidate.pairing,
-        draft_vocabulary=candidate.draft_vocabulary,
-        device=device,
-        profile=candidate.profile or "none",
-        static_shapes=static_shapes,
-    ) as pipeline:
+    own = {**asdict(candidate), "profile": candidate.profile or "none"}
+    with SpeculativePipeline(**arguments, **own) as pipeline:
         pipeline.prepare()
         methods = BASELINE, Method(str(candidate), candidate.drafter)
         options = {"max_new_tokens": 64, **ALIKE}

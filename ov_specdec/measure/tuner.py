@@ -8,12 +8,10 @@ from statistics import fmean
 from time import perf_counter
 from typing import Any
 
-from ov_specdec.checks.invariance import SLOWER
 from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.measure.methods import interleave
 from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.devices import (
-    PRECISION_PROPERTIES,
     computes_in,
     describe_machine,
     find_device,
@@ -23,9 +21,8 @@ from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import Profile, pair_fingerprint
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.planning.costs import NOMINAL, PassCurve, Role
+from ov_specdec.planning.costs import NOMINAL, Role
 from ov_specdec.planning.measurement import Measurement
-from ov_specdec.results.stats import BatchInvariance
 
 Properties = Mapping[str, str]
 
@@ -33,7 +30,7 @@ GAIN = 0.97
 """A value is kept if its score is below this fraction of the best so far, to ignore noise."""
 
 REPETITIONS = 2
-"""Measurements, after the search, of all settings that it kept."""
+"""Measurements, after the search, of the best settings and of the defaults."""
 
 PRECISION_HINT = "INFERENCE_PRECISION_HINT"
 CHOICES: Mapping[str, tuple[str, ...]] = {
@@ -67,24 +64,15 @@ def describe_settings(properties: Properties) -> str:
 
 
 @dataclass(frozen=True)
-class Trial:
-    """Settings, with the cost of passes."""
-
-    properties: Properties
-    passes: PassCurve
-
-
-@dataclass(frozen=True)
 class Found:
     """The best settings, OpenVINO's defaults if no others are faster beyond noise, and why.
 
-    trials: all that the search measured. refused: the device's reason, by settings.
+    trials: all settings that the search measured, in order, with the seconds of their passes.
     """
 
-    best: Trial
+    best: Properties
     reason: str
-    trials: Sequence[Trial] = ()
-    refused: Mapping[str, str] | None = None
+    trials: Sequence[tuple[Properties, float]] = ()
 
 
 class Tuner:
@@ -101,7 +89,6 @@ class Tuner:
         self._device = device
         self._note = note
         self._start, self._seconds = perf_counter(), seconds
-        self._opened: tuple[Role, dict[str, Any], SpeculativePipeline] | None = None
         folder, of_draft = ModelFolder.read(main), ModelFolder.read(draft)
         self._pass_tokens = dict(PASS_TOKENS)
         if of_draft.mask_token is not None:
@@ -119,119 +106,59 @@ class Tuner:
 
         Raises `DeviceError` if the device refuses even its defaults.
         """
-        try:
-            self._note("agreement with exact precision")
-            exact = self._open("main", precision="exact")
-            prompts = [exact.tokenizer.encode(text) for text in TUNING]
-            options: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
-            outputs = [exact.generate(prompt, **options).token_ids for prompt in prompts]
-            draft, main = self._search("draft"), self._search("main")
-            best, invariance = self._prefer_invariant(main.best)
-            changed = self._count_changes(best.properties, prompts, outputs)
-        finally:
-            self._close()
+        found: dict[Role, Found] = {}
+        for role in ("draft", "main"):
+            end = self._start + SHARES[role] * self._seconds
+            found[role] = search(partial(self._time, role), offered(self._device), end)
+        main, draft = found["main"].best, found["draft"].best
+        changed, invariance = self._compare_with_exact(main)
         report = {
             "machine": describe_machine(self._device),
             "models": {role: str(path) for role, path in self._paths.items()},
             CHANGED: changed,
             INVARIANT: invariance,
-            "main_pass_seconds": best.passes.seconds,
-            "draft_pass_seconds": draft.best.passes.seconds,
         }
-        properties = dict(best.properties), dict(draft.best.properties)
-        return Profile(self.pair, *properties, report), {"main": main, "draft": draft}
+        return Profile(self.pair, dict(main), dict(draft), report), found
 
     def _open(self, role: Role, **settings: Any) -> SpeculativePipeline:
-        """One model alone, which stays open until another is needed.
-
-        The main model's passes have the form of later runs.
-        """
-        if self._opened is None or self._opened[:2] != (role, settings):
-            self._close()
-            pipeline = SpeculativePipeline(
-                self._paths[role],
-                drafter="none",
-                device=self._device,
-                profile="none",
-                batch_invariant="auto" if role == "main" else False,
-                **settings,
-            )
-            self._opened = role, settings, pipeline
-        return self._opened[2]
-
-    def _close(self) -> None:
-        if self._opened is not None:
-            self._opened[2].close()
-            self._opened = None
-
-    def _search(self, role: Role) -> Found:
-        """Search one model's settings, while a trial and all repetitions fit into the time."""
-        end, longest = self._start + SHARES[role] * self._seconds, 0.0
-
-        def timed(properties: Properties) -> PassCurve:
-            nonlocal longest
-            start = perf_counter()
-            passes = self._measure(role, properties)
-            longest = max(longest, perf_counter() - start)
-            return passes
-
-        def has_time_for(number: int) -> bool:
-            return perf_counter() + number * longest < end
-
-        return search(
-            timed, partial(score, self._pass_tokens[role]), offered(self._device), has_time_for
+        """One model alone. The main model's passes have the form of later runs."""
+        return SpeculativePipeline(
+            self._paths[role],
+            drafter="none",
+            device=self._device,
+            profile="none",
+            batch_invariant="auto" if role == "main" else False,
+            **settings,
         )
 
-    def _measure(self, role: Role, properties: Properties) -> PassCurve:
+    def _time(self, role: Role, properties: Properties) -> float:
+        """Seconds of the passes that settings of this model are compared by."""
         self._note(f"{role} model: {describe_settings(properties)}")
-        self._close()  # each measurement has a model of its own
-        runner = self._open(role, properties=properties).main.runner
-        measurement = Measurement(runner, None, PASS_SWEEPS)
-        measurement.run(PASS_SECONDS)
-        return measurement.curve(NOMINAL).main
+        with self._open(role, properties=properties) as pipeline:
+            measurement = Measurement(pipeline.main.runner, None, PASS_SWEEPS)
+            measurement.run(PASS_SECONDS)
+        passes = measurement.curve(NOMINAL).main
+        return sum(passes.at(size) for size in self._pass_tokens[role])
 
-    def _count_changes(
-        self, properties: Properties, prompts: list[list[int]], outputs: list[list[int]]
-    ) -> float:
-        """The fraction of greedy choices of these settings that differ from those of `exact`."""
-        chosen, changes = self._open("main", properties=properties), list[bool]()
-        for prompt, output in zip(prompts, outputs, strict=True):
-            result = chosen.generate([*prompt, *output], max_new_tokens=1, prompt_logprobs=1)
-            scored = result.prompt_logprobs[len(prompt) :]
-            changes += [one.top[0][0] != own for one, own in zip(scored, output, strict=True)]
-        return fmean(changes)
+    def _compare_with_exact(self, properties: Properties) -> tuple[float, str]:
+        """What settings of the main model change.
 
-    def _prefer_invariant(self, fastest: Trial) -> tuple[Trial, str]:
-        """The fastest settings, or batch-invariant ones that are as fast within noise; and why."""
-        status = self._check(fastest.properties)
-        if status.is_verified:
-            return fastest, "yes"
-        for precision in SLOWER if status.is_checked else ():
-            settings = PRECISION_PROPERTIES[precision]
-            if not self._check(settings).is_verified:
-                continue
-            turns = repeat(partial(self._measure, "main"), [fastest.properties, settings])
-            sizes = self._pass_tokens["main"]
-            share = min(score(sizes, own) / score(sizes, other) for own, other in turns)
-            note = f"{describe_settings(settings)} is, with {share:.2f} times the speed"
-            if share > GAIN:
-                trial = Trial(settings, turns[-1][1])
-                return trial, f"yes: {note} of the fastest settings, which are not"
-            return fastest, f"no: {status.reason}; {note}: --batch-invariant true"
-        return fastest, f"no: {status.reason}"
-
-    def _check(self, properties: Properties) -> BatchInvariance:
-        """Whether passes with these settings are batch-invariant."""
-        self._note(f"batch invariance with {describe_settings(properties)}")
-        try:
-            return self._open("main", properties=properties).check_batch_invariant()
-        except DeviceError as error:
-            return BatchInvariance(False, str(error), is_checked=True)
-
-
-def score(sizes: Sequence[int], passes: PassCurve) -> float:
-    """Seconds of the passes that a model's settings are compared by, of these sizes."""
-    return sum(passes.at(size) for size in sizes)
+        The fraction of greedy choices that differ from those in `exact`, and whether passes are
+        batch-invariant.
+        """
+        self._note("agreement with exact precision")
+        options: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
+        with self._open("main", precision="exact") as exact:
+            prompts = [exact.tokenizer.encode(text) for text in TUNING]
+            outputs = [exact.generate(prompt, **options).token_ids for prompt in prompts]
+        changes = list[bool]()
+        with self._open("main", properties=properties) as chosen:
+            status = chosen.check_batch_invariant()
+            for prompt, output in zip(prompts, outputs, strict=True):
+                result = chosen.generate([*prompt, *output], max_new_tokens=1, prompt_logprobs=1)
+                scored = result.prompt_logprobs[len(prompt) :]
+                changes += [one.top[0][0] != own for one, own in zip(scored, output, strict=True)]
+        return fmean(changes), "yes" if status.is_verified else f"no: {status.reason}"
 
 
 def offered(device: str) -> dict[str, tuple[str, ...]]:
@@ -252,60 +179,46 @@ def offered(device: str) -> dict[str, tuple[str, ...]]:
 
 
 def search(
-    measure: Callable[[Properties], PassCurve],
-    score: Callable[[PassCurve], float],
-    choices: Mapping[str, tuple[str, ...]],
-    has_time_for: Callable[[int], bool],
+    measure: Callable[[Properties], float], choices: Mapping[str, tuple[str, ...]], end: float
 ) -> Found:
-    """Try the values of one property after the other, keeping the best; then repeat what was kept.
+    """Try the values of one property after the other, keeping the best; then repeat that.
 
-    measure: raises `DeviceError` for settings that the device refuses. score: in seconds.
-    has_time_for: whether so many measurements fit into the time.
+    measure: gives seconds, and raises `DeviceError` for settings that the device refuses, which are
+    passed over. end: when all measurements end, by `perf_counter`.
     """
-    trials = [Trial({}, measure({}))]
-    kept, refused = trials[:], dict[str, str]()
+    start = perf_counter()
+    best: Properties = {}
+    defaults = fastest = measure(best)
+    trials = [(best, defaults)]
     for name, value in [(name, value) for name, values in choices.items() for value in values]:
-        if not has_time_for(1 + REPETITIONS * (len(kept) + 1)):
+        now = perf_counter()
+        if now + (now - start) / len(trials) * (1 + 2 * REPETITIONS) > end:
             break
-        properties = {**kept[-1].properties, name: value}
+        properties = {**best, name: value}
         try:
-            trial = Trial(properties, measure(properties))
-        except DeviceError as error:
-            refused[describe_settings(properties)] = str(error)
+            seconds = measure(properties)
+        except DeviceError:
             continue
-        trials.append(trial)
-        if score(trial.passes) < GAIN * score(kept[-1].passes):
-            kept.append(trial)
-    best, gain = kept[0], 1.0
-    if kept[1:]:
-        turns = repeat(measure, [trial.properties for trial in kept])
-        scores = [[score(passes) for passes in repeated] for repeated in zip(*turns, strict=True)]
-        fastest = 0
-        for index in range(1, len(kept)):
-            if is_faster(scores[index], scores[fastest]):
-                fastest = index
-        best, gain = kept[fastest], fmean(scores[0]) / fmean(scores[fastest])
-    if best.properties:
-        reason = f"{gain:.2f} times as fast as the defaults in {REPETITIONS} repetitions"
-    elif not trials[1:]:
-        reason = "no other settings were tried"
-    else:
-        other = min(trials[1:], key=lambda trial: score(trial.passes))
-        reason = (
-            f"the best of {len(trials) - 1} other settings, {describe_settings(other.properties)}, "
-            f"was {score(trials[0].passes) / score(other.passes):.2f} times as fast in the search, "
-            f"but not faster beyond noise in {REPETITIONS} repetitions"
-        )
-    return Found(best, reason, trials, refused)
-
-
-def repeat(
-    measure: Callable[[Properties], PassCurve], settings: Sequence[Properties]
-) -> list[list[PassCurve]]:
-    """Measure settings again, interleaved: the costs of each repetition, in their order."""
-    methods = {describe_settings(own): partial(measure, own) for own in settings}
-    again = {name: lambda _, run=run: run() for name, run in methods.items()}
-    return [list(turn.values()) for turn in interleave(again, range(REPETITIONS))]
+        trials.append((properties, seconds))
+        if seconds < GAIN * fastest:
+            best, fastest = properties, seconds
+    if not trials[1:]:
+        return Found({}, "no other settings were tried", trials)
+    if best:
+        methods = {"defaults": lambda _: measure({}), "best": lambda _: measure(best)}
+        turns = list(interleave(methods, range(REPETITIONS)))
+        usual, own = ([turn[name] for turn in turns] for name in methods)
+        if is_faster(own, usual):
+            gain = fmean(usual) / fmean(own)
+            reason = f"{gain:.2f} times as fast as the defaults in {REPETITIONS} repetitions"
+            return Found(best, reason, trials)
+    other, seconds = min(trials[1:], key=lambda trial: trial[1])
+    reason = (
+        f"the best of {len(trials) - 1} other settings, {describe_settings(other)}, was "
+        f"{defaults / seconds:.2f} times as fast in the search, but not faster beyond noise in "
+        f"{REPETITIONS} repetitions"
+    )
+    return Found({}, reason, trials)
 
 
 def is_faster(scores: Sequence[float], others: Sequence[float]) -> bool:

@@ -48,14 +48,12 @@ class Plan:
     """The draft of one sequence in the next round.
 
     length: maximum draft tokens; 0 drafts nothing. reason: of the length, in one word, for the
-    statistics. offer: the one that is taken, if the length is not 0. min_confidence: drafting ends
-    after a draft token with a lower probability. expected: see `Estimate`.
+    statistics. offer: the one that is taken, if the length is not 0. expected: see `Estimate`.
     """
 
     length: int
     reason: Reason
     offer: Offer = Offer()
-    min_confidence: float = 0.0
     expected: tuple[float, ...] = ()
 
     def within(self, room: int) -> "Plan":
@@ -77,8 +75,7 @@ class Estimate:
     expected: the probability that the first n draft tokens are all accepted, from n = 1 to
     `MAX_PLANNED_LENGTH`. num_passes: of the draft model, for the longest draft: one for each token,
     one in all, or none for a match. num_unread: tokens that its cache lacks. is_hopeful: a draft
-    that does not pay may be tried. min_confidence: see `Plan`. pace: the mean of tokens that recent
-    steps gave the sequence.
+    that does not pay may be tried. pace: the mean of tokens that recent steps gave the sequence.
     """
 
     offer: Offer
@@ -86,7 +83,6 @@ class Estimate:
     num_passes: int = 0
     num_unread: int = 1
     is_hopeful: bool = False
-    min_confidence: float = 0.0
     pace: float = 1.0
 
 
@@ -111,11 +107,10 @@ class ConstantLength(Policy):
     """The same length in every round."""
 
     length: int
-    min_confidence: float = 0.0
 
     def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
-        return Plan(self.length, "constant", offers[0], self.min_confidence)
+        return Plan(self.length, "constant", offers[0])
 
 
 @dataclass
@@ -127,11 +122,10 @@ class HeuristicLength(Policy):
     """
 
     length: int = HEURISTIC_START
-    min_confidence: float = 0.0
 
     def answer(self, offers: Offers) -> Plan:
         """The same plan for the first offer."""
-        return Plan(self.length, "heuristic", offers[0], self.min_confidence)
+        return Plan(self.length, "heuristic", offers[0])
 
     def update(self, stats: RoundStats) -> None:
         """Lengthen or shorten; ignores rounds without draft tokens."""
@@ -165,7 +159,6 @@ class AdaptiveLength(Policy):
 
     common: Counts
     costs: Costs
-    min_confidence: float = 0.0
     _acceptance: Acceptance = field(init=False)
     _num_unread: int = field(default=1, init=False)
     _has_found: bool = field(default=False, init=False)
@@ -195,7 +188,6 @@ class AdaptiveLength(Policy):
             num_passes=1 if offer.takes_one_pass else MAX_PLANNED_LENGTH,
             num_unread=self._num_unread,
             is_hopeful=self._has_found or self._acceptance.is_open(offer.source),
-            min_confidence=self.min_confidence,
             pace=self._pace,
         )
 

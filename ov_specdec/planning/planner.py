@@ -126,7 +126,7 @@ class Planner:
         else:
             self._take(choice, curve.main)
         plans = [
-            Plan(n, "pays" if n else "loses", each.offer, each.min_confidence, each.expected)
+            Plan(n, "pays" if n else "loses", each.offer, each.expected)
             for each, n in zip(estimates, choice.lengths, strict=True)
         ]
         return self._probe(plans, estimates, choice.trying, load)

@@ -36,9 +36,9 @@ class LearnedStats:
 class IsolatedLength(Policy):
     """Adapts to this sequence and a nominal cost curve alone."""
 
-    def __init__(self, min_confidence: float = 0.0) -> None:
+    def __init__(self) -> None:
         costs = Costs(NOMINAL)
-        self._learned = AdaptiveLength(Counts(), costs, min_confidence)
+        self._learned = AdaptiveLength(Counts(), costs)
         self._planner = Planner(costs)
 
     def answer(self, offers: Offers) -> Plan:
@@ -63,15 +63,14 @@ def follows_itself(options: GenerationOptions, main: Runner) -> bool:
 
 def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner) -> Policy:
     """A new policy for one generation of a main model."""
-    threshold = options.assistant_confidence_threshold
     number = options.num_assistant_tokens
     if options.num_assistant_tokens_schedule == "heuristic" and number != 0:
-        return HeuristicLength(HEURISTIC_START if number == "auto" else number, threshold)
+        return HeuristicLength(HEURISTIC_START if number == "auto" else number)
     if number != "auto":
-        return ConstantLength(number, threshold)
+        return ConstantLength(number)
     if follows_itself(options, main):
-        return IsolatedLength(threshold)
+        return IsolatedLength()
     common = learned.sampled if options.samples else learned.greedy
     if options.is_repeatable_draw:
         common = learned.seeded
-    return AdaptiveLength(common, learned.costs, threshold)
+    return AdaptiveLength(common, learned.costs)

@@ -109,7 +109,7 @@ def test_smaller_vocabularies_of_the_first_draft_come_last(tmp_path, monkeypatch
 
 def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
     candidate = Candidate("model", tiny_pair[1])
-    found = measure_gain(candidate, 0.0, tiny_pair[0], ["def a("])
+    found = measure_gain(candidate, 0.0, ["def a("], {"main": tiny_pair[0]})
     assert (found.row.num_turns, found.plain.method) == (1, "plain"), "when time is up, one is done"
     assert found.row.method == f"model {tiny_pair[1].name}"
     assert found.plain.tokens_per_pass == 1.0 <= found.row.tokens_per_pass
@@ -120,21 +120,20 @@ def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
 def test_prompts_are_measured_again_while_there_is_time(tiny_pair, monkeypatch):
     clock = iter(range(100))
     monkeypatch.setattr(candidates, "perf_counter", lambda: next(clock))
-    found = measure_gain(SUFFIX, 5.0, tiny_pair[0], ["a", "b"])
+    found = measure_gain(SUFFIX, 5.0, ["a", "b"], {"main": tiny_pair[0]})
     assert found.row.num_turns == 6
 
 
 def test_what_there_is_no_time_for_is_not_measured(monkeypatch):
-    clock = iter([0.0, 1.0, 4.0, 10.5])
+    clock = iter([1.0, 4.0, 10.5])
     monkeypatch.setattr(candidates, "perf_counter", lambda: next(clock))
-    shares = []
-
-    def measure(candidate, share):
-        shares.append(share)
-        return candidate
-
-    assert len(measure_all([SUFFIX] * 3, 10.0, measure)) == 2
+    shares, noted = [], []
+    monkeypatch.setattr(
+        candidates, "measure_gain", lambda candidate, share, *_: shares.append(share) or candidate
+    )
+    assert len(measure_all([SUFFIX] * 3, 10.0, (), {}, noted.append)) == 2
     assert shares == [3.0, 3.0]
+    assert noted == [SUFFIX, SUFFIX]
 
 
 def test_a_candidate_has_static_shapes_and_its_pairing(tiny_pair, monkeypatch):
@@ -148,7 +147,7 @@ def test_a_candidate_has_static_shapes_and_its_pairing(tiny_pair, monkeypatch):
 
     monkeypatch.setattr(candidates, "SpeculativePipeline", Watched)
     other = Candidate("model", embedded_folder("draft"), "retokenize")
-    measure_gain(other, 0.0, tiny_pair[0], ["x = "], static_shapes=[2])
+    measure_gain(other, 0.0, ["x = "], {"main": tiny_pair[0], "static_shapes": [2]})
     [(sizes, pairing)] = loaded
     assert sizes - {1} == {2}  # that of two may serve single tokens too
     assert pairing == "retokenize"
@@ -163,8 +162,7 @@ def tune_drafters(tiny_pair, tmp_path, monkeypatch):
     options = ("--prompt-file", prompts, "--other-draft", tiny_pair[1], "--seconds", 600)
     measure = candidates.measure_gain
     monkeypatch.setattr(
-        "ov_specdec.cli.tune.measure_gain",
-        lambda candidate, _, *given: measure(candidate, 0.0, *given),
+        candidates, "measure_gain", lambda own, _, *given: measure(own, 0.0, *given)
     )
     return lambda *more: run("tune", tiny_pair[0], *options, *more)
 

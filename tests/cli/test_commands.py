@@ -180,7 +180,7 @@ def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path, monkeypatch):
     all_ = (*few, "--verbose")
     assert "profile" not in run("generate", "x", *models, *all_, **here).stderr
 
-    monkeypatch.setattr("ov_specdec.cli.tune.measure_gain", lambda *_: always(1.5))
+    monkeypatch.setattr("ov_specdec.measure.candidates.measure_gain", lambda *_: always(1.5))
     search = Tuner.run
 
     def find_one(tuner):

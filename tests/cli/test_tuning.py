@@ -1,39 +1,29 @@
 """The search on made-up costs; and the command on a tiny pair."""
 
+import math
 from collections import Counter
-from itertools import cycle
 
 import pytest
 
-from ov_specdec.cli import tune as tune_module
 from ov_specdec.errors import DeviceError
-from ov_specdec.measure import tuner
+from ov_specdec.measure import candidates, tuner
 from ov_specdec.measure.tuner import (
     CHANGED,
     INVARIANT,
     Found,
-    Trial,
     Tuner,
     offered,
-    score,
     search,
 )
-from ov_specdec.models.devices import PRECISION_PROPERTIES
 from ov_specdec.models.profile import Profile
-from ov_specdec.planning.costs import PassCurve
-from ov_specdec.results.stats import BatchInvariance
+from ov_specdec.planning.costs import CostCurve, PassCurve
 from tests.cli.test_candidates import always, gain
 from tests.support.command_line import run
-
-
-def costs(seconds):
-    return PassCurve({1: seconds, 8: seconds})
-
 
 CHOICES = {"A": ("1", "2"), "B": ("1",)}
 
 
-def find(seconds, *, has_time_for=lambda number: True):
+def find(seconds, *, end=math.inf):
     """Search with the cost of a pass given by settings; a missing one is refused.
 
     Of several costs each measurement has the next, and the last one for ever.
@@ -46,32 +36,30 @@ def find(seconds, *, has_time_for=lambda number: True):
             raise DeviceError("not here")
         several = seconds[key] if isinstance(seconds[key], list) else [seconds[key]]
         measured[key] += 1
-        return costs(several[min(measured[key], len(several)) - 1])
+        return several[min(measured[key], len(several)) - 1]
 
-    return search(measure, lambda passes: passes.at(1), CHOICES, has_time_for)
+    return search(measure, CHOICES, end)
 
 
 def test_the_best_values_are_combined():
     found = find({"": 9.0, "A1": 8.0, "A2": 7.0, "A2B1": 6.0})
-    assert found.best.properties == {"A": "2", "B": "1"}
+    assert found.best == {"A": "2", "B": "1"}
     assert found.reason == "1.50 times as fast as the defaults in 2 repetitions"
-    tried = [trial.properties for trial in found.trials]
+    tried = [properties for properties, _ in found.trials]
     assert tried == [{}, {"A": "1"}, {"A": "2"}, {"A": "2", "B": "1"}]
 
 
-def test_what_is_refused_is_noted_and_passed_over():
-    found = find({"": 9.0, "A2": 7.0, "A2B1": 8.0})
-    assert found.best.properties == {"A": "2"}
-    assert found.refused == {"A=1": "not here"}
+def test_what_is_refused_is_passed_over():
+    assert find({"": 9.0, "A2": 7.0, "A2B1": 8.0}).best == {"A": "2"}
 
 
 def test_a_gain_within_the_noise_is_none():
-    assert find({"": 9.0, "A1": 8.9, "A2": 8.9, "B1": 8.9}).best.properties == {}
+    assert find({"": 9.0, "A1": 8.9, "A2": 8.9, "B1": 8.9}).best == {}
 
 
 def test_what_wins_by_chance_loses_when_it_is_measured_again():
     found = find({"": 9.0, "A1": [5.0, 9.0]})
-    assert found.best.properties == {}
+    assert found.best == {}
     said = "the best of 1 other settings, A=1, was 1.80 times as fast in the search, but not faster"
     assert found.reason.startswith(said)
 
@@ -87,15 +75,15 @@ def test_what_wins_by_chance_loses_when_it_is_measured_again():
     ],
 )
 def test_settings_that_scatter_more_than_they_gain_are_not_kept(defaults, others):
-    assert find({"": defaults, "A1": others}).best.properties == {}
+    assert find({"": defaults, "A1": others}).best == {}
 
 
-def test_the_search_ends_with_the_time():
-    # A trial and two repetitions of both settings, then of three.
-    found = find({"": 9.0, "A1": 1.0}, has_time_for=lambda number: number < 6)
-    assert found.best.properties == {"A": "1"}
-    assert len(found.trials) == 2
-    assert find({"": 9.0}, has_time_for=lambda _: False).reason == "no other settings were tried"
+def test_the_search_ends_with_the_time(monkeypatch):
+    clock = iter(range(100))
+    monkeypatch.setattr(tuner, "perf_counter", lambda: next(clock))
+    # Each measurement takes a second here: a trial and two repetitions of both settings take five.
+    assert len(find({"": 9.0, "A1": 1.0}, end=7.0).trials) == 2
+    assert find({"": 9.0}, end=5.0).reason == "no other settings were tried"
 
 
 def test_a_device_that_refuses_its_defaults_is_an_error():
@@ -103,62 +91,25 @@ def test_a_device_that_refuses_its_defaults_is_an_error():
         find({})
 
 
-def test_settings_are_compared_by_the_passes_of_their_model(tiny_pair, parallel_pair):
-    curve = PassCurve({1: 1.0, 5: 3.0, 8: 7.0})
-
-    def scores(pair):
-        return [score(sizes, curve) for sizes in make_tuner(pair)._pass_tokens.values()]
-
-    assert scores(tiny_pair) == [1.0, 4.0]
-    assert scores(parallel_pair) == [7.0, 4.0]
+@pytest.mark.parametrize(("draft", "seconds"), [("tiny_pair", 1.0), ("parallel_pair", 7.0)])
+def test_settings_are_compared_by_the_passes_of_their_model(draft, seconds, request, monkeypatch):
+    curve = CostCurve(PassCurve({1: 1.0, 5: 3.0, 8: 7.0}))
+    monkeypatch.setattr(tuner.Measurement, "run", lambda *_: None)
+    monkeypatch.setattr(tuner.Measurement, "curve", lambda *_: curve)
+    made = make_tuner(request.getfixturevalue(draft))
+    assert [made._time(role, {}) for role in ("draft", "main")] == [seconds, 4.0]
 
 
 def make_tuner(pair):
     return Tuner(*pair, "CPU", 0.0, lambda _: None)
 
 
-FASTEST = Trial({"A": "1"}, costs(1.0))
-
-
-def preferred(tiny_pair, monkeypatch, differences, seconds=(1.0,), is_checked=True):
-    """The choice and its reason. differences: by precision hint; seconds: of passes in `f32`."""
-    times = cycle(seconds)
-
-    def check(self, properties):
-        reason = differences.get(properties.get("INFERENCE_PRECISION_HINT"), "")
-        return BatchInvariance(not reason, reason, is_checked)
-
-    def measure(self, role, properties):
-        return FASTEST.passes if properties == FASTEST.properties else costs(next(times))
-
-    monkeypatch.setattr(Tuner, "_check", check)
-    monkeypatch.setattr(Tuner, "_measure", measure)
-    return make_tuner(tiny_pair)._prefer_invariant(FASTEST)
-
-
-def test_the_fastest_settings_are_kept_where_they_are_invariant(tiny_pair, monkeypatch):
-    assert preferred(tiny_pair, monkeypatch, {}) == (FASTEST, "yes")
-
-
-def test_invariant_settings_are_taken_where_they_are_as_fast(tiny_pair, monkeypatch):
-    trial, why = preferred(tiny_pair, monkeypatch, {None: "a pass"}, [1.0, 1.01])
-    assert trial.properties == PRECISION_PROPERTIES["f32"]
-    assert "INFERENCE_PRECISION_HINT=f32 is, with 0.99 times the speed" in why
-
-
-def test_where_nothing_is_invariant_it_says_what_differs(tiny_pair, monkeypatch):
-    nowhere = {None: "a pass", "f32": "a prompt"}
-    assert preferred(tiny_pair, monkeypatch, nowhere) == (FASTEST, "no: a pass")
-    cannot = preferred(tiny_pair, monkeypatch, {None: "a GPU"}, is_checked=False)
-    assert cannot == (FASTEST, "no: a GPU")
-
-
 def test_a_pair_is_measured_with_the_settings_that_were_found(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    best = Trial({"INFERENCE_NUM_THREADS": "1"}, costs(1.0))
+    best = {"INFERENCE_NUM_THREADS": "1"}
     monkeypatch.setattr(tuner, "search", lambda *_: Found(best, "by far"))
     profile, _ = make_tuner(tiny_pair).run()
-    assert profile.main_properties == profile.draft_properties == best.properties
+    assert profile.main_properties == profile.draft_properties == best
     assert profile.report[INVARIANT] == "yes"
     assert 0.0 <= profile.report[CHANGED] < 0.5  # random models have near ties
 
@@ -186,10 +137,10 @@ def test_the_command_ends_with_its_time_and_a_short_report(tiny_pair, tmp_path, 
 def test_a_profile_is_written_where_the_verdict_is_clear(
     tiny_pair, tmp_path, monkeypatch, settings, found, profile
 ):
-    kept = dict.fromkeys(("main", "draft"), Found(Trial(settings, costs(1.0)), "by far"))
+    kept = dict.fromkeys(("main", "draft"), Found(settings, "by far"))
     written = Profile("pair", settings, {}, {CHANGED: 0.0, INVARIANT: "yes"})
     monkeypatch.setattr(Tuner, "run", lambda self: (written, kept))
-    monkeypatch.setattr(tune_module, "measure_gain", lambda *_: found)
+    monkeypatch.setattr(candidates, "measure_gain", lambda *_: found)
     path = tmp_path / "profile.json"
     path.write_text("an earlier one")
     done = run("tune", *tiny_pair, "--output", path)

@@ -4,21 +4,17 @@ import dataclasses
 import itertools
 import shutil
 
-import numpy as np
 import pytest
 import torch
-from safetensors.numpy import load_file
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from ov_specdec.errors import ExportError
 from ov_specdec.models.export import Exported
-from ov_specdec.models.folder import ModelFolder, read_json
+from ov_specdec.models.folder import read_json
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.models.source import read_ir
 from tests.benchmarks.expansion import build
 from tests.benchmarks.expansion.build import expand_model, expanded_config
-from tests.benchmarks.expansion.comparison import LogitsDifference, compare_logits
-from tests.benchmarks.expansion.ir_weights import read_weights
+from tests.benchmarks.expansion.comparison import LogitsDifference
 from tests.benchmarks.expansion.shape import LlamaShape, fit_shape, parse_size
 from tests.benchmarks.expansion.weights import expand, tensor_names
 
@@ -93,34 +89,6 @@ def test_an_expanded_model_computes_the_same(shape, tied):
     torch.testing.assert_close(logits, expected, rtol=0, atol=1e-5)
 
 
-def zeros(name, live, wide):
-    """How many zeros a tensor needs; all else must cost what weights cost."""
-    if name.startswith("model.layers.") and int(name.split(".")[2]) >= live.layers:
-        live = dataclasses.replace(live, heads=0, kv_heads=0, intermediate=0)
-    unused = wide.hidden - live.hidden
-    kv_rows = (wide.kv_heads - live.kv_heads) * live.head_dim
-    return {
-        "embed_tokens": live.vocab * unused,
-        "v_proj": kv_rows * live.hidden,
-        "o_proj": unused * live.heads * live.head_dim,
-        "up_proj": (wide.intermediate - live.intermediate) * live.hidden,
-        "down_proj": unused * live.intermediate,
-    }.get(name.split(".")[-2], 0)
-
-
-def test_only_what_must_be_is_zero_and_no_two_tensors_are_alike():
-    _, weights = random_model(LIVE)
-    tensors = flat(expand(weights, LIVE, BOTH))
-    assert set(tensors) == set(tensor_names(BOTH))
-    for name, tensor in tensors.items():
-        assert tensor.size - np.count_nonzero(tensor) == zeros(name, LIVE, BOTH), name
-    assert len({tensor.tobytes() for tensor in tensors.values()}) == len(tensors)
-    rows = [row.tobytes() for tensor in tensors.values() if tensor.ndim > 1 for row in tensor]
-    assert len(set(rows)) == len(rows)
-    again = flat(expand(weights, LIVE, BOTH))
-    assert all(np.array_equal(tensors[name], again[name]) for name in tensors)
-
-
 @pytest.mark.parametrize("size", ["0.1B", "0.3B", "500M", "1B", "1.1B", "3000000000"])
 def test_a_shape_comes_close_to_the_size_and_holds_the_model(size):
     live = LlamaShape.from_config(read_json(embedded_folder("main") / "config.json"))
@@ -130,27 +98,6 @@ def test_a_shape_comes_close_to_the_size_and_holds_the_model(size):
         assert getattr(shape, field) >= getattr(live, field)
     assert shape.heads * live.kv_heads == shape.kv_heads * live.heads
     assert shape.hidden % shape.heads == 0
-
-
-def test_weights_read_from_an_ir_are_those_of_its_checkpoint(tiny_pair):
-    checkpoint_folder = tiny_pair[0].parent / "main-checkpoint"
-    shape = LlamaShape.from_config(read_json(checkpoint_folder / "config.json"))
-    expected = load_file(checkpoint_folder / "model.safetensors")
-    weights = read_weights(read_ir(ModelFolder.read(tiny_pair[0])), shape)
-    assert set(weights) == set(expected) == set(tensor_names(shape))
-    for name, tensor in weights.items():
-        np.testing.assert_array_equal(tensor, expected[name], err_msg=name)
-
-
-def test_logits_are_compared(tiny_pair):
-    main, draft = tiny_pair
-    same = compare_logits(main, main)
-    assert same.largest == 0
-    assert same.positions == same.agreeing > 100
-    assert same.is_rounding
-    other = compare_logits(main, draft)
-    assert other.agreeing < other.positions == same.positions
-    assert not other.is_rounding
 
 
 def test_what_was_expanded_is_kept_and_is_of_one_model(tiny_pair, tmp_path, monkeypatch):

@@ -14,8 +14,6 @@ from tests.benchmarks.figures.results import (
     Results,
     over_best,
     require_falling,
-    speeds,
-    speedups,
 )
 from tests.benchmarks.peers.errors import BenchmarkError
 from tests.benchmarks.record import LIMIT, Record
@@ -30,16 +28,6 @@ def rows_of(**by_method):
         for name, values in by_method.items()
         for n, speed in enumerate(values)
     ]
-
-
-def test_a_prompt_counts_once_however_often_it_was_measured():
-    rows = [
-        {"turn": turn, "prompt": turn % 2, "method": name, "speed": speed * (1 + turn)}
-        for turn in range(6)
-        for name, speed in (("plain", 1.0), ("default", 2.0))
-    ]
-    assert speeds(rows, "plain") == [3.0, 4.0]
-    assert speedups(rows, "default") == [2.0, 2.0]
 
 
 def test_the_best_is_chosen_on_the_prompts_that_it_is_not_measured_on():

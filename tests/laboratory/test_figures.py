@@ -15,11 +15,8 @@ from tests.benchmarks.__main__ import main
 from tests.benchmarks.figures import (
     busy,
     command,
-    passes,
     processes,
     requests,
-    speech,
-    texts,
     tools,
 )
 from tests.benchmarks.figures.given import Given
@@ -191,31 +188,6 @@ def test_a_fresh_process_runs_the_default_and_the_fastest_peer(given, monkeypatc
 
 
 @pytest.mark.deep
-def test_memory_is_told_by_whose_it_is(given, monkeypatch):
-    monkeypatch.setattr(processes, "SETTLED", 0.0)
-    monkeypatch.setattr(processes, "fastest_peer", lambda *_: "genai-plain")
-    monkeypatch.setattr(processes, "SHORT", 20)
-    monkeypatch.setattr(processes, "LONG", 100)
-    arguments = {"embedded": "embedded"}, (("default", "none"),), {"embedded": "code"}, 4
-    (row,) = measured(processes.memory(given, *arguments), 1)
-    assert min(row["own"], row["mapped"]) > 10
-
-
-@pytest.mark.deep
-def test_other_frameworks_are_measured_in_turns(given):
-    rows = measured(processes.apart(given, "embedded", ("plain", "default"), "code", 4, 1), 4)
-    assert [row["method"] for row in rows] == ["plain", "default", "default", "plain"]
-
-
-@pytest.mark.deep
-def test_passes_are_timed_with_the_promise_and_without(given):
-    rows = measured(passes.passes(given, ("embedded",), (20,), 2), 4)
-    assert [row["form"] for row in rows] == ["invariant", "usual", "usual", "invariant"]
-    names = ["1 of one", "2 of one", "5 of one", "9 of one", "8 of one", "1 of 8"]
-    assert all(min(row[name] for name in names) > 0 for row in rows)
-
-
-@pytest.mark.deep
 def test_beside_busy_loops_open_prompts_are_measured_and_the_loops_end(given, monkeypatch):
     monkeypatch.setattr(busy, "OPEN", ("code",))
     arguments = ("embedded",), {"embedded": "code"}, ("plain", "default"), 4
@@ -225,33 +197,3 @@ def test_beside_busy_loops_open_prompts_are_measured_and_the_loops_end(given, mo
         assert len(loops) == os.cpu_count()
         assert (key["task"], measure()["tokens"]) == ("code", 4)
     assert not any(each.is_running() for each in loops)
-
-
-@pytest.mark.deep
-def test_texts_that_differ_are_counted_by_the_way_to_them(given, monkeypatch):
-    def ways(models, room, folder):
-        with models.pipeline(max_batch_size=2) as pipeline:
-            yield "in a batch", texts.staggered(pipeline)
-            yield "server, streamed", texts.over_http(pipeline, stream=True)
-            yield "wrong", lambda prompts, run: [[]] * len(prompts)
-
-    monkeypatch.setattr(texts, "ways", ways)
-    rows = measured(texts.texts(given, ("1b", "embedded"), 2, 8), 6)
-    assert [(row["way"], row["texts"], row["differ"], row["of"]) for row in rows] == [
-        *(("in a batch", "greedy", 0, 2), ("in a batch", "seeded", 0, 2)),
-        *(("server, streamed", "greedy", 0, 2), ("server, streamed", "seeded", 0, 2)),
-        *(("wrong", "greedy", 2, 2), ("wrong", "seeded", 2, 2)),
-    ]
-
-
-@pytest.mark.deep
-def test_speech_is_measured_in_turns(whisper, tmp_path, monkeypatch):
-    from tests.support.recordings import write_recording
-    from tests.support.tiny_whisper import RATE, recording
-
-    write_recording(tmp_path / "voice.wav", recording(1.5), RATE)
-    monkeypatch.setattr(speech, "genai", lambda _: lambda _: {})
-    given = Given(speech=whisper.main, recordings=(tmp_path / "voice.wav",))
-    rows = measured(speech.speech(given, rounds=1), 3)
-    assert [row["method"] for row in rows] == ["default", "genai-plain", "plain"]
-    assert all(row["duration"] == 1.5 and row["seconds"] > 0 for row in rows)

@@ -4,14 +4,12 @@ import io
 import json
 import sys
 from dataclasses import asdict, replace
-from types import SimpleNamespace
 
 import pytest
 
 from ov_specdec.models.locate import embedded_folder
 from tests.benchmarks.peers import worker
 from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.frameworks.genai import model_with_tokenizer
 from tests.benchmarks.peers.load import Request, Served, decoding_speed, serve_load
 from tests.benchmarks.peers.measurement import Ask, Measurement
 from tests.benchmarks.peers.methods import Methods, find_method, load_engine
@@ -114,16 +112,6 @@ def test_genai_generates_what_plain_decoding_does(method, methods):
     assert (measurement.main_passes == 12) is (method == "genai-plain")
 
 
-def test_a_tokenizer_is_converted_once_and_beside_the_model(tiny_pair, tmp_path):
-    before = sorted(tiny_pair[0].iterdir())
-    folder = model_with_tokenizer(tiny_pair[0], tmp_path / "main")
-    converted = (folder / "openvino_tokenizer.xml").stat()
-    assert model_with_tokenizer(tiny_pair[0], tmp_path / "main") == folder
-    assert (folder / "openvino_tokenizer.xml").stat() == converted
-    assert (folder / "openvino_detokenizer.xml").is_file()
-    assert sorted(tiny_pair[0].iterdir()) == before
-
-
 @pytest.mark.parametrize("method", ["genai-prompt-lookup-2", "default"])
 def test_an_engine_gives_each_request_what_it_gets_alone(method, setup, methods):
     prompts = [[5, 6, 7, 5, 6], [9, 10]]
@@ -134,35 +122,3 @@ def test_an_engine_gives_each_request_what_it_gets_alone(method, setup, methods)
         served = serve_load(engine, requests)
         assert [each.token_ids for each in served] == alone
         assert [sum(n for _, n in each.steps) for each in served] == [12, 12]
-
-
-def test_llama_cpp_is_told_where_to_begin_and_stopped(monkeypatch):
-    """By a fake of its interface: the package is built from source, and is not installed here."""
-    calls = []
-
-    class Llama:
-        draft_model = None
-
-        def __init__(self, path, **settings):
-            calls.append((path, settings["logits_all"]))
-
-        def reset(self):
-            calls.append("reset")
-
-        def generate(self, tokens, temp):
-            assert temp == 0.0
-            calls.append(self.draft_model)
-            yield from range(len(tokens), 100)
-
-    speculative = SimpleNamespace(LlamaPromptLookupDecoding=lambda num_pred_tokens: num_pred_tokens)
-    package = SimpleNamespace(Llama=Llama, llama_speculative=speculative)
-    monkeypatch.setitem(sys.modules, "llama_cpp", package)
-    monkeypatch.setitem(sys.modules, "llama_cpp.llama_speculative", speculative)
-    methods = Methods(Setup("main", gguf="m.gguf"))
-    measurement = methods.run("llama-cpp-prompt-lookup-3", Ask([5, 6], 4))
-    assert measurement.token_ids == [2, 3, 4, 5]
-    assert 0 < measurement.first_token_seconds <= measurement.seconds
-    methods.run("llama-cpp-plain", Ask([5, 6], 4))
-    assert calls == [("m.gguf", True), "reset", 3, ("m.gguf", False), "reset", None]
-    with pytest.raises(BenchmarkError, match="give --gguf"):
-        Methods(Setup("main")).load("llama-cpp-plain")

@@ -13,19 +13,11 @@ from ov_specdec.errors import OptionError
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE, embedded_folder
 from ov_specdec.models.source import read_ir
-from tests.benchmarks.__main__ import COMMANDS, benchmarks
 from tests.benchmarks.measuring import in_turns, measure_into
 from tests.benchmarks.options import Models, model_options
 from tests.benchmarks.recite import add_texts
 from tests.benchmarks.record import Record
 from tests.support.kept import open_kept
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_the_table_of_commands_says_what_the_commands_say(name):
-    command = benchmarks.get_command(click.Context(benchmarks), name)
-    assert command.get_short_help_str(limit=200) == COMMANDS[name]
-    assert command.name == name
 
 
 @click.command()

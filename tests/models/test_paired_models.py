@@ -51,8 +51,9 @@ def tokenizers(tmp_path_factory):
     }
 
 
-def paired_drafter(draft, pair, name, sampler=GREEDY):
-    return draft_with(draft, sampler, pair if pair.pairing == name else replace(pair, pairing=name))
+def paired_drafter(draft, pair, name, sampler=GREEDY, **more):
+    paired = pair if pair.pairing == name else replace(pair, pairing=name)
+    return draft_with(draft, sampler, paired, **more)
 
 
 def reciting(ids, end):
@@ -111,9 +112,9 @@ def test_texts_are_gone_on_with_to_their_end_by_the_main_models_ids(
 ):
     pair = tokenizers[kind]
     draft = ScriptedModel(reading(pair.draft, said), vocab_size=pair.draft_size)
-    drafter = paired_drafter(draft, pair, "retokenize")
+    drafter = paired_drafter(draft, pair, "retokenize", min_confidence=1e-9)
     text = pair.main.encode(("x = " if begun == 4 else "é日").encode()[:begun])
-    proposal = propose(drafter, text, lambda _: Plan(9, "constant", min_confidence=1e-9))
+    proposal = propose(drafter, text, lambda _: Plan(9, "constant"))
     assert pair.main.decode(proposal.draft.tokens) == proposed
     if proposed:
         assert proposal.draft.tokens[-1] == pair.main.eos_token_id

@@ -8,7 +8,7 @@ import pytest
 
 from ov_specdec import ModelError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec.drafters.factory import draft_with
-from ov_specdec.drafters.parallel import ParallelDrafter
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.generation.models import USUAL_STEPS
 from ov_specdec.models.compile import load_model
@@ -86,10 +86,10 @@ def test_rows_are_those_of_torch_wherever_a_draft_was_rejected(drafts, architect
     lengths, texts = (5, 3, 1), [tokens(9, 1), tokens(40, 2), tokens(2, 3)]
     samplers = [Noting() for _ in texts]
     drafters = [draft_with(runner, sampler) for sampler in samplers]
-    assert all(isinstance(drafter, ParallelDrafter) for drafter in drafters)
+    assert all(drafter.offers([])[0].takes_one_pass for drafter in drafters)
     for number in range(2 * max(lengths)):
         plans = [Plan(length, "constant") for length in lengths]
-        drafted = together(list(map(ParallelDrafter.propose, drafters, texts, plans)))
+        drafted = together(list(map(ModelDrafter.propose, drafters, texts, plans)))
         for text, length, sampler, proposal in zip(texts, lengths, samplers, drafted, strict=True):
             masked = torch.tensor([[*text, *[MASK] * (length - 1)]])
             with torch.no_grad():

@@ -98,15 +98,10 @@ class RecordedModel:
         """See `Drafter`."""
         yield from ()
         agree, confidences = self._places[len(tokens) - self._first]
-        most = min(plan.length, len(confidences))
-        ends = (n for n in range(1, most) if confidences[n - 1] < plan.min_confidence)
-        length = next(ends, most)
+        length = min(plan.length, len(confidences))
         right = self._text[len(tokens) :][: min(agree, length)]
-        return Proposal(
-            Draft(right + [WRONG] * (length - len(right))),
-            confidences=tuple(confidences[:length]) if plan.min_confidence else (),
-            pass_tokens=length,
-        )
+        draft = Draft(right + [WRONG] * (length - len(right)))
+        return Proposal(draft, pass_tokens=length)
 
 
 DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], Drafter]] = {

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.parallel import ParallelDrafter
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
@@ -21,12 +21,13 @@ from tests.support.fakes import (
 TEXT = [3, 1, 4, 1, 5]
 
 
-def drafter_of(draft, mask_token=MASK, **sampler):
-    return ParallelDrafter(CachedSequence(draft), GreedySampler(**sampler), mask_token)
+def drafter_of(draft, mask_token=MASK, min_confidence=0.0, **sampler):
+    cache, greedy = CachedSequence(draft), GreedySampler(**sampler)
+    return ModelDrafter(cache, greedy, None, mask_token, min_confidence)
 
 
-def propose(drafter, length=4, tokens=TEXT, **plan):
-    return running.propose(drafter, tokens, lambda _: Plan(length, "constant", **plan))
+def propose(drafter, length=4, tokens=TEXT):
+    return running.propose(drafter, tokens, lambda _: Plan(length, "constant"))
 
 
 def test_a_pass_feeds_what_is_unread_and_a_mask_for_each_draft_token_but_the_last():
@@ -79,8 +80,8 @@ def test_a_draft_ends_after_an_unlikely_token_and_after_an_end():
         return np.float32(np.arange(50) == following) * (0.1 if following == 8 else 20.0)
 
     def drafted(floor, ends=()):
-        drafter = drafter_of(ScriptedModel(flat_at_8), ends=frozenset(ends))
-        return propose(drafter, min_confidence=floor)
+        draft = ScriptedModel(flat_at_8)
+        return propose(drafter_of(draft, min_confidence=floor, ends=frozenset(ends)))
 
     assert drafted(0.0).draft.tokens == [6, 7, 8, 9]
     assert drafted(0.5).draft.tokens == [6, 7, 8]

@@ -5,15 +5,11 @@ from dataclasses import dataclass
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.drafters.base import Cascade
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import (
-    MAX_PLANNED_LENGTH,
     ConstantLength,
-    Estimate,
     HeuristicLength,
     Plan,
 )
@@ -40,18 +36,6 @@ class Filling:
         pass
 
 
-class Hopeless:
-    """Nothing pays, whoever drafts. Implements `Policy`."""
-
-    is_planned = True
-
-    def answer(self, ask):
-        return Estimate(ask[0], (0.0,) * MAX_PLANNED_LENGTH)
-
-    def update(self, stats):
-        pass
-
-
 def passes_of(size):
     """Costs of passes that are best filled up to a size."""
     seconds = {1: 2.0, size - 1: 2.0, size: 1.0, 64: 50.0}
@@ -67,19 +51,6 @@ def drafting(draft_next, **settings):
     """A drafter, and its model."""
     model = ScriptedModel(draft_next, **settings)
     return ModelDrafter(CachedSequence(model), GREEDY), model
-
-
-def test_each_step_is_a_round_where_no_drafter_pays():
-    main = ScriptedModel(lambda tokens: len(tokens) % 2)
-    drafter, draft = drafting(counting)
-    text = running.sequence(main, [0, 1], 12, Cascade(PromptLookup(), drafter), Hopeless())
-    engine = Engine(main, draft)
-    engine.add_request(text)
-    for _ in range(10):
-        engine.step()
-    assert text.has_ended
-    assert {round_.stats.reason for round_ in text.unread} == {"prefill", "loses", "full"}
-    assert any(round_.stats.declined for round_ in text.unread)
 
 
 def test_a_pass_is_not_filled_up_beyond_the_context():

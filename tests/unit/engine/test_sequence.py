@@ -51,13 +51,6 @@ def test_the_newest_token_is_fed_again_even_if_others_have_it():
     assert alone(cache.advance(text, num_rows=1)).num_tokens == 1
 
 
-def test_what_was_dropped_is_not_found():
-    cache, model = started()
-    cache.discard()
-    assert cache.tokens == held_by(cache) == []
-    assert alone(CachedSequence(model).advance(TEXT)).num_cached == 0
-
-
 def test_only_what_is_new_is_compared():
     class Counted(int):
         compared = 0
@@ -183,12 +176,6 @@ def test_no_more_is_fed_than_can_be_rolled_back(limit, size):
     assert cache.room(10) == (991 if limit is None else limit + 1)
     next(cache.advance([5], [6, 7]))
     assert len(cache.span(64, padding=4).tokens) == size
-
-
-def test_a_context_that_memory_made_shorter_than_the_border_ends_there():
-    model = ScriptedModel(counting, max_length=30, border=BORDER, block_size=1)
-    model.limit(8)
-    assert CachedSequence(model).room(5) == 4
 
 
 def test_what_was_cached_before_the_border_is_not_found_beyond_it():

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.engine.scheduler import Limits
-from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, SessionError
+from ov_specdec.errors import CacheFullError, ContextLengthError, SessionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import collect
 from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
@@ -86,31 +86,6 @@ def test_threads_that_read_streams_get_what_each_gets_alone():
     assert pair.num_used == 0
 
 
-def test_a_reader_joins_the_passes_that_another_thread_runs():
-    pair = Pair()
-    gate = Gate(pair.main)
-    text = generator(gate, pair.draft)
-    results = {}
-
-    def read(prompt):
-        results[prompt] = collect(text.stream(prompt, options()))
-
-    first, second = (Thread(target=read, args=[prompt]) for prompt in ("ABC", "QRS"))
-    first.start()
-    assert gate.entered.wait(PATIENCE)  # in the first pass of the first one
-    second.start()
-    while not text.loop._added:  # the second one has come
-        second.join(0.001)
-    gate.may_go_on.set()
-    for thread in (first, second):
-        thread.join(PATIENCE)
-        assert not thread.is_alive()
-    assert {prompt: result.token_ids for prompt, result in results.items()} == {
-        prompt: alone(prompt).token_ids for prompt in ("ABC", "QRS")
-    }
-    assert pair.num_shared > 5
-
-
 @pytest.mark.parametrize("end", ["close", "cancel", "drop"])
 def test_a_stream_that_ends_frees_its_blocks_and_the_others_go_on(end):
     pair = Pair()
@@ -127,14 +102,6 @@ def test_a_stream_that_ends_frees_its_blocks_and_the_others_go_on(end):
     chunks += other
     assert collect(chunks).token_ids == alone("QRS").token_ids
     assert pair.num_used == 0
-
-
-def test_a_stream_that_was_never_read_holds_nothing_and_is_in_nobodys_way():
-    pair = Pair(Limits(max_batch_size=1))
-    unread = pair.stream("ABC")
-    assert collect(pair.stream("QRS")).token_ids == alone("QRS").token_ids
-    assert pair.num_used == 0
-    assert collect(unread).token_ids == alone("ABC").token_ids
 
 
 def test_a_stream_that_nobody_reads_any_more_loses_nothing():
@@ -429,12 +396,3 @@ def test_a_draft_model_that_gives_nan_is_left_out_for_the_rest_of_the_text(setti
     # Nobody goes on from what it has computed.
     assert pair.draft.pool.match(range(3), 4, (None,)).blocks == []
     assert pair.draft.pool.match(range(3), 4, (None,)).partial is None
-
-
-def test_a_main_model_that_gives_nan_is_an_error():
-    pair = Pair()
-    main = ScriptedModel(nan_after(mixing(1), "A", 7))
-    text = generator(main, pair.draft)
-    with pytest.raises(LogitsError, match="nan give no distribution"):
-        collect(text.stream("ABC", options()))
-    assert collect(text.stream("BBC", options())).token_ids == alone("BBC").token_ids

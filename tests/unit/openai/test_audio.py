@@ -14,7 +14,7 @@ from ov_specdec.openai.audio import (
 from ov_specdec.openai.body import Rules
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.results.stats import GenerationStats, RoundStats
-from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk, TranscriptionResult
+from ov_specdec.speech.segments import TranscriptionChunk
 from tests.unit.speech.test_windows import result
 
 
@@ -76,13 +76,9 @@ def test_what_is_not_given_is_left_to_the_pipeline():
         ({"timestamp_granularities[]": ["segment"]}, "timestamp_granularities"),
         ({"response_format": "diarized_json"}, "response_format"),
         ({"response_format": "srt", "stream": "true"}, "stream"),
-        ({"stream": "maybe"}, "stream"),
         ({"temperature": "warm"}, "temperature"),
-        ({"temperature": "2"}, "temperature"),
-        ({"temperature": "nan"}, "temperature"),
         ({"seed": "1.5"}, "seed"),
         ({"include[]": ["logprobs"]}, "include"),
-        ({"chunking_strategy": "server_vad"}, "chunking_strategy"),
         ({"languge": "en"}, "languge"),
         ({"model": ["a", "b"]}, "model"),
     ],
@@ -91,12 +87,6 @@ def test_what_cannot_be_honoured_is_named(fields, param):
     with pytest.raises(ApiError) as error:
         read_transcription(form(**fields))
     assert (error.value.status, error.value.param) == (400, param)
-
-
-def test_numbers_in_forms_are_refused_in_the_words_of_those_in_bodies():
-    for fields, words in (({"seed": "a"}, "a whole number"), ({"temperature": "a"}, "a number")):
-        with pytest.raises(ApiError, match=f'="a" must be {words}$'):
-            read_transcription(form(**fields))
 
 
 @pytest.mark.parametrize("field", ["language", "stream", "timestamp_granularities[]"])
@@ -128,12 +118,6 @@ def test_answers_have_openais_shapes():
     assert (verbose["task"], verbose["language"], verbose["duration"]) == ("transcribe", "en", 3662)
     assert [segment["id"] for segment in verbose["segments"]] == [0, 1]
     assert verbose["segments"][0]["tokens"] == [1, 2]
-
-
-def test_the_language_of_silence_is_a_text_too():
-    asked = read_transcription(form(response_format="verbose_json"))
-    silence = TranscriptionResult("", (), None, SpeechStats(3.0))
-    assert make_transcription(asked, silence).model_dump()["language"] == "und"
 
 
 def test_a_stream_ends_with_the_whole_text():

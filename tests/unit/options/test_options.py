@@ -146,14 +146,6 @@ def test_ignore_eos_leaves_no_token_that_ends_the_text():
             HeuristicLength(3),
         ),
         ({"num_assistant_tokens": 0}, ConstantLength(0)),
-        (
-            {"num_assistant_tokens": 3, "assistant_confidence_threshold": 0.4},
-            ConstantLength(3, 0.4),
-        ),
-        (
-            {"assistant_confidence_threshold": 0.4, "num_assistant_tokens_schedule": "heuristic"},
-            HeuristicLength(5, 0.4),
-        ),
     ],
 )
 def test_draft_length_options_choose_the_policy(options, policy):

@@ -1,8 +1,6 @@
 """How often draft tokens are accepted: by source, by confidence, and by kind of match."""
 
-import pytest
-
-from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance, Counts
+from ov_specdec.planning.acceptance import Acceptance, Counts
 from tests.support.rounds import a_round
 
 
@@ -15,16 +13,6 @@ def taught(*rounds, common=None):
 
 def rate(acceptance, match=None):
     return acceptance.rate("model" if match is None else "prompt-lookup", match)
-
-
-def test_before_anything_is_known_a_source_has_the_prior():
-    assert rate(taught()) == pytest.approx(MODEL_PRIOR)
-    assert rate(taught(), match=0.5) == pytest.approx(0.5)
-
-
-def test_draft_tokens_after_the_first_that_was_rejected_teach_nothing():
-    # Three are judged, and two of them accepted.
-    assert rate(taught(*[a_round(8, 2)] * 100)) == pytest.approx(2 / 3, abs=0.05)
 
 
 def test_a_new_text_starts_with_what_others_had_and_is_believed_soon():
@@ -45,10 +33,3 @@ def test_each_kind_of_match_has_its_own_acceptance():
 def test_a_match_that_was_declined_teaches_what_it_would_have_been_worth():
     rounds = [a_round(declined=("prompt-lookup", 0.5, True))] * 50
     assert rate(taught(*rounds), match=0.5) > 0.8
-
-
-def test_a_source_is_open_while_little_is_known_of_it_and_nothing_bad():
-    assert taught().is_open("model")
-    assert taught(*[a_round(2, 2)] * 8).is_open("model")
-    assert not taught(*[a_round(2, 2)] * 20).is_open("model")
-    assert not taught(*[a_round(2, 0)] * 16).is_open("model")

@@ -5,16 +5,12 @@ from random import Random
 
 import pytest
 
-from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.cost_source import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.measurement import SWEEPS, WIDE, Measurement
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.samplers import GreedySampler
-from tests.support import running
 from tests.support.fakes import ScriptedModel, counting, held_by
 from tests.support.rounds import a_round, step_of
 
@@ -56,42 +52,25 @@ def model(max_length=2000):
 
 def test_all_sizes_are_measured_where_there_is_time():
     shares = []
-    curve = measure(model(), model(), 2.0, sweeps=2, progress=shares.append)
+    curve = measure(model(), model(), 60.0, sweeps=2, progress=shares.append)
     assert set(curve.main.seconds) == {*SIZES, *WIDE}
     assert set(curve.draft.seconds) == {1, 2, 16}
     assert shares == sorted(shares)
-
-
-def test_without_time_the_most_important_sizes_are_measured():
-    assert set(measure(model(), model(), 0.0).main.seconds) == {1, 8, 4}
-    assert set(measure(model(), None, 0.0).main.seconds) >= {1, 8, 4}
 
 
 def test_a_measurement_goes_on_where_it_was():
     measurement, main = Measurement(model(), None, 2), model()
     measurement.run(0.0)
     few = measurement.curve(NOMINAL)
-    measurement.run(2.0)
+    measurement.run(60.0)
     assert few.main.seconds.keys() < measurement.curve(NOMINAL).main.seconds.keys()
     assert (few.sweeps, measurement.curve(NOMINAL).sweeps) == (1, 2)
     assert main.passes == []
 
 
-def test_a_short_context_is_not_exceeded():
-    short = measure(model(max_length=70), model(max_length=20), 1.0, sweeps=2)
-    assert set(short.main.seconds) == {*SIZES, *WIDE[:1]}
-    assert set(short.draft.seconds) == {1, 2, 16}
-
-
-def test_memory_for_one_sequence_is_enough_to_measure():
-    main = ScriptedModel(counting, max_length=100, num_blocks=25)
-    assert measure(main, None, 1.0, sweeps=2).main.per_sequence == 0.0
-    assert main.pool.num_used == 0
-
-
 def test_what_memory_has_no_room_for_is_not_measured():
     main = ScriptedModel(counting, max_length=1000, num_blocks=8)
-    assert set(measure(main, None, 1.0, sweeps=2).main.seconds) == {*SIZES}
+    assert set(measure(main, None, 60.0, sweeps=2).main.seconds) == {*SIZES}
     assert main.pool.num_used == 0
 
 
@@ -226,27 +205,6 @@ class Noted:
 
     def learn(self, step):
         self.steps.append(step)
-
-
-def test_steps_that_read_a_prompt_teach_nothing():
-    costs, greedy = Noted(), GreedySampler()
-    main, draft = model(), model()
-    drafter = ModelDrafter(CachedSequence(draft), greedy)
-    text = running.sequence(main, [1] * 100, 115, drafter, ConstantLength(3))
-    done = list(running.rounds(text, costs=costs))
-    assert main.passes[0] == 100
-    assert draft.passes[0] == 101
-    # The first round reads the prompt, and the second one the draft model's.
-    assert [step.main.num_tokens for step in costs.steps] == main.passes[2:] == [4, 4, 2]
-    assert [sum(done.num_tokens for done in step.drafts) for step in costs.steps] == [4, 4, 2]
-    assert len(done) == 5
-
-
-def test_the_draft_reading_the_prompt_is_no_drafting():
-    reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
-    assert taught(reading).curve == CURVE
-    drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
-    assert taught(drafting).curve.draft.at(1) > CURVE.draft.at(1)
 
 
 def test_what_drafting_takes_is_learnt_of_each_draft_token():

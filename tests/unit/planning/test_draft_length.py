@@ -2,7 +2,6 @@ import pytest
 
 from ov_specdec.planning.draft_length import (
     MAX_REQUESTED_LENGTH,
-    ConstantLength,
     HeuristicLength,
     Offer,
     Plan,
@@ -14,16 +13,6 @@ ASK = (Offer("model"),)
 
 def a_round(drafted, accepted):
     return RoundStats(drafted, accepted, accepted + 1, 0.0, 0.0, 0.0, 0.0)
-
-
-def test_constant_length_never_changes():
-    policy = ConstantLength(4)
-    policy.update(a_round(4, 0))
-    assert policy.answer(ASK).length == 4
-
-
-def test_heuristic_starts_at_five():
-    assert HeuristicLength().answer(ASK).length == 5
 
 
 @pytest.mark.parametrize(
@@ -47,5 +36,5 @@ def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
 
 @pytest.mark.parametrize(("room", "length"), [(9, 4), (4, 4), (3, 3), (0, 0), (-1, 0)])
 def test_a_plan_stays_within_the_room_there_is(room, length):
-    plan = Plan(4, "constant", min_confidence=0.1).within(room)
-    assert (plan.length, plan.min_confidence) == (length, 0.1)
+    plan = Plan(4, "constant", expected=(0.1,)).within(room)
+    assert (plan.length, plan.expected) == (length, (0.1,))

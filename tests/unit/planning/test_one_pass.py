@@ -1,13 +1,11 @@
 """Drafts that take one pass of the draft model: what they cost, and what is learnt of them."""
 
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.parallel import ParallelDrafter
-from ov_specdec.engine.engine import Engine
+from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import (
@@ -19,7 +17,6 @@ from ov_specdec.planning.draft_length import (
 )
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
-from ov_specdec.planning.ranking import Ranking
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
@@ -64,26 +61,6 @@ def test_no_lengths_yield_more(chances):
     assert any(plan.length > 1 for plan in plans)
 
 
-def test_the_pass_of_all_is_counted_once():
-    match = replace(drafted(0.8), num_passes=0)
-    ranking = Ranking.of([drafted(0.9), drafted(0.7), match], CURVE)
-    for choice in range(ranking.seconds.size):
-        expected = drafting((0.9, 0.7), ranking.lengths(choice, 3)[:2])
-        assert ranking.seconds.ravel()[choice] == pytest.approx(expected)
-
-
-def test_a_pass_of_any_size_is_padded_to_a_near_static_shape_or_changes_the_size():
-    curve = PassCurve({1: 1.0, 33: 17.0}, change=5.0, saved=0.5, static=frozenset({7, 16}))
-    runner = ScriptedModel(counting)
-    runner.static_shapes = curve.static
-    seconds = curve.varying(np.arange(3000))
-    for size in range(1, 40):
-        padded = runner.padded_size(size)
-        expected = curve.at(padded) + (0.0 if padded in curve.static else 5.0)
-        assert seconds[size] == pytest.approx(expected)
-    assert (seconds[0], seconds[-1]) == (0.0, curve.at(3000) + 5.0)
-
-
 def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():
     offers = (Offer("suffix", 0.8, 1), OFFER)
 
@@ -114,50 +91,10 @@ def test_passes_of_the_sizes_that_it_has_are_measured():
     assert set(measurement.curve(CURVE).main.seconds) == {1, 4, 8}
 
 
-class Shapes:
-    """Notes sizes of passes in place of `StaticShapes`."""
-
-    def __init__(self):
-        self.sizes = []
-
-    def count(self, num_tokens):
-        self.sizes.append(num_tokens)
-
-    def update(self, seconds, *, is_idle):
-        pass
-
-
-class Noted(Costs):
-    """Keeps what it is to learn from."""
-
-    def __init__(self):
-        super().__init__(CURVE)
-        self.steps = []
-
-    def learn(self, step):
-        self.steps.append(step)
-
-
-def test_its_passes_are_counted_for_static_shapes_and_costs():
-    main = ScriptedModel(mixing(1))
-    draft = parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
-    shapes, costs = Shapes(), Noted()
-    engine = Engine(main, draft, costs=costs, shapes={"draft": shapes})
-    drafter = ParallelDrafter(CachedSequence(draft), GreedySampler(), MASK)
-    engine.add_request(running.sequence(main, [1, 2, 3], 40, drafter, ConstantLength(4)))
-    while engine.scheduler.has_work:
-        engine.step()
-    assert shapes.sizes == draft.passes
-    assert max(draft.passes) > 2
-    learnt = [each for step in costs.steps for each in step.drafts]
-    assert [each.num_tokens for each in learnt] == draft.passes
-    assert all(each.is_usual for each in learnt)
-
-
 def test_passes_are_padded_to_static_shapes():
     main, draft = ScriptedModel(mixing(1)), parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
     draft.static_shapes = frozenset({6, 9})
-    drafter = ParallelDrafter(CachedSequence(draft), GreedySampler(), MASK)
+    drafter = ModelDrafter(CachedSequence(draft), GreedySampler(), mask_token=MASK)
     text = running.sequence(main, [1, 2, 3], 60, drafter, ConstantLength(4))
     list(running.rounds(text))
     assert text.tokens == running.plain(ScriptedModel(mixing(1)), [1, 2, 3], 60).tokens

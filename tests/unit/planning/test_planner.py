@@ -15,9 +15,8 @@ from ov_specdec.planning.draft_length import (
     Offer,
 )
 from ov_specdec.planning.planner import Load, Planner
-from ov_specdec.planning.ranking import Ranking
 from ov_specdec.planning.schedule import IsolatedLength
-from tests.support.rounds import a_round, step_of
+from tests.support.rounds import a_round
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
 # for each sequence more.
@@ -55,21 +54,6 @@ def test_a_run_that_must_repeat_counts_rounds_without_a_match():
         return policy.answer(asking("prompt-lookup", 0.8)).length
 
     assert length(30) > length(0)
-
-
-def test_the_length_of_the_prompt_is_no_cost_of_drafting():
-    """Eight short texts, whose prompts the draft model reads, leave a long one as it is."""
-    planner, common = Planner(LiveCurve(COSTS.curve)), Counts()
-    for _ in range(8):
-        policy = AdaptiveLength(common, COSTS)
-        policy.update(replace(a_round(0, 0, 30.0), reason="prefill", pass_tokens=100))
-        with_prompt = a_round(4, 4, drafting=10.4, draft_pass_tokens=104)
-        policy.update(with_prompt)
-        planner.learn(step_of(with_prompt))
-    policy = AdaptiveLength(common, COSTS)
-    policy.update(replace(a_round(0, 0, 30.0), reason="prefill", pass_tokens=100))
-    [plan] = planner.plan([policy.answer(asking("model"))], answering(1))
-    assert plan.length >= 4
 
 
 def answering(number, num_tokens=None, num_prefill=0):
@@ -143,37 +127,6 @@ def test_forced_tokens_are_worth_no_less_than_they_cost():
 FLAT_THEN_STEEP = Costs(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0})))
 
 
-def test_no_draft_is_so_long_that_its_passes_hold_too_few_sequences():
-    """A pass of the draft model costs the same for one sequence as for all."""
-    costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 2.0}), PassCurve({1: 0.5, 17: 0.5})))
-    assert lengths([drafted(0.9)] * 8, costs) == [3] * 8
-    alone, *others = lengths([drafted(0.99), *[drafted(0.6)] * 7], costs)
-    assert alone == max(others) < 5
-
-
-def test_more_is_drafted_where_a_prompt_has_made_tokens_cheap():
-    steep_then_flat = Costs(CostCurve(PassCurve({1: 1.0, 32: 32.0, 96: 35.0})))
-    estimates = [match(0.8)] * 2
-    assert lengths(estimates, steep_then_flat) == [0, 0]
-    assert min(lengths(estimates, steep_then_flat, num_prefill=30)) > 5
-
-
-@pytest.mark.parametrize(
-    ("number", "load"), [(2, {"num_tokens": 300}), (90, {}), (33, {"num_prefill": 512})]
-)
-def test_steps_of_any_size_are_planned(number, load):
-    planner, load = Planner(COSTS), answering(number, **load)
-    assert len(planner.plan([drafted(0.9)] * number, load)) == number
-    assert planner.size == 0 or planner.size >= load.num_tokens
-
-
-def test_prompts_bring_no_token():
-    """Of eight sequences one is answered: drafting for it is no small part of what is gained."""
-    alone, beside = Load(2, 1, 1), Load(8, 1, 1, 40)
-    plans = [Planner(COSTS).plan([drafted(0.9)], load)[0] for load in (alone, beside)]
-    assert plans[0].length == plans[1].length > 0
-
-
 def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
     estimates = [drafted(chance, is_hopeful=True) for chance in (0.01, 0.05, 0.02)]
     plans = Planner(COSTS).plan(estimates, answering(3))
@@ -190,39 +143,6 @@ def probes(estimates, load, steps=4000):
     return sum(plan.reason == "probe" for step in plans for plan in step)
 
 
-def test_a_match_needs_no_probe_for_its_first_token_is_known():
-    assert probes([match(0.01)], answering(1)) == 0
-
-
-def test_probes_are_rarer_the_more_they_take():
-    """After rounds without it, the draft model reads all that has been written since."""
-    soon, late = (probes([drafted(0.01, num_unread=n)], answering(1)) for n in (1, 100))
-    assert soon > 5 * late > 0
-
-
-@pytest.mark.parametrize("share", [0.1, 0.2])
-def test_a_large_draft_is_probed_too_though_it_reads_what_it_skipped(share):
-    """share: of a pass of the main model; passes grow as those of int8 models do."""
-    draft = PassCurve({1: share, 8: 1.28 * share, 16: 2.1 * share})
-    planner = Planner(Costs(CostCurve(PassCurve({1: 1.0, 16: 1.75}), draft)))
-    num_probes, spent, unread = 0, 0.0, 1
-    for _ in range(3000):
-        [plan] = planner.plan([drafted(0.01, num_unread=unread)], answering(1))
-        if plan.length:
-            num_probes, spent, unread = num_probes + 1, spent + 0.05 + draft.at(unread), 0
-        unread += 1
-    assert num_probes > 20
-    assert spent < 0.02 * 3000
-
-
-def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
-    """Else passes over many sequences would seem to be short, and so their best sizes."""
-    main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
-    planner = Planner(Costs(CostCurve(main, PassCurve({1: 1e-3}))))
-    planner.plan([drafted(0.9)] * 4, answering(4))
-    assert planner.wished > 8
-
-
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
     costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
 
@@ -234,30 +154,6 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
     assert shares(3.0)[0] < shares(3.0)[1]
 
 
-def test_the_first_draft_token_pays_for_its_pass_whoever_is_ahead():
-    curve = CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.5, 17: 0.9}))
-    ahead, behind = replace(drafted(0.9), pace=4.0), drafted(0.7)
-    ranking = Ranking.of([ahead, behind], curve)
-    assert ranking.sequence[0] == 1
-    assert ranking.seconds[-1, 1] >= 0.5
-
-
-def test_the_pace_of_a_sequence_is_its_tokens_in_a_recent_step():
-    policy = AdaptiveLength(Counts(), COSTS)
-    for _ in range(200):
-        policy.update(a_round(3, 2))
-    assert policy.answer(asking("model")).pace == pytest.approx(3.0, rel=0.01)
-
-
-def test_drafting_for_several_counts_changes_of_size_of_the_draft():
-    curves = (
-        CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
-        for change in (0.0, 0.5)
-    )
-    seconds = [Ranking.of([drafted(0.9)] * 2, curve).seconds[-1] for curve in curves]
-    assert seconds[1][-1] == pytest.approx(seconds[0][-1] + 2 * 0.5)
-
-
 def test_plans_are_made_anew_when_passes_cost_something_else():
     costs = LiveCurve(COSTS.curve)
     planner = Planner(costs)
@@ -265,21 +161,6 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
         before = planner.plan([drafted(0.9)] * 2, answering(2))
     costs.curve = FLAT_THEN_STEEP.curve
     assert planner.plan([drafted(0.9)] * 2, answering(2)) != before
-
-
-def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
-    def measured_after(num_rounds):
-        costs = LiveCurve(NOMINAL)
-        planner = Planner(costs)
-        for _ in range(num_rounds):
-            planner.plan([], answering(1))
-            planner.plan([match(0.7)], answering(1))
-        main = {size: 0.01 * seconds for size, seconds in NOMINAL.main.seconds.items()}
-        costs.curve = CostCurve(PassCurve(main), PassCurve({1: 0.001}), sweeps=5)
-        [plan] = planner.plan([match(0.6)], answering(1))
-        return plan.length
-
-    assert measured_after(50) == measured_after(0) < 8
 
 
 def sizes(change, rates):
@@ -316,47 +197,6 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
         lengths += [planner.plan([match(rate)], answering(1))[0].length]
         planner.plan([], answering(1))
     assert lengths[0] > lengths[1] == 0
-
-
-def test_a_draft_need_not_fill_the_pass_that_it_is_padded_to():
-    main = PassCurve({1: 1.0, 16: 1.15}, change=5.0)
-    planner = Planner(Costs(CostCurve(main, PassCurve({1: 0.05}))))
-    planner.plan([drafted(0.97)], answering(1))
-    [plan] = planner.plan([drafted(0.8)], answering(1))
-    assert 0 < plan.length < planner.size - 1
-
-
-@pytest.mark.parametrize(("number", "fed", "size"), [(1, 5, 7), (9, 18, 21)])
-def test_passes_are_padded_to_static_shapes(number, fed, size):
-    main = PassCurve({1: 1.0, 101: 2.0}, change=0.5, static=frozenset({7, 21}), saved=0.3)
-    planner = Planner(Costs(CostCurve(main)))
-    planner.plan([], answering(number, num_tokens=fed))
-    assert planner.size == size
-
-
-def test_a_sequence_tells_what_it_has_learnt():
-    policy = AdaptiveLength(Counts(), COSTS, min_confidence=0.2)
-    policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
-    found = policy.answer(asking("model"))
-    assert (found.num_unread, found.min_confidence) == (30, 0.2)
-    assert found.num_passes == MAX_PLANNED_LENGTH
-    for _ in range(40):
-        policy.update(a_round(4, 4))
-    found = policy.answer(asking("model"))
-    assert found.expected[1] == found.expected[0] ** 2 > 0.8
-    assert (found.num_unread, found.is_hopeful) == (1, False)
-    policy.update(a_round(1, 1, reason="probe"))
-    assert policy.answer(asking("model")).is_hopeful
-    assert policy.answer(asking("prompt-lookup", 0.5)).num_passes == 0
-
-
-def test_the_offer_that_is_worth_more_is_taken():
-    policy = AdaptiveLength(Counts(), COSTS)
-    both = (Offer("suffix", 0.8, 1), Offer("model"))
-    assert policy.answer(both).offer.source == "suffix"
-    for _ in range(20):
-        policy.update(a_round(4, 4))
-    assert policy.answer(both).offer.source == "model"
 
 
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])

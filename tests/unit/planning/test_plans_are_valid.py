@@ -59,7 +59,6 @@ OF_DRAFT = st.builds(
     num_passes=st.sampled_from([1, 3, MAX_PLANNED_LENGTH]),
     num_unread=st.integers(1, 3000),
     is_hopeful=st.booleans(),
-    min_confidence=RATES,
 )
 OF_MATCH = st.builds(lambda rate: Estimate(Offer("suffix", 0.5, 1), chances(rate)), RATES)
 

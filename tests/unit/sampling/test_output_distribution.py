@@ -7,12 +7,13 @@ import pytest
 
 from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.model import ModelDrafter
-from ov_specdec.drafters.parallel import ParallelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.graph.vocabulary import OUTSIDE
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.acceptance import Counts
+from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
+from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import residual
@@ -72,7 +73,7 @@ def reduced(model):
     return lambda tokens: np.where(np.arange(len(model([0]))) == 1, OUTSIDE, model(tokens))
 
 
-def make_drafter(kind, draft, sampler):
+def make_drafter(kind, draft, sampler, min_confidence=0.0):
     if kind == "prompt lookup":
         return PromptLookup()
     if kind == "suffix":
@@ -82,10 +83,11 @@ def make_drafter(kind, draft, sampler):
     if kind in ("intersection", "retokenize"):
         return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
-        return ParallelDrafter(CachedSequence(draft), sampler, 3 if "3" in kind else 99)
+        mask = 3 if "3" in kind else 99
+        return ModelDrafter(CachedSequence(draft), sampler, None, mask, min_confidence)
     if kind not in ("sampled", "reduced"):
         sampler = GreedySampler(sampler.processors, sampler.ends)
-    return ModelDrafter(CachedSequence(draft), sampler)
+    return ModelDrafter(CachedSequence(draft), sampler, min_confidence=min_confidence)
 
 
 def beside_another(text):
@@ -109,15 +111,17 @@ def speculative_output_probs(
     rounds_of=rounds,
     max_new_tokens=100,
     eos=(),
+    min_confidence=0.0,
 ):
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
     def run(random):
         sampler = RandomSampler(processors, warper, random, frozenset(eos))
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
-        own = reduced(draft) if kind == "reduced" else draft
-        drafter = make_drafter(kind, scripted(own), sampler)
-        text = sequence(scripted(main), PROMPT, length, drafter, policy, **ends)
+        drafts = reduced(draft) if kind == "reduced" else draft
+        drafter = make_drafter(kind, scripted(drafts), sampler, min_confidence)
+        own = policy() if callable(policy) else policy
+        text = sequence(scripted(main), PROMPT, length, drafter, own, **ends)
         for _ in rounds_of(text):
             if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
                 break
@@ -233,10 +237,38 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(
     kind, min_confidence, pair
 ):
     main, draft = map(table_model, PAIRS[pair])
-    policy = ConstantLength(3, min_confidence)
-    actual = speculative_output_probs(main, draft, kind, policy, LogitsWarper(), ())
+    given = main, draft, kind, ConstantLength(3), LogitsWarper(), ()
+    actual = speculative_output_probs(*given, min_confidence=min_confidence)
     expected = model_output_probs(main, LogitsWarper(), ())
     assert greatest_difference(actual, expected) < EXACT
+
+
+PLANNED = Costs(CostCurve(PassCurve({1: 1.0, 16: 4.0}), PassCurve({1: 0.02, 16: 0.1})))
+"""A token more costs a fifth of a plain pass: draft tokens that are not likely do not pay."""
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair):
+    main, draft = map(table_model, PAIRS[pair])
+    num_drafted = set()
+
+    def beside_a_planned_one(text):
+        cache, policy = text.cache.runner, AdaptiveLength(text.policy.common, PLANNED)
+        drafter = make_drafter("greedy", text.drafter.caches[0].runner, GreedySampler())
+        for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
+            num_drafted.add(round_.stats.num_drafted)
+            yield round_
+
+    actual = speculative_output_probs(
+        main,
+        draft,
+        "sampled",
+        lambda: AdaptiveLength(Counts(), PLANNED),
+        *WARPERS["as it is"],
+        rounds_of=beside_a_planned_one,
+    )
+    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) < EXACT
+    assert len(num_drafted) >= 3  # none, and drafts that ended at different places
 
 
 @pytest.mark.parametrize("pair", PAIRS)

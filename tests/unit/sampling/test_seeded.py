@@ -200,9 +200,9 @@ def test_a_seeded_draft_ends_where_no_token_may_follow():
 
 def test_a_seeded_draft_is_as_sure_as_its_noise_leaves_it():
     sampler = SeededSampler((), LogitsWarper(), Noise(4))
-    drafter = ModelDrafter(CachedSequence(scripted(by_history(1))), sampler)
-    plan = Plan(6, "constant", min_confidence=1e-9)
-    proposal = propose(drafter, PROMPT, lambda ask: plan)
+    cache = CachedSequence(scripted(by_history(1)))
+    drafter = ModelDrafter(cache, sampler, min_confidence=1e-9)
+    proposal = propose(drafter, PROMPT, lambda ask: Plan(6, "constant"))
     history, expected = list(PROMPT), []
     for token in proposal.draft.tokens:
         expected.append(sampler.sample(history, by_history(1)(history)).confidence)
