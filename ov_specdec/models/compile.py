@@ -25,7 +25,6 @@ from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, open_source, read_ir, read_model
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import (
-    ATTENTION_MASK,
     HIDDEN_STATES,
     Aligner,
     Encoder,
@@ -175,19 +174,12 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
 
 
 def _load_encoder(source: ModelSource, config: RuntimeConfig) -> Encoder:
-    """Compile an encoder; `ModelError` if its input is neither a text nor a recording."""
+    """Compile an encoder; `ModelError` if there is none."""
     path = source.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
-    model = read_model(path)
-    inputs = {port.any_name for port in model.inputs} - {ATTENTION_MASK}
-    if len(inputs) != 1 or not inputs <= {"input_ids", "input_features"}:
-        raise ModelError(
-            f"{path} reads {', '.join(sorted(inputs))}, which is neither a text nor a recording: "
-            "use a model for text or speech"
-        )
     config = replace(config, device=config.encoder_device or config.device)
-    return Encoder(_compile(model, path, config))
+    return Encoder(_compile(read_model(path), path, config))
 
 
 def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:

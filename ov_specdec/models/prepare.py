@@ -28,7 +28,6 @@ from ov_specdec.models.devices import (
     compile_for,
     find_device,
     has_readable_states,
-    require_paged,
 )
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
@@ -183,8 +182,6 @@ def choose_backend(
     model, folder = source.model, source.folder
     if kv == "stateful":
         return "stateful", wanted_because, model
-    if kv == "paged":
-        require_paged(device)
     if not device.takes_paged:
         return "stateful", f"{NOT_PAGED} {device.name}", model
     try:

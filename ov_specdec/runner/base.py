@@ -178,19 +178,9 @@ class Runner(ABC):
         self.read_kv(slot)
 
     def _check(self, spans: Sequence[Span]) -> None:
-        """Refuse a pass over too many sequences, tokens or rows of logits, or over none."""
-        if self.max_sequences is not None and len(spans) > self.max_sequences:
-            raise SessionError(
-                f"a pass over {len(spans)} sequences: this model takes {self.max_sequences} at a "
-                "time"
-            )
+        """Refuse a pass over too many tokens of a sequence, or over none."""
         for span in spans:
             check_room(span.slot.length, len(span.tokens), self.max_length)
-            if not 1 <= span.num_rows <= len(span.tokens):
-                raise SessionError(
-                    f"a pass over {len(span.tokens)} tokens cannot give {span.num_rows} rows of "
-                    "logits"
-                )
 
 
 def require_own(slot: Slot, kind: type[S], owner: object) -> S:

@@ -135,5 +135,5 @@ class RewindingSlot(StatefulSlot):
 
     def recurrent(self) -> list[Any]:
         """The recurrent states of a non-empty sequence."""
-        states = self.held.batch.request.query_state()
+        states = self.held_in.request.query_state()
         return [state for state in states if state.name not in self.owner.axes]

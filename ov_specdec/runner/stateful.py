@@ -1,13 +1,17 @@
 """Runner on the KV states of an IR as exported: rollback masks entries, and trims rarely."""
 
 from collections.abc import Hashable, Mapping, Sequence
+from copy import copy
 
+import numpy as np
 import openvino as ov
+from numpy.typing import NDArray
 
+from ov_specdec.cache import common_prefix
 from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import Runner, Span, require_own
-from ov_specdec.runner.state_batch import Row, StateBatch
+from ov_specdec.runner.state_batch import StateBatch
 from ov_specdec.sampling.logits import Logits
 
 MAX_MASKED = 128
@@ -77,10 +81,9 @@ class StatefulModel(Runner):
                 batch = self._batch_of(list(group))
                 batch.trim(self.max_masked)
                 num_logits = max(span.num_rows for span in group.values())
-                tokens = {slot.held: span.tokens for slot, span in group.items()}
-                rows = batch.forward(tokens, num_logits)
+                rows = batch.forward({s: span.tokens for s, span in group.items()}, num_logits)
                 for slot, span in group.items():
-                    logits[slot] = rows[slot.held.source, -span.num_rows :, : self._vocab_size]
+                    logits[slot] = rows[slot.source, -span.num_rows :, : self._vocab_size]
         except BaseException:
             for slot, length in zip(slots, past, strict=True):
                 slot.rollback(min(length, slot.length))
@@ -92,10 +95,10 @@ class StatefulModel(Runner):
 
         After their prefill others may share it, with padding.
         """
-        rows = [slot.row for slot in slots if slot.row is not None]
+        rows = [slot for slot in slots if slot.batch is not None]
         batches = {row.batch for row in rows}
         batch = batches.pop() if len(batches) == 1 else None
-        if batch is None or not (slots[0].is_prefilled or set(batch.held) <= set(rows)):
+        if batch is None or not (slots[0].num_committed or set(batch.held) <= set(rows)):
             request = self._compiled.create_infer_request()
             batch = StateBatch(request, self.axes, self._inputs, slots[0].is_beyond)
             if rows:
@@ -103,41 +106,57 @@ class StatefulModel(Runner):
             # Drop batches without sequences first.
             self.batches = [*(other for other in self.batches if other.held), batch]
         for slot in slots:
-            slot.row = slot.row or batch.add()
+            if slot.batch is None:
+                slot.join(batch)
         return batch
 
 
 class StatefulSlot(Slot):
-    """A sequence of a `StatefulModel`, and its row after the first pass."""
+    """A sequence of a `StatefulModel`, and a row of a batch from its first pass on.
+
+    source: the row of the last pass's states from which it continues; several may share one.
+    mask: [entries of the batch], 1 for its tokens, in order. num_committed: length of its prefix
+    `tokens` that other sequences of the namespace may reuse. is_held: False for what a freed
+    sequence left.
+    """
 
     owner: StatefulModel
-    row: Row | None = None
+    batch: StateBatch | None = None
+    source: int = 0
+    mask: NDArray[np.int64]
+    length: int = 0
+    tokens: Sequence[int] = ()
+    num_committed: int = 0
+    is_held: bool = True
 
     @property
-    def length(self) -> int:
-        """Number of visible tokens in the cache."""
-        return self.row.length if self.row else 0
+    def held_in(self) -> StateBatch:
+        """Its batch; raises `SessionError` without one."""
+        if self.batch is None:
+            raise SessionError("the sequence has no row in a batch")
+        return self.batch
 
-    @property
-    def held(self) -> Row:
-        """The row; raises `SessionError` without one."""
-        if self.row is None:
-            raise SessionError("the sequence has no row in the batch")
-        return self.row
-
-    @property
-    def is_prefilled(self) -> bool:
-        """Whether its prefill is complete."""
-        return self.row is not None and self.row.num_committed > 0
+    def join(self, batch: StateBatch) -> None:
+        """Become a row of a batch, without tokens."""
+        self.batch, self.source = batch, 0
+        self.mask = np.zeros(batch.num_entries, np.int64)
+        batch.rows.append(self)
 
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Continue from the row with the longest common prefix."""
         self.free()
         rows = [row for batch in self.owner.batches for row in batch.rows]
-        shared = [row.num_shared(tokens, self.namespace) for row in rows]
+        shared = [
+            common_prefix(row.tokens[: row.num_committed], tokens)
+            if row.namespace == self.namespace
+            else 0
+            for row in rows
+        ]
         if length := max(shared, default=0):
             row = rows[shared.index(length)]
-            self.row = row.batch.branch(row, length)
+            self.join(row.held_in)
+            self.source, self.mask = row.source, row.mask.copy()
+            self._keep(length)
         return length
 
     def rollback(self, length: int) -> None:
@@ -146,23 +165,30 @@ class StatefulSlot(Slot):
         if length == 0:
             self.free()
         elif length < self.length:
-            self.held.keep(length)
-            self.held.batch.trim(self.owner.max_masked)
+            self._keep(length)
+            self.held_in.trim(self.owner.max_masked)
 
     def commit(self, tokens: Sequence[int], length: int) -> None:
         """Let other sequences continue from these tokens."""
-        row = self.held
-        row.namespace, row.tokens, row.num_committed = self.namespace, tokens, length
+        self.tokens, self.num_committed = tokens, length
 
     def free(self, tokens: Sequence[int] = ()) -> None:
-        """Release the row; these tokens stay reusable while it exists."""
+        """Leave the batch; these tokens stay reusable while it has the row."""
         if tokens:
             self.rollback(len(tokens))
             self.commit(tokens, len(tokens))
-            self.held.is_held = False
-        elif self.row is not None:
-            self.row.batch.rows.remove(self.row)
-        self.row = None
+        if self.batch is not None:
+            left = copy(self)
+            left.is_held = False
+            index = self.batch.rows.index(self)
+            self.batch.rows[index : index + 1] = [left] if tokens else []
+        self.batch, self.length, self.num_committed = None, 0, 0
+
+    def _keep(self, length: int) -> None:
+        """Hide all but the first `length` tokens."""
+        self.mask[np.flatnonzero(self.mask)[length:]] = 0
+        self.length = length
+        self.num_committed = min(self.num_committed, length)
 
 
 Group = Mapping[StatefulSlot, Span]
@@ -178,7 +204,7 @@ def grouped(spans: Group) -> Sequence[Group]:
     groups: list[dict[StatefulSlot, Span]] = []
     for side in (False, True):
         own = [slot for slot in spans if slot.is_beyond is side]
-        prompts = [slot for slot in own if not slot.is_prefilled]
+        prompts = [slot for slot in own if not slot.num_committed]
         shortest = 0
         for slot in sorted(prompts, key=lambda slot: len(spans[slot].tokens)):
             num_tokens = len(spans[slot].tokens)
@@ -186,6 +212,6 @@ def grouped(spans: Group) -> Sequence[Group]:
                 groups.append({})
                 shortest = num_tokens
             groups[-1][slot] = spans[slot]
-        if others := {slot: spans[slot] for slot in own if slot.is_prefilled}:
+        if others := {slot: spans[slot] for slot in own if slot.num_committed}:
             groups.append(others)
     return groups

@@ -85,9 +85,6 @@ def test_an_encoder_that_has_failed_is_asked_again(bart, encoder_decoder):
 def test_what_cannot_be_run_is_refused(bart, encoder_decoder, tiny_pair):
     with pytest.raises(SessionError, match="without a source"):
         bart.open("a namespace")
-    slots = [bart.open(source_of("bart", i)) for i in (0, 1)]
-    with pytest.raises(SessionError, match="over 2 sequences"):
-        bart.forward([Span(slot, [START], 1) for slot in slots])
     source = open_source(encoder_decoder("bart").main)
     for given in ({"kv": "paged"}, {"max_masked_tokens": 8}):
         with pytest.raises(OptionError, match=r"=('paged'|8) can"):

@@ -110,7 +110,7 @@ class Crowd:
             if self.random.random() < 0.9:
                 self.shared[slot] = len(self.texts[slot]) - 1
                 slot.commit(self.texts[slot], self.shared[slot])
-        together = [len(chosen if self.is_paged else slot.row.batch.held) for slot in chosen]
+        together = [len(chosen if self.is_paged else slot.batch.held) for slot in chosen]
         self.most = max(self.most, *together)
         for slot, text in self.texts.items():
             assert slot.length == len(text)
@@ -165,7 +165,7 @@ def test_hidden_entries_are_dropped_when_there_are_many(llama, max_masked):
     for _ in range(80):
         model.forward([Span(slot, tokens(5), 1)])
         slot.rollback(slot.length - 4)
-        sizes.add(slot.row.batch.num_entries - slot.length)
+        sizes.add(slot.batch.num_entries - slot.length)
     assert max(sizes) == (MAX_MASKED if max_masked is None else max_masked)
 
 
