@@ -20,8 +20,8 @@ from tests.support.passes import NUM_IDS, tokens
 
 VOCAB_SIZE = NUM_IDS
 CLOSE = {"rtol": 0, "atol": 1e-4}
-ONE_AT_A_TIME = ("mpt", "mistral")
-"""Positions by index, and a sliding window: what is hidden would show."""
+ONE_AT_A_TIME = ("mpt", "mistral", "bloom")
+"""Positions that are no input, and a sliding window: what is hidden would show."""
 
 
 def load(folder, max_masked=None, kv="stateful"):
