@@ -6,14 +6,15 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
-from ov_specdec.generation.arguments import check_batch, check_devices, complete
+from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.generation.batch import Batch
-from ov_specdec.generation.models import load, make_generator, open_sources, sampling_defaults
-from ov_specdec.generation.pipeline import Pipeline
+from ov_specdec.generation.models import load, make_generator, open_sources
+from ov_specdec.generation.pipeline import Pipeline, check_devices
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
 from ov_specdec.models.budgets import kept_costs
+from ov_specdec.models.generation_config import defaults_of, fill, read_sampling_defaults
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.kwargs import GenerationKwargs, PipelineKwargs
@@ -52,7 +53,10 @@ class SpeculativePipeline(Pipeline):
         given = PipelineOptions(main=main, draft=draft, **known)
         check_devices(given.configs)
         sources = open_sources(given)
-        self._defaults = sampling_defaults(given.generation_config, sources[0])
+        self._defaults: dict[str, Any] = {}
+        if given.generation_config == "model":
+            folder, size = sources[0].folder.path, sources[0].vocab_size
+            self._defaults = read_sampling_defaults(folder, vocab_size=size)
         models = load(sources, given)
         self.load_seconds = watch.total()
         self.drafter = given.kind.name
@@ -133,7 +137,19 @@ class SpeculativePipeline(Pipeline):
         and cancels the others.
         """
         generator = self._open_generator()
-        own = check_batch(prompts, options)
+        if not _is_list(prompts) or any("role" in p for p in prompts if isinstance(p, Mapping)):
+            raise OptionError(
+                Option("prompts", prompts),
+                " must be a list of prompts: of texts, of lists of ids, or of lists of messages",
+            )
+        own: Sequence[Mapping[str, Any]] = [{}] * len(prompts) if options is None else options
+        if not _is_list(own):
+            raise OptionError(
+                Option("options", options),
+                " must be a list of mappings, one for each prompt: give what they share by name",
+            )
+        if len(own) != len(prompts):
+            raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
         checked = [self.complete_options(**{**shared, **each}) for each in own]
         return generator.batch(list(zip(prompts, checked, strict=True)))
 
@@ -195,8 +211,21 @@ class SpeculativePipeline(Pipeline):
         generation_config: a `transformers.GenerationConfig` that replaces the pipeline's defaults.
         Options of transformers without an effect are dropped: see `foreign_names`.
         """
-        text_to_text = self._open_generator().text_to_text
-        return complete(options, drop_neutral(named), self._defaults, text_to_text)
+        text_to_text, defaults = self._open_generator().text_to_text, self._defaults
+        known = GenerationOptions.model_fields
+        # As in transformers, None counts as not given.
+        own = {k: v for k, v in drop_neutral(named).items() if v is not None or k not in known}
+        if (config := own.pop("generation_config", None)) is not None:
+            start = text_to_text.decoder_start_token_id if text_to_text else None
+            defaults = defaults_of(config, own, start)
+        if options is not None:
+            if not isinstance(options, GenerationOptions):
+                raise OptionError(
+                    f"{shorten(options)} has no name: options are given by name, such as "
+                    "max_new_tokens=64, and a GenerationConfig as generation_config"
+                )
+            own = {name: getattr(options, name) for name in options.model_fields_set} | own
+        return GenerationOptions(**fill(own, defaults))
 
     def save_cache(self, path: str | Path) -> None:
         """Write KV caches to files, for `load_cache` of a later process.
@@ -226,18 +255,13 @@ class SpeculativePipeline(Pipeline):
         with generator.loop.alone():
             load_caches(self._open_models(), generator, path, cache_salt)
 
-    def close(self) -> None:
-        """Free the models. Running generations end within one pass."""
-        generator = self._generator
-        super().close()
-        if generator is not None:
-            for shapes in generator.loop.engine.shapes.values():
-                shapes.close()
-        self._invariance.close()
-
     def __repr__(self) -> str:
         if not self._models:
             return "SpeculativePipeline(closed)"
         main, *draft = (f"'{model.folder.path}'" for model in self._models)
         arguments = [main, *draft, f"drafter='{self.drafter}'", f"kv='{self.main.kv}'"]
         return f"SpeculativePipeline({', '.join(arguments)})"
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)

@@ -12,8 +12,7 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
-from ov_specdec.generation.arguments import check_devices
-from ov_specdec.generation.pipeline import Pipeline
+from ov_specdec.generation.pipeline import Pipeline, check_devices
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs

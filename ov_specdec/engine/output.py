@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ov_specdec.results.chunks import Chunk, Origin, Parse
+from ov_specdec.results.chunks import Chunk, Origin, Parse, ResultBuilder
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
@@ -17,6 +17,8 @@ class Output:
 
     def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
         self.stats = GenerationStats(num_prompt_tokens)
+        self.given = ResultBuilder()
+        """All chunks so far."""
         self.parser: Callable[[], Parse | None] = lambda: None
         """What turns the text into its value, if a grammar accepts the whole sequence."""
         self.kept_tokens: frozenset[int] | None = None
@@ -61,6 +63,8 @@ class Output:
                 parse=None if self._text.stopped or has_called else self.parser(),
                 parts=chunks[-1].parts + self._text.take_parts(),
             )
+        for chunk in chunks:
+            self.given.add(chunk)
         return chunks
 
     def _chunk(self, round_: Round, part: slice, origin: Origin, rejected: list[int]) -> Chunk:
@@ -82,4 +86,6 @@ class Output:
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
         text, parts = self._text.finish(), self._text.take_parts()
-        return Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats, parts=parts)
+        last = Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats, parts=parts)
+        self.given.add(last)
+        return last

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from ov_specdec.checks.agreement import verifiable
 from ov_specdec.checks.invariance import SLOWER, Invariance, configure, open_invariance
@@ -17,13 +16,8 @@ from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
-from ov_specdec.models.generation_config import (
-    GenerationConfigUse,
-    read_sampling_defaults,
-)
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.profile import find_profile
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import Role
@@ -52,13 +46,6 @@ def open_sources(options: PipelineOptions) -> list[ModelSource]:
         open_source(embedded_folder(role) if name is None else locate(name), template)
         for role, (name, template) in chosen.items()
     ]
-
-
-def sampling_defaults(use: GenerationConfigUse, source: ModelSource) -> dict[str, Any]:
-    """The default sampling options: those of the main model's folder, or none."""
-    if use == "none":
-        return {}
-    return read_sampling_defaults(source.folder.path, vocab_size=source.vocab_size)
 
 
 @dataclass(frozen=True)
@@ -94,8 +81,12 @@ def load(sources: Sequence[ModelSource], options: PipelineOptions) -> Models:
         if options.draft_vocabulary != "full":
             kept = first_tokens(sources[1].tokenizer, options.draft_vocabulary)
             drafts = [replace(drafts[0], kept_tokens=kept)]
-        if options.may_tune:
-            file, (main, *drafts) = _take_profile(options.profile, sources, [main, *drafts])
+        both = sources[0].folder, sources[1].folder
+        wished = options.profile if options.may_tune else "none"
+        if found := find_profile(wished, *both, main.device, main.kv):
+            file, tuned = found
+            main = replace(main, properties=tuned.main_properties)
+            drafts = [replace(drafts[0], properties=tuned.draft_properties)]
     main, off = configure(options.batch_invariant, sources[0].folder, main, others)
     if main.precision != wanted:  # batch_invariant's precision replaces the profile's
         file = None
@@ -139,22 +130,6 @@ def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPa
     """
     _, found = pair_models([open_source(main), open_source(draft)], pairing)
     return found.used if found else None
-
-
-def _take_profile(
-    profile: str | Path, sources: Sequence[ModelSource], configs: list[RuntimeConfig]
-) -> tuple[Path | None, list[RuntimeConfig]]:
-    """The pair's profile file (None if there is none) and the configurations it sets."""
-    main, draft = configs
-    folders = [source.folder for source in sources]
-    found = find_profile(profile, folders[0], folders[1], main.device, main.kv)
-    if found is None:
-        return None, configs
-    path, tuned = found
-    return path, [
-        replace(main, properties=tuned.main_properties),
-        replace(draft, properties=tuned.draft_properties),
-    ]
 
 
 def make_generator(models: Models, costs: KeptCosts, options: PipelineOptions) -> TextGenerator:

@@ -1,12 +1,18 @@
-"""`Pipeline`: what pipelines for text and for speech share, from loaded models to their end."""
+"""`Pipeline`: what pipelines for text and for speech share, from their devices to their end."""
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 from typing_extensions import Self
 
-from ov_specdec.errors import CLOSED, SessionError
+from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
+from ov_specdec.models.devices import find_device, require_paged
+from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import CostCurve, Progress
+from ov_specdec.records.files import expand_home
 
 
 class Pipeline:
@@ -39,8 +45,7 @@ class Pipeline:
     def close(self) -> None:
         """Free the models. Running generations end within one pass."""
         if self._generator is not None:
-            self._generator.loop.close()
-            self._generator.grammars.close()
+            self._generator.close()
         self._generator = self._costs = None
         self._models = []
 
@@ -59,3 +64,38 @@ class Pipeline:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def check_devices(configs: Sequence[RuntimeConfig]) -> None:
+    """Refuse, before models are read, settings that their devices do not support.
+
+    configs: the main model's first. Raises `DeviceError` and `OptionError`.
+    """
+    main = configs[0]
+    if main.cache_dir is not None:  # OpenVINO would fail later, with a vague message
+        try:
+            expand_home(main.cache_dir).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise OptionError(
+                Option("cache_dir", str(main.cache_dir)),
+                f" cannot be made ({error.strerror}): give another folder",
+            ) from error
+    encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
+    devices = []
+    for config in (*configs, *encoders):
+        devices.append(device := find_device(config.device))
+        config.properties_for(device)
+        if config.kv == "paged":
+            require_paged(device)
+    device = devices[0]
+    if not device.is_cpu and not isinstance(main.static_shapes, str):
+        raise OptionError(
+            Option("static_shapes", list(main.static_shapes)),
+            f" cannot be used on {device.name}, which does not run a paged KV cache with static "
+            "shapes: leave it out",
+        )
+    if main.num_threads is not None and not any(own.is_cpu for own in devices):
+        raise OptionError(
+            Option("num_threads", main.num_threads),
+            f" has no effect on {device.name}: leave it out, or run a model on CPU",
+        )

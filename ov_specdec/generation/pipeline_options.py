@@ -39,6 +39,7 @@ Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Fi
 ParserName = Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
 
 WHERE = "a folder or a name on the Hub"
+DRAFTERS = "one of model, suffix, both, prompt-lookup, none, or a DrafterKind"
 
 
 class ModelOptions(Options):
@@ -61,7 +62,7 @@ class ModelOptions(Options):
         "model. suffix: what followed the longest match in the text so far, --reference-texts or "
         "earlier outputs. both: suffix, or model where it promises more. prompt-lookup: "
         "n-gram matches, as in other programs. none: plain decoding.",
-        expects="one of model, suffix, both, prompt-lookup, none, or a DrafterKind",
+        expects=DRAFTERS,
         group="Speculation",
     )
     device: DeviceName = option("CPU", "OpenVINO device.", group="Models")
@@ -309,6 +310,7 @@ class SpeechPipelineOptions(ModelOptions):
         None,
         "Source of draft tokens.",
         unset="model with --draft, else suffix",
+        expects=DRAFTERS,
         group="Speculation",
     )
 

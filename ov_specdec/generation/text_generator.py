@@ -25,7 +25,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.schedule import LearnedStats, make_policy
-from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, ResultBuilder, collect
+from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, collect
 from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -108,6 +108,15 @@ class TextGenerator:
         runners = [self.main] if self.draft is None else [self.main, self.draft]
         return min((m.max_sequences for m in runners if m.max_sequences is not None), default=None)
 
+    def close(self) -> None:
+        """End all generations within one pass, and what works for them."""
+        self.loop.close()
+        self.grammars.close()
+        for shapes in self.loop.engine.shapes.values():
+            shapes.close()
+        if self.invariance is not None:
+            self.invariance.close()
+
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
         sequence = self._begin(self.encode(prompt, options), options)
@@ -125,21 +134,16 @@ class TextGenerator:
         ids: of its prompt, from `encode`. receive, on_end: called in the thread that runs steps,
         and must not block. It starts when it is added to `loop`.
         """
-        sequence, given = self._begin(ids, options), ResultBuilder()
-
-        def take(chunks: Sequence[Chunk]) -> None:
-            for chunk in chunks:
-                given.add(chunk)
-            receive(chunks)
+        sequence = self._begin(ids, options)
 
         def end(error: BaseException | None) -> None:
             try:
-                self._remember(sequence, given)
+                self._remember(sequence)
             except Exception as failure:  # the reader must get the error
                 error = error or failure
             on_end(error)
 
-        sequence.receive, sequence.on_end = take, end
+        sequence.receive, sequence.on_end = receive, end
         return sequence
 
     def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
@@ -149,8 +153,12 @@ class TextGenerator:
         ]
         for sequence in sequences:
             self.loop.add(sequence)
+        results = list[GenerationResult]()
         try:
-            return [self._collect(sequence) for sequence in sequences]
+            for sequence in sequences:
+                results.append(collect(self._chunks(sequence)))
+                self.earlier.take_in()  # unfinished ones then search its output
+            return results
         finally:
             for sequence in sequences:
                 self.loop.cancel(sequence)
@@ -262,31 +270,20 @@ class TextGenerator:
         return min(limits, key=itemgetter(0))  # the first of equal ones
 
     def _chunks(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
-        """Its chunks; however it ends, the output so far is kept for later turns."""
-        given = ResultBuilder()
+        """Its chunks, with the last one of a cancelled generation."""
         try:
-            for chunk in self.loop.read(sequence):
-                given.add(chunk)
-                yield chunk
+            yield from self.loop.read(sequence)
         except Cancelled:
-            for last in sequence.cancelled_chunks():
-                given.add(last)
-                yield last
+            yield from sequence.cancelled_chunks()
         finally:
-            self._remember(sequence, given)
+            self._remember(sequence)
 
-    def _collect(self, sequence: EngineSequence) -> GenerationResult:
-        """Read to the end; unfinished generations of the batch then search its output."""
-        result = collect(self._chunks(sequence))
-        self.earlier.take_in()
-        return result
-
-    def _remember(self, sequence: EngineSequence, given: ResultBuilder) -> None:
-        """Keep the output of a generation."""
+    def _remember(self, sequence: EngineSequence) -> None:
+        """Keep the output of a generation, however it ended, for later turns."""
         options, tokens, start = sequence.options, sequence.tokens, sequence.num_prompt_tokens
-        if not options.cache_prompt:
+        if sequence.output is None or not options.cache_prompt:
             return
-        salt = options.cache_salt
+        salt, given = options.cache_salt, sequence.output.given
         self.last_cached = tokens, salt
         # With special tokens in its text, the template would repeat some.
         if salt is not None and options.skip_special_tokens:

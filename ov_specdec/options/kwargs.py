@@ -8,10 +8,34 @@ from pathlib import Path
 from typing import Any, Literal, TypedDict
 
 
-class GenerationKwargs(TypedDict, total=False):
-    """Those of `GenerationOptions`, and what transformers' `generate` takes besides."""
+class SpeechKwargs(TypedDict, total=False):
+    """Those of `GenerationOptions` that mean something for speech too."""
 
     max_new_tokens: int | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    typical_p: float | None
+    seed: int | None
+    repetition_penalty: float
+    logit_bias: Mapping[int, float] | None
+    bad_words_ids: Sequence[Sequence[int]]
+    suppress_tokens: int | Sequence[int]
+    no_repeat_ngram_size: int
+    logits_processor: Sequence[Callable[..., Any]]
+    num_assistant_tokens: int | Literal["auto"]
+    num_assistant_tokens_schedule: Literal["adaptive", "heuristic", "constant"] | None
+    assistant_confidence_threshold: float
+    assistant_do_sample: bool
+    prompt_lookup_num_tokens: int | None
+    max_matching_ngram_size: int | None
+    reference_texts: str | Sequence[str]
+    cache_salt: str | None
+
+
+class GenerationKwargs(SpeechKwargs, total=False):
+    """All of them, and what transformers' `generate` takes besides."""
+
     min_new_tokens: int
     min_tokens: int
     stop_strings: str | Sequence[str]
@@ -22,31 +46,13 @@ class GenerationKwargs(TypedDict, total=False):
     skip_special_tokens: bool
     do_sample: bool | None
     temperature: float | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    typical_p: float | None
-    seed: int | None
     choice: int
-    repetition_penalty: float
     presence_penalty: float
     frequency_penalty: float
-    logit_bias: Mapping[int, float] | None
-    bad_words_ids: Sequence[Sequence[int]]
-    suppress_tokens: int | Sequence[int]
-    no_repeat_ngram_size: int
     encoder_no_repeat_ngram_size: int
     forced_bos_token_id: int | None
     tgt_lang: str | None
     src_lang: str | None
-    logits_processor: Sequence[Callable[..., Any]]
-    num_assistant_tokens: int | Literal["auto"]
-    num_assistant_tokens_schedule: Literal["adaptive", "heuristic", "constant"] | None
-    assistant_confidence_threshold: float
-    assistant_do_sample: bool
-    prompt_lookup_num_tokens: int | None
-    max_matching_ngram_size: int | None
-    reference_texts: str | Sequence[str]
     json_schema: Mapping[str, Any] | str | type[Any] | None
     json_object: bool
     json_whitespace: Literal["compact", "spaced", "any"]
@@ -57,7 +63,6 @@ class GenerationKwargs(TypedDict, total=False):
     logprobs_mode: Literal["raw_logprobs", "processed_logprobs"]
     prompt_logprobs: int | None
     cache_prompt: bool
-    cache_salt: str | None
     apply_chat_template: bool
     add_special_tokens: bool | None
     chat_template_kwargs: Mapping[str, Any] | None
@@ -71,31 +76,6 @@ class GenerationKwargs(TypedDict, total=False):
     generation_config: Any
     input_ids: Any
     attention_mask: Any
-
-
-class SpeechKwargs(TypedDict, total=False):
-    """Those of them that mean something for speech too."""
-
-    max_new_tokens: int | None
-    top_k: int | None
-    top_p: float | None
-    min_p: float | None
-    typical_p: float | None
-    seed: int | None
-    repetition_penalty: float
-    logit_bias: Mapping[int, float] | None
-    bad_words_ids: Sequence[Sequence[int]]
-    suppress_tokens: int | Sequence[int]
-    no_repeat_ngram_size: int
-    logits_processor: Sequence[Callable[..., Any]]
-    num_assistant_tokens: int | Literal["auto"]
-    num_assistant_tokens_schedule: Literal["adaptive", "heuristic", "constant"] | None
-    assistant_confidence_threshold: float
-    assistant_do_sample: bool
-    prompt_lookup_num_tokens: int | None
-    max_matching_ngram_size: int | None
-    reference_texts: str | Sequence[str]
-    cache_salt: str | None
 
 
 class TranscriptionKwargs(SpeechKwargs, total=False):

@@ -1,6 +1,6 @@
 """`Options`, the base of all options: pydantic models that raise `OptionError`."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from inspect import signature
@@ -12,6 +12,7 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    TypeAdapter,
     ValidationError,
     create_model,
 )
@@ -84,16 +85,22 @@ def option(
     )
 
 
+WORDS = {
+    "boolean": "True or False",
+    "integer": "a whole number",
+    "number": "a number",
+    "string": "a text",
+}
 BOUNDS = {
     "": "",
-    "ge": " of at least {ge}",
-    "ge le": " from {ge} to {le}",
-    "gt": " above {gt}",
-    "gt le": " above {gt}, up to {le}",
-    "le": " of at most {le}",
-    "min_length": " that is not empty",
+    "minimum": " of at least {minimum}",
+    "minimum maximum": " from {minimum} to {maximum}",
+    "exclusiveMinimum": " above {exclusiveMinimum}",
+    "exclusiveMinimum maximum": " above {exclusiveMinimum}, up to {maximum}",
+    "maximum": " of at most {maximum}",
+    "minLength": " that is not empty",
 }
-"""The bounds of a number or text in words, by the names of its constraints."""
+"""Types, and the bounds of a number or text, in words, by their names in JSON schemas."""
 
 
 def display_of(field: FieldInfo) -> Display:
@@ -203,34 +210,19 @@ def kinds_of(kind: Any) -> list[Any]:
 
 def in_words(field: FieldInfo) -> str:
     """The values of an option, such as "a whole number from 0 to 256, or auto"."""
-    return display_of(field).expects or _kind_in_words(field.annotation, field.metadata)
+    expects = display_of(field).expects
+    return expects or _in_words(TypeAdapter(field.rebuild_annotation()).json_schema())
 
 
-def _kind_in_words(kind: Any, metadata: Iterable[Any]) -> str:
-    origin, parts = get_origin(kind), get_args(kind)
-    if origin is Annotated:
-        return _kind_in_words(parts[0], [*metadata, *_constraints(parts[1:])])
-    if origin in (Union, UnionType):
-        words = [_kind_in_words(part, metadata) for part in parts if part is not NoneType]
-        return ", or ".join(words)
-    if origin is Literal:
-        return f"{'one of ' * (len(parts) > 1)}{', '.join(parts)}"
-    if origin is Sequence:
-        return f"{_kind_in_words(parts[0], ())}, or several"
-    words_of = {bool: "True or False", int: "a whole number", float: "a number", str: "a text"}
-    return words_of.get(kind, "a value of another type") + _bounds_in_words(metadata)
-
-
-def _constraints(metadata: Iterable[Any]) -> Iterable[Any]:
-    for each in metadata:
-        yield from each.metadata if isinstance(each, FieldInfo) else (each,)
-
-
-def _bounds_in_words(metadata: Iterable[Any]) -> str:
-    bounds = {
-        name: f"{getattr(each, name):.15g}"
-        for each in metadata
-        for name in ("ge", "gt", "le", "min_length")
-        if hasattr(each, name)
-    }
-    return BOUNDS[" ".join(sorted(bounds))].format(**bounds)
+def _in_words(schema: Mapping[str, Any]) -> str:
+    if cases := schema.get("anyOf"):
+        return ", or ".join(_in_words(case) for case in cases if case != {"type": "null"})
+    if values := schema.get("enum", [schema["const"]] if "const" in schema else []):
+        return f"{'one of ' * (len(values) > 1)}{', '.join(values)}"
+    if items := schema.get("items"):
+        return f"{_in_words(items)}, or several"
+    names = ("minimum", "exclusiveMinimum", "maximum", "minLength")
+    bounds = {name: f"{schema[name]:.15g}" for name in names if name in schema}
+    return WORDS.get(schema["type"], "a value of another type") + BOUNDS[" ".join(bounds)].format(
+        **bounds
+    )

@@ -1,7 +1,7 @@
 """Log-mel features, the input of Whisper's encoder.
 
 They equal those of transformers' `WhisperFeatureExtractor` to 1e-4, without importing torch.
-Source: `log_mel_spectrogram` of openai/whisper; the mel scale of Slaney's Auditory Toolbox.
+Source: `log_mel_spectrogram` of openai/whisper.
 """
 
 import math
@@ -14,9 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.speech.audio import Samples
-
-PER_MEL, KNEE, LOG_STEP = 200.0 / 3.0, 15.0, np.log(6.4) / 27.0
-"""The mel scale: linear up to 1 kHz, its 15th mel; above, 27 mels for a factor of 6.4."""
 
 MAX_FREQUENCY = 8000.0
 """Of the mel bins, in Hz, as in every Whisper."""
@@ -100,13 +97,13 @@ class FeatureExtractor:
     @cached_property
     def _filters(self) -> NDArray[Any]:
         """Triangles of equal area on the mel scale, [feature_size, n_fft // 2 + 1]."""
-        highest = KNEE + np.log(MAX_FREQUENCY / 1000.0) / LOG_STEP
-        mel = np.linspace(0.0, highest, self.feature_size + 2)
-        above = 1000.0 * np.exp(LOG_STEP * (np.maximum(mel, KNEE) - KNEE))
-        edges = np.where(mel < KNEE, mel * PER_MEL, above)
-        bins = np.linspace(0.0, self.sampling_rate // 2, self.n_fft // 2 + 1)
-        low, middle, high = edges[:-2, None], edges[1:-1, None], edges[2:, None]
-        rising, falling = (bins - low) / (middle - low), (high - bins) / (high - middle)
-        triangles = np.maximum(0.0, np.minimum(rising, falling)) * 2.0 / (high - low)
-        filters: NDArray[Any] = triangles.astype(np.float32)
+        from transformers.audio_utils import mel_filter_bank  # takes long to import
+
+        filters: NDArray[Any] = mel_filter_bank(
+            self.n_fft // 2 + 1,
+            self.feature_size,
+            *(0.0, MAX_FREQUENCY, self.sampling_rate),
+            norm="slaney",
+            mel_scale="slaney",
+        ).T.astype(np.float32)
         return filters

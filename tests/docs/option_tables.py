@@ -74,7 +74,8 @@ def _row(name: str, option: FieldInfo, field: str) -> str:
     return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
 
 
-GENERATION = "Those of `GenerationOptions`, and what transformers' `generate` takes besides."
+SPEECH = "Those of `GenerationOptions` that mean something for speech too."
+GENERATION = "All of them, and what transformers' `generate` takes besides."
 OF_TRANSFORMERS = "".join(
     f"    {name}: Any\n" for name in ("generation_config", "input_ids", "attention_mask")
 )
@@ -95,14 +96,15 @@ def kwargs(options: type[Options] = GenerationOptions) -> str:
     """The module with the options as dictionaries."""
     fields = options.model_fields
     speech = {name: option for name, option in fields.items() if name in FOR_SPEECH}
+    text = {name: option for name, option in fields.items() if name not in FOR_SPEECH}
     own = {n: o for n, o in TranscriptionOptions.model_fields.items() if o.description}
     both = SpeechPipelineOptions.model_fields
     speech_pipeline = {n: o for n, o in both.items() if n not in ("main", "draft")}
     pipeline = {n: o for n, o in PipelineOptions.model_fields.items() if n not in both}
     parts = [
         KWARGS_BEGINNING,
-        _typed_dict("GenerationKwargs", GENERATION, fields) + OF_TRANSFORMERS,
-        _typed_dict("SpeechKwargs", "Those of them that mean something for speech too.", speech),
+        _typed_dict("SpeechKwargs", SPEECH, speech),
+        _typed_dict("GenerationKwargs", GENERATION, text, "SpeechKwargs") + OF_TRANSFORMERS,
         _typed_dict("TranscriptionKwargs", "Those of `TranscriptionOptions`.", own, "SpeechKwargs"),
         _typed_dict("SpeechPipelineKwargs", OF_SPEECH_PIPELINE, speech_pipeline),
         _typed_dict("PipelineKwargs", OF_PIPELINE, pipeline, "SpeechPipelineKwargs"),

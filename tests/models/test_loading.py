@@ -11,7 +11,7 @@ from huggingface_hub.utils import filter_repo_objects
 from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
-from ov_specdec.generation.arguments import check_devices
+from ov_specdec.generation.pipeline import check_devices
 from ov_specdec.graph.paging import sequence_axes
 from ov_specdec.models import prepare
 from ov_specdec.models.devices import (
