@@ -18,7 +18,6 @@ from ov_specdec.runner.probe import (
     largest_distance,
     rows_around,
 )
-from ov_specdec.runner.rewinding import RewindingModel
 
 TOLERANCE = 0.1
 """Maximum distance of two rows by rounding: in bf16 with a u8 KV cache 0.01 was usual and 0.06 the
@@ -69,7 +68,7 @@ def difference(loaded: LoadedModel) -> str:
     Models with recurrent states have to continue them, even if they verify no draft tokens.
     """
     runner = loaded.runner
-    verifies = runner.max_draft_tokens != 0 or isinstance(runner, RewindingModel)
+    verifies = runner.max_draft_tokens != 0 or loaded.kv == "stateful"
     if loaded.folder.is_encoder_decoder or not verifies or runner.max_length < MIN_LENGTH:
         return ""
     path = record_file(loaded.fingerprint())

@@ -31,7 +31,6 @@ from ov_specdec.runner.encoder_decoder import (
     EncoderDecoderModel,
 )
 from ov_specdec.runner.paged import PagedModel
-from ov_specdec.runner.rewinding import RewindingModel
 from ov_specdec.runner.stateful import StatefulModel
 
 
@@ -134,12 +133,14 @@ def _runner(prepared: Prepared, model: ov.CompiledModel, encoder: Encoder | None
             is_invariant=prepared.config.batch_invariant,
             original_context=original,
         )
-    sizes["max_masked"] = prepared.max_masked
-    if prepared.is_recurrent:
-        most = prepared.max_draft_tokens
-        return RewindingModel(model, prepared.axes, **sizes, max_draft_tokens=most)
     return StatefulModel(
-        model, prepared.axes, **sizes, shares_states=device.is_cpu, original_context=original
+        model,
+        prepared.axes,
+        **sizes,
+        max_masked=prepared.max_masked,
+        shares_states=device.is_cpu,
+        is_recurrent=prepared.is_recurrent,
+        original_context=original,
     )
 
 

@@ -33,15 +33,12 @@ class Span(NamedTuple):
     """Tokens that a forward pass appends to one sequence. num_rows: of logits, of the last tokens.
 
     hidden_states: [len(tokens), hidden_size], which the pass fills; None: not requested.
-    num_committed: length of the sequence that will not be rolled back, without draft tokens; None:
-    all.
     """
 
     slot: Slot
     tokens: Sequence[int]
     num_rows: int
     hidden_states: HiddenStates | None = None
-    num_committed: int | None = None
 
 
 class ForwardOutput(NamedTuple):

@@ -39,6 +39,11 @@ class StatefulModel(Runner):
 
     Sequences beyond the original context length have separate batches.
 
+    is_recurrent: it has recurrent states too, which fold all tokens and cannot be rolled back. It
+    then verifies no draft tokens, runs one sequence at a time, and recomputes one that is rolled
+    back; a later one continues from its states if it begins with all of its tokens, such as the
+    next turn.
+
     Freed content stays reusable until the next pass of its batch, or until a new batch starts.
     """
 
@@ -51,6 +56,7 @@ class StatefulModel(Runner):
         vocab_size: int,
         max_masked: int = MAX_MASKED,
         shares_states: bool = True,
+        is_recurrent: bool = False,
         original_context: int | None = None,
     ) -> None:
         self.max_length = max_length
@@ -60,11 +66,17 @@ class StatefulModel(Runner):
         self._inputs = frozenset(name for port in compiled.inputs for name in port.names)
         # Rows are padded with masked entries, and reordered by `beam_idx`.
         can_share = shares_states and max_masked > 0 and "beam_idx" in self._inputs
-        self.max_sequences = None if can_share else 1
+        self.max_sequences = None if can_share and not is_recurrent else 1
+        self.is_recurrent = is_recurrent
         self._vocab_size = vocab_size
         self.max_masked = max_masked
-        self.has_cheap_rollback = max_masked > 0
+        self.has_cheap_rollback = max_masked > 0 and not is_recurrent
         self.batches: list[StateBatch] = []
+
+    @property
+    def max_draft_tokens(self) -> int | None:
+        """0 with recurrent states, else any number."""
+        return 0 if self.is_recurrent else None
 
     def open(self, namespace: Hashable = None) -> "StatefulSlot":
         """A new sequence, which has no row yet."""
@@ -146,12 +158,7 @@ class StatefulSlot(Slot):
         """Continue from the row with the longest common prefix."""
         self.free()
         rows = [row for batch in self.owner.batches for row in batch.rows]
-        shared = [
-            common_prefix(row.tokens[: row.num_committed], tokens)
-            if row.namespace == self.namespace
-            else 0
-            for row in rows
-        ]
+        shared = [self._num_shared(row, tokens) for row in rows]
         if length := max(shared, default=0):
             row = rows[shared.index(length)]
             self.join(row.held_in)
@@ -162,7 +169,7 @@ class StatefulSlot(Slot):
     def rollback(self, length: int) -> None:
         """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
         self._check_rollback(length)
-        if length == 0:
+        if length == 0 or (self.owner.is_recurrent and length < self.length):
             self.free()
         elif length < self.length:
             self._keep(length)
@@ -183,6 +190,13 @@ class StatefulSlot(Slot):
             index = self.batch.rows.index(self)
             self.batch.rows[index : index + 1] = [left] if tokens else []
         self.batch, self.length, self.num_committed = None, 0, 0
+
+    def _num_shared(self, row: "StatefulSlot", tokens: Sequence[int]) -> int:
+        """Length of the prefix of these tokens with which it can continue from a row."""
+        if row.namespace != self.namespace:
+            return 0
+        length = common_prefix(row.tokens[: row.num_committed], tokens)
+        return length if length == row.length or not self.owner.is_recurrent else 0
 
     def _keep(self, length: int) -> None:
         """Hide all but the first `length` tokens."""
