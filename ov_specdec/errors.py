@@ -39,18 +39,12 @@ class SpecdecError(Exception):
     def __init__(self, *parts: str | Option) -> None:
         super().__init__(*parts)
         self._parts = parts
-
-    @property
-    def option(self) -> str | None:
+        first = parts[0] if parts and isinstance(parts[0], Option) else None
+        self.option: str | None = first.name if first else None
         """The Python name of the option at fault; None if there is none."""
-        first = self._parts[0] if self._parts else ""
-        return first.name if isinstance(first, Option) else None
-
-    @property
-    def value(self) -> object:
+        is_shown = first is not None and first.value is not ...
+        self.value: object = first.value if first and is_shown else None
         """The given value of that option; None if the message does not show it."""
-        first = self._parts[0] if self._parts else ""
-        return first.value if isinstance(first, Option) and first.value is not ... else None
 
     @property
     def reason(self) -> str:

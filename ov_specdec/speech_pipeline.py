@@ -16,7 +16,7 @@ from ov_specdec.generation.pipeline import Pipeline, check_devices
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
-from ov_specdec.models.compile import LoadedModel, load_aligner, load_models
+from ov_specdec.models.compile import load_aligner, load_models
 from ov_specdec.models.locate import locate
 from ov_specdec.models.source import FEATURES_CHECK, ModelSource, check_pair, open_source
 from ov_specdec.options.foreign_names import drop_neutral
@@ -71,7 +71,8 @@ class SpeechPipeline(Pipeline):
         self.drafter = given.kind.name
         self.load_seconds = watch.total()
         self._costs = costs = kept_costs(self._models, self.load_seconds)
-        runners = [_speech_runner(model) for model in self._models]
+        loaded = (model.runner for model in self._models)
+        runners = [runner for runner in loaded if isinstance(runner, EncoderDecoderModel)]
         draft_runner = runners[1] if len(runners) > 1 else None
         encoders = list({id(runner.encoder): runner.encoder for runner in runners}.values())
         self.shares_encoder = len(encoders) < len(runners)
@@ -154,13 +155,6 @@ class SpeechPipeline(Pipeline):
         if self._whisper is None:
             raise SessionError(CLOSED)
         return self._whisper
-
-
-def _speech_runner(model: LoadedModel) -> EncoderDecoderModel:
-    """A Whisper's runner."""
-    if not isinstance(model.runner, EncoderDecoderModel):
-        raise ModelError(f"{model.folder.path} has no encoder: give a Whisper")
-    return model.runner
 
 
 def _require_fit(report: GuardReport, sources: Sequence[ModelSource], vocab_size: int) -> None:

@@ -6,7 +6,7 @@ from time import perf_counter
 from typing import Any
 
 import click
-from rich.progress import MofNCompleteColumn, Progress, TextColumn
+from rich.progress import MofNCompleteColumn, Progress
 
 from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.batch_file import BatchRun, Results
@@ -48,7 +48,8 @@ def batch(
     requests, *others = map(Path, arguments)
     if others:
         raise OptionError(f"REQUESTS are {len(arguments)} files: give one")
-    num_lines = _count_lines(requests)
+    with requests.open("rb") as file:
+        num_lines = sum(1 for line in file if line.strip())
     if output.exists() and output.samefile(requests):
         raise OptionError(f"--output '{output}' is the file of requests: give another file")
     name = served_model_name or model_name(pipeline["main"])
@@ -56,45 +57,24 @@ def batch(
     with make_pipeline(pipeline) as models:
         recommended = models.complete_options().temperature
         rules = Rules(1.0 if recommended is None else None, strict=strict_fields)
-        run = BatchRun(models, name, pipeline["max_batch_size"], rules)
-        _answer(requests, num_lines, results, run)
+        _answer(
+            requests, num_lines, results, BatchRun(models, name, pipeline["max_batch_size"], rules)
+        )
     if results.failed or results.failed_before:
         sys.exit(1)
 
 
 def _answer(requests: Path, num_lines: int, results: Results, run: BatchRun) -> None:
     start = perf_counter()
-    failed = TextColumn("{task.fields[failed]}")
-    columns = (*Progress.get_default_columns(), MofNCompleteColumn(), failed)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     try:
-        with (
-            progress("Requests", num_lines, *columns, failed="") as update,
-            requests.open("rb") as lines,
-        ):
+        with progress("Requests", num_lines, *columns) as update, requests.open("rb") as lines:
             for _ in run.answer(lines, results):
-                done = results.answered + results.failed + results.skipped
-                update(completed=done, failed=f"{results.failed} failed" if results.failed else "")
+                update(completed=results.answered + results.failed + results.skipped)
     except KeyboardInterrupt:
-        end_interrupted(f"interrupted: {_describe(results)}")
-    seconds = perf_counter() - start
-    tokens = results.tokens
+        end_interrupted(f"interrupted: {results}")
+    seconds, tokens = perf_counter() - start, results.tokens
     speed = f", {tokens} tokens in {seconds:.1f} s ({tokens / seconds:.1f} tokens/s)"
     if results.first_failure:
         click.echo(f"first error: {results.first_failure}", err=True)
-    click.echo(f"{_describe(results)}{speed if tokens else ''}", err=True)
-
-
-def _describe(results: Results) -> str:
-    before = f"{results.skipped} answered before"
-    if results.failed_before:
-        before += f", {results.failed_before} of them with an error"
-    return f"{results.answered} answered, {results.failed} failed, {before}"
-
-
-def _count_lines(file: Path) -> int:
-    """The number of non-empty lines."""
-    try:
-        with file.open("rb") as lines:
-            return sum(1 for line in lines if line.strip())
-    except OSError as error:
-        raise OptionError(f"REQUESTS '{file}' cannot be read ({error.strerror})") from error
+    click.echo(f"{results}{speed if tokens else ''}", err=True)

@@ -14,10 +14,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai.answer import Answer, Ask
+from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.body import Rules, explain
-from ov_specdec.openai.completions import StreamedCompletion
-from ov_specdec.openai.errors import NONE, ApiError, Part, from_exception, invalid
+from ov_specdec.openai.completions import CompletionAnswer
+from ov_specdec.openai.errors import NONE, ApiError, Json, from_exception, invalid
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
 from ov_specdec.pipeline import SpeculativePipeline
 
@@ -35,14 +35,6 @@ AHEAD = 2
 
 LINE_START = f'{{"id": "{RESULT_ID}'.encode()
 """The beginning of every line, as `Results.write` writes it."""
-
-
-class LineError(Exception):
-    """A line is not a request. code: the reason in one word."""
-
-    def __init__(self, code: str, message: str) -> None:
-        super().__init__(message)
-        self.code = code
 
 
 class BatchRequest(BaseModel):
@@ -64,32 +56,35 @@ class BatchRequest(BaseModel):
 
 
 def read_request(line: bytes) -> BatchRequest:
-    """The request in a line: {"custom_id", "method": "POST", "url", "body"}; raises `LineError`."""
+    """The request in a line: {"custom_id", "method": "POST", "url", "body"}; raises `ApiError`."""
     try:
         content = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise LineError("invalid_json", f"the line is not JSON: {error}") from error
+        raise invalid(None, f"the line is not JSON: {error}", "invalid_json") from error
     try:
         return BatchRequest.model_validate(content)
     except ValidationError as error:
         path, message, kind = explain(error)
         code = "request" if kind in ("extra_forbidden", "model_type") else path
-        raise LineError(f"invalid_{code}", message) from error
+        raise invalid(path, message, f"invalid_{code}") from error
 
 
-def make_result(custom_id: str, status_code: int, body: Part) -> dict[str, Any]:
+def make_result(custom_id: str, status_code: int, body: Json) -> dict[str, Any]:
     """The result of a request: the answer to it, or `ApiError.body`."""
     request_id = f"req_{uuid4().hex}"
-    response = {"status_code": status_code, "request_id": request_id, "body": body.model_dump()}
-    result_id = f"{RESULT_ID}{uuid4().hex}"
-    return {"id": result_id, "custom_id": custom_id, "response": response, "error": None}
+    response = {"status_code": status_code, "request_id": request_id, "body": body}
+    return {"id": new_id(), "custom_id": custom_id, "response": response, "error": None}
 
 
-def make_line_failure(number: int, error: LineError) -> dict[str, Any]:
+def make_line_failure(number: int, error: ApiError) -> dict[str, Any]:
     """The result of an invalid line. number: of the line, from 1."""
-    complaint = {"code": error.code, "message": str(error), "line": number}
-    result_id = f"{RESULT_ID}{uuid4().hex}"
-    return {"id": result_id, "custom_id": None, "response": None, "error": complaint}
+    complaint = {"code": error.code, "message": error.message, "line": number}
+    return {"id": new_id(), "custom_id": None, "response": None, "error": complaint}
+
+
+def new_id() -> str:
+    """The id of a result."""
+    return RESULT_ID + uuid4().hex
 
 
 class Results:
@@ -131,6 +126,12 @@ class Results:
         self.failed_before += self._failed.get(key, False)
         return key in self._failed
 
+    def __str__(self) -> str:
+        before = f"{self.skipped} answered before"
+        if self.failed_before:
+            before += f", {self.failed_before} of them with an error"
+        return f"{self.answered} answered, {self.failed} failed, {before}"
+
     def write(self, result: dict[str, Any]) -> None:
         """Append a result as one whole line."""
         with self._path.open("ab") as file:
@@ -162,7 +163,7 @@ class BatchRun:
         # Open requests, keyed by custom id, and by index of the choice too.
         self._batch: Batch[tuple[str, int]] = self.pipeline.open_batch()
         self._batch.try_grammars()
-        self._answers: dict[str, Answer] = {}
+        self._answers: dict[str, CompletionAnswer] = {}
 
     def answer(self, lines: Iterable[bytes], results: Results) -> Iterator[None]:
         """Answer requests that `results` does not; yields after each result, in any order."""
@@ -178,8 +179,8 @@ class BatchRun:
                 request = read_request(line)
                 if request.custom_id in seen:
                     complaint = f"custom_id='{request.custom_id}' is that of an earlier line"
-                    raise LineError("duplicate_custom_id", complaint)
-            except LineError as error:
+                    raise invalid("custom_id", complaint, "duplicate_custom_id")
+            except ApiError as error:
                 if not results.skip(number):
                     yield make_line_failure(number, error)
                 continue
@@ -200,7 +201,7 @@ class BatchRun:
             problem = f"this run serves the model '{name}', not '{ask.model}'"
             remedy = "change the request, or give --served-model-name"
             raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
-        self._answers[request.custom_id] = Answer(ask, name, self.pipeline.tokenizer)
+        self._answers[request.custom_id] = CompletionAnswer(ask, name, self.pipeline.tokenizer)
         for index, (prompt, options) in enumerate(ask.generations()):
             self._batch.add((request.custom_id, index), prompt, options)
 
@@ -212,11 +213,11 @@ class BatchRun:
                 continue
             if isinstance(piece, BaseException):
                 yield self._fail(custom_id, piece)
-            else:
-                answer.choices[index].add(piece)
-                if all(choice.ended for choice in answer.choices):
-                    del self._answers[custom_id]
-                    yield make_result(custom_id, 200, StreamedCompletion(answer).whole())
+                continue
+            answer.choices[index].add(piece)
+            if all(choice.ended for choice in answer.choices):
+                del self._answers[custom_id]
+                yield make_result(custom_id, 200, answer.whole())
 
     def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
         """The result of a failed request; ends its other choices."""

@@ -18,9 +18,6 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
-from rich.console import Console
-from rich.segment import Segment, Segments
-from rich.style import Style
 
 from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import options_of, own_options, take
@@ -45,7 +42,7 @@ from ov_specdec.results.chunks import GREEN, GenerationResult, ResultBuilder
 from ov_specdec.text.chat import Message
 from ov_specdec.text.tokenizer import load_tokenizer
 
-ACCEPTED = Style(color=GREEN)
+ACCEPTED = tuple(bytes.fromhex(GREEN[1:]))
 
 
 @click.command()
@@ -117,20 +114,16 @@ def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
 
 
 def show_answer(stream: GenerationStream, *, is_typed: bool, show_draft: bool) -> GenerationResult:
-    """Show an answer as it arrives; until then a spinner on stderr. show_draft: in colours."""
-    output, answer, shown = Console(), ResultBuilder(), Transcript()
+    """Show an answer as it arrives; until then a spinner on stderr. show_draft: in a colour."""
+    answer, shown = ResultBuilder(), Transcript()
     with stream, interrupts_call(stream.cancel) if is_typed else nullcontext():
         with console.status("Reading"):
             first = next(stream)
         try:
             for chunk in chain([first], stream):
                 answer.add(chunk)
-                if show_draft:  # as segments: rich would wrap a text and replace its tabs
-                    style = ACCEPTED if chunk.from_draft else None
-                    pieces = [Segment(text, style) for text, _ in shown.pieces(chunk)]
-                    output.print(Segments(pieces), soft_wrap=True)
-                else:
-                    shown.show(chunk)
+                is_marked = show_draft and chunk.from_draft and not console.no_color
+                shown.show(chunk, ACCEPTED if is_marked else None)
         finally:
             click.echo()
     return answer.result

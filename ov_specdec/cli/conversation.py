@@ -50,8 +50,6 @@ class Chat:
             problem = f"there is no command '{name}' ({hint}); start a message with // for /"
             raise OptionError(problem)
         usage, _, run = CHAT_COMMANDS[name]
-        if argument and not usage:
-            raise OptionError(f"{name} takes no argument: leave '{argument}' out")
         if usage.isalpha() and not argument:
             raise OptionError(f"{name} lacks its argument: type {name} {usage}")
         return run(self, argument)
@@ -80,7 +78,7 @@ class Chat:
         if not (calls := self._open_calls()):
             raise OptionError("no call waits for a result: write a message")
         if given.startswith("@"):
-            with _naming(path := expand_home(given[1:]), "read"):
+            with _naming(given[1:], "read") as path:
                 given = path.read_text(encoding="utf-8")
         result = {"role": "tool", "name": calls[0]["function"]["name"], "content": given}
         messages = [*self.messages, result | {"tool_call_id": calls[0].get("id", "")}]
@@ -119,14 +117,13 @@ class Chat:
         return "".join(shown) or "there is no system message"
 
     def _save(self, file: str) -> str:
-        path, content = expand_home(file), json.dumps(self.messages, ensure_ascii=False, indent=2)
-        with _naming(path, "written"):
+        content = json.dumps(self.messages, ensure_ascii=False, indent=2)
+        with _naming(file, "written") as path:
             path.write_bytes(f"{content}\n".encode())
         return f"saved {len(self.messages)} messages in '{file}'"
 
     def _load(self, file: str) -> str:
-        path = expand_home(file)
-        with _naming(path, "loaded"):
+        with _naming(file, "loaded") as path:
             messages = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(messages, list):
                 raise ValueError("it holds no list of messages")
@@ -136,28 +133,28 @@ class Chat:
     def _set(self, argument: str) -> str:
         """Set an option, named as on the command line or in Python; its default without a value."""
         if not argument:
-            values = self._complete(self.given)
-            names = {flag: str(option.name) for flag, option in self.options.items()}
-            return _columns({flag: _shown(getattr(values, name)) for flag, name in names.items()})
+            known = dict(self._complete(self.given))
+            return _columns({flag: str(known[o.name]) for flag, o in self.options.items()})
         flag, _, text = argument.partition(" ")
-        typed = flag.lstrip("-").replace("_", "-")
+        typed, text = flag.lstrip("-").replace("_", "-"), text.strip()
         if typed not in self.options:
             hint = suggest(typed, self.options, "/set lists all options")
             raise OptionError(f"there is no option '{flag}': {hint}")
         option, given = self.options[typed], dict(self.given)
-        before = given.pop(str(option.name), None)
-        if text := text.strip():
+        name = str(option.name)
+        before = given.pop(name, None)
+        if text:
             context = click.Context(click.Command("/set"))
             try:
-                value = option.process_value(context, (text,) if option.multiple else text)
+                given[name] = option.process_value(context, (text,) if option.multiple else text)
             except click.BadParameter as error:
                 raise OptionError(error.format_message()) from error
             if option.multiple and before:  # a repeatable option gets another value
-                value = before | value if isinstance(value, dict) else before + value
-            given[str(option.name)] = value
+                value = given[name]
+                given[name] = before | value if isinstance(value, dict) else before + value
         self._complete(given)
         self.given = given
-        if typed == "seed":
+        if name == "seed":
             self.num_drawn = 0
         return "" if text else f"{typed} has its default"
 
@@ -190,10 +187,11 @@ def waits_for(call: Mapping[str, Any]) -> str:
 
 
 @contextmanager
-def _naming(path: Path, done: str) -> Iterator[None]:
-    """Name a file that cannot be used."""
+def _naming(file: str, done: str) -> Iterator[Path]:
+    """The path of a file; names it if it cannot be used."""
+    path = expand_home(file)
     try:
-        yield
+        yield path
     except (OSError, ValueError, RecursionError) as error:
         reason = getattr(error, "strerror", None) or error
         raise OptionError(f"'{path}' cannot be {done} ({reason}): give another file") from error
@@ -208,12 +206,6 @@ def describe_commands(*_: object) -> str:
 def _columns(rows: Mapping[str, str]) -> str:
     width = max(map(len, rows))
     return "\n".join(f"{key:<{width}}  {text}" for key, text in rows.items())
-
-
-def _shown(value: Any) -> str:
-    if value is None or value in ((), {}):
-        return "-"
-    return ", ".join(map(repr, value)) if isinstance(value, tuple) else str(value)
 
 
 LEAVING = ("exit", "quit", "/exit", "/bye", "/quit")

@@ -45,6 +45,13 @@ def unescape(text: str) -> str:
     return replaced
 
 
+def read_text(file: str) -> str:
+    """The text of a file; of stdin for -."""
+    with click.open_file(file, encoding="utf-8") as stream:
+        text: str = stream.read()
+    return text
+
+
 def _numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, text.split(",")))
 
@@ -76,9 +83,7 @@ WAYS = {
     ),
     "JSON": Way(json.loads, "is not valid JSON: {error}", whole=True),
     "JSON-FILE": Way(
-        lambda file: json.loads(Path(file).read_text(encoding="utf-8")),
-        "cannot be read as JSON: {error}",
-        whole=True,
+        lambda file: json.loads(read_text(file)), "cannot be read as JSON: {error}", whole=True
     ),
     "KEY=VALUE": Way(_property, "must have the form KEY=VALUE"),
     "MIN:MAX": Way(_range, "must be MIN:MAX, two whole numbers, such as 1:4", whole=True),
@@ -87,9 +92,7 @@ WAYS = {
         r"has an unknown escape, or is not UTF-8: write \\ for a backslash",
         note=r"Escapes: \n \t \r \\ \uNNNN.",
     ),
-    "TEXT-FILE": Way(
-        lambda file: Path(file).read_text(encoding="utf-8"), "cannot be read as text: {error}"
-    ),
+    "TEXT-FILE": Way(read_text, "cannot be read as text: {error}"),
     "X|none": Way(lambda t: None if t == "none" else float(t), "must be a number or none"),
 }
 """By metavar; other values are as their type reads them."""

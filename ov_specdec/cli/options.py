@@ -6,9 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-import click
-
-from ov_specdec.cli.declare import Command, flag_name, options_of, take
+from ov_specdec.cli.declare import WAYS, Command, flag_name, options_of, take
 from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, models_first, typed
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
@@ -35,7 +33,7 @@ class Shared(Options):
         None,
         "Read the prompt from a file, - for stdin.",
         unset="stdin if there is no PROMPT",
-        metavar="F",
+        metavar="TEXT-FILE",
         group="Prompt",
     )
     system: str | None = option(None, "System message, for chat models.", unset="none")
@@ -89,33 +87,24 @@ def check_generation(given: Mapping[str, Any], pipeline: Mapping[str, Any]) -> G
     return options
 
 
-def read_prompt(given: Sequence[str], file: str | None) -> str:
-    """The prompt from an argument or a file ("-" for stdin), else from a pipe on stdin.
+def read_prompt(given: Sequence[str], text: str | None) -> str:
+    """The prompt from an argument, else the text of --prompt-file, else from a pipe on stdin.
 
     Raises `OptionError` for none or two prompts, and for one that is empty or not UTF-8.
     """
-    if given and file is not None:
-        raise OptionError(f"give a PROMPT or --prompt-file '{file}', not both")
+    if given and text is not None:
+        raise OptionError("give a PROMPT or --prompt-file, not both")
     if len(given) > 1:
         raise OptionError(
             f"the prompt is {len(given)} arguments: put it into quotes, as in "
             f"{quote(' '.join(given))}"
         )
-    if given:
-        require_utf8("the prompt", given[0])  # Python passes other bytes as lone surrogates
-        if not given[0]:
-            raise OptionError("the prompt is empty: give at least one token of text")
-        return given[0]
-    if file is None and (sys.stdin is None or sys.stdin.isatty()):
-        raise OptionError("there is no prompt: give a PROMPT or --prompt-file, or pipe text in")
-    name = "stdin" if file in (None, "-") else f"--prompt-file '{file}'"
-    try:
-        with click.open_file("-" if file is None else file, encoding="utf-8") as stream:
-            text: str = stream.read()
-    except OSError as error:
-        raise OptionError(f"{name} cannot be read: {error.strerror}; name a text file") from error
-    except UnicodeDecodeError as error:
-        raise OptionError(f"{name} cannot be read as text: {error}; give UTF-8") from error
-    if not text:
+    name, prompt = "the prompt", given[0] if given else text
+    if prompt is None:
+        if sys.stdin is None or sys.stdin.isatty():
+            raise OptionError("there is no prompt: give a PROMPT or --prompt-file, or pipe text in")
+        name, prompt = "stdin", WAYS["TEXT-FILE"].convert("-", None, None)
+    require_utf8(name, prompt)  # Python passes other bytes of arguments as lone surrogates
+    if not prompt:
         raise OptionError(f"{name} is empty: give at least one token of text, or a PROMPT")
-    return text
+    return prompt

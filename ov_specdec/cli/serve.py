@@ -65,22 +65,16 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
         raise click.BadParameter(f"'{file}' cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"'{file}' must map options to values")
-    flags = {
-        flag.removeprefix("--"): option
-        for option in context.command.params
-        if isinstance(option, click.Option) and option.expose_value
-        for flag in option.opts
-    }
+    options = [each for each in context.command.params if isinstance(each, click.Option)]
+    known = {flag_of(each).removeprefix("--"): each for each in options}
     context.default_map = {}
     for key, value in content.items():
         typed = str(key).replace("_", "-")  # max-queue or max_queue
-        if value in ("", "~", "null"):  # how YAML writes it
-            raise click.BadParameter(f"'{key}' has no value: leave it out")
-        if typed not in flags:
-            hint = suggest(typed, flags, "leave it out")
+        if typed not in known:
+            hint = suggest(typed, known, "leave it out")
             raise click.BadParameter(f"'{key}' is not an option: {hint}")
-        is_one = flags[typed].multiple and isinstance(value, str)
-        context.default_map[str(flags[typed].name)] = [value] if is_one else value
+        is_one = known[typed].multiple and isinstance(value, str)
+        context.default_map[str(known[typed].name)] = [value] if is_one else value
 
 
 @_with_variables
@@ -105,7 +99,10 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
 def serve(
     *,
     api_key_file: str | None = option(
-        None, "Require one of the keys in this file, one per line.", unset="no key", metavar="F"
+        None,
+        "Require one of the keys in this file, one per line.",
+        unset="no key",
+        metavar="TEXT-FILE",
     ),
     served_model_name: Sequence[str] = option(
         (),
@@ -130,17 +127,15 @@ def serve(
     pipeline = take(options, PIPELINE)
     binding = Binding(**take(options, Binding.model_fields))
     cluster = Cluster(**take(options, Cluster.model_fields))
-    speech = is_speech(pipeline["main"])
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
-    if speech:
+    if speech := is_speech(pipeline["main"]):
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
     name, *aliases = served_model_name or [model_name(pipeline["main"])]
     max_megabytes = max_body_size or (MAX_RECORDING if speech else MAX_TEXT)
-    keys = (*options.pop("api_keys"), *_read_keys(api_key_file))
     settings = Settings(
         model_name=name,
         aliases=aliases,
-        api_keys=keys,
+        api_keys=(*options.pop("api_keys"), *_read_keys(api_key_file)),
         max_batch_size=pipeline["max_batch_size"],
         max_body=math.ceil(max_megabytes * 1e6),
         **options,
@@ -203,15 +198,10 @@ def _serve_replicas(
     serve_replicas(args, binding.host, binding.port, cluster.address, announce)
 
 
-def _read_keys(file: str | None) -> list[str]:
-    """The keys in a file, one per line; skips empty lines and lines that begin with #."""
-    if file is None:
-        return []
-    try:
-        lines = Path(file).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"--api-key-file '{file}' cannot be read: {error}") from error
-    keys = [key for line in lines if (key := line.strip()) and not key.startswith("#")]
-    if not keys:
-        raise OptionError(f"--api-key-file '{file}' holds no key: write one per line")
+def _read_keys(text: str | None) -> list[str]:
+    """The keys in a text, one per line; skips empty lines and lines that begin with #."""
+    lines = [line.strip() for line in (text or "").splitlines()]
+    keys = [line for line in lines if line and not line.startswith("#")]
+    if text is not None and not keys:
+        raise OptionError("--api-key-file holds no key: write one per line")
     return keys

@@ -43,25 +43,24 @@ class Transcript:
             text = f"{part.name} " if isinstance(part, CallBegin) else getattr(part, "text", "")
             yield text, self._last is Reasoning
 
-    def show(self, chunk: Chunk) -> None:
+    def show(self, chunk: Chunk, colour: tuple[int, ...] | None = None) -> None:
         """Print a chunk, reasoning dim on stderr."""
         for text, is_reasoning in self.pieces(chunk):
-            click.secho(text, nl=False, err=is_reasoning, dim=is_reasoning or None)
+            dim = is_reasoning or None
+            click.secho(text, nl=False, err=is_reasoning, dim=dim, fg=colour)
 
 
 @contextmanager
-def progress(
-    title: str, total: float, *columns: ProgressColumn, **fields: Any
-) -> Iterator[Callable[..., None]]:
+def progress(title: str, total: float, *columns: ProgressColumn) -> Iterator[Callable[..., None]]:
     """A progress bar on stderr, if that is a terminal; yields rich's `update` of its task.
 
-    columns: others than rich's default ones. fields: of the task, for them.
+    columns: others than rich's default ones.
     """
     columns = columns or Progress.get_default_columns()
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        yield functools.partial(bar.update, bar.add_task(title, total=total, **fields))
+        yield functools.partial(bar.update, bar.add_task(title, total=total))
 
 
 def with_errors(command: Callable[..., None]) -> Callable[..., None]:

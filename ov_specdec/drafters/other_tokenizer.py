@@ -64,8 +64,8 @@ class IntersectionCache(TranslatedCache):
         self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
     ) -> None:
         super().__init__(cache, tokenizers, tokens)
-        self._common = tokenizers.common
-        self._draft_of = self._common.draft_of
+        self._main_ids, self._draft_ids = tokenizers.common
+        self._draft_of = tokenizers.draft_of
         self._row = np.full((1, tokenizers.main_size), OUTSIDE)
 
     def advance(
@@ -80,7 +80,7 @@ class IntersectionCache(TranslatedCache):
         except KeyError:
             return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
         done = yield from super().advance(tokens, draft_ids)
-        self._row[0, self._common.main_ids] = done.logits[0, self._common.draft_ids]
+        self._row[0, self._main_ids] = done.logits[0, self._draft_ids]
         return done._replace(logits=self._row)
 
 
@@ -103,7 +103,7 @@ class RetokenizedDrafter(ModelDrafter):
         self._translated = TranslatedCache(cache, tokenizers, tokens)
         super().__init__(cache, GreedySampler(), self._translated, min_confidence=min_confidence)
         self._main, self._draft = tokenizers.main, tokenizers.draft
-        self._main_special = {b: a for a, b in tokenizers.common.special.items()}
+        self._main_special = {b: a for a, b in tokenizers.special.items()}
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """The main model's ids of the drafted text, at most as many as planned."""

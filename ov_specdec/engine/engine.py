@@ -11,7 +11,7 @@ from ov_specdec.engine.round import next_round
 from ov_specdec.engine.scheduler import Limits, Scheduler
 from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.errors import CacheFullError, SessionError
+from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, Role
 from ov_specdec.planning.draft_length import NO_PLAN, Estimate, Plan
 from ov_specdec.planning.planner import Planner
@@ -41,7 +41,6 @@ class Engine:
         self.scheduler = Scheduler(main, draft, limits)
         self._costs = costs
         self._planner = Planner(costs)
-        self._planned_size = 0
         self._has_warned = False
 
     def add_request(self, sequence: Sequence) -> None:
@@ -82,19 +81,14 @@ class Engine:
         if not is_planned or any(s.round or not s.is_first_round for s in self.scheduler.running):
             return
         try:
-            with self._plainly_after_errors():
-                self._improve()
+            self._costs.improve()
+        except Exception as error:  # no room in memory, for example
+            message = f"costs of passes could not be measured: {error}"
+            warnings.warn(message, RuntimeWarning, stacklevel=2)
         except BaseException as error:  # such as Ctrl-C
             for sequence in sequences:
                 sequence.end(error)
             raise
-
-    def _improve(self) -> None:
-        try:
-            self._costs.improve()
-        except (SessionError, RuntimeError) as error:  # no room in memory, or OpenVINO's
-            message = f"costs of passes could not be measured: {error}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
 
     def _resume(self, sequence: Sequence, plan: Plan | None = None) -> None:
         """Run a sequence's round until it waits for a plan or a pass, or to its end."""
@@ -121,7 +115,7 @@ class Engine:
 
     def _plan(self) -> None:
         """Plan draft lengths: first those that are given, then all others together."""
-        stepping, self._planned_size = self.scheduler.stepping, 0
+        stepping, self._planner.size = self.scheduler.stepping, 0
         planned, estimates = list[Sequence](), list[Estimate]()
         for sequence in stepping:
             if (offers := sequence.offers) is None:
@@ -139,7 +133,7 @@ class Engine:
         plans = [(sequence, NO_PLAN) for sequence in planned]
         with self._plainly_after_errors():
             found = self._planner.plan(estimates, self.scheduler.load)
-            plans, self._planned_size = [*zip(planned, found, strict=True)], self._planner.size
+            plans = [*zip(planned, found, strict=True)]
         for sequence, plan in plans:
             self._resume(sequence, plan.within(sequence.room))
 
@@ -165,9 +159,9 @@ class Engine:
     def _run_drafts(self) -> list[PassStats]:
         """Run passes of the draft model until no sequence waits for one."""
         passes: list[PassStats] = []
-        num_prefilled = 0
-        while self._draft is not None and (done := self._forward(self._draft, num_prefilled)):
-            num_prefilled += done.num_prefill
+        while self._draft is not None and (
+            done := self._forward(self._draft, sum(each.num_prefill for each in passes))
+        ):
             passes.append(done)
         return passes
 
@@ -194,12 +188,13 @@ class Engine:
             for sequence in batch:
                 self._resume(sequence)
             sizes = [len(span.tokens) for span in spans]
-            is_usual = self._is_usual(model, batch)
-            if is_usual and not any(prefills):
-                with self._plainly_after_errors():
-                    self._count(model, batch)
             num_prefill, seconds = sum(compress(sizes, prefills)), perf_counter() - begin
-            return PassStats(sum(sizes), len(sizes), num_prefill, seconds, is_usual)
+            num_needed = sum(batch.values())
+            is_step = model is self._main or model.mask_token is not None
+            is_usual = is_step or num_needed <= 2 * len(batch)
+            if model is self._main and any(sequence.policy.is_planned for sequence in batch):
+                num_needed = self._planner.wished
+            return PassStats(sum(sizes), len(sizes), num_prefill, seconds, is_usual, num_needed)
         return None
 
     def _padding(self, model: Runner, batch: dict[Sequence, int]) -> list[int]:
@@ -213,24 +208,10 @@ class Engine:
         may_pad = len(decoding) == len(batch)
         if model is self._main:
             is_planned = any(s.policy.is_planned for s in batch if s.state is State.DECODE)
-            may_pad, planned = is_planned or model.is_verified, self._planned_size
+            may_pad, planned = is_planned or model.is_verified, self._planner.size
         if decoding and may_pad:
             padding[decoding[-1]] = model.padded_size(num_tokens, planned) - num_tokens
         return padding
-
-    def _is_usual(self, model: Runner, batch: dict[Sequence, int]) -> bool:
-        """Whether a pass drafts or verifies; larger ones of a draft model read skipped tokens."""
-        is_step = sum(batch.values()) <= 2 * len(batch)
-        return model is self._main or model.mask_token is not None or is_step
-
-    def _count(self, model: Runner, batch: dict[Sequence, int]) -> None:
-        """Count a decode pass, for the choice of static shapes."""
-        is_main, num_tokens = model is self._main, sum(batch.values())
-        shapes = self.shapes.get("main" if is_main else "draft")
-        if is_main and any(sequence.policy.is_planned for sequence in batch):
-            num_tokens = self._planner.wished
-        if shapes is not None:
-            shapes.count(num_tokens)
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:
         """Update cost curves and static shapes with the passes of this step."""
@@ -238,7 +219,8 @@ class Engine:
         seconds = sum(done.seconds for done in passes)
         self.scheduler.learn(seconds, is_prefill=any(done.num_prefill for done in passes))
         with self._plainly_after_errors():
-            for shapes in self.shapes.values():
-                shapes.update(seconds, is_idle=not self.scheduler.running)
+            for role, shapes in self.shapes.items():
+                own = drafts if role == "draft" else passes[len(drafts) :]
+                shapes.learn(own, seconds, is_idle=not self.scheduler.running)
             if main is not None:
                 self._planner.learn(StepStats(main, tuple(drafts)))

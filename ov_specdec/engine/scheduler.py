@@ -127,7 +127,7 @@ class Scheduler:
             num_tokens = cache.num_pending
             if sequence.state is State.PREFILL:
                 if budget is None:
-                    budget = self._prefill_budget(*self._split())
+                    budget = self._prefill_budget
                     if model is not self._models[0]:
                         budget = min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
                     budget -= num_prefilled
@@ -140,35 +140,36 @@ class Scheduler:
     @property
     def load(self) -> Load:
         """The content of the main model's next pass without draft tokens."""
-        prefilling, num_verified = self._split()
+        prefilling, decoding = self._split()
         num_prefill = sum([sequence.num_in_pass for sequence in prefilling])
         return Load(
             len(self.stepping),
-            len(num_verified),
-            sum(num_verified),
-            min(num_prefill, self._prefill_budget(prefilling, num_verified)) if prefilling else 0,
-            sum([s.num_forced for s in self.stepping if s.state is not State.PREFILL]),
+            len(decoding),
+            sum([sequence.num_in_pass for sequence in decoding]),
+            min(num_prefill, self._prefill_budget) if prefilling else 0,
+            sum([sequence.num_forced for sequence in decoding]),
         )
 
-    def _split(self) -> tuple[list[Sequence], list[int]]:
-        """Sequences of the step that prefill, and the tokens to verify of each other one."""
+    def _split(self) -> tuple[list[Sequence], list[Sequence]]:
+        """The sequences of the step that prefill, and the others."""
         prefilling = [s for s in self.stepping if s.state is State.PREFILL]
-        return prefilling, [s.num_in_pass for s in self.stepping if s.state is not State.PREFILL]
+        return prefilling, [s for s in self.stepping if s.state is not State.PREFILL]
 
-    def _prefill_budget(self, prefilling: list[Sequence], num_verified: list[int]) -> int:
+    @property
+    def _prefill_budget(self) -> int:
         """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
 
         Together with the tokens to verify they fill one of the usual sizes, if possible.
         """
-        chunk = PREFILL_CHUNK
+        chunk, (prefilling, decoding) = PREFILL_CHUNK, self._split()
         if monotonic() < self._shared_until:
             chunk = SHARED_CHUNK * len({sequence.tenant for sequence in prefilling})
-        if not num_verified:
+        if not decoding:
             return chunk
         most = min(self._limits.max_prefill_tokens_per_step * len(prefilling), chunk)
-        total = sum(num_verified)
-        size = max(size for size in GRID if size <= total + most)
-        return size - total if size > total else most
+        num_tokens = sum([sequence.num_in_pass for sequence in decoding])
+        size = max(size for size in GRID if size <= num_tokens + most)
+        return size - num_tokens if size > num_tokens else most
 
     def learn(self, seconds: float, *, is_prefill: bool) -> None:
         """Learn how long the passes of a step took. is_prefill: whether they read prompts."""

@@ -3,7 +3,7 @@
 import os
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from statistics import median
@@ -15,6 +15,7 @@ import psutil
 
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
 from ov_specdec.planning.costs import GRID, MOST_SAVED, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static
 
@@ -87,15 +88,15 @@ class StaticShapes:
         self._saved: list[float] = []
         self._refused: set[int] = set()
 
-    def count(self, num_tokens: int) -> None:
-        """Count a pass by its number of tokens without padding to cheaper sizes."""
-        self._demand[num_tokens] += 1.0
-
-    def update(self, seconds: float, *, is_idle: bool) -> None:
+    def learn(self, passes: Iterable[PassStats], seconds: float, *, is_idle: bool) -> None:
         """Between two steps: use a compiled shape, and start to compile the next one.
 
-        seconds: of the last step. is_idle: no sequence is running.
+        passes: of the model in the last step. seconds: of that step. is_idle: no sequence is
+        running.
         """
+        for done in passes:
+            if done.is_usual and not done.num_prefill:
+                self._demand[done.num_needed] += 1.0
         if self._size and self._compiled is None:
             return
         self._due -= seconds

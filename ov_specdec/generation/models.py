@@ -26,7 +26,6 @@ from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
 from ov_specdec.text.prompt import TextToText
-from ov_specdec.text.vocabulary import first_tokens
 
 USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
     "none": {1: 1.0},
@@ -79,7 +78,7 @@ def load(sources: Sequence[ModelSource], options: PipelineOptions) -> Models:
     if drafts:
         report, paired = pair_models(sources, options.pairing)
         if options.draft_vocabulary != "full":
-            kept = first_tokens(sources[1].tokenizer, options.draft_vocabulary)
+            kept = sources[1].tokenizer.first_tokens(options.draft_vocabulary)
             drafts = [replace(drafts[0], kept_tokens=kept)]
         both = sources[0].folder, sources[1].folder
         wished = options.profile if options.may_tune else "none"

@@ -16,6 +16,7 @@ from ov_specdec.models.devices import Precision
 from ov_specdec.models.generation_config import GenerationConfigUse
 from ov_specdec.models.locate import check_place
 from ov_specdec.models.runtime_config import MAX_STATIC_SHAPE, PROPERTIES, KvBackend, RuntimeConfig
+from ov_specdec.options.conflicts import NO_EFFECT, refuse
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Options, option
@@ -268,19 +269,9 @@ class PipelineOptions(ModelOptions):
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
         if self.max_masked_tokens is not None and self.kv == "paged":
-            raise OptionError(
-                Option("max_masked_tokens", self.max_masked_tokens),
-                " has no effect with ",
-                Option("kv", "paged"),
-                ": leave out one of the two",
-            )
+            refuse(self, "max_masked_tokens", NO_EFFECT, "kv")
         if self.draft_vocabulary != "full" and self.pairing is not None:
-            raise OptionError(
-                Option("draft_vocabulary", self.draft_vocabulary),
-                " cannot be used with ",
-                Option("pairing", self.pairing),
-                ": leave out one of the two",
-            )
+            refuse(self, "draft_vocabulary", "cannot be used with", "pairing")
         if self.profile not in ("auto", "none") and not self.may_tune:
             raise OptionError(
                 Option("profile", str(self.profile)),

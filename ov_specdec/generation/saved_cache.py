@@ -25,16 +25,14 @@ def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: s
 
     models: the main model first, then the draft. Nothing else may use them meanwhile.
     """
-    cached, salt = generator.last_cached
-    texts = [cached]
-    if len(models) > 1:
-        pairing = generator.pairing
-        texts.append(pairing.translate(cached) if pairing else cached)
-    files = list(zip(_files(models, path), texts, strict=True))
-    for (model, file), tokens in reversed(files):  # the main model's last: it marks completion
+    tokens, salt = generator.last_cached
+    for model, file in reversed(_files(models, path)):  # the main model's last: it marks completion
         cache = CachedSequence(model.runner, salt)
         try:
-            if held := tokens[: model.runner.max_length]:
+            held = tokens
+            if generator.pairing is not None and model is not models[0]:
+                held = generator.pairing.translate(tokens)
+            if held := held[: model.runner.max_length]:
                 alone(cache.advance(held))
             _write(file, cache, model.fingerprint(), salt)
         finally:

@@ -25,7 +25,6 @@ from ov_specdec.measure.tuner import GAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.text.tokenizer import load_tokenizer
-from ov_specdec.text.vocabulary import first_tokens
 
 VOCABULARIES = (16_384, 32_768, 65_536)
 """Values of `draft_vocabulary` to try."""
@@ -101,7 +100,7 @@ def possible_vocabularies(draft: Path, pairing: UsedPairing | None) -> Iterator[
     tokenizer = load_tokenizer(draft)
     for count in VOCABULARIES if pairing is None else ():
         with suppress(OptionError):
-            first_tokens(tokenizer, count)
+            tokenizer.first_tokens(count)
             yield count
 
 

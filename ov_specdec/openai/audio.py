@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import ConfigDict, Field
 
-from ov_specdec.openai.answer import SpeculationMetrics, make_metrics
+from ov_specdec.openai.answer import make_metrics
 from ov_specdec.openai.body import (
     Body,
     Rules,
@@ -15,7 +15,7 @@ from ov_specdec.openai.body import (
     read,
     with_options,
 )
-from ov_specdec.openai.errors import ApiError, Maybe, Part, encode_event, invalid
+from ov_specdec.openai.errors import NONE, ApiError, Json, encode_event, invalid
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.options import TranscriptionOptions
@@ -40,6 +40,8 @@ class AudioAsk:
     options: keyword arguments of `SpeechPipeline.transcribe`. form: format of the answer. segments:
     whether verbose_json has them. stream: answer with events. user: for the log.
     """
+
+    names: ClassVar[Mapping[str, str]] = NONE  # see `Ask`
 
     task: Task
     model: str | None
@@ -134,115 +136,41 @@ def read_form(
     return read(kind, values, rules).ask()
 
 
-class AudioUsage(Part):
-    """The length of a recording."""
-
-    type: Literal["duration"] = "duration"
-    seconds: int
-
-
-class TranscriptionSegment(Part):
-    """Text between two times, in seconds. seek: the frame that its window begins at."""
-
-    id: int
-    start: float
-    end: float
-    text: str
-    tokens: list[int]
-    seek: int
-    temperature: float
-    avg_logprob: float | None
-    compression_ratio: float
-    no_speech_prob: float | None
-
-
-class TranscriptionWord(Part):
-    """A word between two times, in seconds, without the space before it."""
-
-    word: str
-    start: float
-    end: float
-
-
-class VerboseTranscription(Part):
-    """The answer as json; as verbose_json it has task, language, duration and segments too.
-
-    words: if words are requested.
-    """
-
-    task: Maybe[Task] = None
-    language: Maybe[str] = None
-    duration: Maybe[float] = None
-    text: str
-    segments: Maybe[list[TranscriptionSegment]] = None
-    words: Maybe[list[TranscriptionWord]] = None
-    usage: AudioUsage
-    metrics: Maybe[SpeculationMetrics] = None
-
-
-class TextDelta(Part):
-    """New text of a transcription."""
-
-    type: Literal["transcript.text.delta"] = "transcript.text.delta"
-    delta: str
-
-
-class TokenUsage(Part):
-    """Counts of tokens of a transcription."""
-
-    type: Literal["tokens"] = "tokens"
-    input_tokens: int
-    output_tokens: int
-    total_tokens: int
-
-
-class TextDone(Part):
-    """The complete transcription."""
-
-    type: Literal["transcript.text.done"] = "transcript.text.done"
-    text: str
-    usage: TokenUsage
-    metrics: Maybe[SpeculationMetrics] = None
-
-
-def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> VerboseTranscription | str:
+def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> Json | str:
     """The body of an answer that is not streamed: a JSON object or a text."""
     if ask.form == "text":
         return write(result, "txt")
     if ask.form in ("srt", "vtt"):
         return write(result, ask.form)
-    seconds, metrics = result.stats.audio_seconds, make_metrics([result.stats.generation])
-    usage = AudioUsage(seconds=round(seconds))
+    seconds = result.stats.audio_seconds
+    usage = {"type": "duration", "seconds": round(seconds)}
+    measured = {"usage": usage, **make_metrics([result.stats.generation])}
     if ask.form == "json":
-        return VerboseTranscription(text=result.text, usage=usage, metrics=metrics)
-    found = [
-        TranscriptionSegment(id=number, **replace(each, words=()).as_dict())
-        for number, each in enumerate(result.segments)
-    ]
-    spoken = [
-        TranscriptionWord(word=word.text.strip(), start=word.start, end=word.end)
-        for each in result.segments
-        for word in each.words
-    ]
-    return VerboseTranscription(
-        task=ask.task,
-        language=result.language or "und",  # undetermined, in ISO 639: clients expect a text
-        duration=seconds,
-        text=result.text,
-        segments=found if ask.segments else None,
-        words=spoken if ask.options.get("word_timestamps") else None,
-        usage=usage,
-        metrics=metrics,
-    )
+        return {"text": result.text, **measured}
+    body = {
+        "task": ask.task,
+        "language": result.language or "und",  # undetermined, in ISO 639: clients expect a text
+        "duration": seconds,
+        "text": result.text,
+    }
+    if ask.segments:
+        body["segments"] = [
+            {"id": number, **replace(each, words=()).as_dict()}
+            for number, each in enumerate(result.segments)
+        ]
+    if ask.options.get("word_timestamps"):
+        words = [word for each in result.segments for word in each.words]
+        body["words"] = [{"word": w.text.strip(), "start": w.start, "end": w.end} for w in words]
+    return {**body, **measured}
 
 
-class StreamedTranscription:
-    """Turns the chunks of a transcription into events, or into an answer that is sent whole."""
+class TranscriptionAnswer:
+    """Makes events of the chunks of a transcription, or an answer that is sent whole."""
 
     def __init__(self, ask: AudioAsk) -> None:
-        self._ask = ask
-        self._chunks: list[TranscriptionChunk] = []
+        self.ask = ask
         self.choices = [ResultBuilder()]
+        self._chunks: list[TranscriptionChunk] = []
 
     def begin(self) -> list[bytes]:
         """No events come before the text."""
@@ -255,21 +183,21 @@ class StreamedTranscription:
             self.choices[0].add(part)
 
     def add(self, index: int, chunk: TranscriptionChunk) -> list[bytes]:
-        """The events of the next chunk; the last one ends the text."""
+        """Note a chunk; its events. The last one ends the text."""
         self.note(index, chunk)
-        delta = TextDelta(delta=chunk.text)
-        events = [encode_event(delta, delta.type)] if chunk.text else []
+        events = [_event("delta", {"delta": chunk.text})] if chunk.text else []
         if chunk.stats is None:
             return events
         stats = chunk.stats.generation
-        usage = TokenUsage(
-            input_tokens=stats.prompt_tokens,
-            output_tokens=stats.generated_tokens,
-            total_tokens=stats.prompt_tokens + stats.generated_tokens,
-        )
-        text, metrics = collect(self._chunks).text, make_metrics([stats])
-        done = TextDone(text=text, usage=usage, metrics=metrics)
-        return [*events, encode_event(done, done.type)]
+        usage = {
+            "type": "tokens",
+            "input_tokens": stats.prompt_tokens,
+            "output_tokens": stats.generated_tokens,
+            "total_tokens": stats.prompt_tokens + stats.generated_tokens,
+        }
+        text = collect(self._chunks).text
+        done = {"text": text, "usage": usage, **make_metrics([stats])}
+        return [*events, _event("done", done)]
 
     def end(self) -> list[bytes]:
         """No events come after the text."""
@@ -279,6 +207,11 @@ class StreamedTranscription:
         """The event that ends a failed stream."""
         return encode_event(error.body())
 
-    def whole(self) -> VerboseTranscription | str:
+    def whole(self) -> Json | str:
         """The body of an answer that is not streamed."""
-        return make_transcription(self._ask, collect(self._chunks))
+        return make_transcription(self.ask, collect(self._chunks))
+
+
+def _event(name: str, content: Json) -> bytes:
+    kind = f"transcript.text.{name}"
+    return encode_event({"type": kind, **content}, kind)

@@ -1,12 +1,10 @@
-"""Objects of answers and events as pydantic models, which make and describe JSON; and errors."""
+"""Events and errors in OpenAI's form."""
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from ov_specdec.errors import (
     AudioError,
@@ -22,20 +20,8 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import request_fields
 from ov_specdec.speech.options import TranscriptionOptions
 
-T = TypeVar("T")
-
-Maybe = Annotated[T | None, Field(exclude_if=lambda value: value is None)]
-"""A field that is left out rather than null."""
-
-Empty = tuple[()]
-"""A list that is always empty here."""
-
-
-class Part(BaseModel):
-    """An object, with these fields and no others."""
-
-    model_config = ConfigDict(extra="forbid", json_schema_serialization_defaults_required=True)
-
+Json = dict[str, Any]
+"""A JSON object."""
 
 LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Characters that clients such as httpx treat as line ends, and JSON does not escape."""
@@ -43,12 +29,10 @@ LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 DONE = b"data: [DONE]\n\n"
 
 
-def encode_event(
-    content: BaseModel, name: str | None = None, without: Collection[str] = ()
-) -> bytes:
-    """A server-sent event whose data is a JSON object. without: fields to leave out."""
+def encode_event(content: Json, name: str | None = None) -> bytes:
+    """A server-sent event whose data is a JSON object."""
     head = "" if name is None else f"event: {name}\n"
-    data = content.model_dump_json(exclude=set(without)).translate(LINE_ENDS)
+    data = json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(LINE_ENDS)
     return f"{head}data: {data}\n\n".encode()
 
 
@@ -76,21 +60,6 @@ NONE: Mapping[str, str] = MappingProxyType({})
 """No fields."""
 
 
-class Error(Part):
-    """An error."""
-
-    message: str
-    type: str
-    param: str | None
-    code: str | None
-
-
-class ErrorBody(Part):
-    """An error as an answer."""
-
-    error: Error
-
-
 @dataclass
 class ApiError(Exception):
     """An error as an answer. param: the field at fault. retry_after: in seconds."""
@@ -108,14 +77,13 @@ class ApiError(Exception):
         # An exception is pickled with its arguments, here only the message.
         return ApiError, (self.status, self.message, self.param, self.code, self.retry_after)
 
-    def body(self) -> ErrorBody:
+    def body(self) -> Json:
         """The body of the answer."""
         kind = "invalid_request_error" if self.status < 500 else "server_error"
         if self.status == 429:
             kind = "rate_limit_error"
-        return ErrorBody(
-            error=Error(message=self.message, type=kind, param=self.param, code=self.code)
-        )
+        told = {"message": self.message, "type": kind, "param": self.param, "code": self.code}
+        return {"error": told}
 
 
 def invalid(param: str | None, message: str, code: str | None = None) -> ApiError:

@@ -64,5 +64,7 @@ class ResponseTool(Function):
         if self.format is not None and self.format.type == "grammar":
             own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}
         own["name"] = flat_name(self.name, namespace)
-        fields = {"type": TYPES[self.type], "name": self.name, "namespace": namespace}
+        fields = {"type": TYPES[self.type], "name": self.name}
+        if namespace is not None:
+            fields["namespace"] = namespace
         return [(fields, {"type": self.type, self.type: own})]

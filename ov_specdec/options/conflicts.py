@@ -29,50 +29,50 @@ def require_no_conflict(options: Any) -> None:
     """Refuse options of a generation that contradict or need each other."""
     if options.max_new_tokens == 0 and options.prompt_logprobs is None:
         reason = "only scores a prompt, so it needs"
-        _refuse(options, "max_new_tokens", reason, "prompt_logprobs", BOTH)
+        refuse(options, "max_new_tokens", reason, "prompt_logprobs", BOTH)
     for name in ("min_new_tokens", "min_tokens"):
         if options.max_new_tokens is not None and getattr(options, name) > options.max_new_tokens:
-            _refuse(options, name, "is more than", "max_new_tokens", "give at most that")
+            refuse(options, name, "is more than", "max_new_tokens", "give at most that")
     if options.ignore_eos and options.eos_token_id is not None:
-        _refuse(options, "eos_token_id", NO_EFFECT, "ignore_eos")
+        refuse(options, "eos_token_id", NO_EFFECT, "ignore_eos")
     if options.do_sample and options.temperature == 0:
-        _refuse(options, "temperature", "is greedy decoding, so it contradicts", "do_sample")
+        refuse(options, "temperature", "is greedy decoding, so it contradicts", "do_sample")
     for name in SAMPLING_OPTIONS:
         if options.do_sample is False and getattr(options, name) is not None:
-            _refuse(options, name, NO_EFFECT, "do_sample")
+            refuse(options, name, NO_EFFECT, "do_sample")
     if options.choice and options.seed is None:
-        _refuse(options, "choice", "has no effect without", "seed", BOTH)
+        refuse(options, "choice", "has no effect without", "seed", BOTH)
     constraints = constraints_of(options)
     if len(constraints) > 1:
-        _refuse(options, constraints[0], "is a constraint, and so is", constraints[1])
+        refuse(options, constraints[0], "is a constraint, and so is", constraints[1])
     ending = [*constraints, *given_chat_options(options, ("tools", "thinking_token_budget"))]
     for name in ending if options.ignore_eos else ():
-        _refuse(options, name, "ends the text, so it contradicts", "ignore_eos")
+        refuse(options, name, "ends the text, so it contradicts", "ignore_eos")
     if options.json_whitespace != "compact" and not {*constraints} & {*OF_JSON}:
-        _refuse(options, "json_whitespace", "has no effect without", "json_schema", BOTH)
+        refuse(options, "json_whitespace", "has no effect without", "json_schema", BOTH)
     if options.tool_choice not in ("auto", "none") and not options.tools:
-        _refuse(options, "tool_choice", "has no effect without", "tools", BOTH)
+        refuse(options, "tool_choice", "has no effect without", "tools", BOTH)
     names = [definition_of(tool)["name"] for tool in options.tools]
     if options.tool_choice not in ("auto", "none", "required", *names):
         reason = f" names none of the tools: give one of {', '.join(names)}"
         raise OptionError(Option("tool_choice", options.tool_choice), reason)
     if options.tgt_lang is not None and options.forced_bos_token_id is not None:
-        _refuse(options, "tgt_lang", "contradicts", "forced_bos_token_id")
+        refuse(options, "tgt_lang", "contradicts", "forced_bos_token_id")
     number, schedule = "num_assistant_tokens", "num_assistant_tokens_schedule"
     is_auto = options.num_assistant_tokens == "auto"
     if options.num_assistant_tokens_schedule == "constant" and is_auto:
-        _refuse(options, schedule, "needs a number, not", number, "give one")
+        refuse(options, schedule, "needs a number, not", number, "give one")
     if options.num_assistant_tokens_schedule == "adaptive" and not is_auto:
-        _refuse(options, number, NO_EFFECT, schedule)
+        refuse(options, number, NO_EFFECT, schedule)
     if options.logprobs is None and options.logprobs_mode != "raw_logprobs":
-        _refuse(options, "logprobs_mode", "has no effect without", "logprobs", BOTH)
+        refuse(options, "logprobs_mode", "has no effect without", "logprobs", BOTH)
     if options.cache_salt is not None and not options.cache_prompt:
-        _refuse(options, "cache_salt", NO_EFFECT, "cache_prompt")
+        refuse(options, "cache_salt", NO_EFFECT, "cache_prompt")
     if options.add_generation_prompt and options.continue_final_message:
         reason = "begins an answer, so it contradicts"
-        _refuse(options, "add_generation_prompt", reason, "continue_final_message")
+        refuse(options, "add_generation_prompt", reason, "continue_final_message")
     for name in () if options.apply_chat_template else given_chat_options(options):
-        _refuse(options, name, NO_EFFECT, "apply_chat_template")
+        refuse(options, name, NO_EFFECT, "apply_chat_template")
 
 
 def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> list[str]:
@@ -91,7 +91,7 @@ def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:
     return given
 
 
-def _refuse(
+def refuse(
     options: Any, name: str, reason: str, other: str, remedy: str = "leave out one of the two"
 ) -> NoReturn:
     """Raise "name=value reason other=value: remedy"."""

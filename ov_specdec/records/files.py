@@ -87,14 +87,13 @@ def record_file(*fingerprints: str) -> Path | None:
     return None if cache is None else cache / "records" / f"{digest.hexdigest()[:16]}.json"
 
 
-def read_record(path: Path) -> dict[str, Any]:
-    """The name and sections of a record. Raises `OSError` or an error of `UNREADABLE`."""
-    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    if content.pop("version") != VERSION:
+def read_sections(path: Path) -> dict[str, Any]:
+    """The sections of a record. Raises `OSError` or an error of `UNREADABLE`."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    if content["version"] != VERSION:
         raise ValueError("it has another format")
-    if content.pop("checksum", "") != _checksum(content):
-        raise ValueError("it was changed")
-    return content
+    sections: dict[str, Any] = content["sections"]
+    return sections
 
 
 def read_section(path: Path | None, section: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
@@ -102,7 +101,7 @@ def read_section(path: Path | None, section: str, parse: Callable[[dict[str, Any
     if path is None:
         return None
     try:
-        return parse(_sections(path)[section])
+        return parse(read_sections(path)[section])
     except (OSError, *UNREADABLE):
         return None
 
@@ -110,13 +109,12 @@ def read_section(path: Path | None, section: str, parse: Callable[[dict[str, Any
 def write_section(path: Path, section: str, content: Mapping[str, Any]) -> None:
     """Write a section; others stay, unless the record is damaged. Raises `OSError`."""
     try:
-        sections = {**_sections(path), section: content}
+        sections = {**read_sections(path), section: content}
     except (OSError, *UNREADABLE):
         sections = {section: content}
-    record = {"name": path.name, "sections": sections}
-    sealed = {"version": VERSION, **record, "checksum": _checksum(record)}
+    record = {"version": VERSION, "sections": sections}
     with replacing(path) as partial:
-        partial.write_text(json.dumps(sealed, indent=2) + "\n", encoding="utf-8")
+        partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
 def keep_section(path: Path, section: str, content: Mapping[str, Any]) -> None:
@@ -130,16 +128,3 @@ def keep_section(path: Path, section: str, content: Mapping[str, Any]) -> None:
             RuntimeWarning,
             stacklevel=1,
         )
-
-
-def _sections(path: Path) -> dict[str, Any]:
-    """The sections of a record that was written for this name."""
-    record = read_record(path)
-    if record["name"] != path.name:
-        raise ValueError("it belongs to other models")
-    sections: dict[str, Any] = record["sections"]
-    return sections
-
-
-def _checksum(content: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

@@ -67,7 +67,8 @@ class PassStats(NamedTuple):
 
     num_tokens: fed tokens, padding included. num_prefill: fed tokens of prefills. seconds: with the
     sampling from its logits. is_usual: whether it has a usual size, so that others can be expected
-    to take as long: larger passes of a draft model read tokens that it skipped.
+    to take as long: larger passes of a draft model read tokens that it skipped. num_needed: tokens
+    without padding to cheaper sizes.
     """
 
     num_tokens: int
@@ -75,6 +76,7 @@ class PassStats(NamedTuple):
     num_prefill: int
     seconds: float
     is_usual: bool = True
+    num_needed: int = 0
 
 
 class Round(NamedTuple):

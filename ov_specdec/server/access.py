@@ -166,7 +166,7 @@ def error_response(error: ApiError) -> JSONResponse:
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse(error.body().model_dump(), error.status, headers)
+    return JSONResponse(error.body(), error.status, headers)
 
 
 def _route(scope: Scope) -> str:

@@ -1,44 +1,91 @@
 """The routes of the server."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI, Request
+from fastapi import Body as JsonBody
+from fastapi import FastAPI, Form, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from ov_specdec.openai.answer import Answer
-from ov_specdec.openai.audio import FILE, MEDIA_TYPES, StreamedTranscription, TranslationForm
+from ov_specdec.openai.audio import (
+    FILE,
+    MEDIA_TYPES,
+    TranscriptionAnswer,
+    TranscriptionForm,
+    TranslationForm,
+)
 from ov_specdec.openai.audio import read_form as read_fields
 from ov_specdec.openai.body import Body, Rules, read
-from ov_specdec.openai.completions import StreamedCompletion
-from ov_specdec.openai.errors import ApiError, ErrorBody, invalid
-from ov_specdec.openai.requests import GenerationBody, read_ask
-from ov_specdec.openai.responses import StreamedResponse
+from ov_specdec.openai.completions import CompletionAnswer
+from ov_specdec.openai.errors import ApiError, Json, invalid
+from ov_specdec.openai.requests import (
+    ChatBody,
+    CompletionBody,
+    GenerationBody,
+    ResponsesBody,
+    read_ask,
+)
+from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, error_response
 from ov_specdec.server.bodies import read_form, read_json
-from ov_specdec.server.document import (
-    OPERATIONS,
-    Endpoints,
-    Health,
-    Model,
-    ModelList,
-    Version,
-    complete,
-    errors,
-)
-from ov_specdec.server.limits import reject_oversized
-from ov_specdec.server.reply import Reply, Task
+from ov_specdec.server.reply import AnyAnswer, Reply, Running
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
+from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.server.transcriptions import Job
 from ov_specdec.speech.segments import TranscriptionChunk
+
+EVENTS = "text/event-stream"
+TEXTS = tuple(kind.partition(";")[0] for kind in MEDIA_TYPES.values())
+
+POSTED: Mapping[str, tuple[type[Body], str, tuple[str, ...]]] = {
+    "/v1/chat/completions": (
+        ChatBody,
+        "Answer a conversation, in the model's chat template.",
+        (EVENTS,),
+    ),
+    "/v1/completions": (
+        CompletionBody,
+        "Continue one prompt or several, texts or token ids, without a chat template.",
+        (EVENTS,),
+    ),
+    "/v1/responses": (
+        ResponsesBody,
+        "Answer a text or a conversation; nothing is stored.",
+        (EVENTS,),
+    ),
+    "/v1/audio/transcriptions": (
+        TranscriptionForm,
+        "Transcribe a recording.",
+        (EVENTS, *TEXTS),
+    ),
+    "/v1/audio/translations": (TranslationForm, "Translate a recording into English.", TEXTS),
+    "/tokenize": (
+        TokenizeBody,
+        "The token ids of a prompt, or of messages in the chat template.",
+        (),
+    ),
+    "/detokenize": (DetokenizeBody, "The text of token ids.", ()),
+}
+"""Body and purpose of a path, and media types of its answers other than JSON."""
+
+
+class ReadsItself(APIRoute):
+    """A route whose endpoint reads the body: FastAPI only describes it.
+
+    OpenAI's errors name one field, in their own shape, and bodies have limits of size and time.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """The endpoint, without the parameter that describes its body."""
+        return partial(self.endpoint, body=None)
 
 
 def make_app(
@@ -51,15 +98,22 @@ def make_app(
         version=version("ov-specdec"),
         description="Speculative decoding on OpenVINO, with OpenAI's interface.",
         lifespan=lifespan,
+        responses={"default": {"description": "An error, in OpenAI's shape."}},
     )
     app.add_exception_handler(HTTPException, _answer_http_error)
     settings = service.settings
     rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
-    for path, operation in OPERATIONS.items():
-        handle = _handler(operation.body, service, rules)
-        app.add_api_route(path, handle, methods=["POST"], **operation.arguments())
+    for path, (kind, about, media_types) in POSTED.items():
+        app.router.add_api_route(
+            path,
+            _handler(kind, service, rules),
+            methods=["POST"],
+            name=path.strip("/").replace("/", "_"),
+            description=about,
+            responses={200: {"content": {each: {} for each in media_types}}},
+            route_class_override=ReadsItself,
+        )
     _add_state(app, service)
-    complete(app)
     app.add_middleware(Access, settings=settings, on_failure=service.metrics.failed)
     if settings.cors_origins:
         app.add_middleware(
@@ -72,21 +126,28 @@ def make_app(
     return app
 
 
-def _handler(
-    kind: type[Body], service: Service, rules: Rules
-) -> Callable[[Request], Awaitable[Any]]:
+def _handler(kind: type[Body], service: Service, rules: Rules) -> Callable[..., Awaitable[Any]]:
     """Answers requests whose bodies are of this kind."""
+    is_form = issubclass(kind, TranslationForm)
+    described = Annotated[
+        kind,  # type: ignore[valid-type]
+        Form(media_type="multipart/form-data") if is_form else JsonBody(),
+    ]
 
-    async def handle(request: Request) -> Any:
+    async def handle(request: Request, body: described) -> Any:  # noqa: ARG001
         record: Record = request.state.record
         if issubclass(kind, GenerationBody):
-            return Reply(service, partial(_generation, kind, request, service, rules), record)
+            return Reply(service, record, partial(_generation, kind, request, service, rules))
         if issubclass(kind, TranslationForm):
-            return Reply(service, partial(_transcription, kind, request, service, rules), record)
+            return Reply(service, record, partial(_transcription, kind, request, service, rules))
+        settings = service.settings
         with service.entered(record.tenant):
-            body: Any = await read_json(request, service.settings, lambda c: read(kind, c, rules))
-            service.check_model(body.model)
-            return await run_in_thread(lambda: JSONResponse(service.convert(body).model_dump()))
+            given: Any = await read_json(request, settings, lambda c: read(kind, c, rules))
+            service.check_model(given.model)
+            engine, most = service.engine, settings.max_request_tokens
+            return await run_in_thread(lambda: JSONResponse(given.answer(engine, most)))
+
+    return handle
 
     return handle
 
@@ -98,14 +159,13 @@ async def _generation(
     service: Service,
     rules: Rules,
     grow: Callable[[int, int], None],
-) -> AsyncIterator[Task]:
+) -> AsyncIterator[tuple[AnyAnswer, Running]]:
     """Read a request for texts. grow: see `Slots.entered`."""
     record: Record = request.state.record
     settings = service.settings
     ask = await read_json(request, settings, lambda body: read_ask(kind, body, rules))
     record.user = ask.user
     service.check_model(ask.model)
-    reject_oversized(ask, service.engine.max_length, settings.max_request_tokens)
     grow(ask.num_choices, ask.n)
     tokenizer = service.engine.tokenizer
     if ask.endpoint != "completions" and tokenizer.chat_template is None:
@@ -114,16 +174,15 @@ async def _generation(
             "the model has no chat template: send a text to /v1/completions, or start the "
             "server with --chat-template FILE",
         )
-    answer = Answer(ask, settings.model_name, tokenizer)
-    writer = (StreamedResponse if ask.endpoint == "responses" else StreamedCompletion)(answer)
-    running = partial(service.running, ask, record.tenant)
-    yield Task(writer, answer.choices, ask.stream, running, ask.names)
+    make = ResponseAnswer if ask.endpoint == "responses" else CompletionAnswer
+    running = partial(service.engine.running, ask, record.tenant)
+    yield make(ask, settings.model_name, tokenizer), running
 
 
 @asynccontextmanager
 async def _transcription(
     kind: type[TranslationForm], request: Request, service: Service, rules: Rules, _: object
-) -> AsyncIterator[Task]:
+) -> AsyncIterator[tuple[AnyAnswer, Running]]:
     """Read a request for a transcription."""
     record: Record = request.state.record
     texts, recording = await read_form(request, service.settings)
@@ -133,47 +192,41 @@ async def _transcription(
     with recording:
         record.user = ask.user
         service.check_model(ask.model)
-        writer = StreamedTranscription(ask)
-        media_type = MEDIA_TYPES.get(ask.form)
 
         def running(stream: Stream[TranscriptionChunk]) -> AbstractAsyncContextManager[None]:
             return service.speech.running(Job(ask, recording, record.tenant, stream))
 
-        yield Task(writer, writer.choices, ask.stream, running, media_type=media_type)
+        yield TranscriptionAnswer(ask), running
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/")
-    def endpoints() -> Endpoints:
+    def endpoints() -> Json:
         """The paths of the server."""
-        return Endpoints(endpoints=_paths(app))
+        return {"name": "ov-specdec", "endpoints": _paths(app), "documentation": "/docs"}
 
     @app.get("/v1/models/", include_in_schema=False)  # else the name of a model, and empty
-    @app.get("/v1/models", responses=errors(401, 503))
-    def models() -> ModelList:
+    @app.get("/v1/models")
+    def models() -> Json:
         """The model that is served."""
-        return ModelList(data=list(map(service.describe_model, service.model_names)))
+        return {"object": "list", "data": [*map(service.describe_model, service.model_names)]}
 
-    @app.get(
-        "/v1/models/{model:path}",
-        # 4XX: else FastAPI adds a 422 in a shape of its own.
-        responses={**errors(401, 404, 503), "4XX": {"model": ErrorBody}},
-    )
-    def model(model: str) -> Model:
+    @app.get("/v1/models/{model:path}")
+    def model(model: str) -> Json:
         """The model, if it has this name."""
         service.check_model(model)
         return service.describe_model(model)
 
-    @app.get("/health", responses=errors(503))
-    async def health() -> Health:
+    @app.get("/health")
+    async def health() -> Json:
         """Whether the server accepts and answers requests."""
         await service.check_health()
-        return Health()
+        return {"status": "ok"}
 
     @app.get("/version")
-    def show_version() -> Version:
+    def show_version() -> Json:
         """The version of ov-specdec."""
-        return Version(version=version("ov-specdec"))
+        return {"version": version("ov-specdec")}
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Any:

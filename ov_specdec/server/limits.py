@@ -56,11 +56,6 @@ class Slots:
             self.taken[key] -= size
 
 
-def reject_oversized(ask: Ask, context: int, most: int) -> None:
-    """Raise the error of `limit_work` for a request that exceeds the limit with any prompts."""
-    _require(ask, ask.num_choices * min(ask.options.max_new_tokens or 1, context), most)
-
-
 def limit_work(ask: Ask, lengths: Sequence[int], context: int, most: int) -> Ask:
     """A request with its output length limited; `ApiError` if it asks for more than `most` tokens.
 
@@ -79,11 +74,7 @@ def limit_work(ask: Ask, lengths: Sequence[int], context: int, most: int) -> Ask
         if fits >= 1:
             return replace(ask, options=options.model_copy(update={"max_new_tokens": fits}))
         wanted = 1
-    _require(ask, read + each * ask.n * sum(min(wanted, there) for there in room), most)
-    return ask
-
-
-def _require(ask: Ask, asked: int, most: int) -> None:
+    asked = read + each * ask.n * sum(min(wanted, there) for there in room)
     if asked > most:
         raise invalid(
             None,
@@ -92,3 +83,4 @@ def _require(ask: Ask, asked: int, most: int) -> None:
             "fewer choices, shorter ones, or fewer log-probabilities",
             "too_many_tokens",
         )
+    return ask

@@ -1,10 +1,10 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from functools import partial
+from math import inf
 from time import monotonic
 from typing import Any
 
@@ -12,16 +12,18 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai.audio import StreamedTranscription
-from ov_specdec.openai.completions import StreamedCompletion
+from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionAnswer
+from ov_specdec.openai.completions import CompletionAnswer
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.responses import StreamedResponse
-from ov_specdec.results.chunks import Chunk, ResultBuilder
+from ov_specdec.openai.responses import ResponseAnswer
+from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
 
-Writer = StreamedCompletion | StreamedResponse | StreamedTranscription
+AnyAnswer = CompletionAnswer | ResponseAnswer | TranscriptionAnswer
+Running = Callable[[Stream[Any]], AbstractAsyncContextManager[None]]
+"""Runs the generations of a request, which fill a stream."""
 
 PING = b": ping\n\n"
 PING_SECONDS = 15.0
@@ -35,116 +37,94 @@ HEADERS = {
 }
 
 
-@dataclass(frozen=True)
-class Task:
-    """What a request asks for.
-
-    writer: makes the answer. outputs: of its generations. is_streamed: whether it is answered with
-    events. running: runs the generations, which fill a stream. names: see `Ask`. media_type: of an
-    answer that is a text.
-    """
-
-    writer: Writer
-    outputs: Sequence[ResultBuilder]
-    is_streamed: bool
-    running: Callable[[Stream[Any]], AbstractAsyncContextManager[None]]
-    names: Mapping[str, str] = field(default_factory=dict)
-    media_type: str | None = None
-
-    def whole(self) -> Response:
-        """The response of an answer that is not streamed."""
-        body = self.writer.whole()
-        if isinstance(body, str):
-            return PlainTextResponse(body, media_type=self.media_type)
-        return JSONResponse(body.model_dump())
-
-
 class Reply(Response):
     """A response that reads a request and runs its generations while it is sent.
 
-    begin: reads the request, once the queue has room; it gets the function of `Slots.entered`.
-    record: of the request, for the log.
+    record: of the request, for the log. begin: reads the request, once the queue has room; it gets
+    the function of `Slots.entered`.
     """
 
     def __init__(
         self,
         service: Service,
-        begin: Callable[[Callable[[int, int], None]], AbstractAsyncContextManager[Task]],
         record: Record,
+        begin: Callable[
+            [Callable[[int, int], None]], AbstractAsyncContextManager[tuple[AnyAnswer, Running]]
+        ],
     ) -> None:
         super().__init__()
         self.service = service
-        self.begin = begin
         self.record = record
+        self.begin = begin
+        self.deadline = record.arrived + (service.settings.request_timeout or inf)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
         most = self.service.settings.max_unread
         with self.service.entered(self.record.tenant) as grow:
-            async with self.begin(grow) as task:
-                stream = Stream[Any](len(task.outputs), most if task.is_streamed else None)
-                await run_for_client(
-                    self._run(task, stream, scope, receive, send),
-                    stream.overflow,
-                    receive,
-                    self.record,
-                )
+            async with self.begin(grow) as (answer, running):
+                self.record.outputs = answer.choices
+                stream = Stream[Any](len(answer.choices), most if answer.ask.stream else None)
+                self.service.streams.add(stream)
+                run = self._run(answer, running, stream, scope, receive, send)
+                await run_for_client(run, stream.overflow, receive, self.record)
 
     async def _run(
-        self, task: Task, stream: Stream[Any], scope: Scope, receive: Receive, send: Send
+        self,
+        answer: AnyAnswer,
+        running: Running,
+        stream: Stream[Any],
+        scope: Scope,
+        receive: Receive,
+        send: Send,
     ) -> None:
-        timeout = self.service.settings.request_timeout
-        deadline = None if timeout is None else self.record.arrived + timeout
-        self.record.outputs = task.outputs
         try:
-            async with task.running(stream):
-                await self.service.turn(stream, deadline)
-                if task.is_streamed:  # the head comes at admission
-                    events = self._events(task, stream, deadline)
+            async with running(stream):
+                await self.service.turn(stream, self.deadline)
+                if answer.ask.stream:  # the head comes at admission
+                    events = self._events(answer, stream)
                     await StreamingResponse(events, headers=HEADERS).stream_response(send)
                     return
-                while (piece := await stream.next(deadline)) is not None:
-                    self._observe(task, *piece)
-                    task.writer.note(*piece)
+                while (piece := await stream.next(self.deadline)) is not None:
+                    self._observe(answer, *piece)
+                    answer.note(*piece)
                 # Log-probabilities of a long prompt take time, so do not block the event loop.
-                whole = await run_in_thread(task.whole)
+                whole = await run_in_thread(partial(_whole, answer))
                 await whole(scope, receive, send)
         except Exception as error:
-            raise self._explain(error, task.names) from error
+            raise self._explain(error, answer.ask.names) from error
 
-    async def _events(
-        self, task: Task, stream: Stream[Any], deadline: float | None
-    ) -> AsyncIterator[bytes]:
+    async def _events(self, answer: AnyAnswer, stream: Stream[Any]) -> AsyncIterator[bytes]:
         """The events of an answer, and pings between them; an error ends them."""
         try:
-            yield b"".join(task.writer.begin())
+            yield b"".join(answer.begin())
             while True:
-                ping = monotonic() + PING_SECONDS
                 try:
-                    piece = await stream.next(ping if deadline is None else min(ping, deadline))
+                    ping = monotonic() + PING_SECONDS
+                    piece = await stream.next(min(ping, self.deadline))
                 except asyncio.TimeoutError:
-                    if deadline is not None and monotonic() >= deadline:
+                    if monotonic() >= self.deadline:
                         raise
                     yield PING
                     continue
                 if piece is None:
                     break
-                make = partial(task.writer.add, *piece)
-                is_long = any(chunk.prompt_logprobs for chunk in self._observe(task, *piece))
+                make = partial(answer.add, *piece)
+                is_long = self._observe(answer, *piece)
                 if events := await run_in_thread(make) if is_long else make():
                     yield b"".join(events)
-            yield b"".join(task.writer.end())
+            yield b"".join(answer.end())
         except Exception as error:
-            yield task.writer.fail(self._explain(error, task.names))
+            yield answer.fail(self._explain(error, answer.ask.names))
 
-    def _observe(self, task: Task, index: int, piece: Any) -> Sequence[Chunk]:
-        """Count the next piece of a generation; its chunks."""
-        chunks: Sequence[Chunk] = [piece] if isinstance(piece, Chunk) else piece.chunks
+    def _observe(self, answer: AnyAnswer, index: int, piece: Any) -> bool:
+        """Count the next piece of a generation; whether its events take long to make."""
+        chunks = [piece] if isinstance(piece, Chunk) else piece.chunks
         for chunk in chunks:
-            self.service.metrics.observe(self.record, chunk, task.outputs[index])
-        return chunks
+            self.service.metrics.observe(self.record, chunk, answer.choices[index])
+        return any(chunk.prompt_logprobs for chunk in chunks)
 
-    def _explain(self, error: Exception, others: Mapping[str, str]) -> ApiError:
+    def _explain(self, error: Exception, names: Mapping[str, str]) -> ApiError:
         """The answer for an error of a request, which is also logged."""
         if isinstance(error, asyncio.TimeoutError):
             seconds = self.service.settings.request_timeout
@@ -152,7 +132,15 @@ class Reply(Response):
             error = ApiError(504, message, code="timeout")
         elif isinstance(error, Cancelled):
             error = ApiError(503, "the request was cancelled by the server", code="cancelled")
-        return self.record.fail(error, others)
+        return self.record.fail(error, names)
+
+
+def _whole(answer: AnyAnswer) -> Response:
+    """The response of an answer that is not streamed."""
+    body = answer.whole()
+    if isinstance(answer, TranscriptionAnswer) and answer.ask.form in MEDIA_TYPES:
+        return PlainTextResponse(body, media_type=MEDIA_TYPES[answer.ask.form])
+    return JSONResponse(body)
 
 
 async def run_for_client(

@@ -1,34 +1,22 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
+from weakref import WeakSet
 
-from ov_specdec.errors import ContextLengthError, shorten
-from ov_specdec.openai.answer import Ask
-from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.results.chunks import Chunk
+from ov_specdec.errors import shorten
+from ov_specdec.openai.errors import ApiError, Json
 from ov_specdec.results.stats import NOT_INVARIANT
-from ov_specdec.server.document import (
-    BatchInvariant,
-    DetokenizeBody,
-    Model,
-    Text,
-    TokenizeBody,
-    Tokens,
-)
 from ov_specdec.server.engine import EngineClient
 from ov_specdec.server.limits import RETRY_AFTER, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
-from ov_specdec.text.detokenizer import as_text
-from ov_specdec.text.generated_tokens import GeneratedTokens
-from ov_specdec.text.prompt import encode_prompt
 
 
 @dataclass
@@ -42,7 +30,8 @@ class Service:
     slots: Slots = field(init=False)
     metrics: RequestMetrics = field(init=False)
     served: EngineClient | Transcriptions | None = None
-    _streams: set[Stream[Chunk]] = field(default_factory=set)
+    streams: WeakSet[Stream[Any]] = field(default_factory=WeakSet)
+    """Of the requests that run."""
 
     def __post_init__(self) -> None:
         self.metrics = RequestMetrics(self.settings.model_name)
@@ -120,13 +109,13 @@ class Service:
         with self.slots.entered(tenant) as grow:
             yield grow
 
-    async def turn(self, stream: Stream[Any], deadline: float | None) -> None:
+    async def turn(self, stream: Stream[Any], deadline: float) -> None:
         """Wait until a request runs; `asyncio.TimeoutError` at its deadline.
 
         Raises `ApiError` if it waits too long.
         """
         came, most = monotonic(), self.settings.queue_timeout
-        left = most if deadline is None else min(most, deadline - came)
+        left = min(most, deadline - came)
         try:
             await asyncio.wait_for(stream.admitted.wait(), left)
         except asyncio.TimeoutError as error:
@@ -140,50 +129,22 @@ class Service:
             ) from error
         self.metrics["request_queue_time_seconds"].observe(monotonic() - came)
 
-    @asynccontextmanager
-    async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
-    ) -> AsyncIterator[None]:
-        """Queue the generations of a request, which fill a stream: see `EngineClient`."""
-        self._streams.add(stream)
-        try:
-            async with self.engine.running(ask, tenant, stream):
-                yield
-        finally:
-            self._streams.discard(stream)
-
-    def convert(self, wanted: TokenizeBody | DetokenizeBody) -> Tokens | Text:
-        """The ids of a prompt, or the text of ids."""
-        tokenizer, context = self.engine.tokenizer, self.engine.max_length
-        if isinstance(wanted, DetokenizeBody):
-            known = range(tokenizer.vocab_size)
-            if unknown := [token for token in wanted.tokens if token not in known]:
-                raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
-            return Text(prompt=tokenizer.decode_all(wanted.tokens))
-        prompt, options = wanted.read()
-        most = max(context, self.settings.max_request_tokens)
-        try:
-            ids = encode_prompt(prompt, options, tokenizer, GeneratedTokens(), most)
-        except ContextLengthError as error:
-            message = f"the prompt has more than max_request_tokens={most} tokens: send less"
-            raise invalid(None, message, "too_many_tokens") from error
-        pieces = [as_text(tokenizer.piece(i)) for i in ids] if wanted.return_token_strs else None
-        return Tokens(count=len(ids), max_model_len=context, tokens=ids, token_strs=pieces)
-
-    def describe_model(self, name: str) -> Model:
+    def describe_model(self, name: str) -> Json:
         """The model by one of its names, in OpenAI's shape."""
         served = self.require_loaded()
         takes_messages, invariance = False, NOT_INVARIANT
         if not isinstance(served, Transcriptions):
             takes_messages = served.tokenizer.chat_template is not None
             invariance = served.batch_invariant
-        return Model(
-            id=name,
-            created=self.started,
-            max_model_len=served.max_length,
-            chat_template=takes_messages,
-            batch_invariant=BatchInvariant(**invariance.as_dict()),
-        )
+        return {
+            "id": name,
+            "object": "model",
+            "created": self.started,
+            "owned_by": "ov-specdec",
+            "max_model_len": served.max_length,
+            "chat_template": takes_messages,
+            "batch_invariant": invariance.as_dict(),
+        }
 
     def stop(self) -> None:
         """Reject new requests, and end running ones after a timeout. In the event loop."""
@@ -194,10 +155,8 @@ class Service:
 
     def _end_all(self) -> None:
         self.is_over = True
-        for stream in self._streams:
+        for stream in self.streams:
             stream.fail(_draining())
-        if isinstance(self.served, Transcriptions):
-            self.served.cancel_all()
 
 
 def _not_here(what: str, path: str) -> ApiError:

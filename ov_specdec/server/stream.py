@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from math import inf
 from time import monotonic
 from typing import Generic, TypeVar
 
@@ -48,7 +49,7 @@ class Stream(Generic[T]):
         """Note the end of one generation. Thread-safe."""
         self._call(self._end, error)
 
-    async def next(self, deadline: float | None = None) -> tuple[int, T] | None:
+    async def next(self, deadline: float = inf) -> tuple[int, T] | None:
         """The next chunk; None at the end. Raises the error that ended the stream.
 
         deadline: by `time.monotonic`; `asyncio.TimeoutError` then.
@@ -61,7 +62,7 @@ class Stream(Generic[T]):
             if not self._num_running:
                 return None
             self._published.clear()
-            timeout = None if deadline is None else deadline - monotonic()
+            timeout = None if deadline == inf else deadline - monotonic()
             await asyncio.wait_for(self._published.wait(), timeout)
 
     async def next_all(self) -> list[tuple[int, T]]:

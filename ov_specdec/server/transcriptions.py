@@ -104,14 +104,10 @@ class Transcriptions:
         if max(self.pipeline.step_seconds, decoding) > self.settings.step_timeout:
             raise stalled()
 
-    def cancel_all(self) -> None:
-        """End all transcriptions within a pass."""
-        for job in list(self._jobs):
-            job.cancel()
-
     def close(self) -> None:
         """End all transcriptions, and free the models."""
-        self.cancel_all()
+        for job in list(self._jobs):
+            job.cancel()
         self._thread.shutdown()
         self.pipeline.close()
 

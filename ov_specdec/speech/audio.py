@@ -45,12 +45,6 @@ MIN_INDEX, INDEX_PER_SECOND = 2**25, 10_000
 """Bytes that an array of FFmpeg, such as an index, may have at least, and for each second of a
 recording, of which an index takes 2,500."""
 
-ESTIMATED = ("mp3", "aac")
-"""Formats whose length FFmpeg only estimates, from the bit rate of their beginning."""
-
-PADDING = 1.0
-"""Seconds by which a file's header may exceed its length, because encoders pad frames."""
-
 SAMPLES = 2**16
 """Samples of an array in one conversion."""
 
@@ -138,17 +132,10 @@ def _opened(audio: Any, name: str) -> Iterator[Any]:
 
 
 def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None]) -> Iterator[Any]:
-    """The decoded frames of an open file of at most `limit` seconds; damaged ones are dropped.
-
-    A longer file is refused even if its header says otherwise.
-    """
+    """The decoded frames of an open file of at most `limit` seconds; damaged ones are dropped."""
     av = require_libraries()
-    too_long = AudioError(f"{name} is longer than {limit:g} seconds: cut it into parts")
     if not recording.streams.audio:
         raise AudioError(f"{name} has no sound: give a recording")
-    is_known = recording.duration is not None and recording.format.name not in ESTIMATED
-    if is_known and recording.duration / av.time_base > limit + PADDING:
-        raise too_long
     seconds, damage = Fraction(0), None
     for packet in recording.demux(recording.streams.audio[0]):
         on_block()
@@ -160,7 +147,7 @@ def _frames(recording: Any, name: str, limit: float, on_block: Callable[[], None
         for frame in frames:
             seconds += Fraction(frame.samples, frame.sample_rate)
             if seconds > limit:
-                raise too_long
+                raise AudioError(f"{name} is longer than {limit:g} seconds: cut it into parts")
             yield frame
     if damage is not None and not seconds:
         raise damage

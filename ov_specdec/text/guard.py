@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ov_specdec.errors import Option, TokenizerMismatchError, shorten
-from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.tokenizer import Tokenizer, read_merges
 
 MAX_EXAMPLES = 5
 
@@ -104,8 +104,7 @@ def _properties(
     model = dict(spec["model"])
     vocab, merges = model.pop("vocab"), model.pop("merges", None)
     ranked = vocab if isinstance(vocab, list) else merges or []  # the scores of Unigram
-    # Files write merges as "a b" or ["a", "b"].
-    pairs = [tuple(each.split(" ", 1) if isinstance(each, str) else each) for each in ranked]
+    pairs = read_merges(ranked)
     names = sorted((token_id, name) for name, token_id in tokenizer.vocab.items())
     parts = ("normalizer", "pre_tokenizer", "post_processor")
     return {

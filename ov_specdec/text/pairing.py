@@ -110,24 +110,6 @@ MAX_WINDOW = 16
 """The same where there is no space, as in Chinese."""
 
 
-@dataclass(frozen=True)
-class CommonTokens:
-    """Tokens that two vocabularies have, one to one.
-
-    main_ids, draft_ids: ids of the same tokens [n]. special: those that are special tokens, from
-    the main model's id to the draft's.
-    """
-
-    main_ids: NDArray[np.int64]
-    draft_ids: NDArray[np.int64]
-    special: dict[int, int]
-
-    @cached_property
-    def draft_of(self) -> dict[int, int]:
-        """The draft's id by the main model's."""
-        return dict(zip(self.main_ids.tolist(), self.draft_ids.tolist(), strict=True))
-
-
 class Translation:
     """Translates the main model's ids of a growing sequence to the draft model's ids.
 
@@ -201,33 +183,50 @@ class TokenizerPair:
     pairing: PairingName = "auto"
 
     @cached_property
-    def common(self) -> CommonTokens:
-        """The tokens that stand for the same bytes, or for the same role.
+    def special(self) -> dict[int, int]:
+        """Special tokens of one role, or else of one name, by the main model's id."""
+        pairs = {}
+        if self.main.eos_token_id is not None and self.draft.eos_token_id is not None:
+            pairs[self.main.eos_token_id] = self.draft.eos_token_id
+        for name, token in self.main.special.items():
+            partner = self.draft.special.get(name)
+            if partner is not None and token not in pairs and partner not in pairs.values():
+                pairs[token] = partner
+        return pairs
 
-        If a vocabulary has several for the same bytes, such as a letter and its byte fallback,
-        letter maps to letter and fallback to fallback; the rest has no partner.
+    @cached_property
+    def common(self) -> NDArray[np.int64]:
+        """The tokens that stand for the same bytes, or for the same role, [2, n].
+
+        The main model's ids and the draft's. If a vocabulary has several for the same bytes, such
+        as a letter and its byte fallback, letter maps to letter and fallback to fallback; the rest
+        has no partner.
         """
         sizes = self.main_size, self.draft_size
-        special = _special_pairs(self.main, self.draft)
         main_ids, draft_ids = map(_ids_by_bytes, (self.main, self.draft), sizes)
         pairs = [
             pair
             for data, ids in main_ids.items()
             for pair in zip(ids, draft_ids.get(data, ()), strict=False)
         ]
-        pairs += [pair for pair in special.items() if pair[0] < sizes[0] and pair[1] < sizes[1]]
-        array = np.array(sorted(pairs), np.int64).reshape(-1, 2)
-        return CommonTokens(array[:, 0], array[:, 1], special)
+        special = self.special.items()
+        pairs += [pair for pair in special if pair[0] < sizes[0] and pair[1] < sizes[1]]
+        return np.array(sorted(pairs), np.int64).reshape(-1, 2).T
+
+    @cached_property
+    def draft_of(self) -> dict[int, int]:
+        """The draft's id of each common token, by the main model's."""
+        return dict(self.common.T.tolist())
 
     @cached_property
     def share_of_text(self) -> float:
         """The share of the main model's tokens of sample texts that the draft has too."""
         ids = [token for text in PROBES for token in self.main.encode(text.encode())]
-        return sum(token in self.common.draft_of for token in ids) / len(ids)
+        return sum(token in self.draft_of for token in ids) / len(ids)
 
     def translation(self) -> Translation:
         """A translation of a new sequence from the main model's ids to the draft's."""
-        return Translation(self.main, self.draft, self.common.special)
+        return Translation(self.main, self.draft, self.special)
 
     def translate(self, tokens: Sequence[int]) -> list[int]:
         """Ids of the main model translated to the draft's."""
@@ -254,7 +253,7 @@ class TokenizerPair:
 
     def lines(self) -> Iterator[str]:
         """The possible pairings as text."""
-        common = self.common.main_ids
+        common = self.common[0]
         yield (
             f"common tokens: {len(common)}, {len(common) / self.main_size:.0%} of the main model's "
             f"{self.main_size} and {len(common) / self.draft_size:.0%} of the draft's "
@@ -277,15 +276,3 @@ def _ids_by_bytes(tokenizer: PieceTokenizer, size: int) -> dict[bytes, list[int]
         if data := tokenizer.bytes_of[token]:
             found[data].append(token)
     return found
-
-
-def _special_pairs(main: PieceTokenizer, draft: PieceTokenizer) -> dict[int, int]:
-    """Map end-of-sequence tokens to each other, and other special tokens by name."""
-    pairs = {}
-    if main.eos_token_id is not None and draft.eos_token_id is not None:
-        pairs[main.eos_token_id] = draft.eos_token_id
-    for name, token in main.special.items():
-        partner = draft.special.get(name)
-        if partner is not None and token not in pairs and partner not in pairs.values():
-            pairs[token] = partner
-    return pairs

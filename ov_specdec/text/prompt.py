@@ -56,21 +56,47 @@ def encode_prompt(
 
     context: tokens of prompt and output; see `may_fit`.
     """
-    ids = _encode(_as_one(prompt), options, tokenizer, generated_tokens, context)
-    if not isinstance(prompt, Mapping) or prompt.get("attention_mask") is None:
-        return ids
-    # A mask may not change what the model reads.
-    mask = np.asarray(prompt["attention_mask"])
-    if mask.size != len(ids):
+    given = _as_one(prompt)
+    if isinstance(given, Sequence) and len(given) == 0:
+        return []
+    if isinstance(given, str):
+        require_utf8("the prompt", given)
+    messages = _as_messages(given, options, tokenizer)
+    unused = [] if messages else given_chat_options(options)
+    if unused:
         raise OptionError(
-            Option("attention_mask"),
-            f" is for {mask.size} tokens, and the prompt has {len(ids)}: leave it out",
+            Option(unused[0]),
+            " has no effect on a prompt that is not put into a chat template: leave it out, or "
+            "give messages to a model that has a template",
         )
-    if not np.all(mask == 1):
+    if options.src_lang is not None and (messages or not isinstance(given, str)):
         raise OptionError(
-            Option("attention_mask"), " leaves tokens out: give a prompt without padding"
+            Option("src_lang", options.src_lang),
+            " has no effect on messages and token ids: leave it out, or give the prompt as one "
+            "text",
         )
+    if messages:
+        ids = _encode_messages(messages, options, tokenizer, generated_tokens, context)
+    elif isinstance(given, str):
+        if not may_fit(given, tokenizer, context):
+            raise overflow("more tokens", context)
+        adds = options.add_special_tokens is not False
+        ids = tokenizer.encode(given, options.src_lang, add_special_tokens=adds)
+    else:
+        ids = _as_ids(given)
+    if isinstance(prompt, Mapping) and prompt.get("attention_mask") is not None:
+        _check_mask(prompt["attention_mask"], len(ids))
     return ids
+
+
+def _check_mask(given: Any, num_tokens: int) -> None:
+    """Refuse a mask that would change what the model reads."""
+    mask, name = np.asarray(given), Option("attention_mask")
+    if mask.size != num_tokens:
+        wrong = f" is for {mask.size} tokens, and the prompt has {num_tokens}: leave it out"
+        raise OptionError(name, wrong)
+    if not np.all(mask == 1):
+        raise OptionError(name, " leaves tokens out: give a prompt without padding")
 
 
 PIECE = 8
@@ -108,54 +134,28 @@ def overflow(size: str, context: int) -> ContextLengthError:
     )
 
 
-def _encode(
-    prompt: Any,
+def _encode_messages(
+    messages: Sequence[Message],
     options: GenerationOptions,
     tokenizer: Tokenizer,
     generated_tokens: GeneratedTokens,
     context: int,
 ) -> list[int]:
-    """A prompt without what transformers has around one."""
-    if isinstance(prompt, Sequence) and len(prompt) == 0:
-        return []
-    if isinstance(prompt, str):
-        require_utf8("the prompt", prompt)
-    messages = _as_messages(prompt, options, tokenizer)
-    given = [] if messages else given_chat_options(options)
-    if given:
-        raise OptionError(
-            Option(given[0]),
-            " has no effect on a prompt that is not put into a chat template: leave it out, or "
-            "give messages to a model that has a template",
-        )
-    if options.src_lang is not None and (messages or not isinstance(prompt, str)):
-        raise OptionError(
-            Option("src_lang", options.src_lang),
-            " has no effect on messages and token ids: leave it out, or give the prompt as one "
-            "text",
-        )
-    if messages:
-        if len(messages) > context:  # templates write a token for each
-            raise overflow(f"{len(messages)} messages", context)
-        text = tokenizer.render_chat(messages, options)
-        if not may_fit(text, tokenizer, context):
-            raise overflow("more tokens", context)
-        adds = options.add_special_tokens is True
-        encoded = tokenizer.encode_rendered(text, add_special_tokens=adds)
-        if (salt := options.cache_salt) is None:
-            return encoded.ids
-        if len(encoded.ids) > context:  # before answers are looked for
-            raise overflow(f"{len(encoded.ids)} tokens", context)
-        told = options.copy_with(add_generation_prompt=False)
-        render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
-        begins = not options.continue_final_message
-        return generated_tokens.restore(encoded, salt, render if begins else None)
-    if isinstance(prompt, str):
-        if not may_fit(prompt, tokenizer, context):
-            raise overflow("more tokens", context)
-        adds = options.add_special_tokens is not False
-        return tokenizer.encode(prompt, options.src_lang, add_special_tokens=adds)
-    return _as_ids(prompt)
+    if len(messages) > context:  # templates write a token for each
+        raise overflow(f"{len(messages)} messages", context)
+    text = tokenizer.render_chat(messages, options)
+    if not may_fit(text, tokenizer, context):
+        raise overflow("more tokens", context)
+    adds = options.add_special_tokens is True
+    encoded = tokenizer.encode_rendered(text, add_special_tokens=adds)
+    if (salt := options.cache_salt) is None:
+        return encoded.ids
+    if len(encoded.ids) > context:  # before answers are looked for
+        raise overflow(f"{len(encoded.ids)} tokens", context)
+    told = options.copy_with(add_generation_prompt=False)
+    render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
+    begins = not options.continue_final_message
+    return generated_tokens.restore(encoded, salt, render if begins else None)
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:

@@ -1,7 +1,7 @@
 """Text to token ids and back, with the tokenizer that was exported beside the model."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -49,6 +49,12 @@ class Tokenizer:
                 part.trim_offsets = False
         settings = path / "tokenizer_config.json"
         self._settings = read_json(settings) if settings.is_file() else {}
+        given = {k: v for k, v in self._settings.items() if k.endswith("_token")}
+        # A text, or an object that holds it.
+        names = {k: v.get("content") if isinstance(v, dict) else v for k, v in given.items()}
+        self._roles = {role: name for role, name in names.items() if isinstance(name, str)}
+        """The names of special tokens, by roles such as "eos_token"."""
+        self._bytes_reader = bytes_reader(self.spec)
         self._templates = (
             self._read_chat_templates()
             if chat_template is None
@@ -176,17 +182,27 @@ class Tokenizer:
             return self.piece(token_id)
         return self.decode_all([before, token_id]).removeprefix(self.decode_all([before])).encode()
 
-    @cached_property
-    def _roles(self) -> dict[str, str]:
-        """The names of special tokens, by roles such as "eos_token"."""
-        given = {k: v for k, v in self._settings.items() if k.endswith("_token")}
-        # A text, or an object that holds it.
-        names = {k: v.get("content") if isinstance(v, dict) else v for k, v in given.items()}
-        return {role: name for role, name in names.items() if isinstance(name, str)}
+    def first_tokens(self, count: int) -> frozenset[int]:
+        """The ids of `count` tokens: all that no merge makes, and the first that merges make.
 
-    @cached_property
-    def _bytes_reader(self) -> Callable[[str], bytes] | None:
-        return bytes_reader(self.spec)
+        The former are special and added tokens, bytes and characters. BPE merges what is most
+        common first, so that no text has to be counted, as for FR-Spec (arXiv 2502.14856). Raises
+        `OptionError` for a tokenizer without merges, and a count that it does not allow.
+        """
+        ranks, file = dict[str, int](), self.path / "tokenizer.json"
+        for rank, pair in enumerate(read_merges(self.spec["model"].get("merges", ()))):
+            ranks.setdefault("".join(pair), rank)
+        order = sorted((ranks.get(name, -1), token) for name, token in self.vocab.items())
+        least, most = sum(rank < 0 for rank, _ in order), len(order) - 1
+        if not least <= count <= most:
+            reason = f" needs the merges of a BPE tokenizer, and {file} has none: leave it out"
+            if ranks:
+                reason = (
+                    f" must be from {least}, the special tokens and characters of {file}, to "
+                    f"{most}, less than all of its tokens: change it, or leave it out"
+                )
+            raise OptionError(Option("draft_vocabulary", count), reason)
+        return frozenset(token for _, token in order[:count])
 
     def find_language(self, option: str, name: str) -> int:
         """The id of a language's token; `OptionError` if there is none. option: names it."""
@@ -230,6 +246,11 @@ class Tokenizer:
                     "is no text: repair it"
                 )
         return named
+
+
+def read_merges(given: Iterable[Any]) -> list[tuple[Any, ...]]:
+    """The pairs of BPE's merges, which files write as "a b" or ["a", "b"]."""
+    return [tuple(each.split(" ", 1) if isinstance(each, str) else each) for each in given]
 
 
 def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Tokenizer:

@@ -10,6 +10,7 @@ from typing import Any
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.tools import type_of
 from ov_specdec.results.parts import calls_of, reasoning_of
 from ov_specdec.text.answer_format import (
     CALL_FORMATS,
@@ -23,7 +24,6 @@ from ov_specdec.text.answer_format import (
 )
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.tokenizer import Tokenizer
-from ov_specdec.text.tool_schema import type_of
 
 USER, SAID, THOUGHT = "question7", "answer7", "thought7"
 NAMES, IDS = ("first_probe", "second_probe"), ("aB3dE5gH7", "kL4nP6rS8")

@@ -10,15 +10,15 @@ from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.tools import definition_of
-from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
-from ov_specdec.text.tool_schema import (
+from ov_specdec.options.tools import (
     argument_of,
     cases_of,
+    definition_of,
     only_types,
     parameters_of,
     types_of,
 )
+from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
 
 HOLES = {ID: "/[A-Za-z0-9]{9}/", INDEX: "/[0-9]{1,3}/"}
 

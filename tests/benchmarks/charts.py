@@ -88,7 +88,7 @@ def speed(axes: Any, results: Results) -> None:
     axes.set_yticks(range(len(shown)), [PAIRS[pair] for pair in reversed(shown)], fontsize=8)
     axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
     axes.barh(0, 0, color=ORANGE, label="ov-specdec, default")
-    axes.barh(0, 0, color=BLUE, label="openvino.genai, best draft length")
+    axes.barh(0, 0, color=BLUE, label="openvino.genai, best setting")
     counts = ", ".join(str(count(rows)) for rows in shown.values())
     axes.set_xlabel(f"times openvino.genai's plain decoding\n(n = {counts})", fontsize=8)
 

@@ -10,6 +10,7 @@ FAMILIES = {
     "constant": "constant length",
     "genai-plain": "openvino.genai, plain",
     "genai-draft": "openvino.genai, draft model",
+    "genai-confidence": "openvino.genai, draft model, confidence 0.4",
     "genai-prompt-lookup": "openvino.genai, prompt lookup",
     "llama-cpp-plain": "llama.cpp, plain",
     "llama-cpp-prompt-lookup": "llama.cpp, prompt lookup",

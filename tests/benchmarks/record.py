@@ -43,8 +43,8 @@ class Record:
     """Results of a command, a row for each.
 
     options: all that say what is measured, not how long. models: by role, name and hash. code: the
-    commit, and whether the files in it were as committed; of figures by part. date: of the first
-    row.
+    commit, and whether the files in it were as committed; of figures by part. date: of the
+    beginning. dates: of figures, that by part.
     """
 
     command: str
@@ -54,6 +54,7 @@ class Record:
     versions: dict[str, str | None]
     machine: dict[str, Any]
     date: str
+    dates: dict[str, str] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
     @classmethod
@@ -68,7 +69,7 @@ class Record:
             _code(),
             {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
             _machine(),
-            datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            now(),
         )
 
     @classmethod
@@ -132,6 +133,11 @@ class Record:
         machine = f"{self.machine['name']}, {self.machine['cores']} cores"
         parts = (f"`{self.command}`", *models, machine, *versions, code, self.date[:10])
         return ", ".join(parts)
+
+
+def now() -> str:
+    """Date and time in UTC."""
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def select(rows: Iterable[Row], **values: Any) -> list[Row]:

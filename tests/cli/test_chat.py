@@ -160,7 +160,6 @@ def test_a_file_that_cannot_be_written_is_refused(chat, tmp_path):
 def test_commands_that_cannot_be_followed_say_what_is_wrong(chat):
     assert "no command '/cler' (did you mean /clear?); start" in error(chat, "/cler")
     assert "no command '/xyz' (/help lists all)" in error(chat, "/xyz")
-    assert error(chat, "/undo 2") == "/undo takes no argument: leave '2' out"
     assert error(chat, "/load ") == "/load lacks its argument: type /load FILE"
 
 

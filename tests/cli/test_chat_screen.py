@@ -1,9 +1,6 @@
 """Answers as they are shown, whatever the pieces that they arrive in."""
 
-import io
-
 import pytest
-from rich.console import Console
 
 from ov_specdec.cli import chat
 from ov_specdec.results.chunks import Chunk
@@ -31,14 +28,13 @@ class Stream:
         return self
 
 
-def test_accepted_draft_tokens_have_a_colour(monkeypatch):
-    for no_color, green in ((False, "\x1b[38;2;0;158;115md\te f\x1b[0m"), (True, "d\te f")):
-        file = io.StringIO()
-        colours = {"color_system": "truecolor", "force_terminal": True, "no_color": no_color}
-        monkeypatch.setattr(chat, "Console", lambda: Console(file=file, **colours))  # noqa: B023
+def test_accepted_draft_tokens_have_a_colour(capsys, monkeypatch):
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
+    for no_color, green in ((False, "\x1b[38;2;0;158;115md\te f\x1b[0m"), (True, "d\te f\x1b[0m")):
+        monkeypatch.setattr(chat.console, "no_color", no_color)
         chunks = Chunk("a\t[b]\n", [1], "plain"), Chunk("d\te f", [2], "draft")
         answer = chat.show_answer(Stream(*chunks), is_typed=False, show_draft=True)
-        assert file.getvalue() == f"a\t[b]\n{green}"
+        assert capsys.readouterr().out == f"a\t[b]\n\x1b[0m{green}\n"
         assert answer.text == "a\t[b]\nd\te f"
 
 

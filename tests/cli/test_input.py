@@ -16,8 +16,8 @@ ROOT = Path(__file__).parents[2]
 MAIN = ROOT / "models" / "main"
 BAD_INPUT = {
     "generate": "stdin is empty: give at least one token of text, or a PROMPT",
-    "generate x --prompt-file y": "a PROMPT or --prompt-file 'y', not",
-    "generate --prompt-file /nowhere": "'/nowhere' cannot be read: No such file",
+    f"generate x --prompt-file {__file__}": "give a PROMPT or --prompt-file, not both",
+    "generate --prompt-file /nowhere": "'/nowhere' cannot be read as text: [Errno 2] No such file",
     "generate a\udcff": "the prompt is not valid text at character 1",
     "generate x --main . --drafter none": "holds no model: give the",
     "generate x --main . --drafter model": "no draft model for --main .: give --draft, or choose",

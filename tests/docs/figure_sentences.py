@@ -1,10 +1,11 @@
 """What figures say in words and in charts, for pages: it follows from the files, as tables do."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
 from tests.benchmarks.charts import CHARTS
 from tests.benchmarks.drawing import IMAGES
+from tests.benchmarks.figures.parts import PROMPTS
 from tests.benchmarks.figures.results import (
     PAIRS,
     SINGLE,
@@ -16,6 +17,7 @@ from tests.benchmarks.figures.results import (
     speedups,
 )
 from tests.benchmarks.record import Row, select
+from tests.benchmarks.tables import LEAST
 
 SEVERAL = {"1b": "several-1b", "chat": "several-chat"}
 """The parts with several requests, by pair."""
@@ -25,6 +27,14 @@ def pairs_of(parts: Mapping[str, str], results: Results) -> dict[str, list[Row]]
     """Rows by pair, of those that were measured. parts: by pair."""
     found = {pair: results.rows(part, pair=pair) for pair, part in parts.items()}
     return {pair: rows for pair, rows in found.items() if rows}
+
+
+def conditions(results: Sequence[Results]) -> str:
+    """What is the same for all tables: processors, versions, prompts, and what cells show."""
+    lines = [f"- `{each.name}`: {each.equipment}" for each in results]
+    lines += [f"- {name}: {said}" for name, said in PROMPTS.items()]
+    lines.append(f"- cells: medians, with quartiles in brackets where n is at least {LEAST}")
+    return "\n".join(lines) + "\n\n"
 
 
 def in_words(results: Results) -> str:
@@ -40,7 +50,7 @@ def in_words(results: Results) -> str:
         return ""
     head = f"With default options, greedily, on held-out prompts, `{results.name}`:"
     items = "\n".join(lines)
-    return f"{head}\n\n{items}\n\n*{results.stamp}*\n\n"
+    return f"{head}\n\n{items}\n\n*{results.measured([*SINGLE.values(), *SEVERAL.values()])}*\n\n"
 
 
 def of_pair(rows: list[Row]) -> str:

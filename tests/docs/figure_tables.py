@@ -1,6 +1,7 @@
 """Figures in pages: what stands between `<!-- figures: NAME -->` and `<!-- end -->`.
 
-NAME is a key of `TABLES` or of `figure_sentences.TEXTS`, or that of a chart after `chart-`.
+NAME is a key of `TABLES` or of `figure_sentences.TEXTS`, "conditions", or that of a chart after
+`chart-`.
 `NAME of COLUMN` takes the file docs/figures/COLUMN.json alone. `python -m tests.docs` writes the
 blocks anew, from the files: it measures nothing.
 """
@@ -28,12 +29,12 @@ from tests.benchmarks.figures.results import (
     speeds,
     speedups,
 )
-from tests.benchmarks.figures.structured import FREE
+from tests.benchmarks.figures.structured import CLIENTS, FREE, GRAMMARS, TOGETHER
 from tests.benchmarks.figures.tools import CURVES, MANY
 from tests.benchmarks.labels import label
 from tests.benchmarks.record import Row, select
-from tests.benchmarks.tables import LEAST, in_quartiles, numbers
-from tests.docs.figure_sentences import SEVERAL, TEXTS, pairs_of, picture
+from tests.benchmarks.tables import in_quartiles, numbers
+from tests.docs.figure_sentences import SEVERAL, TEXTS, conditions, pairs_of, picture
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
@@ -60,6 +61,8 @@ def filled(page: str, results: Sequence[Results]) -> str:
         if (chart := name.removeprefix("chart-")) != name:
             return f"{head}{picture(chart)}{end}"
         chosen = [each for each in results if column in (None, each.name)]
+        if name == "conditions":
+            return f"{head}\n{conditions(chosen)}{end}"
         make = TEXTS.get(name) or partial(show, *TABLES[name])
         shown = [make(each) for each in chosen]
         return f"{head}\n{''.join(shown) or NONE}{end}"
@@ -75,26 +78,30 @@ def show(parts: Sequence[str], make: Table, results: Results) -> str:
     for group in cells(rows).values():
         require_falling(group)
     head, *lines = make(results)
+    if not lines:
+        return ""
     table = [head, ["---"] + ["---:"] * (len(head) - 1), *lines]
     drawn = "\n".join(f"| {' | '.join(line)} |" for line in table)
     return f"{drawn}\n\n*{about(parts, rows, results)}*\n\n"
 
 
 def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
-    """Column, processor, versions, date, commit, prompts, outputs, n, scatter and the command."""
+    """Column, date, commit, prompts, outputs, n, scatter and the command."""
     groups = [group for group in cells(rows).values() if "prompt" in group[0]]
     sizes = [count(group) for group in groups] or [1]
     often = f"n = {min(sizes)}" + (f" to {max(sizes)}" if max(sizes) > min(sizes) else "")
     noise = max((s for group in groups if (s := scatter(group)) is not None), default=None)
-    facts = [f"`{results.name}`: {results.stamp_of(parts)}"]
-    facts += dict.fromkeys(PARTS[part].about for part in parts if part in results.parts)
-    facts.append(f"{often}; medians, quartiles in brackets where n is at least {LEAST}")
+    facts = [f"`{results.name}`, {results.measured(parts)}"]
+    by_about: dict[str, list[str]] = {}
+    for part in (part for part in parts if part in results.parts):
+        by_about.setdefault(PARTS[part].about, []).append(part)
+    is_one = len(by_about) == 1
+    facts += (f"{'' if is_one else ', '.join(own) + ': '}{said}" for said, own in by_about.items())
+    facts.append(often)
     if noise is not None:
         noisy = ", **which is much**" if noise > NOISY else ""
         facts.append(f"plain decoding and its repetition differ by at most {noise:.0%}{noisy}")
     said = f"{'; '.join(facts)}."
-    if "column" not in results.record.options:  # of an earlier laboratory
-        return said
     needs = {PARTS[part].needs for part in parts} | {row.get("pair") for row in rows}
     models = "".join(f" {option}" for need, option in MODELS.items() if need in needs)
     command = f"python -m tests.benchmarks figures {results.name} --only {','.join(parts)}{models}"
@@ -187,7 +194,8 @@ def of_structured(results: Results) -> Lines:
         ]
     ]
     rows = results.rows("structured")
-    for kind in dict.fromkeys(row["task"] for row in rows if not row["task"].startswith(FREE)):
+    kinds = dict.fromkeys(row["task"] for row in rows if row["task"] not in GRAMMARS)
+    for kind in (kind for kind in kinds if not kind.startswith(FREE)):
         own = select(rows, task=kind)
         plain = by_prompt(select(own, method="plain"))
         free = by_prompt(select(rows, task=f"{FREE}, {kind}"))
@@ -201,6 +209,31 @@ def of_structured(results: Results) -> Lines:
                 spread(plain[prompt] / free[prompt] for prompt in plain.keys() & free.keys()),
             ]
         )
+    return lines
+
+
+def of_grammars(results: Results) -> Lines:
+    """What else a grammar does: to requests that share passes, and to other clients."""
+    forced, together, hostile = (results.rows("structured", task=task) for task in GRAMMARS)
+    found = {
+        "forced tokens alone / replay on this machine's cost curve": [
+            row["speed"] / row["replayed"] for row in forced
+        ],
+        f"{TOGETHER}: default / plain": speedups(together, "default"),
+        f"{CLIENTS} clients, p95 of a token's time: beside one with hostile grammars / without": [
+            row["beside"] / row["alone"] for row in hostile
+        ],
+    }
+    lines = [[name, spread(values), str(len(values))] for name, values in found.items() if values]
+    return [["", "measured", "n"], *lines]
+
+
+def of_again(results: Results) -> Lines:
+    """Questions that were answered before."""
+    lines: Lines = [["", "plain decoding, tokens/s", "default / plain"]]
+    for pair, rows in pairs_of(dict.fromkeys(PAIRS, "again"), results).items():
+        cells_ = (spread(speeds(rows, "plain"), ".0f"), spread(speedups(rows, "default")))
+        lines.append([PAIRS[pair].partition(",")[0], *cells_])
     return lines
 
 
@@ -420,6 +453,8 @@ TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
     "several": (tuple(SEVERAL.values()), by_requests),
     "long": (("long",), of_long),
     "structured": (("structured",), of_structured),
+    "grammars": (("structured",), of_grammars),
+    "again": (("again",), of_again),
     "tools": (("tools",), of_tools),
     "busy": (("busy",), of_busy),
     "fresh": (("fresh",), of_fresh),

@@ -73,7 +73,8 @@ def results():
     """Figures of every part, made up: each method has its speed everywhere."""
     options = {"column": "cpu", "properties": {"INFERENCE_PRECISION_HINT": "f32"}}
     record = Record.begin("figures", options, {})
-    record.date, record.code = "2026-11-24T08:00:00+00:00", {}
+    record.dates = {**dict.fromkeys(PARTS, "2026-11-24T08:00:00+00:00"), "3b": "2026-11-26"}
+    record.code = {part: {"commit": ("2" if part == "3b" else "1") * 40} for part in PARTS}
     record.machine = {"name": "CPU", "cores": 2, LIMIT: "AVX2_VNNI", "instructions": []}
     record.machine["priority"] = "SCHED_RR 10"
     record.rows.append({"part": "load", "seconds": 300, **load.as_row(LOADED, 300)})
@@ -99,6 +100,13 @@ def results():
             for method, speed in SPEEDS.items():
                 record.rows.append({**about, **own, "method": method, "speed": speed})
     return Results("cpu", record)
+
+
+def test_a_caption_names_the_dates_and_commits_of_its_parts(results):
+    assert results.measured(["1b"]) == "measured on 2026-11-24, commit 1111111111"
+    assert results.measured(["1b", "3b", "none"]) == (
+        "measured on 2026-11-24 to 2026-11-26, commit 1111111111, 2222222222"
+    )
 
 
 def written(folder, name, results, factor=1.0, **methods):

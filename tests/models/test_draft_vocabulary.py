@@ -16,7 +16,6 @@ from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.tokenizer import load_tokenizer
-from ov_specdec.text.vocabulary import first_tokens
 from tests.support.passes import paged
 from tests.support.tiny import VOCAB_SIZE
 
@@ -66,7 +65,7 @@ def test_kept_tokens_have_the_logits_of_the_whole_product(kind, tiny_pair):
 
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 def test_texts_are_plain_decodings_and_what_cannot_be_drafted_is_counted(kv, tiny_pair):
-    kept, counted, accepted = first_tokens(load_tokenizer(tiny_pair[1]), KEPT), 0, 0
+    kept, counted, accepted = load_tokenizer(tiny_pair[1]).first_tokens(KEPT), 0, 0
     seeded = {"do_sample": True, "temperature": 0.8, "seed": 5}
     settings = {"kv": kv, "precision": "exact", "draft_vocabulary": KEPT}
     with SpeculativePipeline(*tiny_pair, **settings) as pipeline:
@@ -95,10 +94,10 @@ def test_first_come_special_tokens_and_bytes_and_then_tokens_by_their_merges(tmp
         spec["model"]["merges"] = order
         (tmp_path / "tokenizer.json").write_text(json.dumps(spec))
         tokenizer = load_tokenizer(tmp_path)
-        added = first_tokens(tokenizer, 260) - first_tokens(tokenizer, 257)
+        added = tokenizer.first_tokens(260) - tokenizer.first_tokens(257)
         names = {"".join(merge).replace(" ", "") for merge in order[:3]}
         assert {name for name, token in tokenizer.vocab.items() if token in added} == names
-    assert tokenizer.special_tokens.keys() < first_tokens(tokenizer, 257)
+    assert tokenizer.special_tokens.keys() < tokenizer.first_tokens(257)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +127,7 @@ def test_a_tokenizer_without_merges_is_refused(tiny_pair, tmp_path):
     }
     (folder / "tokenizer.json").write_text(json.dumps(spec))
     with pytest.raises(OptionError, match=r"needs the merges of a BPE tokenizer.* has none: leave"):
-        first_tokens(load_tokenizer(folder), KEPT)
+        load_tokenizer(folder).first_tokens(KEPT)
 
 
 def test_a_model_whose_logits_are_made_otherwise_is_refused(tiny_pair):

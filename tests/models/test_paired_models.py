@@ -139,7 +139,7 @@ def test_after_a_draft_token_that_the_draft_lacks_it_is_not_asked(tokenizers):
     pair = tokenizers["prose"]
     draft = ScriptedModel(lambda _: 77, vocab_size=pair.draft_size)
     cache = IntersectionCache(CachedSequence(draft), pair)
-    outside = next(t for t in range(1, pair.main_size) if t not in pair.common.draft_of)
+    outside = next(t for t in range(1, pair.main_size) if t not in pair.draft_of)
     done = alone(cache.advance(pair.main.encode(b"def area"), [outside]))
     assert (done.logits == OUTSIDE).all()
     assert draft.passes == []

@@ -13,7 +13,6 @@ import pytest
 from ov_specdec import AudioError
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.openai.audio import AudioAsk
-from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Job, Transcriptions
@@ -265,19 +264,14 @@ def test_a_client_that_leaves_ends_its_transcription():
 
 
 def test_a_transcription_ends_when_the_time_to_shut_down_is_up():
-    recordings, settings = Recordings(), Settings(model_name=NAME, shutdown_timeout=0.0)
-
-    async def serve():
-        service, speech = Service(settings), Transcriptions(recordings, settings)
-        service.take(speech)
-        job = Job(AudioAsk("transcribe", None, {}), "first", None, Stream(1, None))
-        async with speech.running(job):
-            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
-            service.stop()
-            with pytest.raises(Cancelled):
-                await asyncio.wait_for(job.stream.next(), PATIENCE)
-
-    asyncio.run(serve())
+    recordings = Recordings()
+    with serving(shutdown_timeout=0.0) as server, ThreadPoolExecutor() as threads:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        answer = threads.submit(post, server)
+        assert recordings.begun.wait(PATIENCE)
+        server.stop()
+        assert answer.result().json()["error"]["code"] == "draining"
+        assert recordings.streams[0].ended.wait(PATIENCE)
 
 
 @pytest.mark.parametrize(

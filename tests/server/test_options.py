@@ -50,7 +50,7 @@ def test_what_is_typed_wins_over_the_environment_and_that_over_a_file(handed, tm
         ("max-queu: 1", "'max-queu' is not an option: did you mean max-queue"),
         ("[1]", "must map options to values"),
         ("max-queue: many", "'many' is not a valid int"),
-        ("api-key:", "'api-key' has no value: leave it out"),
+        ("api-key:", "API key 1 is empty"),
         (None, "cannot be read"),
     ],
 )

@@ -144,7 +144,7 @@ def test_models_that_are_not_there_end_it_in_one_line():
     [
         (("--request-timeout", "0"), "--request-timeout 0.0 must be a number above 0"),
         (("--api-key", ""), "so anyone could send it"),
-        (("--api-key-file", "nowhere"), "--api-key-file 'nowhere' cannot be read"),
+        (("--api-key-file", "nowhere"), "'nowhere' cannot be read as text"),
         (("--host", "nowhere.invalid"), "--host 'nowhere.invalid' --port 0 cannot be used"),
         (("--ssl-certfile", README), f"--ssl-certfile {README} cannot be used"),
         (

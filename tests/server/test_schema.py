@@ -1,4 +1,4 @@
-"""The server keeps to its own OpenAPI document, whatever it is sent."""
+"""Whatever the server is sent, its answers have the shapes of OpenAI's types, or are errors."""
 
 import io
 from functools import cache
@@ -7,17 +7,19 @@ import pytest
 import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
-from pydantic.json_schema import models_json_schema
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
+from openai.types import Completion
+from openai.types.audio import (
+    Transcription,
+    TranscriptionVerbose,
+    TranslationVerbose,
 )
+from openai.types.chat import ChatCompletion
+from openai.types.responses import Response
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import content_type_conformance
 
 from ov_specdec.openai.requests import ChatBody
 from ov_specdec.server.app import make_app
-from ov_specdec.server.document import OPERATIONS
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
 from ov_specdec.speech_pipeline import SpeechPipeline
@@ -25,12 +27,12 @@ from tests.support.recordings import write_recording
 from tests.support.server import NAME, serving
 from tests.support.tiny_whisper import RATE, recording
 
-CHECKS = [
-    not_a_server_error,
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-]
+CHECKS = [not_a_server_error, content_type_conformance]
+SHAPES = {
+    "/v1/chat/completions": ChatCompletion,
+    "/v1/completions": Completion,
+    "/v1/responses": Response,
+}
 MESSAGES = [{"role": "user", "content": "area"}]
 
 
@@ -80,9 +82,14 @@ def test_no_answer_is_a_failure_or_has_another_shape(server, path, method):
     def check(case):
         if isinstance(case.body, dict):
             case.body.update(model=NAME)
+            case.body.pop("echo", None)  # with it, OpenAI's type is narrower than its interface
             if case.body.get("stream") is None and "max_tokens" in case.body:
                 case.body["max_tokens"] = 2
-        case.call_and_validate(checks=CHECKS, timeout=30)
+        answer = case.call_and_validate(checks=CHECKS, timeout=30)
+        if answer.status_code >= 400:
+            assert answer.json()["error"].keys() == {"message", "type", "param", "code"}
+        elif path in SHAPES and answer.headers["content-type"][0] == "application/json":
+            SHAPES[path].model_validate(answer.json())
 
     check()
 
@@ -95,16 +102,25 @@ def references(schema):
     return [found for each in schema for found in references(each)] if type(schema) is list else []
 
 
-def test_whatever_the_document_refers_to_is_in_it():
+def test_the_document_describes_all_bodies():
     described = document()
-    defined = {f"#/components/schemas/{name}" for name in described["components"]["schemas"]}
-    assert set(references(described)) == defined
-    bodies = [(each.body, "validation") for each in OPERATIONS.values()]
-    answers = [
-        (each, "serialization") for one in OPERATIONS.values() for each in (one.answer, *one.events)
+    schemas = described["components"]["schemas"]
+    assert set(references(described)) == {f"#/components/schemas/{name}" for name in schemas}
+    contents = [
+        operation["post"]["requestBody"]["content"]
+        for operation in described["paths"].values()
+        if "post" in operation
     ]
-    of_requests, of_answers = (models_json_schema(each)[1]["$defs"] for each in (bodies, answers))
-    assert not of_requests.keys() & of_answers.keys()  # no name has two meanings
+    assert len(contents) == 7
+    assert [*contents[0]] == ["application/json"]
+    [[form, content]] = described["paths"]["/v1/audio/transcriptions"]["post"]["requestBody"][
+        "content"
+    ].items()
+    assert (form, content["schema"]) == (
+        "multipart/form-data",
+        {"$ref": "#/components/schemas/TranscriptionForm"},
+    )
+    assert "file" in schemas["TranscriptionForm"]["required"]
 
 
 LOGPROBS = {"max_tokens": 3, "logprobs": 2}
@@ -116,50 +132,34 @@ PREDICTION = {"type": "content", "content": "return area"}
     [
         ("chat/completions", {"messages": MESSAGES, "logprobs": True, "top_logprobs": 2}),
         ("chat/completions", {"messages": MESSAGES, "n": 2, "prediction": PREDICTION}),
-        ("chat/completions", {"messages": MESSAGES, "stream": True}),
         ("completions", {"prompt": "def area(", "num_assistant_tokens": 3, "temperature": 0}),
-        ("completions", {"prompt": ["a", "b"], "echo": True, **LOGPROBS}),
-        ("completions", {"prompt": "a", "stream": True}),
+        ("completions", {"prompt": ["a", "b"], **LOGPROBS}),
         ("responses", {"input": "area", "instructions": "x", "metadata": {"a": "b"}}),
         ("responses", {"input": MESSAGES, "max_output_tokens": 3, "temperature": 0}),
-        ("responses", {"input": "area", "stream": True}),
     ],
 )
-def test_answers_with_all_that_they_may_hold_are_as_described(server, path, body):
-    schema = schema_of(server)
+def test_answers_with_all_that_they_may_hold_have_openais_shapes(server, path, body):
     short = {"max_tokens": 9} if path != "responses" else {"max_output_tokens": 9}
-    case = schema[f"/v1/{path}"]["post"].Case(
-        body={"model": NAME, **short, **body}, media_type="application/json"
-    )
-    assert case.call_and_validate(checks=CHECKS).status_code == 200
+    answer = server.post(f"/v1/{path}", **{"model": NAME, **short, **body})
+    assert answer.status_code == 200
+    SHAPES[f"/v1/{path}"].model_validate(answer.json())
 
 
 @pytest.mark.parametrize(
-    ("path", "form"),
+    ("path", "form", "shape"),
     [
-        *(("transcriptions", form) for form in ("json", "text", "srt", "vtt", "verbose_json")),
-        ("translations", "verbose_json"),
+        ("transcriptions", "json", Transcription),
+        ("transcriptions", "verbose_json", TranscriptionVerbose),
+        ("translations", "verbose_json", TranslationVerbose),
+        *(("transcriptions", form, None) for form in ("text", "srt", "vtt")),
     ],
 )
-def test_transcriptions_are_as_described(speech, path, form):
-    transcribe(speech, path, response_format=form)
-
-
-def test_words_are_as_described(speech):
-    fields = {
-        "response_format": "verbose_json",
-        "timestamp_granularities[]": ["word", "segment"],
-        "seed": 1,
-    }
-    answer = transcribe(speech, "transcriptions", **fields).json()
-    assert answer["words"] and answer["segments"]
-
-
-def transcribe(speech, path, **fields):
-    """The answer for a recording, as the document describes it."""
+def test_transcriptions_have_openais_shapes(speech, path, form, shape):
+    fields = {"response_format": form}
+    if shape is TranscriptionVerbose:
+        fields["timestamp_granularities[]"] = ["word", "segment"]
     file = io.BytesIO()
     write_recording(file, recording(2.0), RATE)
-    operation = schema_of(speech)[f"/v1/audio/{path}"]["post"]
     answer = requests.post(
         f"{speech.url}/v1/audio/{path}",
         data=fields,
@@ -167,5 +167,6 @@ def transcribe(speech, path, **fields):
         timeout=60,
     )
     assert answer.status_code == 200
-    operation.validate_response(answer)
-    return answer
+    if shape is not None:
+        made = shape.model_validate(answer.json())
+        assert shape is not TranscriptionVerbose or (made.words and made.segments)

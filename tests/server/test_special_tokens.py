@@ -11,7 +11,8 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.openai.answer import Answer
+from ov_specdec.openai.completions import CompletionAnswer
+from ov_specdec.openai.logprobs import prompt_offsets
 from ov_specdec.openai.requests import CompletionBody, read_ask
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
@@ -143,8 +144,11 @@ def test_offsets_of_a_prompt_are_those_of_its_text(name, is_text, adds, tmp_path
     for text in (TEXT, rendered, f"Größe 日本 😀\n\n \n{KINDS[name][1][0]}  what", " "):
         tokens = tokenizer.encode(text, add_special_tokens=adds)
         body = {"prompt": text if is_text else tokens, "echo": True, "add_special_tokens": adds}
-        answer = Answer(read_ask(CompletionBody, body), "m", tokenizer)
-        shown, offsets = answer.prompt_text(0), answer.prompt_offsets(0)
+        answer = CompletionAnswer(read_ask(CompletionBody, body), "m", tokenizer)
+        shown, offsets = (
+            answer.prompt_text(0),
+            prompt_offsets(answer.ask.prompts[0], tokenizer, adds),
+        )
         assert len(offsets) == len(tokens)
         slices = [shown[start:end] for start, end in pairwise([*offsets, len(shown)])]
         assert "".join(slices) == shown

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from ov_specdec.planning.costs import CostCurve
+
 
 @dataclass(frozen=True)
 class Model:
@@ -32,31 +34,6 @@ class Model:
     ticks: tuple[float, float] = (1.0, 0.1)
     fails_at: tuple[int, ...] = ()
     blank_at: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class Passes:
-    """What passes of one model are said to cost, by tokens in the pass.
-
-    change, per_sequence: what a pass of another size than the last one costs more, and each
-    sequence beyond the first.
-    """
-
-    ticks: Mapping[int, float]
-    change: float = 0.0
-    per_sequence: float = 0.0
-
-
-@dataclass(frozen=True)
-class Curve:
-    """What passes cost, for adaptive lengths.
-
-    follows: "nothing" is a curve that stays; "clock" has passes correct it.
-    """
-
-    main: Passes
-    draft: Passes | None = None
-    follows: Literal["nothing", "clock"] = "nothing"
 
 
 @dataclass(frozen=True)
@@ -128,7 +105,8 @@ class Run:
 
     drafter, max_batch_size: as a pipeline has them. pairing: of a draft model with other tokens.
     prefill: most tokens of a prompt that a pass reads beside answers; None: the usual number.
-    curve: None is the nominal cost curve, which nothing changes.
+    curve: what passes cost, for adaptive lengths; None: the nominal cost curve. follows_clock:
+    passes correct it.
     """
 
     name: str
@@ -139,7 +117,8 @@ class Run:
     pairing: Literal["intersection", "retokenize"] | None = None
     max_batch_size: int = 16
     prefill: int | None = None
-    curve: Curve | None = None
+    curve: CostCurve | None = None
+    follows_clock: bool = False
 
 
 def run(name: str, *actions: Action, draft: Model | None = None, **more: Any) -> Run:

@@ -1,12 +1,19 @@
 """Plays a run, and writes down what came of each of its steps."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ov_specdec import Chunk
+from ov_specdec.cache.block_pool import BlockPool, NodeId
+from ov_specdec.cache.slot import Beyond
+from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import SpecdecError
+from ov_specdec.generation.text_generator import GenerationStream
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.stats import GenerationStats, RoundStats
-from tests.traces.adapter import Core, Pool, determined
+from ov_specdec.runner.paged import PagedModel
+from tests.traces.adapter import Core, determined
 from tests.traces.describe import Action, Add, Cancel, Close, Read, Run, Step, Stream
 from tests.traces.journal import Journal, Pass, Row, ScriptedError
 from tests.traces.letters import MAIN, OTHER, signs
@@ -49,9 +56,9 @@ class Player:
 
     def __init__(self, run: Run, journal: Journal) -> None:
         self.records: list[Record] = []
-        self._run = run
-        self._journal = journal
-        self._core = Core(run, journal)
+        self._run, self._journal, self._core = run, journal, Core(run, journal)
+        self._sequences: dict[str, EngineSequence] = {}
+        self._streams: dict[str, GenerationStream] = {}
         self._texts: dict[str, str] = {}
         """By prompt, the whole text so far."""
         self._running: list[str] = []
@@ -62,43 +69,55 @@ class Player:
 
     def do(self, action: Action) -> None:
         """Do one thing, and write it down."""
-        if isinstance(action, Add | Stream):
-            self._begin(action)
-        elif isinstance(action, Step):
-            times = MOST_STEPS if action.times is None else action.times
-            while times and not (action.times is None and self._core.is_done):
-                times -= 1
-                self._write("step", self._core.step())
-            assert action.times is not None or self._core.is_done, "the run does not end"
-        elif isinstance(action, Read):
-            self._read(action)
-        elif isinstance(action, Cancel):
-            self._core.cancel(action.key)
-            self._write(f"cancel {action.key}", [])
-        elif isinstance(action, Close):
-            self._core.close(action.key)
-            self._write(f"close {action.key or 'all'}", [])
+        batch = self._core.batch
+        match action:
+            case Add() | Stream():
+                self._begin(action)
+            case Step(times):
+                most = MOST_STEPS if times is None else times
+                while most and (batch or times is not None):
+                    most -= 1
+                    self._write("step", batch.step())
+                assert times is not None or not batch, "the run does not end"
+            case Read(key, times):
+                for _ in range(MOST_STEPS if times is None else times):
+                    chunk = next(self._streams[key], None)
+                    self._write(f"read {key}", [] if chunk is None else [(key, chunk)])
+                    if chunk is None:
+                        break
+            case Cancel(key):
+                stream = self._streams.get(key)
+                batch.cancel(key) if stream is None else stream.cancel()
+                self._write(f"cancel {key}", [])
+            case Close(key):
+                batch.close() if key is None else self._streams[key].close()
+                self._write(f"close {key or 'all'}", [])
 
     def left(self) -> Record:
         """What KV caches are known to hold in the end."""
-        pools = {role: _known(pool) for role, pool in self._core.pools().items()}
+        pools = {role: _known(pool) for role, pool in self._pools.items()}
         return {"do": "end", **_given(known=_given(**pools))}
 
-    def _begin(self, action: Add | Stream) -> None:
-        prompt = action.prompt.format(**self._texts)
-        begin = self._core.add if isinstance(action, Add) else self._core.stream
-        begin(action.key, prompt, action.options)
-        is_source = self._run.main.kv == "encoder-decoder"
-        self._texts[action.key] = MAIN.tokens[0] if is_source else prompt
-        self._num_rounds[action.key] = 0
+    @property
+    def _pools(self) -> dict[str, BlockPool]:
+        """The blocks of each model with a paged KV cache."""
+        runners = self._core.runners.items()
+        return {role: each.pool for role, each in runners if isinstance(each, PagedModel)}
 
-    def _read(self, action: Read) -> None:
-        times = MOST_STEPS if action.times is None else action.times
-        for _ in range(times):
-            chunk = self._core.read(action.key)
-            self._write(f"read {action.key}", [] if chunk is None else [(action.key, chunk)])
-            if chunk is None:
-                break
+    def _begin(self, action: Add | Stream) -> None:
+        key, prompt = action.key, action.prompt.format(**self._texts)
+        if isinstance(action, Add):
+            self._core.batch.add(key, prompt, **action.options)
+            self._sequences[key] = self._core.batch._running[key]
+        else:  # as `TextGenerator.stream` makes it
+            generator, options = self._core.generator, GenerationOptions(**action.options)
+            sequence = generator._begin(generator.encode(prompt, options), options)
+            cancel = partial(generator.loop.cancel, sequence)
+            self._sequences[key] = sequence
+            self._streams[key] = GenerationStream(generator._chunks(sequence), cancel)
+        is_source = self._run.main.kv == "encoder-decoder"
+        self._texts[key] = MAIN.tokens[0] if is_source else prompt
+        self._num_rounds[key] = 0
 
     def _write(self, what: str, news: Sequence[tuple[str, Chunk | BaseException]]) -> None:
         """Write down what has come of something that was done."""
@@ -110,13 +129,16 @@ class Player:
             got.setdefault(key, []).append(_piece(piece))
             if isinstance(piece, Chunk):
                 self._texts[key] += MAIN.decode(piece.token_ids)
-        running, waiting = self._core.queues()
+        keys = {id(own): key for key, own in self._sequences.items()}
+        scheduler = self._core.engine.scheduler
+        queues = scheduler.running, scheduler.waiting
+        running, waiting = ([keys[id(each)] for each in queue] for queue in queues)
         active = [k for k in self._texts if k in {*self._running, *running, *(k for k, _ in news)}]
         passes, back = self._passes(events, active)
         self._running = running
         changed = {
             "queue": f"{' '.join(running)} | {' '.join(waiting)}".strip(),
-            "blocks": {role: _blocks(pool) for role, pool in self._core.pools().items()},
+            "blocks": {role: _blocks(pool) for role, pool in self._pools.items()},
         }
         changed = {name: value for name, value in changed.items() if self._last.get(name) != value}
         self._last |= changed
@@ -138,7 +160,7 @@ class Player:
         """The rounds since they were last asked for."""
         found = {}
         for key, number in self._num_rounds.items():
-            rounds = self._core.rounds(key)
+            rounds = self._sequences[key].stats.rounds
             self._num_rounds[key] = len(rounds)
             if rounds[number:]:
                 found[key] = [_round(stats) for stats in rounds[number:]]
@@ -217,20 +239,31 @@ def _goes_on(run: Sequence[int], number: int) -> bool:
     return abs(step) == 1 and (len(run) == 1 or step == run[-1] - run[-2])
 
 
-def _blocks(pool: Pool) -> str:
+def _blocks(pool: BlockPool) -> str:
     """Held by one sequence, by several, kept in the order in which they are given up; the rest."""
-    single = [block for block, users in sorted(pool.users.items()) if users == 1]
-    shared = [f"{block}*{users}" for block, users in sorted(pool.users.items()) if users > 1]
+    users, kept = pool._users, [*pool._idle]
+    single = [block for block in sorted(users) if users[block] == 1]
+    shared = [f"{block}*{users[block]}" for block in sorted(users) if users[block] > 1]
     held = ",".join(filter(None, [_ranges(single), *shared]))
-    free = pool.size - len(pool.users) - len(pool.kept)
-    return f"held {held} | kept {_ranges(pool.kept)} | free {free}"
+    free = pool.size - len(users) - len(kept)
+    return f"held {held} | kept {_ranges(kept)} | free {free}"
 
 
-def _known(pool: Pool) -> list[str]:
+def _known(pool: BlockPool) -> list[str]:
     """What is found by content, block by block: `3<2 abcd` follows block 2."""
+    by_serial = {node.serial: node.block for node in pool._nodes.values()}
+
+    def parent(node: NodeId) -> int | str:
+        if isinstance(node, int):
+            return by_serial.get(node, "gone")
+        [salt] = node
+        if isinstance(salt, Beyond):
+            return f"beyond {salt.namespace or ''}".strip()
+        return "" if salt is None else salt if isinstance(salt, str) else "own"
+
     return [
-        f"{block.block}<{block.parent} {signs(block.tokens)}"
-        for block in sorted(pool.known, key=lambda known: known.block)
+        f"{block}<{parent(node.parent)} {signs(node.tokens)}"
+        for block, node in sorted(pool._nodes.items())
     ]
 
 

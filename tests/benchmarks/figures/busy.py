@@ -14,6 +14,9 @@ from tests.benchmarks.measuring import Measurements
 OPEN = ("conversation", "qa", "math_reasoning", "held-out")
 """Tasks whose outputs hardly quote: a draft there costs more often than it gains."""
 
+NUMBER = 24
+"""Prompts of a set, of which the open ones are measured."""
+
 LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 """It ends with whoever has started it."""
 
@@ -29,7 +32,9 @@ def busy(
     priority.change_all(priority.USUAL)
     try:
         for pair in (each for each in pairs if each in given.pairs):
-            measurements = requests(given, pair, methods, prompt_sets[pair], (0.0,), tokens, 1)
+            measurements = requests(
+                given, pair, methods, prompt_sets[pair], (0.0,), tokens, 1, number=NUMBER
+            )
             with closing(measurements), ExitStack() as loops:
                 for number, (key, measure) in enumerate(measurements):
                     if number == 0:  # models are loaded and prepared by now

@@ -20,7 +20,7 @@ from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import FOLDER, NOISY, cells, require_falling, scatter
 from tests.benchmarks.measuring import Measurements, measure_into
 from tests.benchmarks.options import PATH, several
-from tests.benchmarks.record import CPUINFO, Record, Row, instructions, select
+from tests.benchmarks.record import CPUINFO, Record, Row, instructions, now, select
 from tests.benchmarks.texts import Prompts, heldout_text
 
 MODELS = Path("models")
@@ -107,6 +107,7 @@ def resumed(record: Record, file: Path, parts: Collection[str]) -> Record:
     kept = Record.read(file, "figures")
     others = [part for part in parts if kept.code.get(part) != record.code]
     kept.rows = [row for row in kept.rows if row["part"] not in others]
+    kept.dates = {part: date for part, date in kept.dates.items() if part not in others}
     record.code = kept.code = kept.code | code
     kept.models, record.models = (
         {**record.models, **kept.models},
@@ -139,6 +140,7 @@ def measure_parts(
         if share <= 0:
             click.echo(f"{name}: left out, for the time is up", err=True)
             continue
+        record.dates.setdefault(name, now())
         try:
             with closing(part.measure(given)) as measurements:
                 rows = first_prompts(named(name, measurements), most)

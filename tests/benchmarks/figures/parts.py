@@ -9,7 +9,7 @@ from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.load import load
 from tests.benchmarks.figures.passes import passes
 from tests.benchmarks.figures.processes import apart, fresh, memory
-from tests.benchmarks.figures.requests import of_pairs, requests, second_turns
+from tests.benchmarks.figures.requests import again, of_pairs, requests, second_turns
 from tests.benchmarks.figures.speech import speech
 from tests.benchmarks.figures.structured import structured
 from tests.benchmarks.figures.texts import texts
@@ -18,8 +18,13 @@ from tests.benchmarks.figures.tools import tools
 from tests.benchmarks.measuring import Measurements
 
 PLAIN = ("plain", "plain-again", "default")
-HELD_OUT = "prompts: the first n of 8 beginnings of code from packages outside the training data"
-SIX_TASKS = "prompts: the first n of 48 of six tasks of Spec-Bench"
+HELD_OUT, SIX_TASKS = "held-out code", "six tasks"
+PROMPTS = {
+    HELD_OUT: "the first n of 8 beginnings of code from packages outside the training data",
+    SIX_TASKS: "the first n of 48 prompts of Spec-Bench, in turn of conversation, translation, "
+    "summarization, questions, mathematics and questions about a text",
+}
+"""What captions call prompts."""
 
 
 def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, ...]:
@@ -35,10 +40,11 @@ SETS = {
 """The prompts of each pair."""
 
 METHODS = {
-    "embedded": sweep("genai-draft", (3, 5, 7, 10, 15)),
-    "1b": sweep("genai-draft", (2, 3, 5, 7, 10)),
-    "1b-small-draft": sweep("genai-draft", (3, 5, 7, 10, 15)),
-    "3b": sweep("genai-draft", (3, 5, 7, 10, 15)),
+    **dict.fromkeys(
+        ("embedded", "1b-small-draft", "3b"),
+        (*sweep("genai-draft", (3, 5, 7, 10, 15)), "genai-confidence"),
+    ),
+    "1b": (*sweep("genai-draft", (2, 3, 5, 7, 10)), "genai-confidence"),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
 LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
@@ -56,8 +62,9 @@ CASES = (
 )
 """Methods and static shapes whose memory is measured."""
 
-PEERS = {"1b": "1b", "chat": "tasks", "embedded": "embedded"}
-"""Pairs without options, and the part that knows openvino.genai's best setting."""
+HEAVY = {"1b": "1b", "chat": "tasks"}
+PEERS = {**HEAVY, "embedded": "embedded"}
+"""Pairs by themselves, and the part that knows openvino.genai's best setting."""
 
 
 @dataclass(frozen=True)
@@ -99,18 +106,20 @@ def several(pair: str, minutes: float, rounds: int) -> Part:
         tokens=64,
         rounds=rounds,
     )
-    about = "prompts: held-out source code, cached, before the last 64 tokens of a prompt of "
-    about += "Spec-Bench" if pair == "chat" else "held-out code"
     return Part(
-        minutes, pair, f"{about}; outputs of 64 tokens, timed once all have their first", measure
+        minutes,
+        pair,
+        f"the last 64 tokens of {HELD_OUT} or {SIX_TASKS}, after cached source code; outputs of 64 "
+        "tokens, timed once all have their first",
+        measure,
     )
 
 
 PARTS: Mapping[str, Part] = {
     "1b": single("1b", 6, tokens=96, rounds=1),
-    "3b": single("3b", 7, tokens=96, rounds=1),
+    "3b": single("3b", 6, tokens=96, rounds=1),
     "tasks": Part(
-        6,
+        4,
         "chat",
         f"{SIX_TASKS}; outputs of at most 64 tokens",
         partial(
@@ -125,28 +134,29 @@ PARTS: Mapping[str, Part] = {
         ),
     ),
     "embedded": single("embedded", 2, tokens=96, rounds=2),
-    "1b-small-draft": single("1b-small-draft", 5, tokens=96, rounds=1),
+    "1b-small-draft": single("1b-small-draft", 4, tokens=96, rounds=1),
     "long": Part(
-        10,
+        6,
         "embedded",
-        f"{HELD_OUT}, of which the first 4; outputs of 512 tokens",
+        f"{HELD_OUT}; outputs of 512 tokens",
         partial(
             of_pairs,
-            pairs=("embedded", "1b", "1b-small-draft"),
+            pairs=("embedded", "1b"),
             methods=LONG,
             prompt_set="heldout",
             temperatures=(0.0, 0.8),
             tokens=512,
             rounds=1,
-            number=4,
+            number=3,
         ),
     ),
-    "several-1b": several("1b", 13, rounds=3),
-    "several-chat": several("chat", 7, rounds=6),
+    "several-1b": several("1b", 10, rounds=3),
+    "several-chat": several("chat", 5, rounds=6),
     "structured": Part(
-        7,
+        8,
         "chat",
-        "6 schemas of each kind, strings of at most 24 characters; outputs to their end",
+        "6 schemas of each kind, strings of at most 24 characters; outputs to their end; a server "
+        "at the usual priority",
         partial(
             structured,
             pair="chat",
@@ -155,38 +165,43 @@ PARTS: Mapping[str, Part] = {
         ),
     ),
     "tools": Part(
-        6,
+        1.5,
         "chat",
         "24 turns of agents, each answered by a call that is required, of at most 160 tokens; "
         "its 6 edits also as recorded, replayed on cost curves",
         partial(tools, tokens=160, rounds=6),
     ),
-    "busy": Part(
-        5,
+    "again": Part(
+        3,
         "embedded",
-        "prompts: the 24 open ones of Spec-Bench's (conversation, questions, mathematics), or "
-        "those of held-out code; outputs of 64 tokens; at the usual priority, beside a busy loop "
-        "on each core",
+        f"{HELD_OUT}, or {SIX_TASKS}; outputs of at most 96 tokens, each prompt answered before; "
+        "suffix drafts",
+        partial(again, pairs=("chat", "1b"), prompt_sets=SETS, number=18, tokens=96),
+    ),
+    "busy": Part(
+        3.5,
+        "embedded",
+        f"{HELD_OUT}, or conversation, questions and mathematics of {SIX_TASKS}; outputs of 64 "
+        "tokens; at the usual priority, beside a busy loop on each core",
         partial(busy, pairs=("chat", "1b"), prompt_sets=SETS, methods=PLAIN, tokens=64),
     ),
     "fresh": Part(
-        8,
+        6.5,
         "embedded",
-        f"{HELD_OUT}, or 48 of six tasks of Spec-Bench; outputs of 64 tokens; no cost curve from "
-        "earlier processes",
-        partial(fresh, pairs=PEERS, prompt_sets=SETS, tokens=64, rounds=4),
+        f"{HELD_OUT}, or {SIX_TASKS}; outputs of 64 tokens; no cost curve from earlier processes",
+        partial(fresh, pairs=PEERS, prompt_sets=SETS, tokens=64, rounds=3),
     ),
     "memory": Part(
-        4,
+        3,
         "embedded",
         "after ten seconds of decoding one request after the other",
-        partial(memory, pairs=PEERS, cases=CASES, prompt_sets=SETS, tokens=64),
+        partial(memory, pairs=HEAVY, cases=CASES, prompt_sets=SETS, tokens=64),
     ),
     "passes": Part(
         2,
         "embedded",
         "passes of the main model without static shapes, each after another of its kind",
-        partial(passes, pairs=("1b", "chat", "embedded"), cached=(200, 1500), rounds=12),
+        partial(passes, pairs=("1b", "chat", "embedded"), cached=(200, 1500), rounds=10),
     ),
     "second-turns": Part(
         1,
@@ -195,7 +210,7 @@ PARTS: Mapping[str, Part] = {
         partial(second_turns, pairs=("1b", "chat", "embedded"), rounds=8, first=484),
     ),
     "texts": Part(
-        5,
+        4,
         "embedded",
         "8 prompts, outputs of 48 tokens",
         partial(texts, pairs=("embedded", "chat"), number=8, tokens=48),

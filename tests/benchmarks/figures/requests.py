@@ -1,12 +1,12 @@
 """Single requests: default, draft lengths and openvino.genai, interleaved in one process."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import count, product
 from typing import Any
 
-from ov_specdec import SpeculativePipeline
+from ov_specdec import GenerationResult, SpeculativePipeline
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.peers.measurement import Ask, Measurement
@@ -19,6 +19,9 @@ TIMEOUT = 600.0
 
 WARM_UP = 24
 """Tokens of a generation of each method before it is measured."""
+
+LENGTHS: Mapping[str, Any] = {"plain": 0, "plain-again": 0, "default": "auto"}
+"""Draft lengths of methods within one pipeline."""
 
 ANSWER, QUESTION = 16, 20
 """Tokens of the answer in a first turn, and of the question in a second one."""
@@ -116,3 +119,30 @@ def second_turn(pipeline: SpeculativePipeline, text: list[int], first: int) -> R
             "cached": kept.cached_tokens,
         }
     )
+
+
+def again(
+    given: Given, pairs: Sequence[str], prompt_sets: Mapping[str, str], number: int, tokens: int
+) -> Measurements:
+    """Prompts that were answered before, by a main model alone: its suffix drafts know the answer.
+
+    number: of the first prompts of a pair's set.
+    """
+    for pair in (each for each in pairs if each in given.pairs):
+        prompts = given.prompts(pair, prompt_sets[pair])[:number]
+        with replace(given.pairs[pair], draft=None).pipeline() as pipeline:
+            pipeline.prepare()
+            for turn, (task, ids) in enumerate(prompts):
+                ask = partial(pipeline.generate, ids, max_new_tokens=tokens)
+                ask()
+                for method in in_turns(tuple(LENGTHS), turn):
+                    key: Key = {"turn": turn, "pair": pair, "task": task, "prompt": turn}
+                    measure = partial(answered, ask, LENGTHS[method])
+                    yield {**key, "method": method}, measure
+
+
+def answered(ask: Callable[..., GenerationResult], length: int | str) -> Row:
+    """One answer: tokens per second, and counts."""
+    stats = ask(num_assistant_tokens=length).stats
+    row = {"speed": stats.tokens_per_second, "tokens": stats.generated_tokens}
+    return compact({**row, "passes": stats.main_passes, "accepted": stats.accepted})

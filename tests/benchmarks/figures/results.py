@@ -58,23 +58,28 @@ class Results:
 
     @property
     def stamp(self) -> str:
-        """Processor and its settings, versions, date and commits."""
-        return self.stamp_of([*self.parts])
+        """With what all was measured, and when."""
+        return f"{self.equipment}; {self.measured([*self.parts])}"
 
-    def stamp_of(self, parts: Sequence[str]) -> str:
-        """The same for the commits of these parts."""
+    def measured(self, parts: Sequence[str]) -> str:
+        """The dates and commits of parts."""
+        days = sorted({self.record.dates[part][:10] for part in parts if part in self.parts})
+        codes = (self.record.code[part]["commit"] for part in parts if part in self.parts)
+        commits = ", ".join(dict.fromkeys(str(commit)[:10] for commit in codes))
+        return f"measured on {' to '.join(dict.fromkeys((days[0], days[-1])))}, commit {commits}"
+
+    @property
+    def equipment(self) -> str:
+        """Processor and its settings, and versions."""
         machine, versions = self.record.machine, self.record.versions
         given = self.record.options.get("properties", {})
         settings = [f"{LIMIT}={machine[LIMIT]}"] if machine[LIMIT] else []
         settings += [f"{name}={value}" for name, value in given.items()]
         settings.append(f"priority: {machine.get('priority', 'usual')}")
         programs = [f"{name} {versions[name]}" for name in SHOWN if versions.get(name)]
-        codes = [self.record.code[part]["commit"] for part in parts if part in self.record.code]
-        code = f"commit {' and '.join(dict.fromkeys(str(commit)[:10] for commit in codes))}"
         return (
             f"{machine['name']} ({widest(machine['instructions'] or [])}), {machine['cores']} "
-            f"cores, {', '.join(settings)}; {', '.join(programs)}; "
-            f"measured on {self.record.date[:10]}, {code}"
+            f"cores, {', '.join(settings)}; {', '.join(programs)}"
         )
 
 

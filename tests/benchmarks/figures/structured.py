@@ -1,18 +1,34 @@
-"""Outputs that fit a JSON schema: without drafts, by default, and openvino.genai."""
+"""Outputs that fit a JSON schema: alone by all methods, forced tokens, eight at once, a server."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import count
 from random import Random
+from threading import Event
+from time import monotonic, perf_counter
 from typing import Any
 
+import httpx
+import numpy as np
+
+from ov_specdec import GenerationOptions, SpeculativePipeline
+from ov_specdec.models.source import open_source
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.text.grammar import Grammars
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import TIMEOUT, WARM_UP, generate
+from tests.benchmarks.figures.requests import LENGTHS, TIMEOUT, WARM_UP, compact, generate
 from tests.benchmarks.measuring import Measurements, in_turns
+from tests.benchmarks.options import Models
+from tests.benchmarks.peers.errors import BenchmarkError
 from tests.benchmarks.peers.measurement import Ask
 from tests.benchmarks.peers.process import WorkerProcess, load_request
 from tests.benchmarks.record import Key, Row
+from tests.benchmarks.simulated.machine import Machine
+from tests.support.server import serving_process
 
 PROMPT = "Write a JSON object that describes a product.\n"
 NAMES = (
@@ -32,6 +48,16 @@ FREE = "free text"
 
 MOST = 1000
 """Tokens of an output, which its schema ends before."""
+
+FORCED, TOGETHER, HOSTILE = "forced tokens alone", "8 requests, 8 schemas", "hostile grammars"
+GRAMMARS = (FORCED, TOGETHER, HOSTILE)
+"""Tasks besides those of single requests."""
+
+FIELDS = 15
+"""Of the schemas of requests that share passes or a server."""
+
+CLIENTS, SECONDS = 4, 6.0
+"""Clients of a server whose tokens are timed, and how long without hostile grammars, then with."""
 
 
 def an_object(fields: int, generator: Random) -> dict[str, Any]:
@@ -58,6 +84,14 @@ def schemas(generator: Random) -> Mapping[str, dict[str, Any]]:
 
 
 def structured(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Measurements:
+    """What a grammar does besides, which is short, and single requests."""
+    yield from forced_alone(given.pairs[pair], rounds // 2)
+    yield from together(given.pairs[pair], rounds)
+    yield from beside_hostile(given, pair, rounds // 2)
+    yield from single(given, pair, methods, rounds)
+
+
+def single(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Measurements:
     """Schemas of each kind, others in each round, by all methods; and free text of that length."""
     ids = load_tokenizer(given.pairs[pair].main).encode(PROMPT)
     with given.setup(pair) as setup, WorkerProcess() as worker:
@@ -84,3 +118,139 @@ def noted(worker: WorkerProcess, method: str, ask: Ask, lengths: list[int]) -> R
     row = generate(worker, method, ask)
     lengths.append(row["tokens"])
     return row
+
+
+def forced_alone(models: Models, rounds: int) -> Measurements:
+    """A pipeline without a drafter: forced tokens, and a replay of them on its cost curve."""
+    source = open_source(models.main)
+    ends = frozenset(source.eos_token_ids)
+    grammars = Grammars(models.main / "tokenizer.json", source.vocab_size, sorted(ends))
+    with models.pipeline("none") as pipeline:
+        pipeline.prepare()
+        own = (schema for turn in range(rounds) for schema in schemas(Random(turn)).values())
+        for number, schema in enumerate(own):
+            grammar = grammars.compile(GenerationOptions(json_schema=schema), ends)(0)
+            key: Key = {"turn": number, "prompt": number, "task": FORCED}
+            yield key, partial(forced, pipeline, schema, grammar)
+
+
+def forced(pipeline: SpeculativePipeline, schema: Mapping[str, Any], grammar: Grammar) -> Row:
+    """Tokens per second after the first pass, as measured and as replayed."""
+    result = pipeline.generate(PROMPT, json_schema=schema, max_new_tokens=MOST, cache_prompt=False)
+    left, machine, last, seconds, replayed = result.token_ids, Machine(pipeline.costs), 0, 0.0, 0
+    while left:
+        size = len(grammar.forced()) + 1
+        new, left = left[:size], left[size:]
+        grammar.follow(new)
+        if last:  # the first pass reads the prompt
+            seconds += machine.passing(size, last)
+            replayed += len(new)
+        last = size
+    measured = result.stats.seconds - result.stats.time_to_first_token
+    return compact({"speed": replayed / measured, "replayed": replayed / seconds})
+
+
+def together(models: Models, rounds: int) -> Measurements:
+    """Eight requests with a schema each, in the same passes."""
+    with models.pipeline(max_batch_size=8) as pipeline:
+        pipeline.prepare()
+        for turn in range(-1, rounds):  # the first one warms up
+            own = [an_object(FIELDS, Random(8 * turn + n)) for n in range(8)]
+            for method in in_turns(tuple(LENGTHS), turn):
+                key: Key = {"turn": turn, "prompt": turn, "task": TOGETHER, "method": method}
+                measure = partial(all_at_once, pipeline, own, LENGTHS[method])
+                if turn < 0:
+                    measure()
+                else:
+                    yield key, measure
+
+
+def all_at_once(
+    pipeline: SpeculativePipeline, own: Sequence[Mapping[str, Any]], length: int | str
+) -> Row:
+    """Tokens per second of one request for each schema."""
+    number, start = 0, perf_counter()
+    with pipeline.open_batch() as batch:
+        for key, schema in enumerate(own):
+            options: dict[str, Any] = {"json_schema": schema, "num_assistant_tokens": length}
+            batch.add(key, PROMPT, max_new_tokens=MOST, cache_prompt=False, **options)
+        while len(batch):
+            for _, chunk in batch.step():
+                if isinstance(chunk, BaseException):
+                    raise chunk
+                number += len(chunk.token_ids)
+    return compact({"speed": number / (perf_counter() - start), "tokens": number})
+
+
+def beside_hostile(given: Given, pair: str, rounds: int) -> Measurements:
+    """A server at the usual priority, since grammars are tried at a lower one."""
+    models = given.pairs[pair]
+    own = (f"{name}={value}" for name, value in models.properties.items())
+    properties = (word for each in own for word in ("--property", each))
+    priority.change_all(priority.USUAL)
+    try:
+        with serving_process("--main", models.main, *properties) as (_, http):
+            numbers = count()
+            list(seconds_of_tokens(http, 0, monotonic() + 1.0))
+            for turn in range(rounds):
+                key: Key = {"turn": turn, "prompt": turn, "task": HOSTILE}
+                yield key, partial(p95, http, numbers)
+    finally:
+        priority.change_all(given.priority)
+
+
+def p95(http: httpx.Client, numbers: Iterator[int]) -> Row:
+    """Milliseconds of a token, without a client that sends hostile grammars and beside it."""
+    row: Row = {}
+    for name in ("alone", "beside"):
+        end, is_over = monotonic() + SECONDS, Event()
+        with ThreadPoolExecutor(CLIENTS + 1) as pool:
+            sent = pool.submit(send_hostile, http, numbers, is_over) if name == "beside" else None
+            clients = [
+                pool.submit(seconds_of_tokens, http, client, end) for client in range(CLIENTS)
+            ]
+            times = [each for client in clients for each in client.result()]
+            is_over.set()
+        row[name] = 1000 * float(np.percentile(times, 95))
+        row |= {} if sent is None else {"sent": sent.result()}
+    return compact(row)
+
+
+def seconds_of_tokens(http: httpx.Client, client: int, end: float) -> list[float]:
+    """Seconds of each token of streamed answers: those of a piece share the time since the last."""
+    found, fields = list[float](), {"stream": True, "max_tokens": MOST, "temperature": 0}
+    usage = {"include_usage": True, "continuous_usage_stats": True}
+    numbers = count(100 * client)
+    while monotonic() < end:
+        schema = an_object(FIELDS, Random(next(numbers)))
+        body = {"prompt": PROMPT, **fields, "structured_outputs": {"json": schema}}
+        last = done = 0.0
+        with http.stream(
+            "POST", "/v1/completions", json=body | {"stream_options": usage}
+        ) as answer:
+            answer.raise_for_status()
+            for line in answer.iter_lines():
+                if not line.startswith("data: {"):
+                    continue
+                total, now = json.loads(line[6:])["usage"]["completion_tokens"], perf_counter()
+                if done:
+                    new = int(total - done)
+                    found += [(now - last) / new] * new if new else []
+                last, done = now, total
+    return found
+
+
+def send_hostile(http: httpx.Client, numbers: Iterator[int], is_over: Event) -> int:
+    """Send grammars that take too much to compile, each a new one; how many."""
+    sent = 0
+    while not is_over.is_set():
+        number = next(numbers)
+        slow = {"json": {"type": "integer", "multipleOf": 999_983 - 2 * number}}
+        rules = "\n".join(f"r{n}: r{n + 1}" for n in range(20_000 + number))
+        deep = {"grammar": f'start: r0\n{rules}\nr{20_000 + number}: "a"'}
+        body = {"prompt": PROMPT, "structured_outputs": deep if number % 2 else slow}
+        answer = http.post("/v1/completions", json=body)
+        if answer.status_code != httpx.codes.BAD_REQUEST:
+            raise BenchmarkError(f"a hostile grammar got {answer.status_code}: {answer.text[:99]}")
+        sent += 1
+    return sent

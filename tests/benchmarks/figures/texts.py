@@ -25,7 +25,7 @@ from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts
 from tests.support.server import NAME, serving
 
-LENGTHS = (1, 2, 3, 5, 8, 15, "auto")
+LENGTHS = (1, 2, 5, 15, "auto")
 BATCHES = (4, 16)
 EVERY = 3
 """Steps between two arrivals."""

@@ -8,7 +8,7 @@ from itertools import count, product
 
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import TIMEOUT, compact
+from tests.benchmarks.figures.requests import TIMEOUT, WARM_UP, compact
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.peers.load import Request, Served, decoding_speed
 from tests.benchmarks.peers.methods import find_method
@@ -45,14 +45,14 @@ def together(
         workers = {loader: stack.enter_context(WorkerProcess()) for loader in loaders}
         for loader, name in loaders.items():
             workers[loader].ask(engine_request(name, setup), TIMEOUT)
-        # Before the first round each context is read once.
         for round_, length, size in product(range(-1, rounds), cached, sizes):
             first, turn = sum(sizes[: sizes.index(size)]), next(turns)
             prompts = behind_contexts(text, ends, length, round_, first)[:size]
             about: Key = {"pair": pair, "cached": length, "requests": size, "prompt": round_}
             for name in in_turns(methods, round_):
                 worker = workers[find_method(name).loader]
-                measure = partial(serve, worker, name, prompts, tokens)
+                # The first round reads contexts, and prepares passes.
+                measure = partial(serve, worker, name, prompts, tokens if round_ >= 0 else WARM_UP)
                 if round_ < 0:
                     measure()
                 else:

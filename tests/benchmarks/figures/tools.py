@@ -1,7 +1,6 @@
 """Calls of tools: with drafts and without, edits with escaped copies, first tokens, and loops."""
 
 import json
-from collections.abc import Mapping
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -10,7 +9,7 @@ from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.text.prompt import escaped_copy
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import compact
+from tests.benchmarks.figures.requests import LENGTHS, compact
 from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.record import Key, Row
@@ -21,7 +20,6 @@ from tests.benchmarks.texts import FILES
 TEMPLATE = FILES["agent_turns"].with_name("tools.jinja")
 """For chat models that have been trained without tools: any can be forced to call one."""
 
-LENGTHS: Mapping[str, Any] = {"plain": 0, "plain-again": 0, "default": "auto"}
 CURVES = ("avx512 1B 100M", "vnni 1B 100M", "avx512 SmolLM2")
 EDITS = {"plain": ("suffix", 0), "default": ("escaped", None), "without-copies": ("suffix", None)}
 """Drafters and lengths that edits are replayed with."""

@@ -40,6 +40,7 @@ SINGLE: dict[str, tuple[str, int | None]] = {
     "default": ("own", None),
     "default-not-invariant": ("own-not-invariant", None),
     "genai-plain": ("genai", 0),
+    "genai-confidence": ("genai-draft", None),
     "llama-cpp-plain": ("llama-cpp", 0),
 }
 """Methods by name: their loader, and their draft length. "plain-again" shows the scatter."""

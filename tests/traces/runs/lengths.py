@@ -1,6 +1,7 @@
 """How many tokens are drafted: constant, heuristic and adaptive lengths, on given costs."""
 
-from tests.traces.describe import FINISH, Curve, Model, Passes, Step, add, run
+from ov_specdec.planning.costs import CostCurve, PassCurve
+from tests.traces.describe import FINISH, Model, Step, add, run
 
 NEAR = Model(drift=1, ticks=(0.1, 0.01))
 PROMPT = "onceuponatimethereonce"
@@ -8,11 +9,11 @@ REPEATS = "zzwQjbjJNKzzwQjbjJ"
 AUTO = {"max_new_tokens": 40}
 
 RISING = {1: 1.0, 4: 1.2, 8: 1.5, 16: 2.2, 64: 5.0}
-CHEAP = Passes({1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2})
+CHEAP = PassCurve({1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2})
 """What passes of draft models take."""
 
-CURVE = Curve(Passes(RISING, per_sequence=0.02), CHEAP)
-SHAPES = Passes(RISING, change=0.8, per_sequence=0.02)
+CURVE = CostCurve(PassCurve(RISING, per_sequence=0.02), CHEAP)
+SHAPES = PassCurve(RISING, change=0.8, per_sequence=0.02)
 """Passes of another size than the last one take longer."""
 
 RUNS = (
@@ -46,20 +47,20 @@ RUNS = (
         "adaptive, with passes that are padded to few sizes",
         add("a", PROMPT, **AUTO),
         draft=NEAR,
-        curve=Curve(SHAPES, CHEAP),
+        curve=CostCurve(SHAPES, CHEAP),
     ),
     run(
         "adaptive, with a draft model that hardly ever pays",
         add("a", PROMPT, max_new_tokens=72),
         draft=Model(drift=100),
-        curve=Curve(Passes({1: 1.0, 2: 1.04, 16: 1.6}), Passes({1: 0.06})),
+        curve=CostCurve(PassCurve({1: 1.0, 2: 1.04, 16: 1.6}), PassCurve({1: 0.06})),
     ),
     run(
         "adaptive, one budget for two, with a draft model that hardly ever pays",
         add("a", PROMPT, max_new_tokens=24),
         add("b", REPEATS, max_new_tokens=24),
         draft=Model(drift=100),
-        curve=Curve(Passes(RISING), CHEAP),
+        curve=CostCurve(PassCurve(RISING), CHEAP),
     ),
     run(
         "adaptive, matches or the draft model, whichever promises more",
@@ -72,7 +73,7 @@ RUNS = (
         "adaptive, matches that are declined",
         add("a", REPEATS, max_new_tokens=24),
         drafter="prompt-lookup",
-        curve=Curve(Passes({1: 1.0, 2: 1.6, 8: 4.0, 16: 8.0})),
+        curve=CostCurve(PassCurve({1: 1.0, 2: 1.6, 8: 4.0, 16: 8.0})),
     ),
     run(
         "adaptive, one budget for four sequences",
@@ -90,7 +91,7 @@ RUNS = (
         main=Model(max_length=256),
         draft=Model(drift=1, max_length=256),
         drafter="both",
-        curve=Curve(SHAPES, CHEAP),
+        curve=CostCurve(SHAPES, CHEAP),
         prefill=16,
     ),
     run(
@@ -100,7 +101,8 @@ RUNS = (
         add("b", REPEATS, max_new_tokens=16),
         main=Model(ticks=(1.0, 0.5)),
         draft=Model(drift=3, ticks=(1.0, 0.1)),
-        curve=Curve(Passes({1: 1.0, 2: 1.05, 16: 1.8}), CHEAP, follows="clock"),
+        curve=CostCurve(PassCurve({1: 1.0, 2: 1.05, 16: 1.8}), CHEAP),
+        follows_clock=True,
     ),
     run(
         "adaptive, what one text teaches about the next",
@@ -110,7 +112,7 @@ RUNS = (
         FINISH,
         add("c", REPEATS, max_new_tokens=12, temperature=0.8, seed=3),
         draft=Model(drift=4),
-        curve=Curve(Passes(RISING), CHEAP),
+        curve=CostCurve(PassCurve(RISING), CHEAP),
     ),
     run(
         "models that are compiled once more for a few sizes",

@@ -22,13 +22,6 @@ def test_keeps_outputs_with_the_end_of_their_prompt():
     assert outputs.num_tokens == MAX_MATCH + 2 + 1
 
 
-def test_an_output_without_tokens_is_none():
-    outputs = EarlierOutputs()
-    outputs.remember(None, [1, 2, 3], num_prompt=3)
-    outputs.take_in()
-    assert outputs.indexes(None) == []
-
-
 def test_an_output_is_in_no_index_until_it_is_taken_in():
     outputs = EarlierOutputs()
     outputs.remember(None, [1, 2, 3], num_prompt=0)
@@ -67,14 +60,6 @@ def test_what_is_too_much_goes_from_the_namespace_idle_longest():
     assert outputs.indexes("b") == []
     assert known(outputs, "a", [0, 1])
     assert known(outputs, "c", [300, 301])
-
-
-def test_a_text_that_does_not_fit_at_all_is_not_kept():
-    outputs = EarlierOutputs(capacity=20)
-    outputs.remember(None, range(50), num_prompt=0)
-    outputs.take_in()
-    assert outputs.indexes(None) == []
-    assert outputs.num_tokens == 0
 
 
 def test_outputs_that_nobody_asks_for_are_forgotten_too():

@@ -15,7 +15,6 @@ from tests.support.fakes import (
     held_by,
     in_parallel,
     mixing,
-    wrong_at,
 )
 
 TEXT = [3, 1, 4, 1, 5]
@@ -48,32 +47,6 @@ def test_a_pass_feeds_what_is_unread_and_a_mask_for_each_draft_token_but_the_las
     assert held_by(drafter.caches[0]) == [*tokens, MASK]
 
 
-@pytest.mark.parametrize("length", [1, 4, 9, 30])
-@pytest.mark.parametrize("wrong", [set(), {6, 9, 17, 30}, set(range(60))])
-def test_texts_are_those_of_plain_decoding(length, wrong):
-    main, draft = ScriptedModel(mixing(1)), ScriptedModel(in_parallel(wrong_at(mixing(1), wrong)))
-    expected = running.plain(main, TEXT, 50).tokens
-    text = running.sequence(main, TEXT, 50, drafter_of(draft), ConstantLength(length))
-    rounds = list(running.rounds(text))
-    assert text.tokens == expected
-    drafts = sum(round_.stats.num_drafted > 0 for round_ in rounds)
-    assert len(draft.passes) == drafts > 0
-    if not wrong:
-        assert all(round_.stats.num_accepted == round_.stats.num_drafted for round_ in rounds)
-
-
-def test_each_row_is_sampled_with_the_draft_tokens_before_it():
-    seen = []
-
-    def noting(tokens, row):
-        seen.append(list(tokens))
-        return row
-
-    draft = ScriptedModel(in_parallel(counting))
-    assert propose(drafter_of(draft, processors=(noting,))).draft.tokens == [6, 7, 8, 9]
-    assert seen == [TEXT, [*TEXT, 6], [*TEXT, 6, 7], [*TEXT, 6, 7, 8]]
-
-
 def test_a_draft_ends_after_an_unlikely_token_and_after_an_end():
     def flat_at_8(tokens):
         following = in_parallel(counting)(tokens)
@@ -94,18 +67,6 @@ def test_the_mask_token_is_never_proposed(mask_token):
     rows = np.float32(np.arange(50) == mask_token) + np.float32(np.arange(50) == 20) / 2
     draft = ScriptedModel(lambda _: rows)
     assert propose(drafter_of(draft, mask_token)).draft.tokens == [20] * 4
-
-
-def test_a_mask_token_in_the_text_is_a_token_of_it():
-    """Its keys and values do not depend on what it stands for."""
-    main_next = wrong_at(mixing(1), {6})
-    draft = ScriptedModel(mixing(1))
-    mask_token = main_next(TEXT)
-    main = ScriptedModel(main_next)
-    expected = running.plain(main, TEXT, 40).tokens
-    text = running.sequence(main, TEXT, 40, drafter_of(draft, mask_token), ConstantLength(3))
-    list(running.rounds(text))
-    assert text.tokens == expected
 
 
 def test_a_row_that_is_no_distribution_ends_the_drafts():

@@ -36,12 +36,6 @@ def test_finds_draft_tokens_in_reference_texts():
     assert propose(drafter, [9, 2, 5, 4]).draft.tokens == []  # the first text ends there
 
 
-def test_finds_draft_tokens_in_earlier_outputs():
-    drafter = SuffixDrafter(earlier=earlier([1, 2, 3, 4]))
-    assert [offer.source for offer in drafter.offers([1, 2])] == ["earlier"]
-    assert propose(drafter, [1, 2]).draft.tokens == [3, 4]
-
-
 def test_a_match_in_an_earlier_output_counts_half():
     drafter = SuffixDrafter(earlier=earlier([3, 4, 8], [1, 2, 3, 4, 5, 9]))
     assert propose(drafter, [4, 7, 0, 3, 4]).draft.tokens[0] == 7

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ov_specdec.openai.audio import (
-    StreamedTranscription,
+    TranscriptionAnswer,
     TranscriptionForm,
     TranslationForm,
     make_transcription,
@@ -104,8 +104,7 @@ def answered():
 
 def test_answers_have_openais_shapes():
     def body(name):
-        made = make_transcription(read_transcription(form(response_format=name)), answered())
-        return made if isinstance(made, str) else made.model_dump()
+        return make_transcription(read_transcription(form(response_format=name)), answered())
 
     plain = body("json")
     assert plain["text"] == "First line. Second."
@@ -128,7 +127,7 @@ def test_a_stream_ends_with_the_whole_text():
         TranscriptionChunk(" Second.", 3.0),
         TranscriptionChunk("", 3.0, stats=made.stats, finish_reason="stop"),
     ]
-    writer = StreamedTranscription(read_transcription(form(stream="true")))
+    writer = TranscriptionAnswer(read_transcription(form(stream="true")))
     sent = [b"".join(writer.add(0, chunk)) for chunk in chunks]
     assert sent[1] == b""
     lines = b"".join(sent).decode().splitlines()

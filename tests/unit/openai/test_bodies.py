@@ -9,9 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, Option, OptionError
-from ov_specdec.openai.answer import Answer
 from ov_specdec.openai.body import MAX_LOGGED, Rules, read
-from ov_specdec.openai.completions import StreamedCompletion
+from ov_specdec.openai.completions import CompletionAnswer
 from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.openai.requests import (
     ChatBody,
@@ -19,12 +18,12 @@ from ov_specdec.openai.requests import (
     ResponsesBody,
     read_ask,
 )
-from ov_specdec.openai.responses import StreamedResponse
+from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.sampling.logits import TokenLogprobs
-from ov_specdec.server.document import DetokenizeBody, TokenizeBody
+from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.text.generated_tokens import EncodedText
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -49,18 +48,13 @@ def tokenize(body):
     return read(TokenizeBody, body).read()
 
 
-def make_stream(own):
-    kind = StreamedResponse if own.ask.endpoint == "responses" else StreamedCompletion
-    return kind(own)
-
-
 def body_of(own, results):
     fresh = replace(own)
     fresh.id = own.id
     for choice, done in zip(fresh.choices, results, strict=True):
         names = "text token_ids finish_reason stats logprobs prompt_logprobs"
         choice.add(Chunk(origin="plain", **{name: getattr(done, name) for name in names.split()}))
-    return make_stream(fresh).whole().model_dump(mode="json")
+    return json.loads(json.dumps(fresh.whole()))
 
 
 def refused(read, **fields):
@@ -512,7 +506,8 @@ def answer(ask):
     tokenizer = SimpleNamespace(
         decode_all=decode, piece=piece, piece_after=piece_after, encode_rendered=encode
     )
-    made = Answer(ask, "model", tokenizer, created=1700000000)
+    kind = ResponseAnswer if ask.endpoint == "responses" else CompletionAnswer
+    made = kind(ask, "model", tokenizer, created=1700000000)
     made.id = "id-1"
     return made
 
@@ -598,7 +593,7 @@ def test_each_choice_echoes_its_own_prompt():
     fields = {"prompt": ["a", [3, 4]], "n": 2, "seed": 1, "echo": True}
     whole = body_of(answer(completion(**fields)), [result("!")] * 4)["choices"]
     assert [choice["text"] for choice in whole] == ["a!", "a!", "<3><4>!", "<3><4>!"]
-    begun = make_stream(answer(completion(stream=True, **fields))).begin()
+    begun = answer(completion(stream=True, **fields)).begin()
     streamed = [data_of(event.decode().strip())["choices"][0] for event in begun]
     assert [(choice["index"], choice["text"]) for choice in streamed] == [
         *((0, "a"), (1, "a")),
@@ -639,7 +634,7 @@ def test_each_of_the_most_likely_tokens_has_a_key(token, is_among_them):
 
 
 def events_of(ask, *pieces):
-    stream = make_stream(answer(ask))
+    stream = answer(ask)
     parts = [*stream.begin(), *(e for piece in pieces for e in stream.add(*piece)), *stream.end()]
     return [part.decode().removesuffix("\n\n") for part in parts]
 
@@ -675,7 +670,7 @@ def test_a_token_of_a_stream_is_scored_once_the_text_before_it_is_sent(echo):
     held, ended = scored_chunk("", 2, 3), scored_chunk("", 4, finish_reason="stop")
     ask = completion(prompt=[3, 4], stream=True, logprobs=0, echo=echo, n=2)
     own = answer(ask)
-    stream = make_stream(own)
+    stream = own
     chunks = [*begun.logprobs, *held.logprobs, *ended.logprobs]
     parts = [event for each in (begun, held, ended) for event in stream.add(1, each)]
     events = [data_of(event.decode().strip())["choices"][0] for event in parts]
@@ -738,13 +733,13 @@ def test_other_errors_tell_nothing_but_where_to_look():
     failure = from_exception(RuntimeError("secret path"), "r1")
     assert failure.status == 500
     assert "r1" in failure.message
-    assert "secret" not in json.dumps(failure.body().model_dump())
-    assert failure.body().model_dump()["error"].keys() == {"message", "type", "param", "code"}
+    assert "secret" not in json.dumps(failure.body())
+    assert failure.body()["error"].keys() == {"message", "type", "param", "code"}
 
 
 def test_a_stream_that_fails_says_so_and_is_not_done():
-    event = make_stream(answer(chat(stream=True))).fail(ApiError(503, "no", code="draining"))
+    event = answer(chat(stream=True)).fail(ApiError(503, "no", code="draining"))
     assert data_of(event.decode().strip())["error"]["code"] == "draining"
-    event = make_stream(answer(responses(stream=True))).fail(ApiError(503, "no", code="draining"))
+    event = answer(responses(stream=True)).fail(ApiError(503, "no", code="draining"))
     assert event.startswith(b"event: error\n")
     assert data_of(event.decode().partition("\n\n")[0])["code"] == "draining"

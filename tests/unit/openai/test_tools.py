@@ -11,8 +11,8 @@ from pydantic import TypeAdapter
 
 from ov_specdec.openai.body import Rules
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.items import InputReader
 from ov_specdec.openai.requests import ResponsesBody, read_ask
+from ov_specdec.openai.responses import InputReader
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
 from ov_specdec.results.stats import GenerationStats
@@ -21,7 +21,6 @@ from tests.unit.openai.test_bodies import (
     answer,
     chat,
     data_of,
-    make_stream,
     refused,
     responses,
 )
@@ -279,7 +278,7 @@ def chunks(parts=PARTS, finish_reason="tool_calls"):
 
 
 def streamed(ask, given=None, index=0):
-    stream = make_stream(answer(ask))
+    stream = answer(ask)
     found = [*stream.begin()]
     for chunk in chunks() if given is None else given:
         found += stream.add(index, chunk)
@@ -288,10 +287,10 @@ def streamed(ask, given=None, index=0):
 
 
 def whole(ask, given=None):
-    stream = make_stream(answer(ask))
+    stream = answer(ask)
     for chunk in chunks() if given is None else given:
         stream.note(0, chunk)
-    return stream.whole().model_dump(mode="json")
+    return json.loads(json.dumps(stream.whole()))
 
 
 def test_deltas_of_a_chat_begin_with_the_name_and_join_to_the_arguments():
@@ -316,7 +315,7 @@ def test_deltas_of_a_chat_begin_with_the_name_and_join_to_the_arguments():
 
 
 def test_each_choice_counts_its_own_calls():
-    stream = make_stream(answer(chat(stream=True, tools=[FUNCTION], n=2)))
+    stream = answer(chat(stream=True, tools=[FUNCTION], n=2))
     for index in (0, 1):
         events = [event for chunk in chunks() for event in stream.add(index, chunk)]
         deltas = [data_of(event.decode().strip())["choices"][0]["delta"] for event in events]
@@ -395,7 +394,7 @@ def test_the_events_of_items_are_openais():
 
 
 def test_a_failed_stream_ends_with_the_response_that_failed():
-    stream = make_stream(answer(responses(stream=True, tools=TOOLS)))
+    stream = answer(responses(stream=True, tools=TOOLS))
     events = [*stream.begin()]
     for chunk in chunks()[:5]:
         events += stream.add(0, chunk)

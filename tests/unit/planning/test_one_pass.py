@@ -1,5 +1,6 @@
 """Drafts that take one pass of the draft model: what they cost, and what is learnt of them."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -17,6 +18,7 @@ from ov_specdec.planning.draft_length import (
 )
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.ranking import Ranking
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
@@ -59,6 +61,14 @@ def test_no_lengths_yield_more(chances):
     plans = Planner(Costs(CURVE)).plan(list(map(drafted, chances)), load)
     assert rate([plan.length for plan in plans]) == pytest.approx(best, rel=0.005)
     assert any(plan.length > 1 for plan in plans)
+
+
+def test_the_pass_of_all_is_counted_once():
+    match = replace(drafted(0.8), num_passes=0)
+    ranking = Ranking.of([drafted(0.9), drafted(0.7), match], CURVE)
+    for choice in range(ranking.seconds.size):
+        expected = drafting((0.9, 0.7), ranking.lengths(choice, 3)[:2])
+        assert ranking.seconds.ravel()[choice] == pytest.approx(expected)
 
 
 def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():

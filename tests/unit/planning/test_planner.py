@@ -15,6 +15,7 @@ from ov_specdec.planning.draft_length import (
     Offer,
 )
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.ranking import Ranking
 from ov_specdec.planning.schedule import IsolatedLength
 from tests.support.rounds import a_round
 
@@ -129,10 +130,12 @@ FLAT_THEN_STEEP = Costs(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0}
 
 def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
     estimates = [drafted(chance, is_hopeful=True) for chance in (0.01, 0.05, 0.02)]
-    plans = Planner(COSTS).plan(estimates, answering(3))
+    estimates.append(replace(match(0.06), is_hopeful=True))  # whose first token is known
+    plans = Planner(COSTS).plan(estimates, answering(4))
     assert [(plan.length, plan.reason) for plan in plans] == [
         (0, "loses"),
         (1, "probe"),
+        (0, "loses"),
         (0, "loses"),
     ]
 
@@ -141,6 +144,14 @@ def probes(estimates, load, steps=4000):
     planner = Planner(COSTS)
     plans = [planner.plan(estimates, load) for _ in range(steps)]
     return sum(plan.reason == "probe" for step in plans for plan in step)
+
+
+def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
+    """Else passes over many sequences would seem to be short, and so their best sizes."""
+    main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
+    planner = Planner(Costs(CostCurve(main, PassCurve({1: 1e-3}))))
+    planner.plan([drafted(0.9)] * 4, answering(4))
+    assert planner.wished > 8
 
 
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
@@ -154,6 +165,15 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
     assert shares(3.0)[0] < shares(3.0)[1]
 
 
+def test_drafting_for_several_counts_changes_of_size_of_the_draft():
+    curves = (
+        CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
+        for change in (0.0, 0.5)
+    )
+    seconds = [Ranking.of([drafted(0.9)] * 2, curve).seconds[-1] for curve in curves]
+    assert seconds[1][-1] == pytest.approx(seconds[0][-1] + 2 * 0.5)
+
+
 def test_plans_are_made_anew_when_passes_cost_something_else():
     costs = LiveCurve(COSTS.curve)
     planner = Planner(costs)
@@ -161,6 +181,21 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
         before = planner.plan([drafted(0.9)] * 2, answering(2))
     costs.curve = FLAT_THEN_STEEP.curve
     assert planner.plan([drafted(0.9)] * 2, answering(2)) != before
+
+
+def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
+    def measured_after(num_rounds):
+        costs = LiveCurve(NOMINAL)
+        planner = Planner(costs)
+        for _ in range(num_rounds):
+            planner.plan([], answering(1))
+            planner.plan([match(0.7)], answering(1))
+        main = {size: 0.01 * seconds for size, seconds in NOMINAL.main.seconds.items()}
+        costs.curve = CostCurve(PassCurve(main), PassCurve({1: 0.001}), sweeps=5)
+        [plan] = planner.plan([match(0.6)], answering(1))
+        return plan.length
+
+    assert measured_after(50) == measured_after(0) < 8
 
 
 def sizes(change, rates):
@@ -197,6 +232,22 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
         lengths += [planner.plan([match(rate)], answering(1))[0].length]
         planner.plan([], answering(1))
     assert lengths[0] > lengths[1] == 0
+
+
+def test_a_sequence_tells_what_it_has_learnt():
+    policy = AdaptiveLength(Counts(), COSTS)
+    policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
+    found = policy.answer(asking("model"))
+    assert (found.num_unread, found.num_passes) == (30, MAX_PLANNED_LENGTH)
+    for _ in range(40):
+        policy.update(a_round(4, 4))
+    found = policy.answer(asking("model"))
+    assert found.expected[1] == found.expected[0] ** 2 > 0.8
+    assert 3.0 < found.pace < 5.0
+    assert (found.num_unread, found.is_hopeful) == (1, False)
+    policy.update(a_round(1, 1, reason="probe"))
+    assert policy.answer(asking("model")).is_hopeful
+    assert policy.answer(asking("prompt-lookup", 0.5)).num_passes == 0
 
 
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])

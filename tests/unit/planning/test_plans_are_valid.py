@@ -21,7 +21,6 @@ from ov_specdec.planning.costs import (
     NOMINAL,
     SIZES,
     CostCurve,
-    Costs,
     PassCurve,
 )
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
@@ -306,7 +305,7 @@ def broken(*_):
     raise ValueError("operands could not be broadcast together")
 
 
-PLACES = {"plan": Planner, "learn": Planner, "improve": Costs, "_count": Engine}
+PLACES = {"plan": Planner, "learn": Planner}
 
 
 @pytest.mark.parametrize("fails_in", [*PLACES, "no plans", "answer", "update"])

@@ -46,12 +46,6 @@ def test_failures_of_the_draft_model_are_told_where_there_are_any():
     assert stats.draft_failures == stats.as_dict()["draft_failures"] == 1
 
 
-def test_tokens_outside_the_drafts_vocabulary_are_told_where_there_are_any():
-    assert "outside_draft_vocabulary" not in STATS.as_dict()
-    stats = replace(STATS, outside_draft_vocabulary=2)
-    assert stats.as_dict()["outside_draft_vocabulary"] == 2
-
-
 def test_plain_decoding_of_one_token_divides_by_nothing():
     stats = GenerationStats(prompt_tokens=1, rounds=[PREFILL])
     assert stats.acceptance_rate == 0.0

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from ov_specdec.cli.compare import describe, make_report
-from ov_specdec.cli.generate import details, figures, warnings_of
+from ov_specdec.cli.generate import figures, warnings_of
 from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.planning.speedup import estimate_speedup
 from ov_specdec.results.chunks import GenerationResult
@@ -78,20 +78,9 @@ def test_an_output_that_was_cut_says_so(limit, cut, remedy):
     assert not list(warnings_of(ended))
 
 
-def test_a_draft_model_that_failed_is_a_line_of_its_own():
-    failed = a_round(reason="unmatched", draft_failed=True)
-    assert "NaN" in next(warnings_of(result(failed, reason="stop")))
-
-
 def test_passes_that_others_shared_tell_no_speed():
     shared = [a_round(3, 2, 4.0, num_sequences=2)] * 10
     assert estimate_speedup(result(*shared).stats, CURVE) is None
-
-
-def test_all_else_is_told_on_request():
-    lines = list(details(result(*DRAFTED), models()))
-    assert "draft tokens   20 of 30 accepted; at most 3 in a pass" in lines
-    assert all(len(line) <= 100 for line in lines)
 
 
 def test_a_ratio_has_its_spread():

@@ -39,12 +39,6 @@ weights_of_tokens = st.lists(
 ).filter(any)
 
 
-def test_a_sparse_distribution_gives_0_to_the_tokens_it_lacks() -> None:
-    distribution = Distribution(np.array([1, 4]), np.array([0.25, 0.75]))
-    assert dense(distribution).tolist() == [0.0, 0.25, 0.0, 0.0, 0.75, 0.0]
-    assert [distribution.token(index) for index in (0, 1)] == [1, 4]
-
-
 @example(
     main_weights=[0, 1, 0, 0, 2, 3],
     draft_weights=[1, 2, 2, 0, 0, 0],
@@ -109,13 +103,3 @@ def test_acceptance_is_certain_at_0_and_1_and_fair_between() -> None:
     random = NumpyRandomSource(np.random.default_rng(6))
     share = sum(random.accept(0.3) for _ in range(20_000)) / 20_000
     assert share == pytest.approx(0.3, abs=0.015)
-
-
-def test_one_generator_repeats_a_run_and_does_not_repeat_itself() -> None:
-    flat = Distribution(None, np.full(50, 0.02))
-    runs = [
-        [random.draw(flat) for _ in range(20)]
-        for random in (NumpyRandomSource(np.random.default_rng(7)) for _ in range(2))
-    ]
-    assert runs[0] == runs[1]
-    assert runs[0][:10] != runs[0][10:]

@@ -109,25 +109,6 @@ def test_the_draw_is_the_greatest_log_probability_plus_gumbel_noise(
     assert 0.0 < confidence <= share_of_scores * (1 + 1e-9)
 
 
-@given(seed=st.integers(0, 1000), others=st.sets(st.integers(0, 199), max_size=60))
-def test_the_draw_does_not_depend_on_which_other_tokens_there_are(seed, others):
-    probs = np.random.default_rng(seed).dirichlet(np.full(200, 0.3))
-    token = drawn(seed, 0, 9, probs)
-    kept = np.array(sorted({token, *others}))
-    fewer = Distribution(kept, probs[kept] / probs[kept].sum())
-    assert Noise(seed).draw(fewer, 9)[0] == token
-
-
-def test_a_token_that_is_far_above_the_others_is_sure():
-    sure, unsure = (
-        [Noise(seed).draw(whole(probs), 0)[1] for seed in range(200)]
-        for probs in (np.array([1 - 1e-9, 1e-9]), np.full(1000, 0.001))
-    )
-    assert Noise(1).draw(Distribution(np.array([3]), np.ones(1)), 0) == (3, 1.0)
-    assert min(sure) > 0.999
-    assert np.mean(unsure) < 0.4
-
-
 WAYS = {
     "seeds": lambda i: (i, 0, 5),
     "great seeds": lambda i: (2**64 - 1 - i, 0, 5),

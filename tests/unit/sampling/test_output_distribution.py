@@ -217,19 +217,6 @@ def test_no_processor_is_asked_what_follows_the_end(kind):
     assert greatest_difference(actual, expected) < EXACT
 
 
-def test_a_draft_ends_where_no_token_may_follow():
-    def no_way_on_from_3(tokens, row):
-        return np.full_like(row, -np.inf) if tokens[-1] == 3 else row
-
-    main_table = MAIN_4.copy()
-    main_table[:, 3] = 0  # the main model never goes there
-    main, draft = table_model(main_table), table_model(DRAFT_4)
-    actual = speculative_output_probs(
-        main, draft, "sampled", ConstantLength(3), LogitsWarper(), (no_way_on_from_3,)
-    )
-    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) < EXACT
-
-
 @pytest.mark.parametrize("pair", PAIRS)
 @pytest.mark.parametrize("min_confidence", [0.4, 0.75])
 @pytest.mark.parametrize("kind", ["sampled", "parallel"])

@@ -19,7 +19,6 @@ from ov_specdec.sampling.processors import (
     PresencePenalty,
     RepetitionPenalty,
     SuppressTokens,
-    _endings,
 )
 
 VOCAB = 12
@@ -163,19 +162,6 @@ class Counted(Sequence[int]):
         return self.ids[index]
 
 
-def test_options_are_read_once_for_all_rows() -> None:
-    ids = Counted([4, 5])
-    suppress = SuppressTokens(ids)
-    suppress([1], random_row(0))
-    num_read = ids.num_read
-    assert num_read > 0
-    assert suppress([1, 2], random_row(1))[5] == -np.inf
-    assert ids.num_read == num_read
-    words = BadWords([[1, 4], [1, 5]])
-    assert (words([0, 1], random_row(0))[4:6] == -np.inf).all()
-    assert all(isinstance(last, np.ndarray) for last in words._endings[1].values())
-
-
 class Watched(np.ndarray):
     """An array that counts how often a part of it is taken."""
 
@@ -184,9 +170,3 @@ class Watched(np.ndarray):
     def __getitem__(self, key):  # type: ignore[no-untyped-def]
         Watched.num_taken += 1
         return super().__getitem__(key)
-
-
-def test_a_search_ends_where_nothing_matches() -> None:
-    text = np.arange(1000).view(Watched)
-    assert len(_endings(text, np.array([5, *[6] * 200]))) == 0
-    assert 0 < Watched.num_taken < 6

@@ -35,35 +35,11 @@ def make(kind, recorder):
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])
-def test_each_row_is_processed_with_the_history_of_plain_decoding(kind):
-    recorder = Recorder()
-    result = verify(make(kind, recorder), TOKENS, rows(1, 2, 3), Draft([1, 2]))
-    assert result == VerificationResult(2, 3)
-    assert recorder.histories == [[7, 8], [7, 8, 1], [7, 8, 1, 2]]
-
-
-@pytest.mark.parametrize("kind", ["greedy", "sampling"])
 def test_rows_after_a_rejection_are_not_processed(kind):
     recorder = Recorder()
     result = verify(make(kind, recorder), TOKENS, rows(1, 2, 3, 4), Draft([1, 5, 3]))
     assert result == VerificationResult(1, 2)
     assert recorder.histories == [[7, 8], [7, 8, 1]]
-
-
-def test_rows_after_the_end_of_a_text_are_not_processed():
-    recorder = Recorder()
-    sampler = GreedySampler((recorder,), frozenset({2}))
-    assert verify(sampler, TOKENS, rows(1, 2, 3), Draft([1, 2])).num_accepted == 2
-    assert recorder.histories == [[7, 8], [7, 8, 1]]
-
-
-@pytest.mark.parametrize("kind", ["greedy", "sampling"])
-def test_an_empty_draft_is_plain_decoding(kind):
-    recorder = Recorder()
-    sampler = make(kind, recorder)
-    assert verify(sampler, TOKENS, rows(4), Draft([])) == VerificationResult(0, 4)
-    assert sampler.sample(TOKENS, rows(4)[0]).token == 4
-    assert recorder.histories == [TOKENS, TOKENS]
 
 
 def test_ties_go_to_the_lowest_id():

@@ -12,7 +12,6 @@ from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import Distribution, RandomSource, one_hot
 from ov_specdec.sampling.verification import (
     VerificationResult,
-    acceptance_probability,
     verify_block,
     verify_tokens,
 )
@@ -181,11 +180,3 @@ def test_without_draft_tokens_the_token_is_the_main_models(rule: Rule) -> None:
     main = as_distribution([1, 0, 3])
     drawn = enumerate_outcomes(lambda random: rule(lambda _: main, [], [], random))
     assert drawn == {VerificationResult(0, 0): 0.25, VerificationResult(0, 2): 0.75}
-
-
-@pytest.mark.parametrize(
-    ("main_prob", "draft_prob", "expected"),
-    [(0.2, 0.4, 0.5), (0.4, 0.2, 1.0), (0.3, 0.3, 1.0), (0.0, 0.5, 0.0), (5e-324, 1.0, 5e-324)],
-)
-def test_acceptance(main_prob: float, draft_prob: float, expected: float) -> None:
-    assert acceptance_probability(main_prob, draft_prob) == expected

@@ -14,7 +14,7 @@ from transformers.generation import logits_process as reference
 from ov_specdec.errors import LogitsError
 from ov_specdec.runner.base import Logits
 from ov_specdec.sampling.distribution import Distribution
-from ov_specdec.sampling.warpers import FIRST_LOOK, LogitsWarper
+from ov_specdec.sampling.warpers import LogitsWarper
 
 SEEDS = range(2)
 LARGE = 150_000
@@ -106,18 +106,6 @@ def test_a_vocabulary_of_150_000(name: str, scale: float) -> None:
     assert np.count_nonzero(result) == np.count_nonzero(expected)
 
 
-@pytest.mark.parametrize(
-    ("few", "many"),
-    [
-        (LogitsWarper(top_p=0.01), LogitsWarper(top_p=0.9)),
-        (LogitsWarper(typical_p=0.01), LogitsWarper(typical_p=0.9)),
-    ],
-)
-def test_rows_that_need_more_than_the_first_look(few: LogitsWarper, many: LogitsWarper) -> None:
-    logits = np.random.default_rng(9).normal(0, 0.1, LARGE).astype(np.float32)
-    assert len(few(logits).probs) < FIRST_LOOK < len(many(logits).probs)
-
-
 def test_top_k_keeps_what_ties_with_the_last() -> None:
     logits = np.array([1, 2, 3, 2, 0, 2], dtype=np.float32)
     ids = LogitsWarper(top_k=2)(logits).ids
@@ -169,14 +157,6 @@ def test_any_row_and_any_options_give_a_valid_distribution(
         distribution = warper(logits)
     assert_valid(distribution, logits)
     assert np.array_equal(logits, before)
-
-
-@settings(max_examples=100, deadline=None)
-@given(rows, st.floats(1e-4, 100.0))
-def test_temperature_alone_is_the_softmax(logits: Logits, temperature: float) -> None:
-    scores = torch.from_numpy(logits.astype(np.float64)) / temperature
-    expected = scores.softmax(dim=-1).numpy()
-    assert LogitsWarper(temperature=temperature)(logits).probs == pytest.approx(expected, abs=2e-7)
 
 
 @settings(max_examples=100, deadline=None)

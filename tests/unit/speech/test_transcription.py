@@ -136,16 +136,6 @@ def run(decoder, samples, settings=SETTINGS, **options):
     return collect(list(transcription(decoder, samples, settings, **options).chunks()))
 
 
-def test_a_short_recording_is_one_output_without_timestamps():
-    decoder = ScriptedDecoder([[1, 2, END]])
-    found = run(decoder, noise(0.5), language="en")
-    assert decoder.prompts == [[51, EN, 54, 58]]
-    assert (found.text, found.segments, found.language) == ("1 2", (), "en")
-    assert (found.stats.num_windows, found.stats.audio_seconds) == (1, 0.5)
-    assert found.stats.encoder_seconds == 0.5
-    assert found.stats.generation.drafted == 2
-
-
 def test_the_language_is_detected_once_in_the_first_window():
     decoder = ScriptedDecoder([[T, 1, T + 50, END], [T, 2, T + 50, END]])
     found = run(decoder, noise(2.0))
@@ -171,16 +161,6 @@ def test_words_are_timed_from_the_beginning_of_their_window():
     ]
 
 
-def test_words_end_with_the_recording():
-    decoder = ScriptedDecoder([[T, 1, 2, 3, T + 50, END]])
-    [segment] = run(decoder, noise(0.5), language="en", word_timestamps=True).segments
-    assert [(word.start, word.end) for word in segment.words] == [
-        (0.0, 0.2),
-        (0.2, 0.4),
-        (0.4, 0.48),
-    ]
-
-
 @pytest.mark.parametrize(("task", "words"), [("transcribe", ["1", "2"]), ("translate", ["12"])])
 def test_a_language_without_spaces_has_words_of_a_character(task, words):
     settings = replace(SETTINGS, lang_to_id={"<|ja|>": EN})
@@ -193,52 +173,12 @@ def test_a_language_without_spaces_has_words_of_a_character(task, words):
     assert [word.text for word in segment.words] == words
 
 
-def test_a_model_of_english_detects_nothing():
-    decoder = ScriptedDecoder([[1, END]])
-    assert run(decoder, noise(0.5), ENGLISH).language == "en"
-    assert decoder.looks == []
-    assert decoder.prompts == [[51, 58]]
-
-
-def test_the_next_window_begins_where_the_last_segment_has_ended():
-    # The second segment of the first window is not finished: it is decoded again from 0.6 s on.
-    outputs = [[T, 1, T + 30, T + 30, 2, END], [T, 2, 3, T + 50, END], [T, 4, T + 5, END]]
-    decoder = ScriptedDecoder(outputs)
-    found = run(decoder, noise(1.7), language="en", return_timestamps=True)
-    assert found.text == "1 2 3 4"
-    times = [(segment.start, segment.end) for segment in found.segments]
-    np.testing.assert_allclose(times, [(0.0, 0.6), (0.6, 1.6), (1.6, 1.7)], atol=1e-9)
-    assert [segment.text for segment in found.segments] == [" 1", " 2 3", " 4"]
-
-
-def test_without_timestamps_marks_of_time_cut_nothing():
-    found = run(ScriptedDecoder([[T + 9, T, T, 1, END]]), noise(0.5), language="en")
-    assert (found.text, found.stats.num_windows) == ("1", 1)
-
-
 def test_chunks_add_up_to_the_text_and_tell_how_far_they_are():
     outputs = [[T, 1, T + 50, END], [T, 2, T + 50, END]]
     chunks = list(transcription(ScriptedDecoder(outputs), noise(2.0), language="en").chunks())
     assert [(piece.text, piece.end) for piece in chunks] == [("1", 1.0), (" 2", 2.0), ("", 2.0)]
     assert [token for piece in chunks[0].pieces for token in piece.token_ids] == [T, 1, T + 50]
     assert "".join(piece.text for piece in chunks[0].pieces) == " 1"
-
-
-def test_the_second_of_two_timestamps_is_not_told():
-    decoder = ScriptedDecoder([[T, 1, T + 30, T + 30, 2, END], [T, 2, T + 50, END]])
-    run(decoder, noise(1.6), language="en")
-    assert decoder.prompts[1] == [56, T, 1, T + 30, 51, EN, 54]
-
-
-@pytest.mark.parametrize("condition", [True, False])
-def test_previous_text_is_told_as_prompt(condition):
-    outputs = [[T, 1, T + 50, END], [T, 2, T + 50, END]]
-    decoder = ScriptedDecoder(outputs)
-    options = {"language": "en", "condition_on_prev_tokens": condition}
-    run(decoder, noise(2.0), initial_prompt="a bcd", **options)
-    start = [51, EN, 54]
-    told = [T, 1, T + 50] if condition else []
-    assert decoder.prompts == [[56, 1, 3, *start], [56, 1, 3, *told, *start]]
 
 
 def test_nobody_is_told_of_what_came_at_a_high_temperature():
@@ -345,24 +285,6 @@ def test_a_window_is_not_the_end_of_the_recording(reason):
     assert [score.token_id for score in first.logprobs] == first.token_ids
     assert [(p.finish_reason, p.stats) for p in (first, second)] == [(None, None)] * 2
     assert last.finish_reason == "stop"
-
-
-def test_times_are_within_the_recording_and_rounded():
-    decoder = ScriptedDecoder([[T, 1, T + 33, T + 33, 2, T + 50, END]])
-    found = run(decoder, noise(0.8), language="en", return_timestamps=True)
-    times = [(segment.start, segment.end) for segment in found.segments]
-    assert times == [(0.0, 0.66), (0.66, 0.8)]
-
-
-def test_only_the_work_is_timed_and_only_outputs_are_counted():
-    decoder = ScriptedDecoder([[1, END]])
-    stream = transcription(decoder, noise(0.5), return_timestamps=True).chunks()
-    next(stream)
-    decoder.encoder_seconds += 100  # of another recording, while the reader pauses
-    last = next(stream)
-    assert last.stats.encoder_seconds == 1.5
-    assert len(decoder.looks) == 2
-    assert len(last.stats.generations) == 1
 
 
 def test_an_initial_prompt_may_hold_no_special_token():

@@ -71,10 +71,6 @@ def test_windows_are_cut_as_in_transformers(tokens, length):
     assert num_frames == expected > 0
 
 
-def test_nothing_heard_is_an_empty_segment():
-    assert split([], 3000, SETTINGS, EXTRACTOR) == ([(0.0, 30.0, ())], 3000)
-
-
 def test_windows_are_filled_up_after_the_end():
     samples = np.ones(3500 * EXTRACTOR.hop_length, np.float32)
     part = EXTRACTOR.features(samples, 3000, 0.0)
@@ -132,15 +128,10 @@ def test_times_are_rounded_once():
     ("options", "message"),
     [
         ({"task": "sing"}, "task='sing' must be one of transcribe, translate"),
-        ({"temperature": -1}, "temperature=-1 must be"),
         ({"temperature": ()}, "temperature="),
-        ({"no_speech_threshold": 2}, "no_speech_threshold=2"),
         ({"stop_strings": "a"}, "unknown option 'stop_strings'"),
         ({"langage": "en"}, "did you mean language"),
-        ({"num_assistant_tokens": -1}, "num_assistant_tokens=-1"),
-        ({"return_timestamps": "word"}, "return_timestamps='word' must be True or False"),
         ({"initial_prompt": "a\udce4"}, "initial_prompt is not valid text: give it as UTF-8"),
-        ({"logits_processor": None}, "logits_processor=None must be a list of functions"),
         ({"logits_processor": print}, "must be a list of functions"),
     ],
 )

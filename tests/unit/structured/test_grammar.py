@@ -36,10 +36,8 @@ def compiled(ends=(0,), **options):
 @pytest.mark.parametrize(
     "schema",
     [
-        {"const": float("nan")},
         {"const": 10**400},
         {"const": "\ud800"},
-        '{"const": NaN}',
         '{"maximum": 1e400}',
         '{"items":' * 200 + "{}" + "}" * 200,
     ],

@@ -79,8 +79,8 @@ SCHEMAS = st.recursive(LEAVES, nested, max_leaves=8).map(
 )
 
 
-def check(num_examples):
-    """Generate with each schema, and validate; returns the share of outputs that finished."""
+@pytest.mark.parametrize("num_examples", [60, pytest.param(500, marks=pytest.mark.deep)])
+def test_every_finished_output_is_valid(num_examples):
     made, finished = generator(draft=random_logits(noise=0.5)), []
 
     @settings(max_examples=num_examples, deadline=None, derandomize=True)
@@ -104,13 +104,4 @@ def check(num_examples):
 
     run()
     assert len(finished) >= num_examples / 2
-    return sum(finished) / len(finished)
-
-
-def test_every_finished_output_is_valid():
-    assert check(60) >= 0.95
-
-
-@pytest.mark.deep
-def test_every_finished_output_of_many_schemas_is_valid():
-    assert check(500) >= 0.95
+    assert sum(finished) / len(finished) >= 0.95

@@ -2,7 +2,6 @@
 
 import json
 import logging
-import time
 from dataclasses import replace
 from itertools import product
 
@@ -13,9 +12,9 @@ from jsonschema import validate
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.tools import parameters_of
 from ov_specdec.results.parts import CallBegin, Reasoning, Text, calls_of
 from ov_specdec.text.answer_format import CALL_FORMATS
-from ov_specdec.text.tool_schema import parameters_of
 from tests.support.answers import LETTERS, TOKENS, draw, fits, function, grammar_of, read
 
 STOP = function("stop")
@@ -298,23 +297,6 @@ def test_hostile_schemas(name, words):
             assert calls or not is_whole
             if choice == "spelled":
                 assert {call.arguments for call in calls} == {'{"a": "<tool_call>"}'}
-
-
-@pytest.mark.parametrize("name", ["hermes", "qwen3_coder"])
-def test_two_hundred_tools_compile_in_a_tenth_of_a_second(name, words):
-    tools = [
-        function(
-            f"tool_{n}",
-            {"path": {"type": "string"}, "lines": {"type": "integer"}, "all": {"type": "boolean"}},
-        )
-        for n in range(200)
-    ]
-    options, times = GenerationOptions(tools=tools, tool_choice="required"), []
-    for _ in range(3):
-        start = time.process_time()
-        grammar_of(words, words.form(name), options)
-        times.append(time.process_time() - start)
-    assert min(times) < 0.1
 
 
 PATCH = """\

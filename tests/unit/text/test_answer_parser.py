@@ -151,17 +151,6 @@ def test_a_call_that_is_cut_gives_the_beginning_of_its_arguments(name):
     assert written in (whole, whole[:-1])
 
 
-def test_a_spelled_marker_is_none_where_markers_are_tokens():
-    form = TOKENS.form("hermes", thinks=True)
-    spelled = [token for letter in "<tool_call>" for token in TOKENS.encode(letter)]
-    call = TOKENS.encode('<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call>')
-    parts = read(TOKENS, form, TOOLS, [*spelled, *call])
-    assert parts == [Text("<tool_call>"), CallBegin("stop"), Arguments("{}"), CallEnd()]
-    within = [*TOKENS.encode('<tool_call>\n{"name": "note", "arguments": {"text": "')]
-    within += [*TOKENS.encode("<tool_call>"), *TOKENS.encode('"}}\n</tool_call>')]
-    assert read(TOKENS, form, TOOLS, within)[1] == Arguments('{"text": "<tool_call>"}')
-
-
 def test_values_by_themselves_become_json():
     form = AnswerFormat(CALL_FORMATS["qwen3_coder"])
     either = {"anyOf": [{"type": "string"}, {"type": "null"}]}
@@ -191,17 +180,6 @@ def test_long_arguments_take_linear_time(size):
     text = write(form, [("f", {"a": "x<\n" * 40_000, "b": ["y"] * 20_000})])
     [call] = calls_of(parse(form, text, range(0, len(text), size), tools=[tool]))
     assert len(json.loads(call.arguments)["a"]) == 120_000
-
-
-def test_a_long_number_takes_linear_time_and_comes_at_once():
-    parser = AnswerParser(
-        AnswerFormat(CALL_FORMATS["qwen3_coder"]),
-        [function("f", {"a": {"type": "integer"}})],
-        False,
-    )
-    parser.push("<tool_call>\n<function=f>\n<parameter=a>\n")
-    pieces = [piece for _ in range(100_000) for piece in parser.push("7")]
-    assert pieces == [Arguments("7")] * 100_000
 
 
 def test_white_space_comes_at_once_where_no_marker_can_follow():

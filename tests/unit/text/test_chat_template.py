@@ -67,11 +67,6 @@ def test_messages_become_the_ids_that_transformers_makes(kind, template, convers
     assert ids(tokenizer, messages) == expected(tokenizer, messages)
 
 
-def test_a_text_is_the_message_of_the_user(tokenizer):
-    assert ids(tokenizer, "Hello") == ids(tokenizer, [{"role": "user", "content": "Hello"}])
-    assert text(tokenizer, [USER]).endswith("<eos>assistant\n")
-
-
 def test_the_options_of_a_template_are_those_of_transformers(tmp_path):
     tokenizer = make_tokenizer(tmp_path / "model", template=TEMPLATES["tools"])
     messages = [SYSTEM, USER, ANSWER]
@@ -85,11 +80,6 @@ def test_the_options_of_a_template_are_those_of_transformers(tmp_path):
     assert ids(tokenizer, "Hello", chat_template_kwargs=thinking) == expected(
         tokenizer, [{"role": "user", "content": "Hello"}], **thinking
     )
-
-
-def test_a_final_message_is_left_open(tokenizer):
-    rendered = text(tokenizer, [USER, ANSWER], continue_final_message=True)
-    assert rendered.endswith("assistant\nIt is 12.")
 
 
 @pytest.mark.parametrize("place", ["additional_chat_templates", "tokenizer_config.json"])
@@ -163,18 +153,15 @@ def test_a_template_that_cannot_be_rendered_says_why(broken, tmp_path):
         ids(tokenizer, [USER])
 
 
-def nested(values="range(99999)", *, only="", inside=""):
+def nested(only=""):
     """A template of two loops, the inner one over those that `only` names."""
-    inner = f"{{% for j in {values} {only} %}}{inside}{{% endfor %}}"
-    return f"{{% for i in {values} %}}{inner}{{% endfor %}}"
+    inner = f"{{% for j in range(99999) {only} %}}{{% endfor %}}"
+    return f"{{% for i in range(99999) %}}{inner}{{% endfor %}}"
 
 
 ENDLESS = {
     "loops": nested(),
-    "loops with output": nested(inside="{{ j }}"),
-    "loops with a condition": nested(only="if j < 0"),
-    "a list": "{% set all = range(99999)|list %}" + nested("all"),
-    "sums": "{% for i in range(99999) %}{% set x = range(99999)|sum %}{% endfor %}",
+    "loops with a condition": nested("if j < 0"),
     "a macro": "{% macro f(n) %}{{ f(n-1) ~ f(n-1) if n }}{% endmacro %}{{ f(60) }}",
     "a call": "{% macro f() %}{{ caller() ~ caller() }}{% endmacro %}{% macro g(n) %}"
     "{% call f() %}{{ g(n-1) if n }}{% endcall %}{% endmacro %}{{ g(60) }}",
@@ -220,14 +207,11 @@ def test_messages_that_a_good_template_cannot_render_are_named(tmp_path):
     [
         ([], None),
         ([USER, "Hello"], r"messages\[1\] is 'Hello'"),
-        ([3, USER], r"messages\[0\] is 3"),
         ([{"content": "Hello"}], r"messages\[0\] has no role"),
         ([{"role": 3, "content": "Hello"}], r"messages\[0\] has the role 3"),
-        ([{"role": "", "content": "Hello"}], r"messages\[0\] has the role ''"),
         ([USER, {"role": "user"}], r"messages\[1\] has no content"),
         ([{"role": "user", "content": 3}], r"messages\[0\] has the content 3"),
         ([{"role": "user", "content": ["Hello"]}], r"holds the part 'Hello'"),
-        ([{"role": "user", "content": [{"type": "image"}]}], r"the part \{'type': 'image'\}"),
         ([{"role": "user", "content": [{"type": "text"}]}], r"the part \{'type': 'text'\}"),
         ([{"role": "user", "content": "ab\udcff"}], r"messages\[0\] is not valid .* character 2"),
         ([{"role": "a\udcff", "content": "ab"}], r"does not name the role 'a\\udcff'"),
@@ -240,14 +224,6 @@ def test_bad_messages_are_refused_in_one_line(messages, complaint, tokenizer):
     with pytest.raises(OptionError, match=complaint) as error:
         ids(tokenizer, messages)
     assert "\n" not in str(error.value)
-
-
-def test_messages_need_a_template(tmp_path, tokenizer):
-    save_tokenizer(tmp_path)
-    with pytest.raises(OptionError, match=r"no chat template .* give the prompt as one text"):
-        ids(load_tokenizer(tmp_path), [USER])
-    with pytest.raises(OptionError, match="apply_chat_template=False: leave it out"):
-        ids(tokenizer, [USER], apply_chat_template=False)
 
 
 @pytest.mark.parametrize(

@@ -379,11 +379,6 @@ def test_any_ids_leave_the_text_what_it_is(tokenizer, data):
     assert streamed(tokenizer, restored) == streamed(tokenizer, encoded.ids)
 
 
-def test_within_a_token_there_is_no_place_between_two():
-    encoded = EncodedText("abcdé", [1, 2, 3, 4, 5], [(0, 1), (1, 3), (3, 4), (4, 5), (4, 5)])
-    assert [encoded.token_at(place) for place in range(6)] == [0, 1, None, 2, 3, 5]
-
-
 class Hooked(str):
     """A salt that calls a function once, in the given one of the look-ups that hash it."""
 

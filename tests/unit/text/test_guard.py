@@ -105,14 +105,6 @@ def test_the_probe_texts_notice_what_changes_ids(compare, change):
     assert "encoding of probe texts" in failed(compare(change))
 
 
-def test_the_error_and_the_report_show_both_sides(compare):
-    report = compare(swap_two_tokens)
-    text = "\n".join(report.lines())
-    assert "main 'a', draft 'b'" in text
-    with pytest.raises(TokenizerMismatchError, match="main 'a', draft 'b'"):
-        report.require()
-
-
 @pytest.mark.parametrize(
     ("main_width", "draft_width", "compatible"),
     [
@@ -126,15 +118,3 @@ def test_the_error_and_the_report_show_both_sides(compare):
 )
 def test_logits_may_be_padded_but_not_cut(compare, main_width, draft_width, compatible):
     assert compare(nothing, main_width, draft_width).compatible is compatible
-
-
-def test_truncation_and_padding_left_in_the_file_change_nothing(compare):
-    def truncate(spec):
-        spec["truncation"] = {
-            "max_length": 4,
-            "strategy": "LongestFirst",
-            "stride": 0,
-            "direction": "Right",
-        }
-
-    assert compare(truncate).compatible

@@ -49,15 +49,6 @@ def test_the_text_is_the_same_at_every_step_and_what_is_settled_stays(pieces, pa
     assert translated.rest == b""
 
 
-@pytest.mark.parametrize("pair", PAIRS)
-def test_what_was_read_at_once_is_encoded_as_the_draft_encodes_it(pieces, pair):
-    main, draft = (pieces[name] for name in pair)
-    translated = translation(pieces, *pair)
-    translated.read(main.encode(b"def area(width, height): the quick fox"))
-    canonical = draft.encode(b"def area(width, height): the quick fox")
-    assert translated.ids == draft.prefix + canonical
-
-
 def test_a_word_that_grows_is_encoded_anew(pieces):
     main, draft = pieces["prose"], pieces["code"]
     text = b"x return width"
@@ -84,11 +75,3 @@ def test_whole_characters_are_all_but_an_unfinished_one(data):
     text = data.decode(errors="ignore").encode()
     if data.startswith(text) and len(text) == len(data):
         assert size == len(data)
-
-
-@pytest.mark.parametrize("character", ["a", "é", "日", "😀"])
-def test_a_character_is_whole_with_its_last_byte(character):
-    data = character.encode()
-    for end in range(1, len(data)):
-        assert whole_characters(b"ab" + data[:end]) == 2
-    assert whole_characters(b"ab" + data) == 2 + len(data)

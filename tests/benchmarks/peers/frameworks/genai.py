@@ -18,12 +18,15 @@ from tests.benchmarks.peers.setup import Setup
 
 REMEDY = "pip install openvino-genai openvino-tokenizers"
 MAX_NGRAM_SIZE = 3
+CONFIDENCE = 0.4
+"""Below which a draft model's confidence ends a draft: the value in its documentation."""
+
 ALL_AT_ONCE = 2**31
 """Prompt tokens per step: more than any context has."""
 
 
 class GenaiRunner:
-    """Runs an `LLMPipeline`. Implements `Runner`; without a length it decodes plainly."""
+    """Runs an `LLMPipeline`. Implements `Runner`; with length 0 it decodes plainly."""
 
     def __init__(self, pipeline: Any, stop_ids: Collection[int]) -> None:
         self._pipeline = pipeline
@@ -90,11 +93,14 @@ def draft_settings(setup: Setup) -> dict[str, Any]:
 def configured(length: int | None) -> Any:
     """Settings of a generation: greedy, past any end-of-sequence token.
 
-    length: draft tokens a round, from a draft model or from the text itself; 0: none.
+    length: draft tokens a round, from a draft model or from the text itself; 0: none; None: as long
+    as the draft model is confident.
     """
     config = import_genai().GenerationConfig()
     config.ignore_eos, config.do_sample = True, False
-    if length:
+    if length is None:
+        config.assistant_confidence_threshold = CONFIDENCE
+    elif length:
         config.num_assistant_tokens, config.max_ngram_size = length, MAX_NGRAM_SIZE
     return config
 

@@ -1,0 +1,71 @@
+"""/tokenize and /detokenize, in vLLM's shape."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from ov_specdec.errors import ContextLengthError
+from ov_specdec.openai.body import Body, with_options
+from ov_specdec.openai.errors import Json, invalid
+from ov_specdec.openai.messages import Messages, read_messages
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.server.engine import EngineClient
+from ov_specdec.text.detokenizer import as_text
+from ov_specdec.text.generated_tokens import GeneratedTokens
+from ov_specdec.text.prompt import Prompt, encode_prompt
+
+
+@with_options(
+    GenerationOptions,
+    (
+        *("add_special_tokens", "chat_template_kwargs"),
+        *("add_generation_prompt", "continue_final_message"),
+    ),
+)
+class TokenizeBody(Body):
+    """Body of /tokenize: a prompt or messages."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    return_token_strs: bool | None = None
+
+    def read(self) -> tuple[Prompt, GenerationOptions]:
+        """The prompt, and its options."""
+        if self.prompt is not None and self.messages is None:
+            return self.prompt, GenerationOptions(**self.options, apply_chat_template=False)
+        if self.messages is None or self.prompt is not None:
+            raise invalid("prompt", "give either a prompt or messages")
+        messages = read_messages(message.given() for message in self.messages)
+        return messages, GenerationOptions(**self.options)
+
+    def answer(self, engine: EngineClient, most: int) -> Json:
+        """The ids of the prompt. most: maximum tokens of a request."""
+        prompt, options = self.read()
+        most = max(engine.max_length, most)
+        try:
+            ids = encode_prompt(prompt, options, engine.tokenizer, GeneratedTokens(), most)
+        except ContextLengthError as error:
+            message = f"the prompt has more than max_request_tokens={most} tokens: send less"
+            raise invalid(None, message, "too_many_tokens") from error
+        pieces = map(as_text, map(engine.tokenizer.piece, ids))
+        return {
+            "count": len(ids),
+            "max_model_len": engine.max_length,
+            "tokens": ids,
+            "token_strs": [*pieces] if self.return_token_strs else None,
+        }
+
+
+class DetokenizeBody(Body):
+    """Body of /detokenize."""
+
+    model: str | None = None
+    tokens: Annotated[list[int], Field(fail_fast=True)]
+
+    def answer(self, engine: EngineClient, _: int) -> Json:
+        """The text of ids."""
+        known = range(engine.tokenizer.vocab_size)
+        if unknown := [token for token in self.tokens if token not in known]:
+            raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
+        return {"prompt": engine.tokenizer.decode_all(self.tokens)}
