@@ -42,17 +42,14 @@ class BlockTable(Slot):
         """The blocks with tokens; after a rollback others may follow."""
         return self.blocks[: -(-self.length // self._block_size)]
 
-    def num_missing(self, num_tokens: int) -> int:
-        """Blocks to allocate for `num_tokens` more."""
-        return max(-(-(self.length + num_tokens) // self._block_size) - len(self.blocks), 0)
-
     def append(self, num_tokens: int) -> None:
         """Make room for `num_tokens` more and count them as held.
 
         Raises `CacheFullError`, and then changes nothing.
         """
-        held, missing = len(self.blocks), self.num_missing(num_tokens)
-        if missing:
+        held = len(self.blocks)
+        missing = -(-(self.length + num_tokens) // self._block_size) - held
+        if missing > 0:
             self.pool.make_room(missing)
         try:
             for _ in range(missing):

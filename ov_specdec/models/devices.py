@@ -110,8 +110,6 @@ def find_device(name: str) -> Device:
     return Device(found[0], full_name, capabilities)
 
 
-THREADS = "INFERENCE_NUM_THREADS"
-
 CPU_OPTIONS = {"CPU_RUNTIME_CACHE_CAPACITY": "200"}
 """Entries of the cache in which OpenVINO keeps operations prepared for their shapes, 5000 by
 default. Passes over prompts have hundreds of sizes. Memory of 1,900 requests of the embedded pair
@@ -126,18 +124,14 @@ def compile_for(
     try:
         options = {**(CPU_OPTIONS if device.is_cpu else {}), **properties}
         compiled = openvino_core().compile_model(model, device.name, options)
-        return with_errors(compiled) if device.is_cpu else compiled
     except RuntimeError as error:
         settings = ", ".join(f"{key}={value}" for key, value in properties.items())
         return DeviceError(
             f"{path} does not compile for {device.name} with {settings or 'defaults'} "
             f"({openvino_message(error)}): check the properties, or try another kv or precision"
         )
-
-
-def with_errors(compiled: ov.CompiledModel) -> ov.CompiledModel:
-    """The same compiled model of a CPU, with passes that raise their errors."""
-    return OneThreadModel(compiled) if compiled.get_property(THREADS) == 1 else compiled
+    is_one_thread = device.is_cpu and compiled.get_property("INFERENCE_NUM_THREADS") == 1
+    return OneThreadModel(compiled) if is_one_thread else compiled
 
 
 class OneThreadModel(ov.CompiledModel):  # type: ignore[misc]

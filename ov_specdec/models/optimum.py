@@ -8,9 +8,6 @@ from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Annotated
-
-from pydantic import AfterValidator
 
 from ov_specdec.errors import ExportError, Option, install
 from ov_specdec.options.model import Options, option
@@ -66,18 +63,13 @@ def require(*modules: str) -> None:
             raise ExportError(f"{module} is not installed: {install('export')}")
 
 
-def _check_group_size(size: int) -> int:
-    if size < 1 and size != -1:
-        raise ValueError
-    return size
-
-
 class Int4Options(Options):
     """Optimum's options for int4 weights; Optimum has defaults for others."""
 
-    group_size: Annotated[int, AfterValidator(_check_group_size)] | None = option(
+    group_size: int | None = option(
         None,
         "int4: weights that share a scale; -1: a whole row.",
+        ge=-1,
         unset="Optimum decides, and adjusts it",
         expects="at least 1, or -1 for one group to a row",
         group="Weights",

@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import openvino as ov
+from numpy.typing import NDArray
 
+from ov_specdec.cache.slot import Slot
+from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import LOGITS_INDICES, LONG
 from ov_specdec.sampling.logits import Logits
-
-if TYPE_CHECKING:
-    from ov_specdec.runner.stateful import StatefulSlot
 
 
 @dataclass(eq=False)
@@ -32,11 +32,11 @@ class StateBatch:
     axes: Mapping[str, int]
     inputs: frozenset[str]
     is_beyond: bool = False
-    rows: list["StatefulSlot"] = field(default_factory=list)
+    rows: list["Row"] = field(default_factory=list)
     num_entries: int = 0
 
     @property
-    def held(self) -> list["StatefulSlot"]:
+    def held(self) -> list["Row"]:
         """The rows in use; others are what freed sequences left."""
         return [row for row in self.rows if row.is_held]
 
@@ -46,7 +46,7 @@ class StateBatch:
         if self.num_entries - max(row.length for row in rows) > max_masked:
             self.take(rows)
 
-    def forward(self, spans: Mapping["StatefulSlot", Sequence[int]], num_logits: int) -> Logits:
+    def forward(self, spans: Mapping["Row", Sequence[int]], num_logits: int) -> Logits:
         """Append tokens to some of the rows, and drop rows that are not in use.
 
         Logits [rows, num_logits, vocab] of the last positions, in the order of `rows`; a view that
@@ -81,7 +81,7 @@ class StateBatch:
         logits: Logits = self.request.get_tensor("logits").data
         return logits[:, -num_logits:]
 
-    def take(self, rows: Sequence["StatefulSlot"]) -> None:
+    def take(self, rows: Sequence["Row"]) -> None:
         """Replace the content by these rows, of this batch or others, without masked entries.
 
         They are padded on the left to the longest one.
@@ -128,3 +128,34 @@ class StateBatch:
         except BaseException:
             self.clear()
             raise
+
+
+class Row(Slot):
+    """A sequence in a batch: a row of it from the first pass on.
+
+    source: the row of the last pass's states from which it continues; several may share one.
+    mask: [entries of the batch], 1 for its tokens, in order. num_committed: length of its prefix
+    `tokens` that other sequences of the namespace may reuse. is_held: False for what a freed
+    sequence left.
+    """
+
+    batch: StateBatch | None = None
+    source: int = 0
+    mask: NDArray[np.int64]
+    length: int = 0
+    tokens: Sequence[int] = ()
+    num_committed: int = 0
+    is_held: bool = True
+
+    @property
+    def held_in(self) -> StateBatch:
+        """Its batch; raises `SessionError` without one."""
+        if self.batch is None:
+            raise SessionError("the sequence has no row in a batch")
+        return self.batch
+
+    def join(self, batch: StateBatch) -> None:
+        """Become a row of a batch, without tokens."""
+        self.batch, self.source = batch, 0
+        self.mask = np.zeros(batch.num_entries, np.int64)
+        batch.rows.append(self)

@@ -5,13 +5,10 @@ from copy import copy
 
 import numpy as np
 import openvino as ov
-from numpy.typing import NDArray
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.cache.slot import Slot
-from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import Runner, Span, require_own
-from ov_specdec.runner.state_batch import StateBatch
+from ov_specdec.runner.state_batch import Row, StateBatch
 from ov_specdec.sampling.logits import Logits
 
 MAX_MASKED = 128
@@ -123,36 +120,10 @@ class StatefulModel(Runner):
         return batch
 
 
-class StatefulSlot(Slot):
-    """A sequence of a `StatefulModel`, and a row of a batch from its first pass on.
-
-    source: the row of the last pass's states from which it continues; several may share one.
-    mask: [entries of the batch], 1 for its tokens, in order. num_committed: length of its prefix
-    `tokens` that other sequences of the namespace may reuse. is_held: False for what a freed
-    sequence left.
-    """
+class StatefulSlot(Row):
+    """A sequence of a `StatefulModel`."""
 
     owner: StatefulModel
-    batch: StateBatch | None = None
-    source: int = 0
-    mask: NDArray[np.int64]
-    length: int = 0
-    tokens: Sequence[int] = ()
-    num_committed: int = 0
-    is_held: bool = True
-
-    @property
-    def held_in(self) -> StateBatch:
-        """Its batch; raises `SessionError` without one."""
-        if self.batch is None:
-            raise SessionError("the sequence has no row in a batch")
-        return self.batch
-
-    def join(self, batch: StateBatch) -> None:
-        """Become a row of a batch, without tokens."""
-        self.batch, self.source = batch, 0
-        self.mask = np.zeros(batch.num_entries, np.int64)
-        batch.rows.append(self)
 
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Continue from the row with the longest common prefix."""
@@ -191,7 +162,7 @@ class StatefulSlot(Slot):
             self.batch.rows[index : index + 1] = [left] if tokens else []
         self.batch, self.length, self.num_committed = None, 0, 0
 
-    def _num_shared(self, row: "StatefulSlot", tokens: Sequence[int]) -> int:
+    def _num_shared(self, row: Row, tokens: Sequence[int]) -> int:
         """Length of the prefix of these tokens with which it can continue from a row."""
         if row.namespace != self.namespace:
             return 0
