@@ -16,6 +16,9 @@ NUM_OWN = 4
 """States of a sequence besides those after draft tokens: the current one, the one after the next
 token, at the end of the last full block, and at the end of the shared prefix."""
 
+LEAST_STATES = NUM_OWN + len((ZEROS, SPARE))
+"""Minimum number of blocks."""
+
 MAX_STATE_LAG = 16
 """Maximum tokens before those with rows of logits in a pass that writes the state after each token.
 A longer one, such as a prefill, writes states at the ends of blocks only: that takes time."""

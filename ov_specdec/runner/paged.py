@@ -13,16 +13,23 @@ from numpy.typing import NDArray
 from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.cache.slot import Slot
-from ov_specdec.cache.state_table import StateTable
-from ov_specdec.errors import CacheFullError
+from ov_specdec.cache.state_table import LEAST_STATES, StatePool, StateTable
+from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.base import Runner, Span, check_room, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, HostMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
-from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates
 from ov_specdec.sampling.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
 """Prefixes of the inputs of the KV cache, one of each per layer."""
+
+STATES = ("conv_state_table.", "gated_delta_state_table.")
+"""The same of recurrent states, [num_states, ...]; a layer has one or both. OpenVINO's operations
+read the state before a pass from the first given block of a sequence, and write states after its
+tokens to the others."""
+
+NUM_STATES = 64
+"""Default number of recurrent states."""
 
 INITIAL_TOKENS = 512
 """Initial size of the block pool, if unwritten memory is committed too."""
@@ -89,9 +96,10 @@ class PagedModel(Runner):
         self._static: dict[int, PackedModel] = {}
         ports = {name: port for port in compiled.inputs for name in port.names}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
-        states = {name: port for name, port in ports.items() if name.startswith(STATES)}
-        self._recurrent = RecurrentStates(states) if states else None
-        self.bytes_per_state = sum(map(bytes_of_block, states.values()))
+        self._state_ports = {n: port for n, port in ports.items() if n.startswith(STATES)}
+        self.bytes_per_state = sum(map(bytes_of_block, self._state_ports.values()))
+        self._states = StatePool(NUM_STATES) if self._state_ports else None
+        self._state_memory = HostMemory()
         # The values are never quantized over the block axis, so their shape has the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
@@ -135,8 +143,15 @@ class PagedModel(Runner):
             largest = max(map(bytes_of_block, self._ports.values()))
             num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
         self.pool.size, self.pool.max_blocks = self._pool_sizes(max(num_blocks, 1))
-        if self._recurrent is not None:
-            self._recurrent.limit(num_states)
+        if self._states is not None:
+            if num_states < LEAST_STATES:
+                raise CacheFullError(
+                    f"there is memory for {num_states} recurrent states of {self.bytes_per_state} "
+                    "bytes, too few for a sequence: raise ",
+                    Option("kv_cache_size"),
+                    ", or free some memory",
+                )
+            self._states = StatePool(num_states)
         self._fit_memory(self.pool.size)
 
     def _pool_sizes(self, max_blocks: int) -> tuple[int, int]:
@@ -152,21 +167,20 @@ class PagedModel(Runner):
     @property
     def num_free(self) -> int:
         """Tokens in blocks that can be allocated; 0 without free states."""
-        if self._recurrent is not None and not self._recurrent.pool.has_room:
+        if self._states is not None and not self._states.has_room:
             return 0
         return self.pool.num_available * self.block_size
 
     @property
     def max_draft_tokens(self) -> int | None:
         """The number that fits the free states."""
-        return None if self._recurrent is None else self._recurrent.pool.max_draft_tokens
+        return None if self._states is None else self._states.max_draft_tokens
 
     def open(self, namespace: Hashable = None) -> BlockTable:
         """Open a new sequence, without blocks."""
         if self._num_blocks == 0:
             self._fit_memory(self.pool.size)
-        recurrent = self._recurrent
-        states = None if recurrent is None else StateTable(recurrent.pool, self.block_size)
+        states = None if self._states is None else StateTable(self._states, self.block_size)
         return BlockTable(self.pool, self.block_size, namespace, states)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
@@ -192,14 +206,14 @@ class PagedModel(Runner):
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
         """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
-        if self._recurrent is not None:
+        if self._states is not None:
             return super().read_kv(slot)
         table = require_own(slot, BlockTable, self.pool)
         return {name: self.memory.read(name, table.held) for name in self._ports}
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Replace the sequence's blocks by those of `length` tokens."""
-        if self._recurrent is not None:
+        if self._states is not None:
             super().write_kv(slot, tensors, length)
         table = require_own(slot, BlockTable, self.pool)
         table.free()
@@ -237,7 +251,7 @@ class PagedModel(Runner):
             blocks,
             self.is_invariant,
             parts[0].table.is_beyond,
-            {} if self._recurrent is None else self._states_of(parts),
+            {} if self._states is None else self._states_of(parts),
         )
         return [own[:, : self.vocab_size] for own in rows]
 
@@ -280,10 +294,11 @@ class PagedModel(Runner):
     def _fit_memory(self, num_blocks: int) -> None:
         self.memory.resize(self._ports, num_blocks + 1)
         self._num_blocks = num_blocks + 1
+        if self._states is not None:
+            self._state_memory.resize(self._state_ports, self._states.blocks.size)
         for model in (self._model, *self._static.values()):
             model.use_caches(self._tensors)
 
     @property
     def _tensors(self) -> Mapping[str, CacheTensor]:
-        states = {} if self._recurrent is None else self._recurrent.tensors
-        return {**self.memory.tensors, **states}
+        return {**self.memory.tensors, **self._state_memory.tensors}
