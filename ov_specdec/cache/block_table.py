@@ -42,17 +42,18 @@ class BlockTable(Slot):
         """The blocks with tokens; after a rollback others may follow."""
         return self.blocks[: -(-self.length // self._block_size)]
 
+    def num_missing(self, num_tokens: int) -> int:
+        """Blocks to allocate for `num_tokens` more."""
+        return max(-(-(self.length + num_tokens) // self._block_size) - len(self.blocks), 0)
+
     def append(self, num_tokens: int) -> None:
         """Make room for `num_tokens` more and count them as held.
 
         Raises `CacheFullError`, and then changes nothing.
         """
         held = len(self.blocks)
-        missing = -(-(self.length + num_tokens) // self._block_size) - held
-        if missing > 0:
-            self.pool.make_room(missing)
         try:
-            for _ in range(missing):
+            for _ in range(self.num_missing(num_tokens)):
                 self.blocks.append(self.pool.allocate())
         except CacheFullError:
             self.pool.release(self.blocks[held:])
@@ -79,7 +80,6 @@ class BlockTable(Slot):
             self.pool.share(prefix.partial)  # or it might be evicted for the copy
             try:
                 with suppress(CacheFullError):
-                    self.pool.make_room(1)
                     self.blocks.append(self.pool.allocate())
                     self.pool.copy(prefix.partial, self.blocks[-1])
                     self.length += prefix.num_partial

@@ -4,7 +4,6 @@ import warnings
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
-from weakref import WeakMethod
 
 import numpy as np
 import openvino as ov
@@ -107,13 +106,7 @@ class PagedModel(Runner):
         self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
         sizes = self._pool_sizes(-(-max_length // self.block_size))
-        grow = WeakMethod(self._make_room)  # slots outlive their model
-
-        def make_room(num_blocks: int) -> None:
-            if (method := grow()) is not None:
-                method(num_blocks)
-
-        self.pool = BlockPool(*sizes, self.memory.copy, make_room)
+        self.pool = BlockPool(*sizes, self.memory.copy)
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -195,6 +188,7 @@ class PagedModel(Runner):
             SpanPart(of, table.length, table, span)
             for of, (table, span) in enumerate(zip(tables, spans, strict=True))
         ]
+        self._make_room(sum(part.table.num_missing(len(part.span.tokens)) for part in parts))
         try:
             for part in parts:
                 part.table.append(len(part.span.tokens))
@@ -218,6 +212,7 @@ class PagedModel(Runner):
         table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
+        self._make_room(table.num_missing(length))
         table.append(length)
         for name in self._ports:
             self.memory.write(name, table.held, tensors[name])

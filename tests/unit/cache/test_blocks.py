@@ -75,18 +75,6 @@ def test_a_copy_that_fails_leaves_the_shared_block_to_others():
     assert pool.num_used == 0
 
 
-def test_a_pool_grows_for_the_copy_of_a_partial_block():
-    pool = BlockPool(3, 4)
-    left_behind(pool, TEXT)
-
-    def make_room(num_blocks):
-        pool.size += num_blocks
-
-    pool.make_room = make_room
-    assert BlockTable(pool, block_size=4).match_prefix(TEXT) == 10
-    assert pool.size == 4
-
-
 NEAR = st.lists(st.integers(0, 2), max_size=11)
 
 
