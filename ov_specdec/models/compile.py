@@ -24,12 +24,7 @@ from ov_specdec.models.prepare import CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, open_source, read_ir, read_model
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.encoder_decoder import (
-    HIDDEN_STATES,
-    Aligner,
-    Encoder,
-    EncoderDecoderModel,
-)
+from ov_specdec.runner.encoder_decoder import Aligner, Encoder, EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.stateful import StatefulModel
 
@@ -148,8 +143,7 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
     """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
 
     A draft shares the main model's encoder if its folder has none, or one with the same weights.
-    Raises `ModelError` if the main model has none, and if a decoder does not fit the encoder's
-    hidden states; `DeviceError` if a device does not support one.
+    Raises `ModelError` if the main model has none, `DeviceError` if a device does not support one.
     """
     (main, config), *drafts = models
     if not main.folder.is_encoder_decoder:
@@ -163,14 +157,6 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
     for source, own in drafts:
         is_shared = _shares_encoder(main, source)
         encoders.append(encoders[0] if is_shared else _load_encoder(source, own))
-    for (source, _), encoder in zip(models, encoders, strict=True):
-        width = source.model.input(HIDDEN_STATES).partial_shape[-1]
-        if width.is_static and width.get_length() != encoder.width:
-            raise ModelError(
-                f"the decoder in {source.folder.path} takes hidden states of size "
-                f"{width.get_length()}, the encoder gives {encoder.width}: put the draft's own "
-                "encoder into its folder"
-            )
     return [*encoders]
 
 
