@@ -93,15 +93,15 @@ class Probe:
 def largest_distance(runner: Runner) -> float:
     """The distance between logits of a pass over several tokens and of passes over one.
 
-    The latter are rolled back first, which tests rollback too; a runner that rolls back to the
+    The former is rolled back first, which tests rollback too; a runner that rolls back to the
     beginning recomputes everything. It takes five small passes, and caches nothing.
     """
     end = NUM_BEFORE + COMPARED_TOKENS
     with closing(Probe(runner)) as probe:
         probe.forward(ProbeSpan(0, NUM_BEFORE))
+        several = probe.forward(ProbeSpan(NUM_BEFORE, end, COMPARED_TOKENS)).copy()
         spans = [ProbeSpan(begin, begin + 1) for begin in range(NUM_BEFORE, end)]
         single = [probe.forward(span)[0].copy() for span in spans]
-        several = probe.forward(ProbeSpan(NUM_BEFORE, end, COMPARED_TOKENS))
         return max(map(distance, several, single))
 
 
