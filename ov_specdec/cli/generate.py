@@ -16,7 +16,7 @@ from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.planning.speedup import estimate_speedup
+from ov_specdec.planning.costs import estimate_speedup
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.sampling.logits import finite

@@ -1,11 +1,9 @@
-"""`Drafter`: the interface between the engine and a source of draft tokens; two as one."""
+"""`Drafter`: the interface between the engine and a source of draft tokens."""
 
 from collections.abc import Generator, Sequence, Set
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
 from ov_specdec.planning.draft_length import Offer, Offers, Plan
-from ov_specdec.runner.base import HiddenStatesReader
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 
@@ -69,46 +67,3 @@ class Drafter(Protocol):
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """The draft tokens of the last offers that the plan takes, as many as it allows."""
-
-
-@dataclass(frozen=True)
-class Cascade:
-    """Two drafters as one, such as suffix matches and a draft model.
-
-    The policy takes the offer that is worth more. Where draft lengths are constant, it takes the
-    first.
-    """
-
-    first: Drafter
-    second: Drafter
-
-    @property
-    def readers(self) -> tuple[HiddenStatesReader, ...]:
-        """The readers of hidden states of both."""
-        return (*readers(self.first), *readers(self.second))
-
-    @property
-    def sources(self) -> tuple[str, ...]:
-        """The sources of both."""
-        return (*self.first.sources, *self.second.sources)
-
-    @property
-    def caches(self) -> tuple[CachedSequence, ...]:
-        """The KV caches of both."""
-        return (*self.first.caches, *self.second.caches)
-
-    def offers(self, tokens: Sequence[int]) -> list[Offer]:
-        """The offers of both."""
-        return [*self.first.offers(tokens), *self.second.offers(tokens)]
-
-    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
-        """The draft tokens of the drafter whose offer the plan takes."""
-        is_first = plan.offer.source in self.first.sources
-        return (self.first if is_first else self.second).propose(tokens, plan)
-
-
-def readers(drafter: Drafter | None) -> tuple[HiddenStatesReader, ...]:
-    """Readers of the main model's hidden states: the drafter itself, or its parts."""
-    if isinstance(drafter, Cascade):
-        return drafter.readers
-    return (drafter,) if isinstance(drafter, HiddenStatesReader) else ()

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from functools import partial, reduce
+from functools import partial
 from typing import Literal
 
 from ov_specdec.cache.slot import Source
-from ov_specdec.drafters.base import Cascade, Drafter
+from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.drafters.other_tokenizer import IntersectionCache, RetokenizedDrafter
@@ -151,17 +151,17 @@ class DrafterKind:
         """Whether it searches earlier outputs."""
         return suffix_matches in self.makes
 
-    def make(self, request: Request) -> Drafter | None:
-        """The drafter of a request; None for plain decoding.
+    def make(self, request: Request) -> tuple[Drafter, ...]:
+        """The drafters of a request; none for plain decoding.
 
         Reference texts are searched with every kind of drafter.
         """
         makes = self.makes
         if request.options.reference_texts and not self.searches_earlier:
             makes = (suffix_matches, *makes)
-        if request.options.num_assistant_tokens == 0 or not makes:
-            return None
-        return reduce(Cascade, [make(request) for make in makes])
+        if request.options.num_assistant_tokens == 0:
+            return ()
+        return tuple([make(request) for make in makes])
 
     def check(self, options: GenerationOptions) -> None:
         """Refuse options that this drafter does not support."""

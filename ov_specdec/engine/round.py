@@ -69,28 +69,29 @@ def decode(sequence: Sequence) -> Steps[Round]:
 
 
 def propose(sequence: Sequence, forced: Ids[int]) -> Steps[Drafted]:
-    """The drafter's offers, the plan for them, and what it proposes.
+    """The drafters' offers, the plan for them, and what the drafter of the taken one proposes.
 
     It proposes nothing in the first round, so that the first token comes early, and while it lacks
     hidden states, which this round provides. It takes forced tokens for text: none of them can be
     rejected.
     """
-    grammar, drafter = sequence.grammar, sequence.drafter
-    if drafter is None:
+    grammar, drafters = sequence.grammar, sequence.drafters
+    if not drafters:
         return Drafted(NO_PLAN)
     lacks_states = sequence.cache.readers and (sequence.num_uncached > 1 or forced)
     if sequence.is_first_round or lacks_states:
         return Drafted(Plan(0, "prefill"))
     tokens = [*sequence.tokens, *forced] if forced else sequence.tokens
-    offers = tuple(drafter.offers(tokens))
+    offers = tuple([offer for drafter in drafters for offer in drafter.offers(tokens)])
     if grammar is not None:
         fits = partial(grammar.num_fitting, tokens)
         offers = tuple(o for o in offers if o.token is None or fits([o.token]))
     if not offers:
-        return Drafted(Plan(0, "unmatched", Offer(drafter.sources[0])))
+        return Drafted(Plan(0, "unmatched", Offer(drafters[0].sources[0])))
     plan = (yield offers) or NO_PLAN
     if not plan.length:
         return Drafted(plan, offers)
+    drafter = next(each for each in drafters if plan.offer.source in each.sources)
     proposal = (yield from drafter.propose(tokens, plan)).until(sequence.sampler.ends)
     # A drawn draft stays whole, since its length may not depend on a dropped token: verification
     # rejects what does not fit.

@@ -50,10 +50,10 @@ class Sequence:
 
     tokens: prompt and output, owned by the sequence alone. max_length: maximum length of both
     together. cache: the main model's. sampler: chooses the main model's tokens, and knows those
-    that end it. drafter: proposes draft tokens; None for plain decoding. policy: chooses draft
-    lengths. options: as requested. finish_reason: None until it ends, "stop" after an
-    end-of-sequence token or a stop string, "length" at max_length; speculation ends it where plain
-    decoding does.
+    that end it. drafters: propose draft tokens, such as suffix matches and a draft model; none for
+    plain decoding. policy: chooses the offer of one of them, and draft lengths. options: as
+    requested. finish_reason: None until it ends, "stop" after an end-of-sequence token or a stop
+    string, "length" at max_length; speculation ends it where plain decoding does.
 
     output: turns rounds into chunks; None: the reader gets the rounds. receive: gets the chunks
     instead of `unread`. on_admit: called once when it first runs, in the stepping thread. on_end:
@@ -61,8 +61,8 @@ class Sequence:
     tenant: whose it is, for a fair share of the batch. begun, first_token, latest: when it was
     admitted, and had its first and latest output, by `time.monotonic`.
 
-    is_first_round: it has no output yet. round: the current round, a coroutine; None between
-    rounds. It waits for a plan for `offers`, or for a pass that feeds the cache `fed_cache`.
+    round: the current round, a coroutine; None between rounds. It waits for a plan for `offers`, or
+    for a pass that feeds the cache `fed_cache`.
     num_planned: draft tokens of its plan, until they are proposed. grammar: that its
     output fits, if any. num_forced: tokens that it forces in this round, before the drafter's.
     """
@@ -71,7 +71,7 @@ class Sequence:
     max_length: int
     cache: CachedSequence
     sampler: Sampler
-    drafter: Drafter | None = None
+    drafters: tuple[Drafter, ...] = ()
     policy: Policy = ConstantLength(0)
     options: GenerationOptions = field(default_factory=GenerationOptions)
     output: Output | None = None
@@ -82,7 +82,6 @@ class Sequence:
     finish_reason: FinishReason | None = None
     state: State = field(default=State.NEW, init=False)
     is_cancelled: bool = field(default=False, init=False)
-    is_first_round: bool = field(default=True, init=False)
     num_prompt_tokens: int = field(init=False)
     round: Steps[Round] | None = field(default=None, init=False)
     offers: Offers | None = field(default=None, init=False)
@@ -101,6 +100,11 @@ class Sequence:
         processors: tuple[object, ...] = self.sampler.processors
         self._followers = [each for each in processors if isinstance(each, Follower)]
         self.grammar = next((each for each in processors if isinstance(each, Grammar)), None)
+
+    @property
+    def is_first_round(self) -> bool:
+        """Whether it has no output yet."""
+        return len(self.tokens) == self.num_prompt_tokens
 
     @property
     def has_ended(self) -> bool:
@@ -122,7 +126,7 @@ class Sequence:
     @property
     def caches(self) -> tuple[CachedSequence, ...]:
         """Its KV caches, the main model's first."""
-        return (self.cache, *(self.drafter.caches if self.drafter else ()))
+        return (self.cache, *[cache for drafter in self.drafters for cache in drafter.caches])
 
     @property
     def room(self) -> int:
@@ -203,7 +207,6 @@ class Sequence:
                 self.finish_reason = "stop"
                 break
         self.tokens += new
-        self.is_first_round = self.is_first_round and not new
         for follower in self._followers:
             follower.follow(new)
         if self.finish_reason is None and len(self.tokens) >= self.max_length:

@@ -14,7 +14,7 @@ import numpy as np
 import psutil
 
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
-from ov_specdec.planning.costs import GRID, MOST_SAVED, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.planning.costs import GRID, SIZES, Costs, PassCurve, Progress, Role
 from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static
@@ -239,8 +239,7 @@ def most_saving(
     if not largest or not candidates:
         return 0, 0.0
     dynamic = replace(curve, static=frozenset()).by_size(0, max(largest, *allowed))
-    saved = curve.saved or GUESSED_SHARE * float(dynamic[1])
-    saved = min(saved, MOST_SAVED * float(dynamic.min()))  # a trial may have been disturbed
+    saved = curve.saving or GUESSED_SHARE * float(dynamic[1])
     times = np.array([demand[size] for size in wished.tolist()], float)
 
     def with_shape(size: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":

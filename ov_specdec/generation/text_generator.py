@@ -11,7 +11,6 @@ import numpy as np
 
 from ov_specdec.cache.slot import Source
 from ov_specdec.checks.invariance import Invariance
-from ov_specdec.drafters.base import readers
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.factory import DrafterKind, Request
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -27,7 +26,7 @@ from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.schedule import LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, collect
 from ov_specdec.results.stats import LengthLimit
-from ov_specdec.runner.base import Runner
+from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import PLAIN, AnswerFormat
@@ -237,9 +236,9 @@ class TextGenerator:
             *(self.main, self.draft, options, tokens, eos, namespace),
             *(references, self.earlier, self.pairing, source, make_grammar),
         )
-        drafter = self.drafter.make(request)
-        is_plain = drafter is None
-        policy = ConstantLength(0) if is_plain else make_policy(options, self.learned, self.main)
+        drafters = self.drafter.make(request)
+        readers = [drafter for drafter in drafters if isinstance(drafter, HiddenStatesReader)]
+        policy = make_policy(options, self.learned, self.main) if drafters else ConstantLength(0)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
         output.kept_tokens = self.kept_tokens
         output.stats.max_sequences = self._max_sequences
@@ -248,9 +247,9 @@ class TextGenerator:
         sequence = EngineSequence(
             tokens,
             length,
-            CachedSequence(self.main, source or namespace, readers(drafter)),
+            CachedSequence(self.main, source or namespace, readers),
             request.sampler,
-            drafter,
+            drafters,
             policy,
             options,
             output,

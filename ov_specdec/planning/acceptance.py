@@ -42,22 +42,17 @@ class Counts:
 
     def __init__(self, memory: float = COMMON_MEMORY) -> None:
         self._memory = memory
-        self._verified: dict[Hashable, float] = {}
-        self._accepted: dict[Hashable, float] = {}
+        self._counts: dict[Hashable, tuple[float, float]] = {}
 
     def share(self, key: Hashable, expected: float, weight: float) -> float:
         """The accepted fraction, shrunk towards `expected` with this weight."""
-        verified, accepted = self._verified.get(key, 0.0), self._accepted.get(key, 0.0)
+        verified, accepted = self._counts.get(key, (0.0, 0.0))
         return (accepted + weight * expected) / (verified + weight)
-
-    def verified(self, key: Hashable) -> float:
-        """The decayed count of verified draft tokens."""
-        return self._verified.get(key, 0.0)
 
     def add(self, key: Hashable, accepted: bool) -> None:
         """Count one draft token."""
-        self._verified[key] = self._memory * self._verified.get(key, 0.0) + 1.0
-        self._accepted[key] = self._memory * self._accepted.get(key, 0.0) + accepted
+        before, memory = self._counts.get(key, (0.0, 0.0)), self._memory
+        self._counts[key] = memory * before[0] + 1.0, memory * before[1] + accepted
 
 
 class Acceptance:
@@ -72,13 +67,8 @@ class Acceptance:
 
     def rate(self, source: str, match: float | None) -> float:
         """The acceptance probability of a draft token, given that those before are accepted."""
-        usual = self._usual(source, match)
-        return self._own.share((source, match), usual, COMMON_WEIGHT)
-
-    def is_open(self, source: str) -> bool:
-        """Whether a source has few counts, of other sequences too, and no bad ones."""
-        verified = self._common.verified((source, None))
-        return verified < COMMON_WEIGHT and self._usual(source, None) > MODEL_PRIOR / 2
+        key, prior = (source, match), MODEL_PRIOR if match is None else match
+        return self._own.share(key, self._common.share(key, prior, PRIOR_WEIGHT), COMMON_WEIGHT)
 
     def learn(self, stats: RoundStats) -> None:
         """Count a round's draft tokens up to the first rejected one, and a declined match."""
@@ -91,7 +81,3 @@ class Acceptance:
         for key, accepted in outcomes:
             self._own.add(key, accepted)
             self._common.add(key, accepted)
-
-    def _usual(self, source: str, match: float | None) -> float:
-        prior = MODEL_PRIOR if match is None else match
-        return self._common.share((source, match), prior, PRIOR_WEIGHT)

@@ -1,7 +1,7 @@
 """Offers, estimates, plans and policies of draft lengths."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate, repeat
 from operator import mul
 
@@ -74,8 +74,8 @@ class Estimate:
 
     expected: the probability that the first n draft tokens are all accepted, from n = 1 to
     `MAX_PLANNED_LENGTH`. num_passes: of the draft model, for the longest draft: one for each token,
-    one in all, or none for a match. num_unread: tokens that its cache lacks. is_hopeful: a draft
-    that does not pay may be tried. pace: the mean of tokens that recent steps gave the sequence.
+    one in all, or none for a match. num_unread: tokens that its cache lacks. is_hopeful: the
+    last probe was accepted. pace: the mean of tokens that recent steps gave the sequence.
     """
 
     offer: Offer
@@ -149,7 +149,6 @@ def best_speed(estimate: Estimate, curve: CostCurve) -> float:
     return float((np.cumsum([1.0, *estimate.expected]) / seconds).max())
 
 
-@dataclass
 class AdaptiveLength(Policy):
     """Estimates the acceptance of one sequence, so that the planner chooses.
 
@@ -157,24 +156,18 @@ class AdaptiveLength(Policy):
     offers are compared.
     """
 
-    common: Counts
-    costs: Costs
-    _acceptance: Acceptance = field(init=False)
-    _num_unread: int = field(default=1, init=False)
-    _has_found: bool = field(default=False, init=False)
-
     is_planned = True
 
-    def __post_init__(self) -> None:
-        self._acceptance = Acceptance(self.common)
-        self._pace = 1.0
+    def __init__(self, common: Counts, costs: Costs) -> None:
+        self._acceptance, self._costs = Acceptance(common), costs
+        self._num_unread, self._has_found, self._pace = 1, False, 1.0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
         estimates = [self._estimate(offer) for offer in offers]
         if len(estimates) == 1:
             return estimates[0]
-        curve = self.costs.curve
+        curve = self._costs.curve
         return max(estimates, key=lambda each: best_speed(each, curve))
 
     def _estimate(self, offer: Offer) -> Estimate:
@@ -187,7 +180,7 @@ class AdaptiveLength(Policy):
             expected,
             num_passes=1 if offer.takes_one_pass else MAX_PLANNED_LENGTH,
             num_unread=self._num_unread,
-            is_hopeful=self._has_found or self._acceptance.is_open(offer.source),
+            is_hopeful=self._has_found,
             pace=self._pace,
         )
 

@@ -12,11 +12,8 @@ from ov_specdec.planning.ranking import Numbers, Ranking
 from ov_specdec.results.stats import StepStats
 
 SAME_ACCEPTANCE, MOST_USES = 0.02, 4
-"""A choice serves for so many steps while acceptances differ by less: making one takes 0.2 to 0.4
-ms, a tenth of a round of the embedded pair."""
-
-MOST_KINDS = 64
-"""Maximum kinds of steps: one sequence has some twenty, many may have a new one in each step."""
+"""A choice serves for so many steps while acceptances differ by less: making one takes 0.05 to 0.2
+ms, a round of the embedded pair 3."""
 
 SPENT_ON_PROBES = 0.01
 """Fraction of the time for probes of drafts that did not pay: below noise. With all of the tokens
@@ -43,19 +40,18 @@ class Load:
 class Choice:
     """What was chosen in a step, for the next ones in which estimates are about the same.
 
-    done: expected tokens and seconds. at_home: costs of the step by home size. trying: extra
-    seconds of a pass with one draft token. follows: what else the choice depends on.
+    follows: what else it depends on. wished: the size if changes of size were free. done: expected
+    tokens and seconds. at_home: costs of the step by home size.
     """
 
     estimates: Sequence[Estimate]
     curve: CostCurve
+    follows: Hashable
     lengths: list[int]
     size: int
     wished: int
     done: tuple[float, float]
     at_home: Numbers
-    trying: float
-    follows: Hashable
     uses: int = 0
 
     def serves(self, estimates: Sequence[Estimate], curve: CostCurve, follows: Hashable) -> bool:
@@ -99,8 +95,8 @@ class Planner:
         self._load: Hashable = None
         self._past = (0.0, 0.0)
         """Tokens and seconds of recent steps under the same load."""
-        self._choices: dict[Hashable, Choice] = {}
-        """By the offers that sequences have."""
+        self._choice: Choice | None = None
+        """That of the last step."""
         self._home_costs: Numbers = np.zeros(1)
         """By home size, what recent steps would have cost, in tokens."""
         self._home = self._last_size = 0
@@ -116,11 +112,10 @@ class Planner:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         curve = self._costs.curve
         self._begin(load, curve.sweeps)
-        offers = tuple((each.offer.source, each.offer.confidence) for each in estimates)
-        kind = load.num_forced, offers
-        choice, follows = self._choices.get(kind), (load, self._home, self._last_size)
+        offers = tuple([(each.offer.source, each.offer.confidence) for each in estimates])
+        choice, follows = self._choice, (offers, load, self._home, self._last_size)
         if choice is None or not choice.serves(estimates, curve, follows):
-            choice = self._choices[kind] = self._choose(estimates, load, follows)
+            choice = self._choice = self._choose(estimates, load, follows)
         if load.num_prefill:
             self.size = 0
         else:
@@ -129,7 +124,7 @@ class Planner:
             Plan(n, "pays" if n else "loses", each.offer, each.expected)
             for each, n in zip(estimates, choice.lengths, strict=True)
         ]
-        return self._probe(plans, estimates, choice.trying, load)
+        return self._probe(plans, estimates, load)
 
     def learn(self, step: StepStats) -> None:
         """Learn from a step."""
@@ -144,9 +139,6 @@ class Planner:
         if not load.num_prefill and alike != self._load:
             self._load, self._past, self._home = alike, (0.0, 0.0), -1
             self._home_costs = np.zeros(MAX_PLANNED_LENGTH * load.num_answered + 1)
-            self._choices.clear()
-        if len(self._choices) > MOST_KINDS:
-            self._choices.clear()
 
     def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
         curve, forced = self._costs.curve, load.num_forced
@@ -159,19 +151,20 @@ class Planner:
         tokens = load.num_answered + forced + ranking.accepted.ravel()
         all_tokens, all_seconds = self._past
         rate = float(((all_tokens + tokens) / (all_seconds + seconds + passes[number])).max())
-        gains, size, costs = tokens - rate * seconds, 0, self._home_costs
+        gains, size, wished, at_home = tokens - rate * seconds, 0, 0, self._home_costs
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             first += load.num_prefill
             passes = curve.main.by_size(first, first + most, load.num_sequences)
             best = int((gains - rate * passes[number]).argmax())
         else:
-            size, costs = self._choose_size(gains, number, passes, rate, curve.main, first)
+            size, wished, at_home = self._choose_size(
+                gains, number, passes, rate, curve.main, first
+            )
             best = int(np.where(number <= size - first, gains, -np.inf).argmax())
         spent = float(seconds[best] + passes[size - first if size else 0])
         lengths = ranking.lengths(best, len(estimates))
-        trying = float(passes[min(forced + 1, most)] - passes[min(forced, most)])
         done = float(tokens[best]), spent
-        return Choice(estimates, curve, lengths, size, self.wished, done, costs, trying, follows)
+        return Choice(estimates, curve, follows, lengths, size, wished, done, at_home)
 
     def _choose_size(
         self,
@@ -181,15 +174,15 @@ class Planner:
         rate: float,
         main: PassCurve,
         first: int,
-    ) -> tuple[int, Numbers]:
-        """The size of this step's pass, and what the step costs at each home size.
+    ) -> tuple[int, int, Numbers]:
+        """The size of this step's pass, the one if changes were free, and costs by home size.
 
         passes: seconds by size, from `first` tokens.
         """
         best = np.full(len(passes), -np.inf)
         np.maximum.at(best, number, gains)
         costs = rate * passes - np.maximum.accumulate(best)
-        self.wished = first + int(costs.argmin())
+        wished = first + int(costs.argmin())
         change = np.full(len(costs), rate * main.change)
         if main.static:
             change[[n - first for n in main.static if 0 <= n - first < len(costs)]] = 0.0
@@ -203,7 +196,7 @@ class Planner:
         sizes = np.arange(len(costs))
         costs += change * (sizes != self._last_size - first)
         costs += change[self._home] * (sizes != self._home)
-        return first + int(costs.argmin()), at_home
+        return first + int(costs.argmin()), wished, at_home
 
     def _take(self, choice: Choice, main: PassCurve) -> None:
         """Count a step among the recent ones."""
@@ -215,12 +208,10 @@ class Planner:
         if choice.size not in main.static:
             self._last_size = choice.size
 
-    def _probe(
-        self, plans: list[Plan], estimates: Sequence[Estimate], trying: float, load: Load
-    ) -> list[Plan]:
+    def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.
 
-        A successful probe is followed by another one. trying: extra seconds of its pass.
+        A successful probe is followed by another one.
         """
         num_idle = sum(plan.length == 0 for plan in plans)
         self._credit += SPENT_ON_PROBES * num_idle / load.num_sequences
@@ -232,6 +223,8 @@ class Planner:
         probed = estimates[index]
         if not probed.is_hopeful:
             main, draft = self._costs.curve.main, self._costs.curve.draft
+            size, others = load.num_tokens + load.num_prefill, load.num_sequences
+            trying = main.at(size + 1, others) - main.at(size, others)
             trying += 2 * main.change  # its pass has a rare size
             if draft is not None and probed.num_passes:
                 # Skipped tokens count half: drafts that go on need them too. Else a draft of a

@@ -1,5 +1,6 @@
 """Makes the draft-length policy from the options of a generation."""
 
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from ov_specdec.options.generation import GenerationOptions
@@ -23,14 +24,12 @@ from ov_specdec.runner.base import Runner
 class LearnedStats:
     """The state of planning across generations.
 
-    costs: cost curves of passes. greedy, sampled, seeded: counts of earlier sequences of each kind,
-    since acceptance differs between them.
+    costs: cost curves of passes. counts: of earlier sequences by their kind ("greedy", "sampled" or
+    "seeded"), since acceptance differs between them.
     """
 
     costs: Costs = field(default_factory=lambda: Costs(NOMINAL))
-    greedy: Counts = field(default_factory=Counts)
-    sampled: Counts = field(default_factory=Counts)
-    seeded: Counts = field(default_factory=Counts)
+    counts: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
 
 
 class IsolatedLength(Policy):
@@ -70,7 +69,5 @@ def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner)
         return ConstantLength(number)
     if follows_itself(options, main):
         return IsolatedLength()
-    common = learned.sampled if options.samples else learned.greedy
-    if options.is_repeatable_draw:
-        common = learned.seeded
-    return AdaptiveLength(common, learned.costs)
+    drawn = "seeded" if options.is_repeatable_draw else "sampled"
+    return AdaptiveLength(learned.counts[drawn if options.samples else "greedy"], learned.costs)

@@ -1,7 +1,6 @@
 """Distributions over the vocabulary, sparse if most probabilities are 0, and random decisions."""
 
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,31 +77,22 @@ def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Dis
     return Distribution(main.ids, rest / total) if total > 0 else main
 
 
-class RandomSource(Protocol):
-    """The only two random decisions, of sampling and of verification. Tests enumerate them."""
+class RandomSource:
+    """The only two random decisions, of sampling and of verification. Tests enumerate them.
 
-    def accept(self, probability: float) -> bool:
-        """True with the given probability, from 0 to 1."""
-
-    def draw(self, distribution: Distribution) -> int:
-        """A token, with the probability that the distribution gives it."""
-
-
-class NumpyRandomSource:
-    """Decides by one random generator, made for one generation and never reseeded.
-
-    Implements `RandomSource`. Each decision takes one number from [0, 1), whatever it is about.
+    It has one random generator, made for one generation and never reseeded. Each decision takes one
+    number from [0, 1), whatever it is about.
     """
 
     def __init__(self, generator: np.random.Generator) -> None:
         self._generator = generator
 
     def accept(self, probability: float) -> bool:
-        """Never at probability 0, always at 1."""
+        """True with this probability: never at 0, always at 1."""
         return self._generator.random() < probability
 
     def draw(self, distribution: Distribution) -> int:
-        """By inversion of the cumulative sums; never a token of probability 0."""
+        """A token, by inversion of the cumulative sums; never one of probability 0."""
         number = self._generator.random()
         probs, start = distribution.probs, 0
         num_runs = len(probs) // SUM_RUN

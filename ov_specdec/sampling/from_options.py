@@ -10,7 +10,7 @@ import numpy as np
 from ov_specdec.errors import LogitsError, Option, OptionError
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.sampling.distribution import NumpyRandomSource
+from ov_specdec.sampling.distribution import RandomSource
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.noise import Noise
@@ -18,12 +18,11 @@ from ov_specdec.sampling.processors import (
     BadWords,
     Follower,
     ForcedBos,
-    FrequencyPenalty,
     LogitBias,
     LogitsProcessor,
     MinNewTokens,
     NoRepeatNgram,
-    PresencePenalty,
+    OccurrencePenalty,
     RepetitionPenalty,
     SuppressTokens,
 )
@@ -92,7 +91,7 @@ def make_samplers(
         return greedy, greedy
     warper, sampler = make_warper(options), greedy
     if options.seed is None:
-        random = NumpyRandomSource(np.random.default_rng())
+        random = RandomSource(np.random.default_rng())
         sampler = RandomSampler(processors, warper, random, eos_token_ids)
     else:
         noise = Noise(options.seed, options.choice)
@@ -117,10 +116,9 @@ def make_processors(
         chain.append(LogitBias(options.logit_bias))
     if options.repetition_penalty != 1.0:
         chain.append(RepetitionPenalty(options.repetition_penalty))
-    if options.presence_penalty != 0.0:
-        chain.append(PresencePenalty(options.presence_penalty, prompt_length))
-    if options.frequency_penalty != 0.0:
-        chain.append(FrequencyPenalty(options.frequency_penalty, prompt_length))
+    penalties = options.presence_penalty, options.frequency_penalty
+    if any(penalties):
+        chain.append(OccurrencePenalty(*penalties, prompt_length))
     if options.no_repeat_ngram_size > 0:
         chain.append(NoRepeatNgram(options.no_repeat_ngram_size))
     if encoder_size > 0:

@@ -56,35 +56,22 @@ class RepetitionPenalty:
 
 
 @dataclass(frozen=True)
-class PresencePenalty:
-    """Subtracts `penalty` from the logit of every token that has occurred after the prompt.
+class OccurrencePenalty:
+    """Lowers the logits of tokens that have occurred after the prompt.
 
-    Source: the OpenAI API's presence_penalty.
+    presence: subtracted once. frequency: subtracted as many times as the token has occurred.
+    Source: the OpenAI API's presence_penalty and frequency_penalty.
     """
 
-    penalty: float
-    prompt_length: int
-
-    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
-        generated, result = _as_ids(tokens[self.prompt_length :]), logits.copy()
-        result[generated] = logits[generated] - self.penalty
-        return result
-
-
-@dataclass(frozen=True)
-class FrequencyPenalty:
-    """Subtracts `penalty` as many times as a token has occurred after the prompt.
-
-    Source: the OpenAI API's frequency_penalty.
-    """
-
-    penalty: float
+    presence: float
+    frequency: float
     prompt_length: int
 
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
         generated, counts = np.unique(_as_ids(tokens[self.prompt_length :]), return_counts=True)
         result = logits.copy()
-        result[generated] -= self.penalty * counts
+        result[generated] -= self.presence
+        result[generated] -= self.frequency * counts
         return result
 
 
@@ -169,11 +156,7 @@ class MinNewTokens:
     def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
         if len(tokens) - self.prompt_length >= self.min_new_tokens:
             return logits
-        return _forbid(logits, self._ids)
-
-    @cached_property
-    def _ids(self) -> NDArray[np.int64]:
-        return _as_ids([*self.eos_token_ids])
+        return _forbid(logits, _as_ids([*self.eos_token_ids]))
 
 
 @dataclass(frozen=True)

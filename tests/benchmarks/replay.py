@@ -21,7 +21,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.cost_source import read_curve
 from ov_specdec.planning.costs import CostCurve, Costs, LiveCurve
-from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Plan, Policy
+from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Offers, Plan, Policy
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.measuring import Measurements, measures
@@ -64,8 +64,11 @@ def run(
 def foresight(text: Output, curve: CostCurve) -> list[float]:
     """The least seconds from each token of a text to its end, if agreements are known before."""
     places = range(1, text.size)
-    longest = Plan(LENGTHS[-1], "constant")
-    drafts = {done: text.draft(done, lambda _: longest, Random(0)) for done in places}
+
+    def longest(offers: Offers) -> Plan:
+        return Plan(LENGTHS[-1], "constant", offers[-1])
+
+    drafts = {done: text.draft(done, longest, Random(0)) for done in places}
     left = [0.0] * (text.size + 1)
     for done in reversed(places):
         drafted = drafts[done]

@@ -115,7 +115,7 @@ def run(text, *others, **more):
 
 def places_of(text):
     """The places that its drafter observed, in order."""
-    return list(chain(*text.drafter.observed))
+    return list(chain(*text.drafters[0].observed))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def enumerate_outcomes(run: Callable[[RandomSource], Outcome]) -> dict[Outcome, 
     return dict(probabilities)
 
 
-class _ReplaySource:
+class _ReplaySource(RandomSource):
     """Repeats the decisions of a prefix, then takes the first possible one: a `RandomSource`.
 
     probability: of all that was decided. alternatives: prefixes that lead to the other decisions

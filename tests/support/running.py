@@ -5,7 +5,7 @@ from collections.abc import Sequence as Ids
 from dataclasses import replace
 from typing import Any
 
-from ov_specdec.drafters.base import Drafter, Proposal, readers
+from ov_specdec.drafters.base import Drafter, Proposal
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
@@ -13,7 +13,7 @@ from ov_specdec.engine.sequence import Sequence
 from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Policy
 from ov_specdec.results.stats import Round
-from ov_specdec.runner.base import Runner
+from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler, Sampler
 from ov_specdec.sampling.verification import Draft
@@ -23,7 +23,7 @@ def sequence(
     main: Runner | CachedSequence,
     tokens: Ids[int],
     max_length: int,
-    drafter: Drafter | None = None,
+    drafter: Drafter | tuple[Drafter, ...] = (),
     policy: Policy = ConstantLength(0),
     *,
     sampler: Sampler = GreedySampler(),
@@ -31,12 +31,14 @@ def sequence(
     **more: Any,
 ) -> Sequence:
     """A sequence of a main model that is read at its end."""
+    drafters = drafter if isinstance(drafter, tuple) else (drafter,)
     cache = main
     if not isinstance(cache, CachedSequence):
-        cache = CachedSequence(cache, readers=readers(drafter))
+        readers = [each for each in drafters if isinstance(each, HiddenStatesReader)]
+        cache = CachedSequence(cache, readers=readers)
     if eos:
         sampler = replace(sampler, ends=frozenset(eos))
-    return Sequence(list(tokens), max_length, cache, sampler, drafter, policy, **more)
+    return Sequence(list(tokens), max_length, cache, sampler, drafters, policy, **more)
 
 
 def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Sequence:

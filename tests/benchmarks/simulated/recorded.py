@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from random import Random
 
-from ov_specdec.drafters.base import Cascade, Drafter, Proposal
+from ov_specdec.drafters.base import Drafter, Proposal
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
@@ -23,12 +23,12 @@ WRONG = -1
 
 @dataclass
 class Output:
-    """An output, of which a drafter drafts. Implements `Text`; no draft goes beyond its end.
+    """An output, of which drafters draft. Implements `Text`; no draft goes beyond its end.
 
     tokens: ids of prompt and output. prompt, size: how many there are of each.
     """
 
-    drafter: Drafter
+    drafters: tuple[Drafter, ...]
     tokens: list[int]
     prompt: int
     size: int
@@ -36,11 +36,13 @@ class Output:
     def draft(self, done: int, plan: Callable[[Offers], Plan], _: Random) -> Drafted:
         """See `Text`."""
         place, room = self.prompt + done, self.size - done - 1
-        offers = self.drafter.offers(self.tokens[:place])
+        known = self.tokens[:place]
+        offers = [offer for drafter in self.drafters for offer in drafter.offers(known)]
         if not offers:
             return Drafted()
         planned = plan(tuple(offers)).within(room)
-        proposal = alone(self.drafter.propose(self.tokens[:place], planned))
+        drafter = next(each for each in self.drafters if planned.offer.source in each.sources)
+        proposal = alone(drafter.propose(known, planned))
         pairs = zip(proposal.draft.tokens, self.tokens[place:], strict=False)
         return Drafted(
             len(proposal.draft.tokens),
@@ -104,21 +106,21 @@ class RecordedModel:
         return Proposal(draft, pass_tokens=length)
 
 
-DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], Drafter]] = {
-    "prompt-lookup": lambda row, earlier: PromptLookup(),
-    "suffix": lambda row, earlier: SuffixDrafter(),
-    "suffix with earlier": lambda row, earlier: SuffixDrafter((), lambda: earlier.indexes(None)),
-    "escaped": lambda row, earlier: SuffixDrafter(references=SuffixIndex([row["escaped"]])),
-    "best match": lambda row, earlier: Foresight(row["prompt"] + row["output"]),
-    "model": lambda row, earlier: RecordedModel(row),
-    "both": lambda row, earlier: Cascade(SuffixDrafter(), RecordedModel(row)),
+DRAFTERS: dict[str, Callable[[Row, EarlierOutputs], tuple[Drafter, ...]]] = {
+    "prompt-lookup": lambda row, earlier: (PromptLookup(),),
+    "suffix": lambda row, earlier: (SuffixDrafter(),),
+    "suffix with earlier": lambda row, earlier: (SuffixDrafter((), lambda: earlier.indexes(None)),),
+    "escaped": lambda row, earlier: (SuffixDrafter(references=SuffixIndex([row["escaped"]])),),
+    "best match": lambda row, earlier: (Foresight(row["prompt"] + row["output"]),),
+    "model": lambda row, earlier: (RecordedModel(row),),
+    "both": lambda row, earlier: (SuffixDrafter(), RecordedModel(row)),
 }
 """Who drafts a recorded output."""
 
 
-def output_of(row: Row, drafter: Drafter) -> Output:
+def output_of(row: Row, drafters: tuple[Drafter, ...]) -> Output:
     """A row of `record-outputs` as a text, which ends where recorded drafts do."""
     tokens, prompt = row["prompt"] + row["output"], len(row["prompt"])
-    has_model = "model" in drafter.sources
+    has_model = any("model" in drafter.sources for drafter in drafters)
     size = len(row["drafts"]) + 1 if has_model else len(row["output"])
-    return Output(drafter, tokens, prompt, size)
+    return Output(drafters, tokens, prompt, size)

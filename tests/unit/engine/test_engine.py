@@ -30,7 +30,7 @@ class Filling:
     is_planned = True
 
     def answer(self, ask):
-        return Plan(self.length, "filling")
+        return Plan(self.length, "filling", ask[0])
 
     def update(self, stats):
         pass

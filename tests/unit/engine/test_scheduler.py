@@ -80,13 +80,14 @@ class Service:
         self.loop = EngineLoop(self.engine)
 
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
+        def with_model(**more):
+            return ModelDrafter(CachedSequence(self.draft), GreedySampler(), **more)
+
         drafters = {
-            "model": lambda: ModelDrafter(CachedSequence(self.draft), GreedySampler()),
-            "parallel": lambda: ModelDrafter(
-                CachedSequence(self.draft), GreedySampler(), mask_token=MASK
-            ),
-            "lookup": PromptLookup,
-            "none": lambda: None,
+            "model": lambda: (with_model(),),
+            "parallel": lambda: (with_model(mask_token=MASK),),
+            "lookup": lambda: (PromptLookup(),),
+            "none": tuple,
         }
         policy = ConstantLength(length)
         if length is None:

@@ -147,9 +147,8 @@ def test_seeded_drafts_teach_the_next_seeded_ones():
         num_drafted = 1 + len(options)
         counts = num_drafted, num_drafted, num_drafted + 1
         policy.update(RoundStats(*counts, 0.0, 0.0, 0.0, 0.0, source="model"))
-    kinds = learned.greedy, learned.sampled, learned.seeded
-    judged = [common.verified(("model", None)) for common in kinds]
-    assert judged == pytest.approx([1, 2, 3], abs=0.01)
+    rates = [learned.counts[kind].share(("model", None), 0.0, 1.0) for kind in learned.counts]
+    assert rates == pytest.approx([1 / 2, 2 / 3, 3 / 4], abs=0.01)
 
 
 def test_a_copy_with_other_values_checks_nothing_and_shares_lists():

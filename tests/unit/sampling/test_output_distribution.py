@@ -17,7 +17,7 @@ from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import residual
-from ov_specdec.sampling.processors import PresencePenalty, RepetitionPenalty
+from ov_specdec.sampling.processors import OccurrencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.text.pairing import TokenizerPair
@@ -47,7 +47,7 @@ WARPERS = {
     "as it is": (LogitsWarper(), ()),
     "warped, with a history": (
         LogitsWarper(temperature=1.7, top_p=0.95),
-        (RepetitionPenalty(1.3), PresencePenalty(0.4, len(PROMPT))),
+        (RepetitionPenalty(1.3), OccurrencePenalty(0.4, 0.0, len(PROMPT))),
     ),
 }
 
@@ -92,7 +92,7 @@ def make_drafter(kind, draft, sampler, min_confidence=0.0):
 
 def beside_another(text):
     """The rounds of a sequence in whose passes another one takes part, with drafts of its own."""
-    main, caches = text.cache.runner, text.drafter.caches
+    main, caches = text.cache.runner, text.drafters[0].caches
     greedy = GreedySampler()
     drafter = make_drafter("greedy", caches[0].runner, greedy) if caches else PromptLookup()
     for round_ in rounds(text, sequence(main, [0, 1], 100, drafter, ConstantLength(2))):
@@ -241,7 +241,7 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
 
     def beside_a_planned_one(text):
         cache, policy = text.cache.runner, AdaptiveLength(text.policy.common, PLANNED)
-        drafter = make_drafter("greedy", text.drafter.caches[0].runner, GreedySampler())
+        drafter = make_drafter("greedy", text.drafters[0].caches[0].runner, GreedySampler())
         for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
             num_drafted.add(round_.stats.num_drafted)
             yield round_

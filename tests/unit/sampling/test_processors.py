@@ -11,12 +11,11 @@ from ov_specdec.runner.base import Logits
 from ov_specdec.sampling.processors import (
     BadWords,
     ForcedBos,
-    FrequencyPenalty,
     LogitBias,
     LogitsProcessor,
     MinNewTokens,
     NoRepeatNgram,
-    PresencePenalty,
+    OccurrencePenalty,
     RepetitionPenalty,
     SuppressTokens,
 )
@@ -110,8 +109,7 @@ def test_openai_penalties(presence: float, frequency: float, seed: int) -> None:
         count = tokens[PROMPT_LENGTH:].count(token)
         expected[token] -= presence * (count > 0) + frequency * count
 
-    once = PresencePenalty(presence, PROMPT_LENGTH)(tokens, row)
-    result = FrequencyPenalty(frequency, PROMPT_LENGTH)(tokens, once)
+    result = OccurrencePenalty(presence, frequency, PROMPT_LENGTH)(tokens, row)
     assert result.dtype == np.float32
     np.testing.assert_allclose(result, expected, rtol=0, atol=1e-5)
 
@@ -120,8 +118,7 @@ ALL: list[LogitsProcessor] = [
     NoRepeatNgram(1, [3]),
     ForcedBos(2),
     RepetitionPenalty(1.3),
-    PresencePenalty(0.5, 2),
-    FrequencyPenalty(0.5, 2),
+    OccurrencePenalty(0.5, 0.5, 2),
     LogitBias({1: 2.0}),
     BadWords([[3], [1, 2]]),
     SuppressTokens([4]),

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import LogitsError
-from ov_specdec.sampling.distribution import NumpyRandomSource
+from ov_specdec.sampling.distribution import RandomSource
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.verification import Draft, VerificationResult, verify
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -31,7 +31,7 @@ def rows(*choices):
 def make(kind, recorder):
     if kind == "greedy":
         return GreedySampler((recorder,))
-    return RandomSampler((recorder,), LogitsWarper(), NumpyRandomSource(np.random.default_rng(0)))
+    return RandomSampler((recorder,), LogitsWarper(), RandomSource(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])
