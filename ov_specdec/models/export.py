@@ -4,7 +4,6 @@ Folders of models are hidden until they are complete, and say what they were exp
 different models may have folders of the same name.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,7 +26,7 @@ from ov_specdec.models.locate import (
     similar,
 )
 from ov_specdec.models.optimum import Int4Options, require, run_optimum
-from ov_specdec.records.files import expand_home
+from ov_specdec.records.files import expand_home, read_json
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import MARIAN_FILE, load_tokenizer
 
@@ -164,13 +163,7 @@ def _read_config(name: str) -> tuple[Path, dict[str, Any]]:
             f"{name}: config.json cannot be downloaded ({' '.join(str(error).split())}): check the "
             "name and the network; for a gated or private model, log in with hf auth login"
         ) from error
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise ExportError(f"{name}: config.json cannot be read ({error}): correct it") from error
-    if not isinstance(config, dict):
-        raise ExportError(f"{name}: config.json holds no JSON object: give a complete checkpoint")
-    return file.parent, config
+    return file.parent, read_json(file)
 
 
 def require_complete(folder: Path, remedy: str) -> None:
