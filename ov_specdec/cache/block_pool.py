@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.errors import CacheFullError, Option, SessionError
+from ov_specdec.errors import CacheFullError, Option
 
 Root = tuple[Hashable]
 """The parent of the first block of every sequence of a namespace, which is its content."""
@@ -56,8 +56,6 @@ class BlockPool:
         max_blocks: int,
         copy: Callable[[int, int], None] = lambda *_: None,
     ) -> None:
-        if not 0 < size <= max_blocks:
-            raise SessionError(f"a pool of {size} blocks does not fit its limit of {max_blocks}")
         self.size = size
         self.max_blocks = max_blocks
         self.copy = copy

@@ -92,7 +92,6 @@ class BlockTable(Slot):
 
         Raises `SessionError` if later tokens were committed; with states, the table is then empty.
         """
-        self._check_rollback(length)
         if self.states is not None:
             length = self.states.rollback(length)
             if length < self._num_committed * self._block_size:

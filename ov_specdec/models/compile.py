@@ -17,7 +17,6 @@ from ov_specdec.models.devices import (
     compile_for,
     describe_machine,
     find_device,
-    largest_tensor,
 )
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare
@@ -124,7 +123,6 @@ def _runner(prepared: Prepared, model: ov.CompiledModel, encoder: Encoder | None
             model,
             **sizes,
             memory=block_memory(device),
-            max_cache_bytes=largest_tensor(device),
             is_invariant=prepared.config.batch_invariant,
             original_context=original,
         )

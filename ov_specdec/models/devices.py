@@ -244,9 +244,3 @@ def free_memory(device: Device) -> int:
     own = total - sum(used.values())
     is_discrete = openvino_core().get_property(device.name, "DEVICE_TYPE") == Type.DISCRETE
     return own if is_discrete else min(own, free)
-
-
-def largest_tensor(device: Device) -> int | None:
-    """Maximum bytes of one tensor on a device; None: any number."""
-    name = "GPU_DEVICE_MAX_ALLOC_MEM_SIZE"
-    return None if device.is_cpu else int(openvino_core().get_property(device.name, name))

@@ -175,7 +175,7 @@ class Runner(ABC):
         self.read_kv(slot)
 
     def _check(self, spans: Sequence[Span]) -> None:
-        """Refuse a pass over too many tokens of a sequence, or over none."""
+        """Refuse a pass over too many tokens of a sequence."""
         for span in spans:
             check_room(span.slot.length, len(span.tokens), self.max_length)
 
@@ -190,9 +190,7 @@ def require_own(slot: Slot, kind: type[S], owner: object) -> S:
 
 
 def check_room(current: int, num_tokens: int, max_length: int) -> None:
-    """Refuse a pass over no tokens, or over more tokens than fit in the cache."""
-    if num_tokens < 1:
-        raise SessionError("a forward pass needs at least one token")
+    """Refuse more tokens than fit in the cache."""
     if current + num_tokens > max_length:
         raise SessionError(
             f"the KV cache holds {current} of {max_length} tokens: no room for {num_tokens} more"

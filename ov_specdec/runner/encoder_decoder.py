@@ -195,7 +195,6 @@ class DecoderSlot(Slot):
 
     def rollback(self, length: int) -> None:
         """Trim the states at once."""
-        self._check_rollback(length)
         if self.length:
             self.owner.trim(length)
 

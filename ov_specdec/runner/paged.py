@@ -67,11 +67,10 @@ class PagedModel(Runner):
     """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
     memory: of its blocks; if it is committed on first write, all blocks exist from the first pass
-    on, otherwise the pool grows before passes that need more. max_cache_bytes: maximum of one
-    tensor on the device; None: any number. max_length: without `limit` of all sequences together
-    too. is_invariant: run passes in the batch-invariant form: see `Form`; with several sequences,
-    the inputs of `repeat_attention_rows` make it cheaper. original_context: the model then has the
-    input `LONG`.
+    on, otherwise the pool grows before passes that need more. max_length: without `limit` of all
+    sequences together too. is_invariant: run passes in the batch-invariant form: see `Form`; with
+    several sequences, the inputs of `repeat_attention_rows` make it cheaper. original_context: the
+    model then has the input `LONG`.
     """
 
     has_cheap_rollback = True
@@ -83,7 +82,6 @@ class PagedModel(Runner):
         max_length: int,
         vocab_size: int,
         memory: BlockMemory | None = None,
-        max_cache_bytes: int | None = None,
         is_invariant: bool = False,
         original_context: int | None = None,
     ) -> None:
@@ -103,7 +101,6 @@ class PagedModel(Runner):
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
         self.memory: BlockMemory = memory or HostMemory()
-        self._max_cache_bytes = max_cache_bytes
         self._num_blocks = 0  # in memory
         sizes = self._pool_sizes(-(-max_length // self.block_size))
         self.pool = BlockPool(*sizes, self.memory.copy)
@@ -132,9 +129,6 @@ class PagedModel(Runner):
         Raises `CacheFullError` if the device has no memory for them.
         """
         num_blocks = num_tokens // self.block_size
-        if self._max_cache_bytes is not None:
-            largest = max(map(bytes_of_block, self._ports.values()))
-            num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
         self.pool.size, self.pool.max_blocks = self._pool_sizes(max(num_blocks, 1))
         if self._states is not None:
             if num_states < LEAST_STATES:

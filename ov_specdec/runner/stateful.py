@@ -139,7 +139,6 @@ class StatefulSlot(Row):
 
     def rollback(self, length: int) -> None:
         """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
-        self._check_rollback(length)
         if length == 0 or (self.owner.is_recurrent and length < self.length):
             self.free()
         elif length < self.length:
