@@ -8,14 +8,6 @@ from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError
 
 
-@pytest.mark.parametrize("length", [-1, 6])
-def test_rollback_outside_the_cache_is_refused(length):
-    table = BlockTable(BlockPool(8, 8), block_size=4)
-    table.append(5)
-    with pytest.raises(SessionError, match=f"to {length}: .* 5 tokens"):
-        table.rollback(length)
-
-
 def test_blocks_that_were_used_come_first_and_those_added_last():
     pool = BlockPool(2, 5)
     assert [pool.allocate() for _ in range(2)] == [0, 1]
