@@ -73,7 +73,7 @@ def difference(loaded: LoadedModel) -> str:
         return ""
     path = record_file(loaded.fingerprint())
     found = read_section(path, "passes", lambda content: float(content["distance"]))
-    if found is None:
+    if found is None or not found >= 0.0:
         found = largest_distance(runner)
         if path is not None:
             with suppress(OSError):  # without, it takes under a second

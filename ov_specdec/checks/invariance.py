@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ov_specdec.models.devices import Precision, find_device
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
+from ov_specdec.options.model import require
 from ov_specdec.records.files import keep_section, read_section, record_file
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.base import Runner
@@ -319,4 +320,11 @@ def _chunks(size: int, end: int) -> Iterator[ComparedPass]:
 
 def read_verdict(path: Path | None) -> InvarianceVerdict | None:
     """The verdict in a file; None if there is no valid one."""
-    return read_section(path, "invariance", lambda content: InvarianceVerdict(**content))
+
+    def read(content: dict[str, Any]) -> InvarianceVerdict:
+        difference, most = content["difference"], content["max_pass_tokens"]
+        require("difference", difference, str)
+        require("max_pass_tokens", most, int | None, ge=SMALL_PASS, le=SMALL_PASS)
+        return InvarianceVerdict(difference, most)
+
+    return read_section(path, "invariance", read)

@@ -20,18 +20,10 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
-from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.models import (
-    MODELS,
-    ONE_REQUEST,
-    PIPELINE,
-    make_pipeline,
-    model_name,
-    models_first,
-    typed,
-)
+from ov_specdec.cli.declare import command, options_of, take, typed
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
-from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error, with_errors
+from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error
 from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import embedded_folder, locate
@@ -45,13 +37,12 @@ from ov_specdec.text.tokenizer import load_tokenizer
 ACCEPTED = tuple(bytes.fromhex(GREEN[1:]))
 
 
-@click.command()
-@with_errors
-@models_first(*MODELS)
-@options_of(Shared.model_fields, "system")
-@own_options
-@options_of(PIPELINE, *ONE_REQUEST)
-@generation_options("cache_prompt")
+@command(
+    "[MAIN] [DRAFT]",
+    options_of(Shared.model_fields, "system"),
+    options_of(PIPELINE, *ONE_REQUEST),
+    generation_options("cache_prompt"),
+)
 def chat(
     *,
     system: str | None,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from ov_specdec.cli.declare import WAYS, Command, flag_name, options_of, take
-from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, models_first, typed
+from ov_specdec.cli.declare import WAYS, Command, flag_name, options_of, take, typed
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_utf8
@@ -58,7 +58,6 @@ def shared_options(command: Command, max_new_tokens: int | None = None) -> Comma
     `SpeculativePipeline`), `generation`, and its own options. max_new_tokens: the default.
     """
 
-    @models_first("main", own="[PROMPT]")
     @options_of(Shared.model_fields)
     @options_of(PIPELINE, *ONE_REQUEST)
     @generation_options("apply_chat_template", max_new_tokens=max_new_tokens)

@@ -13,7 +13,8 @@ from typing import Any
 from ov_specdec.errors import OptionError
 from ov_specdec.models.compile import fingerprint
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.runtime_config import KvBackend, RuntimeConfig
+from ov_specdec.models.runtime_config import PROPERTIES, KvBackend, RuntimeConfig
+from ov_specdec.options.model import require
 from ov_specdec.records.files import UNREADABLE, VERSION, read_sections, record_file, write_section
 
 
@@ -68,6 +69,8 @@ def read_profile(path: Path) -> Profile:
     """The profile in a file; `OptionError` if it cannot be read or is not as it was written."""
     try:
         profile = Profile(**read_sections(path)["profile"])
+        require("main_properties", profile.main_properties, Mapping[str, str], PROPERTIES)
+        require("draft_properties", profile.draft_properties, Mapping[str, str], PROPERTIES)
     except (OSError, *UNREADABLE) as error:
         raise OptionError(
             f"the profile '{path}' cannot be read ({error}): run ov-specdec tune again"

@@ -18,10 +18,10 @@ from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support.chats import save_byte_fallback
 from tests.support.fakes import ScriptedModel
 from tests.support.running import plain, propose, rounds, sequence
 from tests.support.tiny import export, save_checkpoint, save_tokenizer
-from tests.unit.text.test_pieces import save_sentencepiece
 
 PAIRINGS = ["intersection", "retokenize"]
 BY_NIGHT = pytest.mark.deep
@@ -40,7 +40,7 @@ def tokenizers(tmp_path_factory):
     folders = {name: tmp_path_factory.mktemp(name) for name in ("main", "prose", "sentencepiece")}
     save_tokenizer(folders["main"])
     save_tokenizer(folders["prose"], sample=PROSE * 3)
-    save_sentencepiece(folders["sentencepiece"])
+    save_byte_fallback(folders["sentencepiece"], sample="the cat sat on the mat\n")
     pieces = {name: PieceTokenizer(load_tokenizer(path)) for name, path in folders.items()}
     return {
         name: TokenizerPair(

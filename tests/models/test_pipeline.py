@@ -204,7 +204,7 @@ WRONG = {
     "no shape": ({"static_shapes": [1.5]}, "static_shapes="),
     "no mapping": ({"properties": {"A": 1}}, "properties=1 must be a mapping of names to values"),
     "no place": ({"main": 3}, "main=3 must be a folder"),
-    "a file": ({"cache_dir": __file__}, "cache_dir='.*' is a file: give a folder"),
+    "a file": ({"cache_dir": __file__}, "cache_dir=.* cannot be made .File exists.: give"),
     "a place that cannot be": ({"cache_dir": "/dev/null/x"}, "'/dev/null/x' cannot be made"),
     "no effect on this KV cache": (
         {"max_masked_tokens": 4, "kv": "paged"},

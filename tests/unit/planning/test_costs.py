@@ -207,6 +207,13 @@ class Noted:
         self.steps.append(step)
 
 
+def test_the_draft_reading_the_prompt_is_no_drafting():
+    reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
+    assert taught(reading).curve == CURVE
+    drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
+    assert taught(drafting).curve.draft.at(1) > CURVE.draft.at(1)
+
+
 def test_what_drafting_takes_is_learnt_of_each_draft_token():
     """The first pass after the main model's takes longer, which is no reason for longer drafts."""
     costs = LiveCurve(CostCurve(PassCurve({1: 1.0, 8: 1.5}), PassCurve({1: 0.05})))

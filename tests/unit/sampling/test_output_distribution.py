@@ -22,9 +22,8 @@ from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.text.pairing import TokenizerPair
 from tests.support.enumeration import enumerate_outcomes
-from tests.support.fakes import ScriptedModel
+from tests.support.fakes import ScriptedModel, table_model
 from tests.support.running import rounds, sequence
-from tests.support.toy import table_model
 from tests.traces.letters import Letters, Pieces
 
 OUTPUT_LENGTH = 3

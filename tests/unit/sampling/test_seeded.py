@@ -15,9 +15,8 @@ from ov_specdec.sampling.noise import Noise, uniform
 from ov_specdec.sampling.samplers import GreedySampler, SeededSampler
 from ov_specdec.sampling.verification import Draft
 from ov_specdec.sampling.warpers import LogitsWarper
-from tests.support.fakes import ScriptedModel
+from tests.support.fakes import ScriptedModel, table_model
 from tests.support.running import plain, propose, rounds, sequence
-from tests.support.toy import table_model
 from tests.unit.sampling.test_output_distribution import (
     PROMPT,
     beside_another,
