@@ -1,7 +1,7 @@
 """Runner on a paged KV cache, where a sequence has a table of blocks: rollback sets a counter."""
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -182,7 +182,7 @@ class PagedModel(Runner):
             SpanPart(of, table.length, table, span)
             for of, (table, span) in enumerate(zip(tables, spans, strict=True))
         ]
-        self._make_room(sum(part.table.num_missing(len(part.span.tokens)) for part in parts))
+        self._make_room(part.table.num_missing(len(part.span.tokens)) for part in parts)
         try:
             for part in parts:
                 part.table.append(len(part.span.tokens))
@@ -206,7 +206,7 @@ class PagedModel(Runner):
         table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
-        self._make_room(table.num_missing(length))
+        self._make_room([table.num_missing(length)])
         table.append(length)
         for name in self._ports:
             self.memory.write(name, table.held, tensors[name])
@@ -263,13 +263,15 @@ class PagedModel(Runner):
             "la.cache_interval": [own.interval for own in states],
         }
 
-    def _make_room(self, num_blocks: int) -> None:
-        """Grow the pool until it has this number of unused blocks, up to its maximum.
+    def _make_room(self, num_blocks: Iterable[int]) -> None:
+        """Grow the pool until it has these numbers of unused blocks, up to its maximum.
 
         If the device has no more memory, the pool stops growing.
         """
-        missing = num_blocks - self.pool.num_unused
-        if missing <= 0 or self.pool.size == self.pool.max_blocks:
+        if self.pool.size == self.pool.max_blocks:
+            return
+        missing = sum(num_blocks) - self.pool.num_unused
+        if missing <= 0:
             return
         size = min(self.pool.size + max(missing, self.pool.size), self.pool.max_blocks)
         try:
