@@ -220,7 +220,7 @@ def test_commands_options_and_files_are_completed(tmp_path):
 
 def test_an_error_in_an_answer_takes_the_message_back(chat, monkeypatch):
     before, errors = chat.messages, []
-    monkeypatch.setattr("ov_specdec.cli.chat.show_error", lambda error, _: errors.append(error))
+    monkeypatch.setattr("ov_specdec.cli.chat.show_error", errors.append)
     converse(chat, ["/nothing", "bad", "good", "/exit", "never"], goes_on=True)
     assert [str(error).split(" ")[0] for error in errors] == ["there", "the"]
     assert chat.messages == [*before, {"role": "user", "content": "good"}, ANSWER]

@@ -21,7 +21,7 @@ from tests.docs.option_tables import kwargs, options_page
 class More(GenerationOptions):
     """All options, and one that nothing else knows of."""
 
-    sparkle: int = option(3, "How much it sparkles.", ge=1, le=9, unit="stars", field="shine")
+    sparkle: int = option(3, "How much it sparkles.", ge=1, le=9, field="shine")
 
 
 NAME = "sparkle"
@@ -119,7 +119,7 @@ def test_it_is_in_the_keyword_arguments_and_in_the_documents():
     assert f"    {NAME}: int\n" in kwargs(More)
     (row,) = (line for line in options_page(More).splitlines() if NAME in line)
     assert row == (
-        f"| `{NAME}` | a whole number from 1 to 9, in stars | 3 | `--{NAME}` | `shine` | "
+        f"| `{NAME}` | a whole number from 1 to 9 | 3 | `--{NAME}` | `shine` | "
         "How much it sparkles. |"
     )
 

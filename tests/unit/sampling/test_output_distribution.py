@@ -239,7 +239,7 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
     num_drafted = set()
 
     def beside_a_planned_one(text):
-        cache, policy = text.cache.runner, AdaptiveLength(text.policy.common, PLANNED)
+        cache, policy = text.cache.runner, AdaptiveLength(text.policy._acceptance._common, PLANNED)
         drafter = make_drafter("greedy", text.drafters[0].caches[0].runner, GreedySampler())
         for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
             num_drafted.add(round_.stats.num_drafted)
