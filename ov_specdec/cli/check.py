@@ -87,7 +87,7 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
         click.echo(f"batch invariant: {check_passes(main, draft, device=device, **options)}")
         with console.status("Comparing KV caches"):
             found = compare_caches(folder)
-        click.echo(f"KV caches: {found}")
+        click.echo(f"KV caches: {found.finding}")
         is_right = not found.is_broken
     if not is_right:
         sys.exit(FAILED)
