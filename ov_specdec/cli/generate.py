@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from ov_specdec.cli.app import end_interrupted
-from ov_specdec.cli.declare import command, options_of
+from ov_specdec.cli.declare import command
 from ov_specdec.cli.models import make_pipeline
-from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
+from ov_specdec.cli.options import shared_options
 from ov_specdec.cli.terminal import Transcript, print_json
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions
@@ -35,7 +35,7 @@ IDLE_REASONS = {
 """Explanations of rounds without drafts, by their reason in the statistics."""
 
 
-@command("[MAIN] [PROMPT]", options_of(GENERATION, *LOGPROBS), shared_options)
+@command("[MAIN] [PROMPT]", shared_options)
 def generate(
     prompt: Prompt,
     pipeline: Mapping[str, Any],

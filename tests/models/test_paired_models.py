@@ -134,6 +134,16 @@ def test_rows_of_an_intersection_have_the_drafts_logits_by_main_id(tokenizers):
             assert row[token] == expected
 
 
+def test_after_a_draft_token_that_the_draft_lacks_it_is_not_asked(tokenizers):
+    pair = tokenizers["prose"]
+    draft = ScriptedModel(lambda _: 77, vocab_size=pair.draft_size)
+    cache = IntersectionCache(CachedSequence(draft), pair)
+    outside = next(t for t in range(1, pair.main_size) if t not in pair.draft_of)
+    done = alone(cache.advance(pair.main.encode(b"def area"), [outside]))
+    assert (done.logits == OUTSIDE).all()
+    assert draft.passes == []
+
+
 def make_other_draft(folder):
     save_checkpoint("llama", folder / "checkpoint", width=384)
     save_tokenizer(folder / "checkpoint", sample=PROSE * 3)
