@@ -16,8 +16,6 @@ from tests.benchmarks.texts import Prompts
 PATH = click.Path(path_type=Path)
 Command = Callable[..., Any]
 
-OUTPUT_OPTION = click.option("--output", type=PATH, default=Path("models"), show_default=True)
-
 
 @dataclass(frozen=True)
 class Models:
@@ -36,11 +34,6 @@ class Models:
         drafts = {"draft": self.draft} if drafter in WITH_DRAFT else {}
         given = {"properties": dict(self.properties), "profile": "none", **drafts, **settings}
         return SpeculativePipeline(self.main, drafter=drafter, **given)
-
-    @property
-    def folders(self) -> dict[str, Path]:
-        """The folders by role."""
-        return {"main": self.main, **({"draft": self.draft} if self.draft else {})}
 
 
 def model_options(command: Command) -> Command:

@@ -12,11 +12,10 @@ from ov_specdec.errors import ExportError
 from ov_specdec.models.export import Exported
 from ov_specdec.models.folder import read_json
 from ov_specdec.models.locate import embedded_folder
-from tests.benchmarks.expansion import build
-from tests.benchmarks.expansion.build import expand_model, expanded_config
-from tests.benchmarks.expansion.comparison import LogitsDifference
+from tests.benchmarks import expand
+from tests.benchmarks.expand import expand_model, expanded_config
 from tests.benchmarks.expansion.shape import LlamaShape, fit_shape, parse_size
-from tests.benchmarks.expansion.weights import expand, tensor_names
+from tests.benchmarks.expansion.weights import expand_weights, tensor_names
 
 pytestmark = pytest.mark.deep
 
@@ -79,7 +78,7 @@ def test_an_expanded_model_computes_the_same(shape, tied):
     live, wide = (dataclasses.replace(s, tied=tied) for s in (LIVE, shape))
     model, weights = random_model(live)
     config = expanded_config(make_config(live), live, wide)
-    larger = load(config, flat(expand(weights, live, wide)))
+    larger = load(config, flat(expand_weights(weights, live, wide)))
     ids = torch.arange(20)[None] * 7 % live.vocab
     with torch.no_grad():
         expected, logits = model(ids).logits, larger(ids).logits
@@ -105,12 +104,14 @@ def test_what_was_expanded_is_kept_and_is_of_one_model(tiny_pair, tmp_path, monk
         shutil.copytree(tiny_pair[0], output / "made")
         return Exported(output / "made", is_new=True)
 
-    same = LogitsDifference(largest=0.0, scale=10.0, positions=8, agreeing=8)
-    monkeypatch.setattr(build, "export_model", copy)
-    monkeypatch.setattr(build, "compare_logits", lambda first, second: same)
-    made = expand_model(tiny_pair[0], "1M", tmp_path, print)
-    assert list(tmp_path.iterdir()) == [made.folder]
-    assert expand_model(tiny_pair[0], "1M", tmp_path, print).difference is None
+    differences = [0.1, 0.0]
+    monkeypatch.setattr(expand, "export_model", copy)
+    monkeypatch.setattr(expand, "compare_logits", lambda first, second: differences.pop(0))
+    with pytest.raises(ExportError, match=r"logits differ by 1.0e-01 of"):
+        expand_model(tiny_pair[0], "1M", tmp_path)
+    made, _ = expand_model(tiny_pair[0], "1M", tmp_path)
+    assert list(tmp_path.iterdir()) == [made]
+    assert expand_model(tiny_pair[0], "1M", tmp_path)[0] == made
     other = shutil.copytree(tiny_pair[0], tmp_path / "other" / tiny_pair[0].name)
     with pytest.raises(ExportError, match=rf"was made from {tiny_pair[0].resolve()}, not from"):
-        expand_model(other, "1M", tmp_path, print)
+        expand_model(other, "1M", tmp_path)
