@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count, cycle, product
-from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -116,7 +115,7 @@ def held(setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int) -
 
     "token": KiB of its own that a token of a longer prompt has added.
     """
-    long = load_tokenizer(Path(setup.main)).encode(long_text())
+    long = load_tokenizer(setup.models.main).encode(long_text())
     with WorkerProcess(setup) as worker:
         worker.ask(Worker.load, method)
         start, speeds = monotonic(), list[float]()
