@@ -19,7 +19,7 @@ from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.kwargs import GenerationKwargs, PipelineKwargs
 from ov_specdec.options.model import require
-from ov_specdec.planning.costs import CostCurve, Progress
+from ov_specdec.planning.costs import Progress
 from ov_specdec.results.chunks import GenerationResult, collect
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.text.prompt import Prompt, take_prompt
@@ -83,14 +83,6 @@ class SpeculativePipeline(Pipeline):
     def batch_invariant(self) -> BatchInvariance:
         """Whether a token's logits are bitwise the same in any pass of the main model, and why."""
         return self._invariance.status
-
-    @property
-    def costs(self) -> CostCurve:
-        """The cost curve of passes; with 0 sweeps it is the nominal one.
-
-        Raises `SessionError` once the pipeline is closed.
-        """
-        return self._open_generator().learned.costs.curve
 
     def generate(
         self,
@@ -168,29 +160,6 @@ class SpeculativePipeline(Pipeline):
         See `Batch`: `add` takes a prompt at any time, `step` returns new chunks.
         """
         return Batch(self._open_generator(), self.complete_options)
-
-    def prepare(
-        self, progress: Progress | None = None, *, seconds: float | None = None
-    ) -> CostCurve:
-        """Measure the cost of passes and compile static shapes now, instead of during use.
-
-        The measurement takes two seconds, or 5 % of the loading time, unless the user's cache
-        folder has it from an earlier process. Each static shape takes about as long as loading.
-        progress: called with the fraction done, first of the one and then of the other. seconds:
-        measure in any case, for this time; above 0. Raises `OptionError`, and `SessionError` while
-        a generation is running.
-        """
-        self.measure_costs(progress, seconds=seconds)
-        with self._open_generator().loop.alone():
-            for shapes in self._open_generator().loop.engine.shapes.values():
-                shapes.complete(progress)
-        return self.costs
-
-    def measure_costs(
-        self, progress: Progress | None = None, *, seconds: float | None = None
-    ) -> CostCurve:
-        """The first part of `prepare`: no static shapes are compiled."""
-        return super().prepare(progress, seconds=seconds)
 
     def check_batch_invariant(self, progress: Progress | None = None) -> BatchInvariance:
         """Check on this machine whether passes are batch-invariant, unless that is known.

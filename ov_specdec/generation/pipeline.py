@@ -33,10 +33,35 @@ class Pipeline:
         """The draft model, if the drafter has one."""
         return self._models[1] if len(self._models) > 1 else None
 
+    @property
+    def costs(self) -> CostCurve:
+        """The cost curve of passes; with 0 sweeps it is the nominal one.
+
+        Raises `SessionError` once the pipeline is closed.
+        """
+        return self._open_generator().learned.costs.curve
+
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
-        """Measure the cost of passes: see `SpeculativePipeline.prepare`."""
+        """Measure the cost of passes and compile static shapes now, instead of during use.
+
+        The measurement takes two seconds, or 5 % of the loading time, unless the user's cache
+        folder has it from an earlier process. Each static shape takes about as long as loading.
+        progress: called with the fraction done, first of the one and then of the other. seconds:
+        measure in any case, for this time; above 0. Raises `OptionError`, and `SessionError` while
+        a generation is running.
+        """
+        self.measure_costs(progress, seconds=seconds)
+        with self._open_generator().loop.alone():
+            for shapes in self._open_generator().loop.engine.shapes.values():
+                shapes.complete(progress)
+        return self.costs
+
+    def measure_costs(
+        self, progress: Progress | None = None, *, seconds: float | None = None
+    ) -> CostCurve:
+        """The first part of `prepare`: no static shapes are compiled."""
         with self._open_generator().loop.alone():
             if self._costs is None:  # another thread may have closed the pipeline meanwhile
                 raise SessionError(CLOSED)

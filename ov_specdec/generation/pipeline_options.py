@@ -20,21 +20,13 @@ from ov_specdec.options.conflicts import NO_EFFECT, refuse
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Options, option
-from ov_specdec.records.files import expand_home
 from ov_specdec.text.pairing import PairingName
 
 CONFIG = frozenset(field.name for field in fields(RuntimeConfig)) - {"batch_invariant"}
 """Settings of a model that are arguments of its pipeline."""
 
 
-def _check_folder(folder: str | Path) -> str | Path:
-    if expand_home(folder).is_file():
-        raise OptionError(Option("cache_dir", str(folder)), " is a file: give a folder")
-    return folder
-
-
 DeviceName = Annotated[str, AfterValidator(str.upper)]
-Folder = Annotated[str | Path, AfterValidator(_check_folder)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
 
 ParserName = Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
@@ -76,7 +68,7 @@ class ModelOptions(Options):
     num_threads: int | None = option(
         None, "CPU threads of each model.", ge=1, unset="OpenVINO decides", group="Computation"
     )
-    cache_dir: Folder | None = option(
+    cache_dir: str | Path | None = option(
         None,
         "Cache compiled models in this folder, for faster starts.",
         metavar="DIR",

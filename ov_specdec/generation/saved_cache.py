@@ -3,10 +3,8 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -16,7 +14,7 @@ from ov_specdec.models.compile import LoadedModel
 from ov_specdec.records.files import replacing
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
-TOKENS, FINGERPRINT, SALT, CHECKSUM = "tokens", "fingerprint", "cache_salt", "checksum"
+TOKENS, FINGERPRINT, SALT = "tokens", "fingerprint", "cache_salt"
 REMEDY = "delete it and save it again"
 
 
@@ -84,10 +82,8 @@ def _write(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: s
             Option("cache_prompt"),
             " on",
         )
-    if path.is_dir():
-        raise OptionError(f"'{path}' is a folder: name a file in it, such as prompt.safetensors")
     content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
-    metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt), CHECKSUM: _checksum(content)}
+    metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt)}
     try:
         with replacing(path) as partial:
             save_file(content, partial, metadata)
@@ -121,8 +117,6 @@ def _read(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: st
             Option("cache_salt", cache_salt),
             f": give the salt of the saved generation, or {REMEDY}",
         )
-    if metadata.get(CHECKSUM) != _checksum(tensors):
-        raise OptionError(f"the cache file '{path}' is damaged: {REMEDY}")
     try:
         sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
     except (KeyError, SessionError) as error:
@@ -134,12 +128,3 @@ def _digest(cache_salt: str | None) -> str:
     if cache_salt is None:
         return ""
     return hashlib.sha256(cache_salt.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _checksum(tensors: Mapping[str, NDArray[Any]]) -> str:
-    """A digest of tensors: a changed bit would change texts without a sign of it."""
-    digest = hashlib.sha256()
-    for name, tensor in sorted(tensors.items()):
-        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
-        digest.update(np.ascontiguousarray(tensor).data)
-    return digest.hexdigest()

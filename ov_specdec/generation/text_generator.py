@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from operator import itemgetter
+from math import inf
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -100,12 +100,6 @@ class TextGenerator:
     def answer_format(self) -> AnswerFormat:
         """How answers mark calls and reasoning, as far as the chat template shows it."""
         return read_format(self.tokenizer, *self.parsers)
-
-    @cached_property
-    def _max_sequences(self) -> int | None:
-        """Maximum concurrent sequences in the KV caches of both models; None: any number."""
-        runners = [self.main] if self.draft is None else [self.main, self.draft]
-        return min((m.max_sequences for m in runners if m.max_sequences is not None), default=None)
 
     def close(self) -> None:
         """End all generations within one pass, and what works for them."""
@@ -241,7 +235,8 @@ class TextGenerator:
         policy = make_policy(options, self.learned, self.main) if drafters else ConstantLength(0)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
         output.kept_tokens = self.kept_tokens
-        output.stats.max_sequences = self._max_sequences
+        rooms = [each.max_sequences for each in (self.main, self.draft) if each is not None]
+        output.stats.max_sequences = min((n for n in rooms if n is not None), default=None)
         if self.invariance is not None:
             output.stats.batch_invariant = self.invariance.status
         sequence = EngineSequence(
@@ -261,12 +256,13 @@ class TextGenerator:
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
         """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""
-        limits: list[tuple[int, LengthLimit]] = [(self.main.max_length, "max_model_len")]
-        if max_new_tokens is not None:
-            limits.insert(0, (num_tokens + max_new_tokens, "max_new_tokens"))
-        if (capacity := self.main.capacity) is not None:
-            limits.append((capacity, "kv_cache_size"))
-        return min(limits, key=itemgetter(0))  # the first of equal ones
+        limits: dict[LengthLimit, float] = {  # the first of equal ones counts
+            "max_new_tokens": inf if max_new_tokens is None else num_tokens + max_new_tokens,
+            "max_model_len": self.main.max_length,
+            "kv_cache_size": inf if self.main.capacity is None else self.main.capacity,
+        }
+        name = min(limits, key=limits.__getitem__)
+        return int(limits[name]), name
 
     def _chunks(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
         """Its chunks, with the last one of a cancelled generation."""

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, require_no_conflict
@@ -14,8 +14,6 @@ from ov_specdec.options.structured import check_schema
 from ov_specdec.options.tools import Given, read_choice, read_tools
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
-LogprobsMode = Literal["raw_logprobs", "processed_logprobs"]
-Whitespace = Literal["compact", "spaced", "any"]
 
 MAX_DRAFT_LENGTH = 256
 """Maximum draft length that may be given; one pass verifies the whole draft."""
@@ -62,19 +60,17 @@ class GenerationOptions(Options):
         "Generate at most N tokens.",
         more="The model's context is a limit too. With prompt_logprobs, 0 only scores the prompt.",
         ge=0,
-        unit="tokens",
         unset="the rest of the context",
         field=None,
         group="Length and end of the output",
     )
     min_new_tokens: int = option(
-        0, "Forbid end-of-sequence tokens before N tokens.", ge=0, unit="tokens", field=None
+        0, "Forbid end-of-sequence tokens before N tokens.", ge=0, field=None
     )
     min_tokens: int = option(
         0,
         "Let neither end-of-sequence token nor stop string end the output within N tokens.",
         ge=0,
-        unit="tokens",
         flag=None,
     )
     stop_strings: Several[Annotated[Text, Field(min_length=1)]] = option(
@@ -195,7 +191,6 @@ class GenerationOptions(Options):
             "auto",
             "Draft N tokens in each round; 0 is plain decoding, auto leaves N to the schedule.",
             more=f"Requests may ask for up to {MAX_REQUESTED_LENGTH}.",
-            unit="tokens",
             metavar="auto|N",
             group="Speculation",
         )
@@ -223,14 +218,13 @@ class GenerationOptions(Options):
         more="The output has the same distribution either way.",
     )
     prompt_lookup_num_tokens: int | None = option(
-        None, "Draft at most N tokens for a match of prompt-lookup.", ge=1, unit="tokens"
+        None, "Draft at most N tokens for a match of prompt-lookup.", ge=1
     )
     max_matching_ngram_size: int | None = option(
         None,
         "Match n-grams of up to N tokens in prompt-lookup.",
         ge=1,
         le=32,  # as of the suffix drafter: longer matches say no more
-        unit="tokens",
         unset="3",
     )
     reference_texts: Several[Text] = option(
@@ -250,7 +244,7 @@ class GenerationOptions(Options):
         expects="a JSON schema as a mapping or text, or a pydantic model",
     )
     json_object: bool = option(False, "Constrain the output to a JSON object.", field=None)
-    json_whitespace: Whitespace = option(
+    json_whitespace: Literal["compact", "spaced", "any"] = option(
         "compact", "Write JSON without spaces, with one after each comma and colon, or with any."
     )
     regex: Text | None = option(
@@ -273,7 +267,7 @@ class GenerationOptions(Options):
         field=None,
         group="Log-probabilities",
     )
-    logprobs_mode: LogprobsMode = option(
+    logprobs_mode: Literal["raw_logprobs", "processed_logprobs"] = option(
         "raw_logprobs",
         "Compute log-probabilities from raw logits, or from logits after the processors.",
         more="Both are before temperature and other sampling options. Those of a prompt are raw.",
@@ -365,7 +359,6 @@ class GenerationOptions(Options):
         None,
         "Reason for at most N tokens.",
         ge=0,
-        unit="tokens",
         unset="any number",
         endpoints=("chat", "responses"),
     )
@@ -377,7 +370,7 @@ class GenerationOptions(Options):
 
     def copy_with(self, **valid: Any) -> Self:
         """A copy with other values, which must be valid. Nothing is checked; lists are shared."""
-        return BaseModel.model_copy(self, update=valid)
+        return self.model_copy(update=valid)
 
     @property
     def samples(self) -> bool:

@@ -17,7 +17,6 @@ from pydantic import (
     create_model,
 )
 from pydantic.fields import FieldInfo
-from typing_extensions import Self
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.checks import as_plain, as_tuple, require_known
@@ -41,15 +40,13 @@ Several = Annotated[Sequence[T], BeforeValidator(as_tuple)]
 class Display:
     """How an option appears on the command line, in requests and in documents.
 
-    more: a supplement for the documents of the Python interface. unit: of a number. unset:
-    description of the default. metavar: placeholder of a value; "": by its type. flag: its name on
-    the command line; "": its own; None: it has none. field: the same for requests. endpoints: those
-    that take it. expects: its values in words; "": by its type. group: title of the group that
-    begins here.
+    more: a supplement for the documents of the Python interface. unset: description of the default.
+    metavar: placeholder of a value; "": by its type. flag: its name on the command line; "": its
+    own; None: it has none. field: the same for requests. endpoints: those that take it. expects:
+    its values in words; "": by its type. group: title of the group that begins here.
     """
 
     more: str = ""
-    unit: str = ""
     unset: str = ""
     metavar: str = ""
     flag: str | None = ""
@@ -133,12 +130,6 @@ class Options(BaseModel):
             super().__init__(**{name: as_plain(value) for name, value in given.items()})
         except ValidationError as error:
             raise _explained(error, type(self).model_fields) from error
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values, which are checked."""
-        given = {name: getattr(self, name) for name in self.model_fields_set} | dict(update or {})
-        copied = type(self)(**given)
-        return super(Options, copied).model_copy(deep=True) if deep else copied
 
 
 def by_group(fields: Mapping[str, FieldInfo]) -> dict[str, list[str]]:

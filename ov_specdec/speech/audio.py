@@ -175,8 +175,6 @@ def _to_mono(samples: Samples) -> Samples:
         raise AudioError(
             f"a sample of the recording is {wrong}, which is no finite number: repair what wrote it"
         )
-    if samples.shape[1] == 1:
-        return samples[:, 0]
     mono: Samples = samples.mean(axis=1, dtype=np.float32)
     return mono
 
@@ -192,21 +190,18 @@ def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
     except ValueError as error:  # lists of several lengths, or the rate
         raise AudioError(str(error)) from error
     is_known = array.dtype.kind == "f" or array.dtype.name in INTEGERS
-    if array.ndim not in (1, 2) or not is_known:
+    channels = array[:, None] if array.ndim == 1 else array
+    if not is_known or channels.ndim != 2 or not 1 <= channels.shape[1] <= MAX_CHANNELS:
         raise AudioError(
             f"samples of type {array.dtype} and shape {list(array.shape)} are no recording: give "
-            f"floats from -1 to 1, or {', '.join(INTEGERS)}, as [samples] or [samples, channels]"
-        )
-    if array.ndim == 2 and not 1 <= array.shape[1] <= MAX_CHANNELS:
-        raise AudioError(
-            f"samples of shape {list(array.shape)} have {array.shape[1]} channels: give them as "
-            "[samples, channels]"
+            f"floats from -1 to 1, or {', '.join(INTEGERS)}, as [samples] or [samples, channels], "
+            f"with up to {MAX_CHANNELS} channels"
         )
     # The range of an integer type maps to -1 to 1.
-    samples: Samples = array.astype(np.float32, copy=False)
+    samples: Samples = channels.astype(np.float32, copy=False)
     if array.dtype.kind != "f":
         samples = samples * np.float32(1.0 / (np.iinfo(array.dtype).max + 1))
-    return _to_mono(samples[:, None] if samples.ndim == 1 else samples), rate
+    return _to_mono(samples), rate
 
 
 def limit_ffmpeg(max_seconds: float) -> None:

@@ -90,7 +90,6 @@ class TranscriptionOptions(Options):
         "Skip windows that are quieter everywhere, in dB.",
         more="Full scale is 0 dB; loudness is measured over tenths of a second.",
         le=0,
-        unit="dB",
         metavar="X|none",
         field=None,
     )

@@ -1,12 +1,12 @@
 """Words with times: the cheapest path through the decoder's cross-attention, and words of tokens.
 
-Source: `find_alignment`, `split_to_word_tokens` and `merge_punctuations` of openai/whisper. Times
-and words equal those of transformers.
+Source: `find_alignment` of openai/whisper. Times equal those of transformers, which needs torch.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from string import punctuation
+from math import inf
+from types import SimpleNamespace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,22 +16,7 @@ from ov_specdec.speech.settings import TIME_PRECISION
 DIAGONAL, NEXT_TOKEN, NEXT_POSITION = 0, 1, 2
 """Steps of a path: to the next token and position, to the next token, or to the next position."""
 
-BEFORE = "\"'“¡¿([{-"
-"""Punctuation that belongs to the word after it."""
-
-BEHIND = "\"'.。,，!！?？:：”)]}、"  # noqa: RUF001
-"""Punctuation that belongs to the word before it."""
-
-WITHOUT_SPACES = ("zh", "ja", "th", "lo", "my", "yue")
-"""Languages written without spaces: each of their characters counts as a word."""
-
-INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
-"""The decoding of bytes that form no whole character."""
-
 Decode = Callable[[Sequence[int]], str]
-
-Piece = tuple[str, int]
-"""A text and its number of tokens."""
 
 Spoken = tuple[int, float, float]
 """A token with its start and end, in seconds."""
@@ -113,49 +98,16 @@ def _cheapest_steps(costs: NDArray[np.float64]) -> NDArray[np.int8]:
     return trace
 
 
-def timed_words(spoken: Sequence[Spoken], decode: Decode, language: str | None) -> Iterator[Word]:
-    """The words of text tokens with their times. language: a code; None: any."""
-    first = 0
-    for text, num_tokens in split_words([token for token, *_ in spoken], decode, language):
-        last = first + num_tokens - 1
-        yield Word(spoken[first][1], spoken[last][2], text)
-        first = last + 1
+def timed_words(spoken: Sequence[Spoken], decode: Decode, language: str) -> Iterator[Word]:
+    """The words of text tokens with their times. language: a code."""
+    # Imports torch if that is installed.
+    from transformers.models.whisper.tokenization_whisper import (
+        LANGUAGES,
+        _combine_tokens_into_words,
+    )
 
-
-def split_words(tokens: Sequence[int], decode: Decode, language: str | None) -> list[Piece]:
-    """Split text tokens into words, each with its number of tokens. language: a code; None: any."""
-
-    def continues(_: str, text: str) -> bool:
-        begins = text.startswith(" ") or text.strip() in punctuation
-        return language not in WITHOUT_SPACES and not begins
-
-    words = _join(_characters(tokens, decode), continues)
-    words = _join(words, lambda before, _: before.startswith(" ") and before.strip() in BEFORE)
-    return _join(words, lambda before, text: not before.endswith(" ") and text in BEHIND)
-
-
-def _join(pieces: Iterable[Piece], joins: Callable[[str, str], bool]) -> list[Piece]:
-    """The pieces, each joined to the one before it if `joins` is true of the texts of the two."""
-    joined, before = list[Piece](), None
-    for text, size in pieces:
-        if before is not None and joins(before, text):
-            joined[-1] = joined[-1][0] + text, joined[-1][1] + size
-        else:
-            joined.append((text, size))
-        before = text
-    return joined
-
-
-def _characters(tokens: Sequence[int], decode: Decode) -> Iterator[Piece]:
-    """The shortest runs of tokens that are whole characters: their text and number."""
-    whole, offset, run = decode(tokens), 0, list[int]()
-    for token in tokens:
-        run.append(token)
-        text = decode(run)
-        position = text.find(INCOMPLETE)
-        # The text itself may contain U+FFFD.
-        if position < 0 or whole[offset + position : offset + position + 1] == INCOMPLETE:
-            yield text, len(run)
-            offset, run = offset + len(text), []
-    if run:
-        yield decode(run), len(run)
+    reader = SimpleNamespace(decode=lambda tokens, **_: decode(tokens), eos_token_id=inf)
+    tokens = [token for token, *_ in spoken]
+    words, _, places = _combine_tokens_into_words(reader, tokens, LANGUAGES[language])
+    for text, own in zip(words, places, strict=True):
+        yield Word(spoken[own[0]][1], spoken[own[-1]][2], text)

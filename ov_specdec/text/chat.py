@@ -146,6 +146,9 @@ def _render(
     begins_answer = options.add_generation_prompt
     if begins_answer is None:
         begins_answer = not options.continue_final_message
+    effort = options.reasoning_effort
+    meant = {"reasoning_effort": effort, "enable_thinking": False if effort == "none" else None}
+    known = {name: value for name, value in meant.items() if value is not None and name in template}
     end = monotonic() + MAX_SECONDS
 
     def step() -> bool:
@@ -159,17 +162,9 @@ def _render(
         tools=[as_function(tool) for tool in options.tools] or None,
         add_generation_prompt=begins_answer,
         continue_final_message=options.continue_final_message,
-        **{**special_tokens, **_arguments(template, options), STEP: step},
+        **{**special_tokens, **known, **(options.chat_template_kwargs or {}), STEP: step},
     )[0][0]
     return rendered
-
-
-def _arguments(template: str, options: GenerationOptions) -> dict[str, Any]:
-    """The arguments of a template, those of `reasoning_effort` only where it names them."""
-    effort = options.reasoning_effort
-    meant = {"reasoning_effort": effort, "enable_thinking": False if effort == "none" else None}
-    known = {name: value for name, value in meant.items() if value is not None and name in template}
-    return {**known, **(options.chat_template_kwargs or {})}
 
 
 @lru_cache

@@ -150,8 +150,6 @@ def _encode_messages(
     encoded = tokenizer.encode_rendered(text, add_special_tokens=adds)
     if (salt := options.cache_salt) is None:
         return encoded.ids
-    if len(encoded.ids) > context:  # before answers are looked for
-        raise overflow(f"{len(encoded.ids)} tokens", context)
     told = options.copy_with(add_generation_prompt=False)
     render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
     begins = not options.continue_final_message

@@ -163,7 +163,7 @@ def rounds_of(
             declined=drafted.declined,
         )
         policy.update(stats)
-        planner.learn(step_of(stats))
+        planner.costs.learn(step_of(stats))
         last_size, done = size, done + drafted.num_accepted + 1
         is_complete = 0 < drafted.num_drafted == drafted.num_accepted
         yield stats

@@ -61,11 +61,10 @@ def _table(title: str, options: type[Options], names: Iterable[str]) -> str:
 def _row(name: str, option: FieldInfo, field: str) -> str:
     display = display_of(option)
     default = display.unset or ("none" if option.default in (None, ()) else f"{option.default}")
-    unit = f", in {display.unit}" if display.unit else ""
     flag = flag_name(name, option)
     cells = (
         f"`{name}`",
-        in_words(option) + unit,
+        in_words(option),
         default,
         f"`{flag}`" if flag else "",
         f"`{field}`" if field else "",

@@ -10,13 +10,11 @@ from transformers.models.whisper.generation_whisper import (
     WhisperGenerationMixin,
     _dynamic_time_warping,
 )
-from transformers.models.whisper.tokenization_whisper import _combine_tokens_into_words
 
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult, write
 from ov_specdec.speech.words import (
     Word,
     first_positions,
-    split_words,
     timed_words,
     token_times,
 )
@@ -54,46 +52,28 @@ def test_a_head_that_attends_alike_everywhere_counts_for_nothing():
 
 
 class Bytes:
-    """A tokenizer whose tokens are some bytes each. eos_token_id: above them."""
+    """A tokenizer whose tokens are some bytes each."""
 
     def __init__(self, parts):
         self.parts = [part.encode() if isinstance(part, str) else part for part in parts]
-        self.eos_token_id = len(parts)
 
     def decode(self, tokens, **_options):
         return b"".join(self.parts[token] for token in tokens).decode(errors="replace")
 
 
-CASES = {
-    "plain": ([" The", " qu", "ick", " fox", ".", " Who", "'", "s", " there", "?!"], "en"),
-    "quoted": ([" He", " said", ' "', "No", ",", " (", "no", ')"', "...", " ok"], "en"),
-    "bytes": ([" na", b"\xc3", b"\xaf", "ve", " ", b"\xf0\x9f", b"\x98\x80", "!"], "en"),
-    "cut": ([" na", b"\xc3"], "en"),
-    "broken": ([" a", b"\xff", " b", b"\xe3\x81"], "en"),
-    "dash": ([" well", "-", "known", " —", " $", "5"], "de"),
-    "japanese": (["日", "本語", "、", b"\xe3\x81", b"\x82", "。"], "ja"),
-    "no spaces told": (["日", "本語", "、"], "en"),
-    "punctuation first": ([".", " a"], "en"),
-}
-
-
-@pytest.mark.parametrize(("parts", "language"), CASES.values(), ids=CASES)
-def test_words_are_those_of_transformers(parts, language):
-    tokenizer, tokens = Bytes(parts), list(range(len(parts)))
-    names = {"en": "english", "de": "german", "ja": "japanese"}
-    words, _, places = _combine_tokens_into_words(tokenizer, tokens, names[language])
-    found = split_words(tokens, tokenizer.decode, language)
-    assert found == [(word, len(own)) for word, own in zip(words, places, strict=True)]
-
-
 def test_a_word_lasts_from_its_first_token_to_its_last():
     tokenizer = Bytes([" qu", "ick", " fox", "."])
     spoken = [(i, i / 10, i / 10 + 0.1) for i in range(4)]
-    assert list(timed_words(spoken, tokenizer.decode, None)) == [
+    assert list(timed_words(spoken, tokenizer.decode, "en")) == [
         Word(0.0, 0.2, " quick"),
         Word(0.2, 0.4, " fox."),
     ]
-    assert list(timed_words([], tokenizer.decode, None)) == []
+    assert list(timed_words([], tokenizer.decode, "en")) == []
+    tokenizer = Bytes(["日", "本語", "、", b"\xe3\x81", b"\x82"])
+    spoken = [(i, i / 10, i / 10 + 0.1) for i in range(5)]
+    assert [word.text for word in timed_words(spoken, tokenizer.decode, "ja")] == [
+        *("日", "本語、", "あ")
+    ]
 
 
 def test_a_subtitle_of_webvtt_shows_when_words_begin():
