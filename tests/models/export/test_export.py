@@ -5,11 +5,10 @@ import shutil
 
 import pytest
 
-from ov_specdec import ExportError, ModelError, SpeculativePipeline
+from ov_specdec import ExportError, SpeculativePipeline
 from ov_specdec.models import export as export_module
 from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.optimum import names, stub_optimum
 from tests.support.tiny import save_checkpoint
 
@@ -73,8 +72,6 @@ def test_marians_tokenizer_is_refused(tmp_path):
     (tmp_path / "source.spm").touch()
     with pytest.raises(ExportError, match="Marian's tokenizer"):
         export_model(str(tmp_path), tmp_path / "output", "int8")
-    with pytest.raises(ModelError, match="Marian's tokenizer"):
-        load_tokenizer(tmp_path)
 
 
 def test_the_checkpoint_of_the_embedded_draft_is_beside_it_in_a_checkout():
