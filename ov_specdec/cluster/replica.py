@@ -55,7 +55,7 @@ class Replica(LocalEngine):
         return self.tokenizer, self.max_length, self.batch_invariant
 
 
-@dataclass(frozen=True)
+@dataclass
 class RemoteEngine:
     """Implements `EngineClient` with replicas, which all are as the one that described itself."""
 

@@ -11,7 +11,6 @@ from ov_specdec.openai.body import (
     Body,
     Rules,
     Unsupported,
-    describe_unsupported,
     read,
     with_options,
 )
@@ -52,8 +51,7 @@ class AudioAsk:
     user: str | None = None
 
 
-def _describe(schema: dict[str, Any], form: type[Body]) -> None:
-    describe_unsupported(schema, form)
+def _describe_file(schema: dict[str, Any]) -> None:
     schema["properties"][FILE] = {"type": "string", "format": "binary"}
     schema["required"] = [FILE]
 
@@ -61,9 +59,10 @@ def _describe(schema: dict[str, Any], form: type[Body]) -> None:
 @with_options(GenerationOptions, ("seed", "num_assistant_tokens", "cache_salt"))
 @with_options(TranscriptionOptions, ("initial_prompt",))
 class TranslationForm(Body):
-    """Fields of /v1/audio/translations, except for the file."""
+    """A recording to translate into English; its fields except for the file."""
 
-    model_config = ConfigDict(strict=False, json_schema_extra=_describe)  # a form has texts only
+    # A form has texts only.
+    model_config = ConfigDict(strict=False, json_schema_extra=_describe_file)
 
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
@@ -86,7 +85,7 @@ class TranslationForm(Body):
 
 @with_options(TranscriptionOptions, ("language",))
 class TranscriptionForm(TranslationForm):
-    """Fields of /v1/audio/transcriptions, except for the file."""
+    """A recording to transcribe; its fields except for the file."""
 
     unsupported: ClassVar[Unsupported] = {
         "chunking_strategy": ("auto",),

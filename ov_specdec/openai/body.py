@@ -56,6 +56,18 @@ REASONS = {
 }
 """Messages that replace those of pydantic; they may name its bounds."""
 
+NEWER_NAMES = {
+    **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
+    **dict.fromkeys(("grammar", "guided_grammar"), "give structured_outputs.grammar, in Lark"),
+    "function_call": "give tool_choice",
+    "functions": "give tools",
+    "json_schema": "give response_format, or structured_outputs.json",
+    "response_format": "give text.format",
+    "response_format.schema": "give response_format.json_schema.schema, with the type json_schema",
+    "text.format.json_schema": "give text.format.schema",
+}
+"""What to give instead of older fields, and of fields of llama.cpp and other endpoints."""
+
 Unsupported = Mapping[str, Sequence[Any]]
 """Values without an effect, by the name of a field."""
 
@@ -95,28 +107,17 @@ class Rules:
             )
 
 
-def describe_unsupported(schema: dict[str, Any], body: "type[Body]") -> None:
-    """Add the unsupported fields of a body to its JSON schema."""
-    for name, values in body.unsupported.items():
-        title = name.replace("_", " ").title()
-        schema["properties"][name] = {"default": None, "enum": [*values, None], "title": title}
-
-
 class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
     option_names: its fields that are generation options, by the names of the options. unsupported:
-    fields that are refused, unless they have one of these values. newer_names: what to give
-    instead of some of them.
+    fields that are refused, unless they have one of these values.
     """
 
-    model_config = ConfigDict(
-        strict=True, extra="allow", allow_inf_nan=False, json_schema_extra=describe_unsupported
-    )
+    model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     option_names: ClassVar[tuple[str, ...]] = ()
     unsupported: ClassVar[Unsupported] = {}
-    newer_names: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @property
     def options(self) -> dict[str, Any]:
@@ -136,8 +137,8 @@ class Body(BaseModel):
             elif not any(value == each and type(value) is type(each) for each in neutral):
                 taken = " or ".join(map(show, neutral))
                 remedy = f"only {taken} is taken" if taken else "leave it out"
-                remedy = self.newer_names.get(name, remedy)
                 path = where + name.removesuffix("[]")
+                remedy = NEWER_NAMES.get(path, remedy)
                 message = f"{path}={show(value)} is not supported: {remedy}"
                 raise invalid(path, message, "unsupported_value")
         for name in fields:
@@ -188,25 +189,11 @@ def explain(error: ValidationError) -> tuple[str, str, str]:
 
 MAX_SEED = 2**63
 
-MAX_ID_DIGITS = 18
-"""Maximum digits of a token id: Python refuses to parse numbers of thousands of digits."""
-
 MAX_ITEMS = 1024
 """Maximum length of a list: every choice of a request makes a processor of it."""
 
-MAX_WORD = 32
-"""Maximum length of a list within a list: bad words are words and phrases."""
-
-MAX_BIASES = 16_384
-"""Maximum number of logit biases: to ban a script, or all spellings of some words, takes thousands.
-Every choice of a request keeps them as arrays."""
-
 MAX_SALT = 256
 """Maximum characters of a salt: what is cached is found by it, and keeps it."""
-
-MAX_NGRAM = 256
-"""Maximum length of banned n-grams: a row after a repetitive text costs one comparison of the whole
-text for each token of an n-gram."""
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -228,16 +215,18 @@ def said(what: str) -> WrapValidator:
 
 def _read_bias(bias: dict[str, float]) -> dict[int, float]:
     for token in bias:
-        if not token.isdecimal() or len(token) > MAX_ID_DIGITS:
+        # Python refuses to parse numbers of thousands of digits.
+        if not token.isdecimal() or len(token) > 18:
             reason = {"token": show(token)}
             raise PydanticCustomError("ids", "holds {token}: keys must be token ids", reason)
     return {int(token): value for token, value in bias.items()}
 
 
 IdList = Annotated[list[TokenId], Field(max_length=MAX_ITEMS, fail_fast=True)]
-Word = Annotated[list[TokenId], Field(max_length=MAX_WORD, fail_fast=True)]
+Word = Annotated[list[TokenId], Field(max_length=32, fail_fast=True)]  # or a phrase
 StopString = Annotated[str, Field(min_length=1, max_length=256)]
-NgramSize = Annotated[int, Field(ge=0, le=MAX_NGRAM)]
+# A row after a repetitive text costs one comparison of all of it for each token of an n-gram.
+NgramSize = Annotated[int, Field(ge=0, le=256)]
 
 FORMS: Mapping[str, Any] = {
     "bad_words_ids": Annotated[list[Word], Field(max_length=MAX_ITEMS, fail_fast=True)],
@@ -247,7 +236,8 @@ FORMS: Mapping[str, Any] = {
     ],
     "logit_bias": Annotated[
         dict[str, Annotated[float, Field(ge=-100, le=100)]],  # as in OpenAI's reference
-        Field(max_length=MAX_BIASES, fail_fast=True),
+        # To ban a script, or all spellings of some words, takes thousands.
+        Field(max_length=16_384, fail_fast=True),
         AfterValidator(_read_bias),
     ],
     "num_assistant_tokens": Annotated[

@@ -1,13 +1,13 @@
 """Answers of /v1/chat/completions and /v1/completions, whole and as server-sent events."""
 
 from collections.abc import Iterator
-from typing import Any
 
 from ov_specdec.openai.answer import Answer, count, make_metrics, make_usage, new_call_id
 from ov_specdec.openai.errors import DONE, Json, encode_event
 from ov_specdec.openai.logprobs import CompletionScores, chat_logprobs
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, ToolCall
+from ov_specdec.text.prompt import Prompt
 
 
 class CompletionAnswer(Answer):
@@ -57,7 +57,7 @@ class CompletionAnswer(Answer):
         """The events after the last chunk."""
         if not self.ask.include_usage:
             return [DONE]
-        return [self._event([], make_usage(self.ask, self.stats), make_metrics(self.stats)), DONE]
+        return [self._event([], make_usage(self.ask, self.stats), **make_metrics(self.stats)), DONE]
 
     def whole(self) -> Json:
         """The body of an answer that is not streamed."""
@@ -104,20 +104,20 @@ class CompletionAnswer(Answer):
                 case CallEnd():
                     self._num_calls[index] += 1
 
-    def _prompt(self, index: int) -> Any:
+    def _prompt(self, index: int) -> Prompt:
         """The prompt of the choice with this index."""
         return self.ask.prompts[index // self.ask.n]
 
     def prompt_text(self, index: int) -> str:
         """The prompt of the choice with this index, for `echo`; empty without."""
         prompt = self._prompt(index) if self.ask.echo else ""
-        return prompt if isinstance(prompt, str) else self.tokenizer.decode_all(list(prompt))
+        return prompt if isinstance(prompt, str) else self.tokenizer.decode_all(list(prompt))  # type: ignore[arg-type]
 
-    def _event(self, pieces: list[Json], usage: Json | None = None, metrics: Any = None) -> bytes:
+    def _event(self, pieces: list[Json], usage: Json | None = None, **metrics: Json) -> bytes:
         kind = "chat.completion.chunk" if self._is_chat else "text_completion"
         body = self._body(kind, pieces)
         if self.ask.include_usage:
-            body |= {"usage": usage, **(metrics or {})}
+            body |= {"usage": usage, **metrics}
         return encode_event(body)
 
     def _body(self, kind: str, choices: list[Json]) -> Json:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +13,6 @@ from ov_specdec.errors import (
     LogitsError,
     Option,
     OptionError,
-    SpecdecError,
     cut,
 )
 from ov_specdec.options.generation import GenerationOptions
@@ -98,17 +97,6 @@ def show(value: object) -> str:
     return cut(shown)
 
 
-def in_field_names(error: SpecdecError, others: Mapping[str, str] = NONE) -> ApiError:
-    """An error with options named as fields. others: see `Ask.names`."""
-    names = {**FIELDS, **others}
-
-    def as_field(option: Option) -> str:
-        name = names.get(option.name, option.name)
-        return name if option.value is ... else f"{name}={show(option.value)}"
-
-    return invalid(names.get(error.option or ""), error.render(as_field))
-
-
 def from_exception(
     error: BaseException, request_id: str, others: Mapping[str, str] = NONE
 ) -> ApiError:
@@ -121,7 +109,14 @@ def from_exception(
         return error
     if isinstance(error, AudioError):
         return ApiError(400, str(error), "file", "invalid_audio")
+    names = {**FIELDS, **others}
+
+    def as_field(option: Option) -> str:
+        name = names.get(option.name, option.name)
+        return name if option.value is ... else f"{name}={show(option.value)}"
+
     if isinstance(error, OptionError | LogitsError | CacheFullError):
         codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
-        return replace(in_field_names(error, others), code=codes.get(type(error)))
+        param = names.get(error.option or "")
+        return invalid(param, error.render(as_field), codes.get(type(error)))
     return ApiError(500, f"the server failed on this request: see its log for {request_id}", None)

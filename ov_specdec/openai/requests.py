@@ -3,8 +3,6 @@
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
-from collections.abc import Mapping
-from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
@@ -20,10 +18,9 @@ from ov_specdec.openai.body import (
     said,
     with_options_of,
 )
-from ov_specdec.openai.errors import OF_RESPONSES, in_field_names, invalid
+from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.structured import (
-    NEWER_NAMES,
     ResponseFormat,
     StructuredOutputs,
     TextFormat,
@@ -57,7 +54,6 @@ class GenerationBody(Body):
 
     endpoint: ClassVar[Endpoint]
     unsupported: ClassVar[Unsupported] = UNSUPPORTED
-    newer_names: ClassVar[Mapping[str, str]] = NEWER_NAMES
 
     model: str | None = None
     stream: bool | None = None
@@ -65,10 +61,6 @@ class GenerationBody(Body):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     structured_outputs: StructuredOutputs | None = None
-
-    def read_options(self) -> dict[str, Any]:
-        """Generation options by name."""
-        return self.options
 
     @property
     def names(self) -> dict[str, str]:
@@ -80,12 +72,21 @@ class GenerationBody(Body):
         """The options, with those of structured output. form: the format of the text."""
         return {**self.options, **read_structure(form, self.structured_outputs)}
 
-    def ask(self, options: GenerationOptions, **more: Any) -> Ask:
-        """The parsed request. more: fields of its own."""
+    def ask(self, rules: Rules) -> Ask:
+        """The parsed request."""
+        raise NotImplementedError
+
+    def make_ask(
+        self, rules: Rules, options: dict[str, Any], max_tokens: int | None, **more: Any
+    ) -> Ask:
+        """The parsed request. options: by name. max_tokens: of the output. more: of its own."""
+        if rules.temperature is not None:
+            options.setdefault("temperature", rules.temperature)
+        max_tokens = rules.max_tokens if max_tokens is None else max_tokens
         return Ask(
             endpoint=self.endpoint,
             model=self.model,
-            options=options,
+            options=GenerationOptions(**options, max_new_tokens=max_tokens),
             stream=bool(self.stream),
             user=self.user or self.safety_identifier,
             cache_key=self.prompt_cache_key,
@@ -98,15 +99,10 @@ def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = Non
     """Parse a body of this kind; `ApiError` for invalid or unsupported fields."""
     rules = rules or Rules()
     asked = read(kind, body, rules)
-    options = asked.read_options()
-    if rules.temperature is not None:
-        options.setdefault("temperature", rules.temperature)
-    if options["max_new_tokens"] is None:
-        options["max_new_tokens"] = rules.max_tokens
     try:
-        return asked.ask(GenerationOptions(**options))
+        return asked.ask(rules)
     except OptionError as error:
-        raise in_field_names(error, asked.names) from error
+        raise from_exception(error, "", asked.names) from error
 
 
 class StreamOptions(Body):
@@ -126,20 +122,19 @@ class ChoicesBody(GenerationBody):
     return_origins: bool | None = None
     response_format: ResponseFormat | None = None
 
-    def ask(self, options: GenerationOptions, **more: Any) -> Ask:
-        """The parsed request."""
+    @property
+    def choices(self) -> dict[str, Any]:
+        """Fields of `Ask` about them."""
         for name in ("stream_options", "return_origins"):
             if getattr(self, name) and not self.stream:
                 raise invalid(name, f"{name} has no effect without stream=true")
         streaming = self.stream_options or StreamOptions()
-        return super().ask(
-            options,
-            n=self.n or 1,
-            include_usage=bool(streaming.include_usage),
-            usage_in_events=bool(streaming.include_usage and streaming.continuous_usage_stats),
-            origins=bool(self.return_origins),
-            **more,
-        )
+        return {
+            "n": self.n or 1,
+            "include_usage": bool(streaming.include_usage),
+            "usage_in_events": bool(streaming.include_usage and streaming.continuous_usage_stats),
+            "origins": bool(self.return_origins),
+        }
 
 
 class Prediction(Body):
@@ -151,7 +146,7 @@ class Prediction(Body):
 
 @with_options_of("chat")
 class ChatBody(ChoicesBody):
-    """Body of /v1/chat/completions."""
+    """A conversation to answer, in the model's chat template."""
 
     endpoint = "chat"
     unsupported: ClassVar[Unsupported] = {
@@ -174,8 +169,8 @@ class ChatBody(ChoicesBody):
     top_logprobs: TopLogprobs | None = None
     prediction: Prediction | None = None
 
-    def read_options(self) -> dict[str, Any]:
-        """Generation options by name."""
+    def ask(self, rules: Rules) -> Ask:
+        """The parsed request."""
         length, newer = self.max_tokens, self.max_completion_tokens
         options = self.read_structured(self.response_format)
         if None not in (length, newer) and length != newer:
@@ -183,7 +178,6 @@ class ChatBody(ChoicesBody):
                 "max_tokens",
                 f"max_tokens={length} contradicts max_completion_tokens={newer}: leave out one",
             )
-        options["max_new_tokens"] = newer if length is None else length
         if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs", f"top_logprobs={self.top_logprobs} needs logprobs=true")
         if self.logprobs:
@@ -193,18 +187,19 @@ class ChatBody(ChoicesBody):
         if text:
             options["reference_texts"] = (text,)
         options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
-        return options
-
-    def ask(self, options: GenerationOptions, **more: Any) -> Ask:
-        """The parsed request."""
-        prompts = (read_messages(message.given() for message in self.messages),)
-        has_prediction = self.prediction is not None
-        return super().ask(options, prompts=prompts, has_prediction=has_prediction, **more)
+        return self.make_ask(
+            rules,
+            options,
+            newer if length is None else length,
+            prompts=(read_messages(message.given() for message in self.messages),),
+            has_prediction=self.prediction is not None,
+            **self.choices,
+        )
 
 
 @with_options_of("completions")
 class CompletionBody(ChoicesBody):
-    """Body of /v1/completions."""
+    """Prompts to continue, texts or token ids, without a chat template."""
 
     endpoint = "completions"
     unsupported: ClassVar[Unsupported] = {**UNSUPPORTED, "prompt_embeds": (), "suffix": ("",)}
@@ -218,23 +213,19 @@ class CompletionBody(ChoicesBody):
     echo: bool | None = None
     best_of: Positive | None = None
 
-    def read_options(self) -> dict[str, Any]:
-        """Generation options by name."""
-        options = self.read_structured(self.response_format)
-        options |= {"apply_chat_template": False, "max_new_tokens": self.max_tokens}
+    def ask(self, rules: Rules) -> Ask:
+        """The parsed request."""
+        if self.best_of not in (None, self.n or 1):
+            raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
+        options = {**self.read_structured(self.response_format), "apply_chat_template": False}
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
         if self.echo and (self.logprobs is not None or self.max_tokens == 0):
             options["prompt_logprobs"] = self.logprobs or 0
-        return options
-
-    def ask(self, options: GenerationOptions, **more: Any) -> Ask:
-        """The parsed request."""
-        if self.best_of not in (None, self.n or 1):
-            raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
         is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
         prompts = (self.prompt,) if is_one else tuple(self.prompt)
-        return super().ask(options, prompts=prompts, echo=bool(self.echo), **more)
+        more = {"prompts": prompts, "echo": bool(self.echo), **self.choices}
+        return self.make_ask(rules, options, self.max_tokens, **more)
 
 
 class ReasoningOptions(Body):
@@ -251,7 +242,7 @@ def _as_messages(given: object) -> object:
 
 @with_options_of("responses")
 class ResponsesBody(GenerationBody):
-    """Body of /v1/responses."""
+    """A text or a conversation to answer; nothing is stored."""
 
     endpoint = "responses"
     unsupported: ClassVar[Unsupported] = {
@@ -275,11 +266,6 @@ class ResponsesBody(GenerationBody):
     reasoning: ReasoningOptions | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = None
 
-    @cached_property
-    def flat_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-        """All that the model may call, see `ResponseTool.flatten`."""
-        return [found for tool in self.tools or () for found in tool.flatten()]
-
     def check_others(self, rules: Rules, where: str = "") -> None:
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""
         super().check_others(rules, where)
@@ -287,42 +273,36 @@ class ResponsesBody(GenerationBody):
             if tool.is_hosted:
                 rules.check_unknown(f"tools.{tool.type}", tool.type, ())
 
-    def read_options(self) -> dict[str, Any]:
-        """Generation options by name."""
+    def ask(self, rules: Rules) -> Ask:
+        """The parsed request."""
         options = self.read_structured(self.text.format if self.text else None)
-        options["max_new_tokens"] = self.max_output_tokens
-        if self.reasoning is not None and self.reasoning.effort is not None:
-            options["reasoning_effort"] = self.reasoning.effort
-        options["tools"] = [tool for _, tool in self.flat_tools]
-        choice = options.get("tool_choice")
+        reasoning = self.reasoning or ReasoningOptions()
+        if reasoning.effort is not None:
+            options["reasoning_effort"] = reasoning.effort
+        flat = [found for tool in self.tools or () for found in tool.flatten()]
+        options["tools"] = [tool for _, tool in flat]
+        choice = options.get("tool_choice", "auto")
         if isinstance(choice, dict) and choice.get("namespace") is not None:
             options["tool_choice"] = flat_name(str(choice.get("name")), str(choice["namespace"]))
-        return options
-
-    def ask(self, options: GenerationOptions, **more: Any) -> Ask:
-        """The parsed request."""
         messages = read_items(self.input)
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
-        reasoning = self.reasoning or ReasoningOptions()
         own = [tool for tool in self.tools or () if not tool.is_hosted]
         settings = {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
             "metadata": self.metadata or {},
-            "parallel_tool_calls": options.parallel_tool_calls,
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
-            "temperature": options.temperature,
             "text": self.text.settings if self.text else {"format": {"type": "text"}},
-            "tool_choice": self.options.get("tool_choice", "auto"),
+            "tool_choice": choice,
             "tools": [tool.model_dump(exclude_unset=True) for tool in own],
-            "top_p": 1.0 if options.top_p is None else options.top_p,
             "user": self.user or self.safety_identifier,
         }
-        return super().ask(
+        return self.make_ask(
+            rules,
             options,
+            self.max_output_tokens,
             prompts=(messages,),
             settings=settings,
-            tools={definition_of(tool)["name"]: fields for fields, tool in self.flat_tools},
-            **more,
+            tools={definition_of(tool)["name"]: fields for fields, tool in flat},
         )

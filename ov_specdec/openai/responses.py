@@ -145,6 +145,7 @@ class ResponseAnswer(Answer):
         return "incomplete" if self.choices[0].finish_reason == "length" else "completed"
 
     def _response(self, status: Status, error: Json | None = None) -> Json:
+        options = self.ask.options
         return {
             "id": self.id,
             "object": "response",
@@ -157,10 +158,13 @@ class ResponseAnswer(Answer):
             ),
             "model": self.model,
             "output": self._output,
+            "parallel_tool_calls": options.parallel_tool_calls,
             "previous_response_id": None,
             "service_tier": "default",
             "store": False,
+            "temperature": options.temperature,
             "top_logprobs": 0,
+            "top_p": 1.0 if options.top_p is None else options.top_p,
             "truncation": "disabled",
             "usage": self._usage(),
             **self.ask.settings,

@@ -1,23 +1,11 @@
 """Structured output in requests: OpenAI's `response_format`, and vLLM's `structured_outputs`."""
 
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from ov_specdec.openai.body import Body, Unsupported, said
 from ov_specdec.openai.errors import invalid, show
-
-NEWER_NAMES = {
-    **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
-    **dict.fromkeys(("grammar", "guided_grammar"), "give structured_outputs.grammar, in Lark"),
-    "function_call": "give tool_choice",
-    "functions": "give tools",
-    "json_schema": "give response_format, or structured_outputs.json",
-    "response_format": "give text.format",
-}
-"""What to give instead of older fields, and of fields of llama.cpp and other endpoints."""
-
 
 FormatType = Literal["text", "json_object", "json_schema"]
 
@@ -35,7 +23,6 @@ class TextFormat(NamedSchema):
     """The format of a response."""
 
     unsupported: ClassVar[Unsupported] = {"json_schema": ()}
-    newer_names: ClassVar[Mapping[str, str]] = {"json_schema": "give text.format.schema"}
 
     type: FormatType
 
@@ -44,9 +31,6 @@ class ResponseFormat(Body):
     """The format of another answer, where the schema is nested."""
 
     unsupported: ClassVar[Unsupported] = {"schema": ()}
-    newer_names: ClassVar[Mapping[str, str]] = {
-        "schema": "give response_format.json_schema.schema, with the type json_schema"
-    }
 
     type: FormatType
     json_schema: NamedSchema | None = None

@@ -1,6 +1,6 @@
 """The routes of the server."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -21,7 +21,7 @@ from ov_specdec.openai.audio import (
     TranslationForm,
 )
 from ov_specdec.openai.audio import read_form as read_fields
-from ov_specdec.openai.body import Body, Rules, read
+from ov_specdec.openai.body import Body, read
 from ov_specdec.openai.completions import CompletionAnswer
 from ov_specdec.openai.errors import ApiError, Json, invalid
 from ov_specdec.openai.requests import (
@@ -36,45 +36,22 @@ from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, error_response
 from ov_specdec.server.bodies import read_form, read_json
 from ov_specdec.server.reply import AnyAnswer, Reply, Running
-from ov_specdec.server.service import Service
+from ov_specdec.server.service import Grow, Service
 from ov_specdec.server.stream import Stream, run_in_thread
 from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.server.transcriptions import Job
 from ov_specdec.speech.segments import TranscriptionChunk
 
-EVENTS = "text/event-stream"
-TEXTS = tuple(kind.partition(";")[0] for kind in MEDIA_TYPES.values())
-
-POSTED: Mapping[str, tuple[type[Body], str, tuple[str, ...]]] = {
-    "/v1/chat/completions": (
-        ChatBody,
-        "Answer a conversation, in the model's chat template.",
-        (EVENTS,),
-    ),
-    "/v1/completions": (
-        CompletionBody,
-        "Continue one prompt or several, texts or token ids, without a chat template.",
-        (EVENTS,),
-    ),
-    "/v1/responses": (
-        ResponsesBody,
-        "Answer a text or a conversation; nothing is stored.",
-        (EVENTS,),
-    ),
-    "/v1/audio/transcriptions": (
-        TranscriptionForm,
-        "Transcribe a recording.",
-        (EVENTS, *TEXTS),
-    ),
-    "/v1/audio/translations": (TranslationForm, "Translate a recording into English.", TEXTS),
-    "/tokenize": (
-        TokenizeBody,
-        "The token ids of a prompt, or of messages in the chat template.",
-        (),
-    ),
-    "/detokenize": (DetokenizeBody, "The text of token ids.", ()),
+BODIES: Mapping[str, type[Body]] = {
+    "/v1/chat/completions": ChatBody,
+    "/v1/completions": CompletionBody,
+    "/v1/responses": ResponsesBody,
+    "/v1/audio/transcriptions": TranscriptionForm,
+    "/v1/audio/translations": TranslationForm,
+    "/tokenize": TokenizeBody,
+    "/detokenize": DetokenizeBody,
 }
-"""Body and purpose of a path, and media types of its answers other than JSON."""
+"""What is posted, by path."""
 
 
 class ReadsItself(APIRoute):
@@ -102,17 +79,8 @@ def make_app(
     )
     app.add_exception_handler(HTTPException, _answer_http_error)
     settings = service.settings
-    rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
-    for path, (kind, about, media_types) in POSTED.items():
-        app.router.add_api_route(
-            path,
-            _handler(kind, service, rules),
-            methods=["POST"],
-            name=path.strip("/").replace("/", "_"),
-            description=about,
-            responses={200: {"content": {each: {} for each in media_types}}},
-            route_class_override=ReadsItself,
-        )
+    for path, kind in BODIES.items():
+        _add_post(app, path, kind, service)
     _add_state(app, service)
     app.add_middleware(Access, settings=settings, on_failure=service.metrics.failed)
     if settings.cors_origins:
@@ -126,9 +94,11 @@ def make_app(
     return app
 
 
-def _handler(kind: type[Body], service: Service, rules: Rules) -> Callable[..., Awaitable[Any]]:
-    """Answers requests whose bodies are of this kind."""
+def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> None:
+    """Add a route that takes bodies of this kind."""
     is_form = issubclass(kind, TranslationForm)
+    media_types = ["text/event-stream"] * ("stream" in kind.model_fields)
+    media_types += [each.partition(";")[0] for each in MEDIA_TYPES.values()] * is_form
     described = Annotated[
         kind,  # type: ignore[valid-type]
         Form(media_type="multipart/form-data") if is_form else JsonBody(),
@@ -137,19 +107,25 @@ def _handler(kind: type[Body], service: Service, rules: Rules) -> Callable[..., 
     async def handle(request: Request, body: described) -> Any:  # noqa: ARG001
         record: Record = request.state.record
         if issubclass(kind, GenerationBody):
-            return Reply(service, record, partial(_generation, kind, request, service, rules))
+            return Reply(service, record, partial(_generation, kind, request, service))
         if issubclass(kind, TranslationForm):
-            return Reply(service, record, partial(_transcription, kind, request, service, rules))
+            return Reply(service, record, partial(_transcription, kind, request, service))
         settings = service.settings
         with service.entered(record.tenant):
-            given: Any = await read_json(request, settings, lambda c: read(kind, c, rules))
+            given: Any = await read_json(request, settings, lambda c: read(kind, c, service.rules))
             service.check_model(given.model)
             engine, most = service.engine, settings.max_request_tokens
             return await run_in_thread(lambda: JSONResponse(given.answer(engine, most)))
 
-    return handle
-
-    return handle
+    app.router.add_api_route(
+        path,
+        handle,
+        methods=["POST"],
+        name=path.removeprefix("/v1/").strip("/").replace("/", "_"),
+        description=kind.__doc__,
+        responses={200: {"content": {each: {} for each in media_types}}},
+        route_class_override=ReadsItself,
+    )
 
 
 @asynccontextmanager
@@ -157,13 +133,12 @@ async def _generation(
     kind: type[GenerationBody],
     request: Request,
     service: Service,
-    rules: Rules,
-    grow: Callable[[int, int], None],
+    grow: Grow,
 ) -> AsyncIterator[tuple[AnyAnswer, Running]]:
-    """Read a request for texts. grow: see `Slots.entered`."""
+    """Read a request for texts."""
     record: Record = request.state.record
     settings = service.settings
-    ask = await read_json(request, settings, lambda body: read_ask(kind, body, rules))
+    ask = await read_json(request, settings, lambda body: read_ask(kind, body, service.rules))
     record.user = ask.user
     service.check_model(ask.model)
     grow(ask.num_choices, ask.n)
@@ -181,12 +156,12 @@ async def _generation(
 
 @asynccontextmanager
 async def _transcription(
-    kind: type[TranslationForm], request: Request, service: Service, rules: Rules, _: object
+    kind: type[TranslationForm], request: Request, service: Service, _: object
 ) -> AsyncIterator[tuple[AnyAnswer, Running]]:
     """Read a request for a transcription."""
     record: Record = request.state.record
     texts, recording = await read_form(request, service.settings)
-    ask = read_fields(kind, texts, rules)
+    ask = read_fields(kind, texts, service.rules)
     if recording is None:
         raise invalid(FILE, "file is missing: send the recording as a file")
     with recording:

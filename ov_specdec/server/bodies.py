@@ -19,9 +19,6 @@ T = TypeVar("T")
 LARGE = 65_536
 """Minimum bytes of a body that is parsed in a thread, so that other requests continue."""
 
-MAX_FIELDS, MAX_FIELD = 64, 65_536
-"""Maximum texts of a form, and bytes of each. They are in memory, the file is on disk."""
-
 
 async def read_json(request: Request, settings: Settings, read: Callable[[Any], T]) -> T:
     """Parse a JSON body with `read`, in a thread if it is large.
@@ -30,7 +27,8 @@ async def read_json(request: Request, settings: Settings, read: Callable[[Any], 
     preflight.
     """
     _require_type(request, "application/json")
-    body = await _in_time(_read(request, settings.max_body), settings.body_timeout)
+    parts = _parts(request, settings.max_body)
+    body = await _in_time(_join(parts), settings.body_timeout)
     if len(body) < LARGE:
         return read(_parse(body))
     return await run_in_thread(lambda: read(_parse(body)))
@@ -53,8 +51,8 @@ async def read_form(
         request.headers,
         _parts(request, settings.max_body),
         max_files=1,
-        max_fields=MAX_FIELDS,
-        max_part_size=MAX_FIELD,
+        max_fields=64,
+        max_part_size=65_536,  # of a text, which is in memory; the file is on disk
     )
     try:
         form = await _in_time(parser.parse(), settings.body_timeout)
@@ -88,11 +86,8 @@ async def _in_time(body: Awaitable[T], timeout: float) -> T:
         raise ApiError(CLIENT_LEFT, "the client disconnected before its body was read") from error
 
 
-async def _read(request: Request, max_body: int) -> bytearray:
-    body = bytearray()
-    async for part in _parts(request, max_body):
-        body += part
-    return body
+async def _join(parts: AsyncGenerator[bytes, None]) -> bytes:
+    return b"".join([part async for part in parts])
 
 
 async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]:
@@ -112,7 +107,7 @@ async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]
         yield part
 
 
-def _parse(body: bytearray) -> Any:
+def _parse(body: bytes) -> Any:
     try:
         text = body.decode("utf-8-sig")  # json.loads would take halves of surrogate pairs
         content = json.loads(text, parse_constant=_refuse)

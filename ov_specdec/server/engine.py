@@ -3,6 +3,7 @@
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 from itertools import product
 from typing import Protocol
 
@@ -10,12 +11,11 @@ from prometheus_client import Metric
 
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.openai.answer import Ask
-from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
-from ov_specdec.server.limits import limit_work
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream, run_in_thread
@@ -25,19 +25,14 @@ log = logging.getLogger("ov_specdec.server")
 
 
 class EngineClient(Protocol):
-    """Runs the generations of requests, for which the service has slots."""
+    """Runs the generations of requests, for which the service has slots.
 
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The main model's tokenizer."""
+    tokenizer, batch_invariant: of the main model. max_length: maximum tokens of prompt and output.
+    """
 
-    @property
-    def max_length(self) -> int:
-        """Maximum tokens of prompt and output."""
-
-    @property
-    def batch_invariant(self) -> BatchInvariance:
-        """Whether the main model's logits are bitwise the same in any pass."""
+    tokenizer: Tokenizer
+    max_length: int
+    batch_invariant: BatchInvariance
 
     def running(
         self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
@@ -71,6 +66,7 @@ class LocalEngine:
         self.pipeline = pipeline
         self.tokenizer = pipeline.tokenizer
         self.max_length = pipeline.main.runner.max_length
+        self.batch_invariant = pipeline.batch_invariant
         self.generator = pipeline.background(
             lambda error: log.error(
                 "a step failed, and with it all running requests", exc_info=error
@@ -79,13 +75,8 @@ class LocalEngine:
         self.generator.grammars.try_first()
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
-        self.metrics["batch_invariant"].set_function(lambda: pipeline.batch_invariant.is_verified)
+        self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)
         self._settings = settings
-
-    @property
-    def batch_invariant(self) -> BatchInvariance:
-        """See `EngineClient`."""
-        return self.pipeline.batch_invariant
 
     @asynccontextmanager
     async def running(
@@ -171,6 +162,36 @@ class LocalEngine:
         sequence = self.generator.begin(ids, options, receive, end)
         sequence.on_admit = stream.admit
         return sequence
+
+
+def limit_work(ask: Ask, lengths: Sequence[int], context: int, most: int) -> Ask:
+    """A request with its output length limited; `ApiError` if it asks for more than `most` tokens.
+
+    For every choice, its prompt, maximum output and top log-probabilities count. A request without
+    an output length gets what fits. lengths: of its prompts. context: tokens of prompt and output.
+    """
+    options = ask.options
+    read = ask.n * sum(lengths) * (1 + (options.prompt_logprobs or 0))
+    each = 1 + (options.logprobs or 0)
+    room = [max(context - length, 1) for length in lengths]
+    wanted = options.max_new_tokens
+    if wanted is None:
+        fits = (most - read) // (each * ask.num_choices)
+        if fits >= max(room):
+            return ask
+        if fits >= 1:
+            return replace(ask, options=options.model_copy(update={"max_new_tokens": fits}))
+        wanted = 1
+    asked = read + each * ask.n * sum(min(wanted, there) for there in room)
+    if asked > most:
+        raise invalid(
+            None,
+            f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
+            f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
+            "fewer choices, shorter ones, or fewer log-probabilities",
+            "too_many_tokens",
+        )
+    return ask
 
 
 def join_salt(tenant: str | None, salt: str | None) -> str | None:

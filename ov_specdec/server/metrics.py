@@ -161,17 +161,20 @@ class Metrics(Registry):
             self["request_generation_tokens"].observe(stats.generated_tokens)
         if not stats.rounds:  # its prefill did not run
             return
-        self["prompt_tokens"].inc(stats.prompt_tokens)
-        self["prefix_cache_queries"].inc(stats.prompt_tokens)
-        self["prefix_cache_hits"].inc(stats.cached_tokens)
-        self["spec_decode_num_draft_failures"].inc(stats.draft_failures)
-        for round_ in stats.rounds:
-            self["spec_decode_num_drafts"].inc(round_.num_drafted > 0)
-            self["spec_decode_num_draft_tokens"].inc(round_.num_drafted)
-            self["spec_decode_num_accepted_tokens"].inc(round_.num_accepted)
-            for position in range(round_.num_accepted):
-                name = "spec_decode_num_accepted_tokens_per_pos"
-                self.labelled(name, position=str(position)).inc()
+        added = {
+            "prompt_tokens": stats.prompt_tokens,
+            "prefix_cache_queries": stats.prompt_tokens,
+            "prefix_cache_hits": stats.cached_tokens,
+            "spec_decode_num_drafts": sum(each.num_drafted > 0 for each in stats.rounds),
+            "spec_decode_num_draft_tokens": stats.drafted,
+            "spec_decode_num_accepted_tokens": stats.accepted,
+            "spec_decode_num_draft_failures": stats.draft_failures,
+        }
+        for name, number in added.items():
+            self[name].inc(number)
+        name = "spec_decode_num_accepted_tokens_per_pos"
+        for position in (str(i) for each in stats.rounds for i in range(each.num_accepted)):
+            self.labelled(name, position=position).inc()
 
     def received(self, sequence: EngineSequence, chunks: Sequence[Chunk]) -> None:
         """Observe the chunks of a round, before the sequence notes them."""

@@ -1,7 +1,7 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
@@ -18,7 +18,7 @@ from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
-from ov_specdec.server.service import Service
+from ov_specdec.server.service import Grow, Service
 from ov_specdec.server.stream import Stream, run_in_thread
 
 AnyAnswer = CompletionAnswer | ResponseAnswer | TranscriptionAnswer
@@ -40,17 +40,17 @@ HEADERS = {
 class Reply(Response):
     """A response that reads a request and runs its generations while it is sent.
 
-    record: of the request, for the log. begin: reads the request, once the queue has room; it gets
-    the function of `Slots.entered`.
+    record: of the request, for the log. begin: reads the request, once the queue has room.
     """
+
+    answer: AnyAnswer
+    stream: Stream[Any]
 
     def __init__(
         self,
         service: Service,
         record: Record,
-        begin: Callable[
-            [Callable[[int, int], None]], AbstractAsyncContextManager[tuple[AnyAnswer, Running]]
-        ],
+        begin: Callable[[Grow], AbstractAsyncContextManager[tuple[AnyAnswer, Running]]],
     ) -> None:
         super().__init__()
         self.service = service
@@ -62,46 +62,37 @@ class Reply(Response):
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
         most = self.service.settings.max_unread
         with self.service.entered(self.record.tenant) as grow:
-            async with self.begin(grow) as (answer, running):
-                self.record.outputs = answer.choices
-                stream = Stream[Any](len(answer.choices), most if answer.ask.stream else None)
-                self.service.streams.add(stream)
-                run = self._run(answer, running, stream, scope, receive, send)
-                await run_for_client(run, stream.overflow, receive, self.record)
+            async with self.begin(grow) as (self.answer, running):
+                choices = self.record.outputs = self.answer.choices
+                self.stream = Stream(len(choices), most if self.answer.ask.stream else None)
+                self.service.streams.add(self.stream)
+                work = self._run(running, scope, receive, send)
+                await run_for_client(work, self.stream.overflow, receive, self.record)
 
-    async def _run(
-        self,
-        answer: AnyAnswer,
-        running: Running,
-        stream: Stream[Any],
-        scope: Scope,
-        receive: Receive,
-        send: Send,
-    ) -> None:
+    async def _run(self, running: Running, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with running(stream):
-                await self.service.turn(stream, self.deadline)
-                if answer.ask.stream:  # the head comes at admission
-                    events = self._events(answer, stream)
-                    await StreamingResponse(events, headers=HEADERS).stream_response(send)
+            async with running(self.stream):
+                await self.service.turn(self.stream, self.deadline)
+                if self.answer.ask.stream:  # the head comes at admission
+                    await StreamingResponse(self._events(), headers=HEADERS).stream_response(send)
                     return
-                while (piece := await stream.next(self.deadline)) is not None:
-                    self._observe(answer, *piece)
-                    answer.note(*piece)
+                while (piece := await self.stream.next(self.deadline)) is not None:
+                    self._observe(*piece)
+                    self.answer.note(*piece)
                 # Log-probabilities of a long prompt take time, so do not block the event loop.
-                whole = await run_in_thread(partial(_whole, answer))
+                whole = await run_in_thread(partial(_whole, self.answer))
                 await whole(scope, receive, send)
         except Exception as error:
-            raise self._explain(error, answer.ask.names) from error
+            raise self._explain(error) from error
 
-    async def _events(self, answer: AnyAnswer, stream: Stream[Any]) -> AsyncIterator[bytes]:
+    async def _events(self) -> AsyncIterator[bytes]:
         """The events of an answer, and pings between them; an error ends them."""
         try:
-            yield b"".join(answer.begin())
+            yield b"".join(self.answer.begin())
             while True:
                 try:
                     ping = monotonic() + PING_SECONDS
-                    piece = await stream.next(min(ping, self.deadline))
+                    piece = await self.stream.next(min(ping, self.deadline))
                 except asyncio.TimeoutError:
                     if monotonic() >= self.deadline:
                         raise
@@ -109,30 +100,30 @@ class Reply(Response):
                     continue
                 if piece is None:
                     break
-                make = partial(answer.add, *piece)
-                is_long = self._observe(answer, *piece)
+                make = partial(self.answer.add, *piece)
+                is_long = self._observe(*piece)
                 if events := await run_in_thread(make) if is_long else make():
                     yield b"".join(events)
-            yield b"".join(answer.end())
+            yield b"".join(self.answer.end())
         except Exception as error:
-            yield answer.fail(self._explain(error, answer.ask.names))
+            yield self.answer.fail(self._explain(error))
 
-    def _observe(self, answer: AnyAnswer, index: int, piece: Any) -> bool:
+    def _observe(self, index: int, piece: Any) -> bool:
         """Count the next piece of a generation; whether its events take long to make."""
         chunks = [piece] if isinstance(piece, Chunk) else piece.chunks
         for chunk in chunks:
-            self.service.metrics.observe(self.record, chunk, answer.choices[index])
+            self.service.metrics.observe(self.record, chunk, self.answer.choices[index])
         return any(chunk.prompt_logprobs for chunk in chunks)
 
-    def _explain(self, error: Exception, names: Mapping[str, str]) -> ApiError:
-        """The answer for an error of a request, which is also logged."""
+    def _explain(self, error: Exception) -> ApiError:
+        """The answer for an error of the request, which is also logged."""
         if isinstance(error, asyncio.TimeoutError):
             seconds = self.service.settings.request_timeout
             message = f"the answer was not finished within {seconds:g} s"
             error = ApiError(504, message, code="timeout")
         elif isinstance(error, Cancelled):
             error = ApiError(503, "the request was cancelled by the server", code="cancelled")
-        return self.record.fail(error, names)
+        return self.record.fail(error, self.answer.ask.names)
 
 
 def _whole(answer: AnyAnswer) -> Response:

@@ -1,6 +1,7 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -9,14 +10,61 @@ from typing import Any
 from weakref import WeakSet
 
 from ov_specdec.errors import shorten
-from ov_specdec.openai.errors import ApiError, Json
+from ov_specdec.openai.body import Rules
+from ov_specdec.openai.errors import ApiError, Json, invalid
 from ov_specdec.results.stats import NOT_INVARIANT
 from ov_specdec.server.engine import EngineClient
-from ov_specdec.server.limits import RETRY_AFTER, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.server.transcriptions import Transcriptions
+
+RETRY_AFTER = 1
+"""Retry-After in seconds while the queue is full: about the time of an answer."""
+
+
+Grow = Callable[[int, int], None]
+"""Takes a slot for each choice of a request: of how many, and of those of each prompt."""
+
+
+class Slots:
+    """Bounds the generations that run or wait; more are rejected with 429.
+
+    A key that has none gets a slot for a request even if all are taken, so no key shuts out others.
+    Not thread-safe: for the event loop only.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken: Counter[str | None] = Counter()
+
+    @contextmanager
+    def entered(self, key: str | None) -> Iterator[Grow]:
+        """Take a slot before a request is read; `ApiError` if there is none. key: of the client."""
+        size = 0
+
+        def grow(wanted: int, n: int) -> None:
+            nonlocal size
+            if wanted > self.most:
+                param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
+                room = f"the {self.most} slots of the queue"
+                raise invalid(param, f"{wanted} {what} exceed {room}: send fewer")
+            num_taken = self.taken.total()
+            if num_taken + wanted - size > self.most and self.taken[key] > size:
+                raise ApiError(
+                    429,
+                    f"{num_taken} requests are running or waiting: try again later",
+                    code="queue_full",
+                    retry_after=RETRY_AFTER,
+                )
+            self.taken[key] += wanted - size
+            size = wanted
+
+        grow(1, 1)
+        try:
+            yield grow
+        finally:
+            self.taken[key] -= size
 
 
 @dataclass
@@ -29,13 +77,16 @@ class Service:
     is_over: bool = False  # whether running requests have had their time after `stop`
     slots: Slots = field(init=False)
     metrics: RequestMetrics = field(init=False)
+    rules: Rules = field(init=False)
     served: EngineClient | Transcriptions | None = None
     streams: WeakSet[Stream[Any]] = field(default_factory=WeakSet)
     """Of the requests that run."""
 
     def __post_init__(self) -> None:
-        self.metrics = RequestMetrics(self.settings.model_name)
-        self.slots = Slots(self.settings.max_batch_size + self.settings.max_queue)
+        settings = self.settings
+        self.metrics = RequestMetrics(settings.model_name)
+        self.rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
+        self.slots = Slots(settings.max_batch_size + settings.max_queue)
 
     def take(self, engine: EngineClient | Transcriptions) -> None:
         """Serve with this engine, or this speech model, from now on."""
@@ -101,8 +152,8 @@ class Service:
             )
 
     @contextmanager
-    def entered(self, tenant: str | None) -> Iterator[Callable[[int, int], None]]:
-        """Take a slot for a request, before it is read: see `Slots.entered`."""
+    def entered(self, tenant: str | None) -> Iterator[Grow]:
+        """Take a slot for a request, before it is read."""
         if self.is_draining:
             raise _draining()
         self.require_loaded()

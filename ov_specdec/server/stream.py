@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 from time import monotonic
 from typing import Generic, TypeVar
@@ -35,11 +36,7 @@ class Stream(Generic[T]):
 
     def receiver(self, index: int) -> Callable[[Sequence[T]], None]:
         """A thread-safe function that takes the chunks of a choice."""
-
-        def receive(chunks: Sequence[T]) -> None:
-            self._call(self._put, index, chunks)
-
-        return receive
+        return partial(self._call, self._put, index)
 
     def admit(self) -> None:
         """Note that a choice runs. Thread-safe."""

@@ -23,7 +23,7 @@ from ov_specdec.text.prompt import Prompt, encode_prompt
     ),
 )
 class TokenizeBody(Body):
-    """Body of /tokenize: a prompt or messages."""
+    """A prompt, or messages in the chat template, to encode."""
 
     model: str | None = None
     prompt: str | None = None
@@ -58,7 +58,7 @@ class TokenizeBody(Body):
 
 
 class DetokenizeBody(Body):
-    """Body of /detokenize."""
+    """Token ids to decode."""
 
     model: str | None = None
     tokens: Annotated[list[int], Field(fail_fast=True)]

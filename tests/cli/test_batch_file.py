@@ -157,12 +157,15 @@ def test_bad_lines_have_results_and_the_others_go_on(serving, tmp_path):
     assert (tally.answered, tally.failed, tally.skipped) == (0, 0, 12)
 
 
+FIELD = "structured_outputs.json"
+HOSTILE = {"type": "integer", "multipleOf": 999_983}
 BAD_BODIES = {
     "field": ({"prompt": "x", "temperatur": 1}, 400, "temperatur"),
     "value": ({"prompt": "x", "top_p": 2}, 400, "top_p"),
     "stream": ({"prompt": "x", "stream": True}, 400, "stream"),
     "model": ({"prompt": "x", "model": "other"}, 404, "model"),
     "length": ({"prompt": "x " * 10_000}, 400, None),
+    "grammar": ({"prompt": "x", "structured_outputs": {"json": HOSTILE}}, 400, FIELD),
 }
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from ov_specdec import GenerationResult, GenerationStats, RoundStats
-from ov_specdec.cli.bench import DEFAULT_METHODS, QUICK
+from ov_specdec.cli.bench import QUICK
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.measure.methods import (
     BASELINE,
@@ -74,14 +74,6 @@ def test_a_row_has_the_figures_of_all_requests():
     assert (first.tokens_per_pass, second.tokens_per_pass) == (1.0, 2.0)
     assert (first.acceptance, second.acceptance) == (None, 4 / 6)
     assert (first.equal, second.equal) == (1.0, 0.5)
-
-
-def test_methods_have_a_drafter_and_a_length():
-    assert find_method("constant-12").options == {"num_assistant_tokens": 12}
-    assert find_method("constant-12").drafter == find_method("adaptive").drafter == "model"
-    assert find_method("suffix").drafter == "suffix"
-    for name in DEFAULT_METHODS.split(","):
-        assert find_method(name).name == name
 
 
 def selected(*names):

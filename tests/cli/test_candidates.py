@@ -40,39 +40,37 @@ def told(*gains, output=None):
     return describe(*decide(gains), output)
 
 
-def test_a_gain_within_the_noise_is_none():
-    assert not gain(0.5, 1.0, 1.02, 1.02).pays
-    assert not gain(1.02, 1.02, 1.02, 1.02, 3.0).pays, "the median counts"
-    assert gain(0.5, 1.1, 1.2, 1.2, 1.2).pays
-    assert not gain(0.5, 0.9, 1.2, 1.2, 1.2).pays, "a quarter of the turns was slower"
+@pytest.mark.parametrize(
+    ("ratios", "pays"),
+    [
+        ((0.5, 1.0, 1.02, 1.02), False),
+        ((1.02, 1.02, 1.02, 1.02, 3.0), False),  # the median counts
+        ((0.5, 1.1, 1.2, 1.2, 1.2), True),
+        ((0.5, 0.9, 1.2, 1.2, 1.2), False),  # a quarter of the turns was slower
+        ((1.5, 1.5, 1.5), False),  # too few
+    ],
+)
+def test_a_gain_within_the_noise_is_none(ratios, pays):
+    assert gain(*ratios).pays is pays
 
 
-def test_a_few_turns_say_nothing():
-    assert not gain(1.5, 1.5, 1.5).pays
+def test_the_verdict_is_not_clear_where_turns_are_few_or_differ():
     assert told(gain(1.5, 1.5, 1.5)).startswith("not clear: --drafter suffix is 1.50 (1.50 to")
     assert "give more --seconds" in told(always(0.9), gain(0.5))
+    assert told(gain(0.8, 0.8, 1.3, 1.3)).startswith("not clear")
+    assert told(always(0.9), always(1.01)).startswith("give --drafter none: the best other")
     expected = "give --drafter suffix: 1.20 (1.20 to 1.20) times as fast as plain decoding"
     assert told(always(1.2), gain(0.5)) == expected
-    assert told(gain(0.8, 0.8, 1.3, 1.3)).startswith("not clear")
 
 
-def test_the_best_candidate_is_recommended_with_its_draft(tmp_path):
-    own = always(1.4, Candidate("model", tmp_path / "own-int4"))
-    said = told(always(1.2), own)
-    assert said.startswith(f"give --drafter model --draft {own.candidate.draft}: 1.40")
-    noisy = gain(0.5, 0.5, 9.0, 9.0, 9.0)
-    assert told(noisy, always(1.2, Candidate("both", tmp_path))).startswith("give --drafter both")
+def test_of_those_that_pay_the_fastest_is_recommended_with_its_models(tmp_path):
     paired = always(1.3, Candidate("model", tmp_path / "other", "auto"))
-    assert "other --pairing auto: 1.30" in told(paired)
-    assert told(always(0.9), always(1.01)).startswith("give --drafter none: the best other")
-
-
-def test_of_those_that_pay_the_fastest_is_recommended(tmp_path):
+    assert "other --pairing auto: 1.30" in told(paired, gain(0.5, 0.5, 9.0, 9.0, 9.0))
     tuned = Candidate("model", tmp_path / "draft", profile=tmp_path / "trial.json")
     gains = [always(1.4), always(1.2, tuned, plain=20.0)]
-    output = "my profile.json"
+    assert told(*gains).startswith(f"give --drafter model --draft {tuned.draft}: 1.20")
+    output = "my profile.json"  # without which it is taken up by itself
     assert f"draft --profile {as_argument(output)}: 1.20" in told(*gains, output=output)
-    assert "--profile" not in told(*gains), "it is taken up by itself"
     gains.append(always(0.75, Candidate("both", tmp_path)))
     assert "--drafter model" in told(*gains), "what does not pay is not"
     gains.append(always(1.4, replace(tuned, drafter="both"), plain=15.0))
@@ -107,7 +105,7 @@ def test_smaller_vocabularies_of_the_first_draft_come_last(tmp_path, monkeypatch
     )
 
 
-def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
+def test_a_candidate_is_measured_against_plain_decoding(tiny_pair, monkeypatch):
     candidate = Candidate("model", tiny_pair[1])
     found = measure_gain(candidate, 0.0, ["def a("], {"main": tiny_pair[0]})
     assert (found.row.num_turns, found.plain.method) == (1, "plain"), "when time is up, one is done"
@@ -115,9 +113,6 @@ def test_a_candidate_is_measured_against_plain_decoding(tiny_pair):
     assert found.plain.tokens_per_pass == 1.0 <= found.row.tokens_per_pass
     speeds = found.row.tokens_per_second.median, found.plain.tokens_per_second.median
     assert found.row.ratio.median == pytest.approx(speeds[0] / speeds[1])
-
-
-def test_prompts_are_measured_again_while_there_is_time(tiny_pair, monkeypatch):
     clock = iter(range(100))
     monkeypatch.setattr(candidates, "perf_counter", lambda: next(clock))
     found = measure_gain(SUFFIX, 5.0, ["a", "b"], {"main": tiny_pair[0]})

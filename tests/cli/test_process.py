@@ -164,14 +164,6 @@ def test_a_chat_model_without_torch_prints_nothing_else(tiny_pair, tmp_path):
     assert json.loads(done.stdout)["prompt_tokens"] == num_tokens
 
 
-def test_export_and_the_shell_script_are_one(tmp_path):
-    script = Path(__file__).parents[2] / "export.sh"
-    environment = {**os.environ, "PATH": f"{Path(COMMAND).parent}:{os.environ['PATH']}"}
-    done = run(script, "--main", "nowhere", "--output", tmp_path, env=environment)
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: 'nowhere' is neither a folder here nor a Hub name")
-
-
 @pytest.mark.parametrize(
     ("arguments", "passed"),
     [

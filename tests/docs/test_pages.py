@@ -13,7 +13,7 @@ from tests.benchmarks.charts import CHARTS
 from tests.benchmarks.drawing import IMAGES
 from tests.benchmarks.figures.results import Results
 from tests.docs.figure_tables import PAGES, filled
-from tests.docs.made import made
+from tests.docs.made import made, metrics
 from tests.docs.option_tables import KWARGS, OPTIONS, kwargs, options_page
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +62,14 @@ def test_the_architecture_tells_a_step_call_by_call():
     in_order = [call.attr for call in sorted(calls, key=lambda call: call.lineno)]
     page = (DOCS / "architecture.md").read_text(encoding="utf-8")
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == in_order
+
+
+def test_every_metric_of_the_dashboard_exists():
+    asked = set(re.findall(r"ov_specdec:\w+", (DOCS / "grafana.json").read_text("utf-8")))
+    known = set(re.findall(r"ov_specdec:\w+", metrics()))
+    of_histograms = re.compile(r"_(bucket|sum|count)$")
+    assert {of_histograms.sub("", name) for name in asked} <= known
+    assert len(asked) > 12
 
 
 @pytest.mark.parametrize("document", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)

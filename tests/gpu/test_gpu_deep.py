@@ -1,6 +1,5 @@
 """What a GPU does with the rest of the package, on both KV caches: minutes on the simulator."""
 
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +15,6 @@ from ov_specdec.runner.block_memory import RemoteMemory, VisibleMemory, bytes_of
 from tests.gpu.texts import NUM_TOKENS, alone, ids, plain_on_cpu, together, verifies
 from tests.support.command_line import run
 from tests.support.prompts import PROMPTS
-from tests.support.server import serving
 
 pytestmark = pytest.mark.deep
 
@@ -70,14 +68,6 @@ def test_saved_caches_are_loaded(gpu, open_on_gpu, code, tmp_path):
         result = other.generate(prompt, max_new_tokens=16, num_assistant_tokens=4)
     assert [result.token_ids] == plain_on_cpu([prompt], 16)
     assert result.stats.cached_tokens == 99
-
-
-def test_preempted_texts_go_on(open_on_gpu, code):
-    prompts = [code[50 * place : 50 * place + 150] for place in range(8)]
-    with open_on_gpu(kv_cache_size=0.02) as pipeline:
-        results = pipeline.generate_batch(prompts, max_new_tokens=60, num_assistant_tokens=3)
-        assert pipeline.main.runner.capacity < sum(map(len, prompts))
-    assert ids(results) == plain_on_cpu(prompts, 60)
 
 
 def test_memory_of_the_device_itself_holds_blocks_too(open_on_gpu, texts_of_cpu, monkeypatch):
@@ -167,14 +157,3 @@ def test_check_agrees():
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count(": 4 of 4 texts equal the CPU's") >= 10
     assert "WRONG" not in done.stdout
-
-
-def test_the_server_answers_several_clients_there(compiled):
-    bodies = [{"prompt": prompt, "max_tokens": NUM_TOKENS} for prompt in PROMPTS[:4]]
-    with (
-        SpeculativePipeline(device="GPU", cache_dir=compiled) as pipeline,
-        serving(pipeline) as server,
-        ThreadPoolExecutor() as pool,
-    ):
-        answers = list(pool.map(lambda body: server.complete(**body), bodies))
-    assert [answer["usage"]["completion_tokens"] for answer in answers] == [NUM_TOKENS] * 4

@@ -3,7 +3,6 @@
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.benchmarks.figures.tools import agents_tools
 from tests.support.chats import USER
 
 MINE = {"cache_salt": "mine"}
@@ -65,34 +64,3 @@ def test_a_stream_that_was_ended_is_remembered_as_far_as_it_came(pipeline, end):
     kept = ids[: whole[0] + 1] if whole else ids
     assert len(kept) > 4
     assert later(pipeline, text)[: len(before) + len(kept)] == [*before, *kept]
-
-
-def test_an_answer_that_a_stop_string_cut_is_remembered(pipeline):
-    decode, full = pipeline.tokenizer.decode, pipeline.generate([USER], **SAMPLED)
-    words = ((size, decode(full.token_ids[size : size + 1])) for size in range(5, 24))
-    # One that begins where a token does, and not earlier.
-    size, stop = next(
-        (size, word)
-        for size, word in words
-        if full.text.find(word) == len(decode(full.token_ids[:size]))
-    )
-    cut = pipeline.generate([USER], **SAMPLED, stop_strings=[stop])
-    assert (cut.text, len(cut.token_ids)) == (decode(full.token_ids[:size]), size + 1)
-    before = prompt_ids(pipeline, [USER])
-    assert later(pipeline, cut.text)[: len(before) + size] == [*before, *cut.token_ids[:size]]
-
-
-def test_a_loop_of_calls_reads_new_results_only(agent_model):
-    """Random weights write strings and numbers as no template would."""
-    messages, known = [USER], 0
-    options = {"tools": agents_tools(most=20), "tool_choice": "required", "max_new_tokens": 800}
-    options["thinking_token_budget"] = 16
-    options["parallel_tool_calls"] = False  # random weights may write one after the other
-    with SpeculativePipeline(agent_model, drafter="suffix", num_threads=1) as pipeline:
-        for turn in range(20):
-            result = pipeline.generate(messages, **options, temperature=1.0, seed=turn, **MINE)
-            assert result.finish_reason == "tool_calls"
-            # The newest token, which ended the call, no model has read.
-            assert result.stats.cached_tokens >= known - 1
-            known = result.stats.prompt_tokens + len(result.token_ids)
-            messages += [result.message, {"role": "tool", "content": f"Result {turn}"}]

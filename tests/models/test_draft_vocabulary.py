@@ -1,7 +1,6 @@
 """`draft_vocabulary`: a draft that computes the logits of some tokens only."""
 
 import json
-import shutil
 
 import numpy as np
 import openvino as ov
@@ -16,12 +15,14 @@ from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.tokenizer import load_tokenizer
-from tests.support.passes import paged
+from tests.support.folders import changed
+from tests.support.passes import end_with, paged
 from tests.support.tiny import VOCAB_SIZE
 
 KEPT = 264
 """EOS, 256 bytes, and a few that merges make, of some 290 tokens."""
 
+WORDS = {"type": "WordLevel", "vocab": {"!": 0}, "unk_token": "!"}
 RUN = {"max_new_tokens": 40, "ignore_eos": True, "num_assistant_tokens": 3}
 PROMPTS = ("def area(", "print(")
 
@@ -30,16 +31,6 @@ def first_logits(model, width, tokens=(5, 6, 7)):
     compiled = ov.Core().compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
     runner = PagedModel(compiled, max_length=64, vocab_size=width)
     return runner.forward([Span(runner.open(), list(tokens), len(tokens))])[0].copy()
-
-
-def end_with(model, last_layer):
-    """Put something between the product and the logits."""
-    end = model.output("logits").get_node()
-    logits = end.input_value(0)
-    changed = last_layer(logits).output(0)
-    end.input(0).replace_source_output(changed)
-    logits.set_names(set())
-    changed.set_names({"logits"})
 
 
 @pytest.mark.parametrize("kind", ["tied int8", "own f32", "with a bias"])
@@ -116,21 +107,10 @@ def test_what_cannot_be_is_refused(settings, message, tiny_pair):
         SpeculativePipeline(*pair, **settings)
 
 
-def test_a_tokenizer_without_merges_is_refused(tiny_pair, tmp_path):
-    folder = shutil.copytree(tiny_pair[1], tmp_path / "draft")
-    spec = json.loads((folder / "tokenizer.json").read_text())
-    vocab = list(spec["model"]["vocab"])
-    spec["model"] = {
-        "type": "WordLevel",
-        "vocab": {t: i for i, t in enumerate(vocab)},
-        "unk_token": "!",
-    }
-    (folder / "tokenizer.json").write_text(json.dumps(spec))
+def test_what_has_no_merges_or_another_last_layer_is_refused(tiny_pair, tmp_path):
+    words = changed(tiny_pair[1], tmp_path / "draft", tokenizer={"model": WORDS})
     with pytest.raises(OptionError, match=r"needs the merges of a BPE tokenizer.* has none: leave"):
-        load_tokenizer(folder).first_tokens(KEPT)
-
-
-def test_a_model_whose_logits_are_made_otherwise_is_refused(tiny_pair):
+        load_tokenizer(words).first_tokens(KEPT)
     model = open_source(tiny_pair[1]).model
     end_with(model, lambda logits: ops.softmax(logits, -1))
     with pytest.raises(OptionError, match="draft_vocabulary=2 needs a draft model whose last"):

@@ -8,6 +8,7 @@ from openvino import opset13 as ops
 from ov_specdec.graph.paging import LOGITS_INDICES, choose_factors, select_rows
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import LONG
+from tests.support.passes import end_with
 
 
 @pytest.fixture
@@ -28,15 +29,6 @@ def test_the_last_layer_sees_only_the_rows_that_are_asked_for(model):
     }
     request.infer(inputs)
     assert request.get_tensor("logits").shape[:2] == [1, 2]
-
-
-def end_with(model, last_layer):
-    """Put something between the matrix product of a model and its logits."""
-    logits = model.output("logits").get_node().input_value(0)
-    changed = last_layer(logits).output(0)
-    model.output("logits").get_node().input(0).replace_source_output(changed)
-    logits.set_names(set())
-    changed.set_names({"logits"})
 
 
 @pytest.mark.parametrize(

@@ -2,28 +2,23 @@
 transformers'."""
 
 import json
-import shutil
 from functools import partial
 
-import openvino as ov
 import pytest
-from openvino import opset13 as ops
 
 from ov_specdec import DeviceError, ModelError, SpeculativePipeline
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.graph.paging import to_paged
-from ov_specdec.graph.positions import connect_positions, takes_positions
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
-from ov_specdec.models.source import NEVER_DRAFT, open_source
+from ov_specdec.models.source import NEVER_DRAFT
 from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.rewinding import MOST_REPEATED
 from ov_specdec.runner.stateful import StatefulModel
 from tests.families.verdict import Rehearsed
-from tests.support.kept import HYBRIDS, IR, NUM_TOKENS, open_kept
+from tests.support.kept import HYBRIDS, NUM_TOKENS, open_kept
 
 BLOCK = 32
 GREEDY = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
@@ -217,25 +212,6 @@ def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
         assert sizes == [16, 1, 1, 1, 4, 4]
 
 
-def test_turns_go_on_from_the_last_full_block(hybrid):
-    first, output = hybrid.expected[2]
-    with load(hybrid, hybrid.draft) as pipeline, load(hybrid, drafter="none") as fresh:
-        text, num_cached = list(first), []
-        for turn in range(4):
-            result = pipeline.generate(text, num_assistant_tokens=3, **GREEDY)
-            plain = fresh.generate(text, cache_prompt=False, **GREEDY)
-            assert result.token_ids == plain.token_ids
-            num_cached.append(result.stats.cached_tokens)
-            held = len(text) + NUM_TOKENS - 1
-            text += [*result.token_ids, *range(turn + 1, turn + 20)]
-        assert num_cached == [0, *(n // BLOCK * BLOCK for n in (209, 288, 367))]
-        assert held > 400
-        again = pipeline.generate(first, num_assistant_tokens=3, **GREEDY)
-        assert (again.token_ids, again.stats.cached_tokens) == (output, 128)
-        salted = pipeline.generate(first, cache_salt="other", **GREEDY)
-        assert (salted.token_ids, salted.stats.cached_tokens) == (output, 0)
-
-
 def test_a_saved_cache_goes_on_in_another_process(hybrid, tmp_path):
     (prompt, output), num_new = hybrid.expected[2], 11
     file = tmp_path / "prompt.safetensors"
@@ -306,14 +282,6 @@ def test_families_that_never_draft_are_refused(family, kv, tmp_path):
         load(hybrid, drafter="suffix", kv=kv)
 
 
-def test_such_a_family_without_recurrent_layers_drafts(tiny_pair, tmp_path):
-    main = shutil.copytree(tiny_pair[0], tmp_path / "main")
-    rename_family(main, "granitemoehybrid")
-    with SpeculativePipeline(main, drafter="suffix") as pipeline:
-        result = pipeline.generate("def def def", num_assistant_tokens=3, **GREEDY)
-    assert result.stats.drafted > 0
-
-
 def rename_family(main, family):
     config = json.loads((main / "config.json").read_text())
     (main / "config.json").write_text(json.dumps({**config, "model_type": family}))
@@ -324,41 +292,3 @@ def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):
     monkeypatch.setattr(prepare_module, "find_device", lambda name: gpu)
     with pytest.raises(DeviceError, match=r"recurrent states .* not been run on GPU: use device"):
         load(hybrid, drafter="suffix")
-
-
-def test_positions_that_nobody_reads_are_connected(tmp_path):
-    folder = open_kept("qwen3_5_text", tmp_path / "pair").main
-    model = ov.Core().read_model(folder / IR)
-    assert not takes_positions(model)
-    with pytest.raises(ModelError, match="does not carry over how it counts positions"):
-        to_paged(model)
-    model = ov.Core().read_model(folder / IR)
-    assert connect_positions(model)
-    assert takes_positions(model)
-    assert not connect_positions(model)
-    assert takes_positions(open_source(folder).model)
-
-
-def count_from_zero(model: ov.Model) -> None:
-    """Have positions be `Range(0, n) + past`, as transformers 5.4 writes them."""
-    ranges = [node for node in model.get_ops() if node.get_type_name() == "Range"]
-    [node] = [n for n in ranges if n.input_value(0).get_node().get_type_name() != "Constant"]
-    start, end, step = (node.input_value(place) for place in range(3))
-    zero = ops.constant(0, start.get_element_type())
-    added = ops.add(ops.range(zero, ops.subtract(end, start), step, ov.Type.i64), start)
-    node.output(0).replace(added.output(0))
-    model.validate_nodes_and_infer_types()
-
-
-def test_positions_that_are_counted_from_zero_go_on_from_the_past(tmp_path):
-    hybrid = open_kept("lfm2", tmp_path / "pair")
-    model = ov.Core().read_model(hybrid.main / IR)
-    count_from_zero(model)
-    ov.save_model(model, hybrid.draft / IR, compress_to_fp16=False)
-    settings = {"drafter": "suffix", "precision": "exact"}
-    with SpeculativePipeline(hybrid.draft, kv="paged", **settings) as pipeline:
-        for prompt, output in hybrid.expected:
-            result = pipeline.generate(prompt, num_assistant_tokens=3, **GREEDY)
-            assert result.token_ids == output
-    with pytest.raises(ModelError, match="draft tokens could not be verified"):
-        SpeculativePipeline(hybrid.draft, kv="stateful", **settings)

@@ -2,11 +2,9 @@
 
 import subprocess
 import sys
-from math import inf
 from pathlib import Path
 from threading import Event, Semaphore, Thread
 from threading import enumerate as enumerate_threads
-from time import monotonic, sleep
 
 import pytest
 
@@ -19,6 +17,7 @@ from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from tests.support.fakes import ScriptedModel, mixing
 from tests.support.scripted import generator
+from tests.support.server import wait_until
 
 PATIENCE = 60.0
 """Seconds after which a thread counts as stuck."""
@@ -74,13 +73,6 @@ def generate(text, prompt="ABC"):
 
 def alone(prompt="ABC"):
     return generate(generator(ScriptedModel(mixing(1))), prompt)
-
-
-def wait_until(is_due):
-    end = monotonic() + PATIENCE
-    while not is_due():
-        assert monotonic() < end, "nothing happens any more"
-        sleep(0.002)
 
 
 def in_thread(function):
@@ -210,24 +202,3 @@ def test_a_pipeline_checks_itself_after_its_first_answer(no_pause, new_user, tin
         if checked.is_on:
             assert again.token_ids == first.token_ids
     assert look_up(ModelFolder.read(tiny_pair[0]), config) == checked
-
-
-def test_before_the_check_long_prompts_are_computed_as_after_it(new_user, monkeypatch):
-    """On AVX2, passes over 90 or more tokens differ from smaller ones, in every precision."""
-    monkeypatch.setattr(loop, "IDLE", inf)
-    prompt = [place * place % 3000 + 300 for place in range(200)]
-
-    def score(pipeline, cached):
-        """Log-probabilities after a prompt of which these tokens were cached."""
-        options = {"logprobs": 3, "max_new_tokens": 2, "ignore_eos": True}
-        salt = {"cache_salt": str(cached)}
-        if cached:
-            pipeline.generate(prompt[:cached], max_new_tokens=1, **salt)
-        return pipeline.generate(prompt, **options, **salt).logprobs
-
-    with SpeculativePipeline(drafter="none", profile="none", precision="exact") as pipeline:
-        assert not pipeline.batch_invariant.is_checked
-        before = [score(pipeline, cached) for cached in (0, 100, 64, 20)]
-        assert pipeline.check_batch_invariant().is_verified
-        after = [score(pipeline, cached) for cached in (0, 100, 64, 20)]
-    assert all(each == before[0] for each in (*before, *after))

@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.checks import invariance as loading
@@ -235,15 +237,6 @@ TEXT = tokens(180)
 PLACE = 62
 
 
-@pytest.fixture
-def held(model):
-    """A sequence that holds the first tokens of the text."""
-    slot = model.open(object())
-    model.forward([Span(slot, TEXT[:PLACE], 1)])
-    yield slot
-    slot.free()
-
-
 def following(model, slot, num_tokens, beside=()):
     """Logits of the next tokens of the text, [num_tokens, vocab]; they are rolled back."""
     begin = slot.length
@@ -253,52 +246,48 @@ def following(model, slot, num_tokens, beside=()):
     return logits
 
 
-def test_nor_on_what_follows_it_in_the_pass_or_was_rejected(model, held):
-    logits = following(model, held, 3)
-    other = Span(held, [*TEXT[PLACE : PLACE + 2], *tokens(30, seed=2)], 32)
-    np.testing.assert_array_equal(model.forward([other])[0][:2], logits[:2])
-    held.rollback(PLACE + 2)
-    np.testing.assert_array_equal(following(model, held, 1), logits[2:])
+def opened(model, *chunks):
+    """A sequence that holds the first tokens of the text, read in so many at once."""
+    slot = model.open(object())
+    for size in (*chunks, PLACE):
+        if num_tokens := min(size, PLACE - slot.length):
+            model.forward([Span(slot, TEXT[slot.length : slot.length + num_tokens], 1)])
+    return slot
 
 
-def test_nor_on_the_passes_that_the_tokens_before_it_came_in(model, held):
-    logits = following(model, held, 2)
-    for chunks in ([1] * PLACE, [PLACE - 1, 1], [5] * 13, [48, 20], [31, 1, 40]):
-        slot = model.open(object())
-        for size in chunks:
-            end = min(slot.length + size, PLACE)
-            if end > slot.length:
-                model.forward([Span(slot, TEXT[slot.length : end], 1)])
-        np.testing.assert_array_equal(following(model, slot, 2), logits)
-        slot.free()
-
-
-@pytest.mark.parametrize("size", [1, 2, 3, 5, 8, 17, 33])
-@pytest.mark.parametrize("others", [[], [1], [2, 1, 7], [5] * 7])
-def test_a_tokens_logits_depend_on_no_size_and_no_neighbour(model, held, size, others):
-    logits = following(model, held, 64)[:size]
-    slots = [model.open(object()) for _ in others]
-    for i, slot in enumerate(slots):
-        model.forward([Span(slot, tokens(9 + 20 * i, i), 1)])
-    beside = [Span(s, tokens(n, n), 1) for s, n in zip(slots, others, strict=True)]
-    np.testing.assert_array_equal(following(model, held, size, beside), logits)
-    for slot in slots:
-        slot.free()
-
-
-def test_nor_on_passes_that_are_divided(model, held):
-    logits = following(model, held, 40)
-    before, model.max_pass_tokens = model.max_pass_tokens, 7
-    np.testing.assert_array_equal(following(model, held, 40), logits)
+@settings(max_examples=30, deadline=None)
+@given(
+    chunks=st.lists(st.integers(1, 50), max_size=9) | st.just([1] * PLACE),
+    size=st.integers(1, 40),
+    rejected=st.integers(0, 30),
+    others=st.lists(st.tuples(st.integers(1, 90), st.integers(1, 9)), max_size=7),
+    most=st.sampled_from([None, 7]),
+)
+def test_a_tokens_logits_depend_on_the_text_before_it_alone(
+    model, chunks, size, rejected, others, most
+):
+    slots = [opened(model), opened(model, *chunks), *(model.open(object()) for _ in others)]
+    for number, (slot, (held, _)) in enumerate(zip(slots[2:], others, strict=True)):
+        model.forward([Span(slot, tokens(held, number), 1)])
+    expected, slot = following(model, slots[0], 64), slots[1]
+    before, model.max_pass_tokens = model.max_pass_tokens, most or model.max_pass_tokens
+    span = Span(slot, [*TEXT[PLACE : PLACE + size], *tokens(rejected, 2)], size + rejected)
+    beside = [Span(s, tokens(n, n), 1) for s, (_, n) in zip(slots[2:], others, strict=True)]
+    logits = model.forward([span, *beside])[0][:size].copy()
+    slot.rollback(PLACE + size)
+    later = following(model, slot, 2)
     model.max_pass_tokens = before
+    for each in slots:
+        each.free()
+    np.testing.assert_array_equal(logits, expected[:size])
+    np.testing.assert_array_equal(later, expected[size : size + 2])
 
 
-def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(tiny_pair, model):
+def test_a_context_that_is_full_to_the_last_token_has_room_for_spare_rows(model):
     """Nor is the spare row's place in the cache that of a block of another sequence."""
     slot, full = model.open(object()), tokens(model.max_length)
     model.forward([Span(slot, full[:-1], 1)])
-    other = model.open(object())
-    model.forward([Span(other, TEXT[:PLACE], 1)])
+    other = opened(model)
     logits = following(model, other, 3)
     model.forward([Span(slot, full[-1:], 1)])
     np.testing.assert_array_equal(following(model, other, 3), logits)
@@ -372,13 +361,6 @@ def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
     with load(tiny_pair[0]) as pipeline:
         assert not pipeline.main.runner.is_invariant
         assert "a pass over 9 tokens gave different logits" in pipeline.batch_invariant.reason
-
-
-def test_an_emulated_processor_has_a_verdict_of_its_own(tiny_pair, monkeypatch):
-    folder, config = ModelFolder.read(tiny_pair[0]), RuntimeConfig(batch_invariant=True)
-    before = loading.verdict_file(folder, config)
-    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", "AVX2")
-    assert loading.verdict_file(folder, config) != before
 
 
 def test_it_is_part_of_what_caches_and_curves_depend_on(tiny_pair):

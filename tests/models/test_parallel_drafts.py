@@ -1,6 +1,5 @@
 """A parallel draft model (PARD): its rows against torch, its texts, and what is refused."""
 
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,6 @@ from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.generation.models import USUAL_STEPS
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.planning.draft_length import Plan
@@ -21,7 +19,6 @@ from ov_specdec.sampling.samplers import GreedySampler
 from tests.support.command_line import run
 from tests.support.folders import change, changed
 from tests.support.passes import NUM_IDS, tokens
-from tests.support.server import serving
 from tests.support.tiny import (
     MASK,
     REFERENCE_PROMPTS,
@@ -168,23 +165,6 @@ def test_its_passes_are_padded_to_static_shapes(parallel_pair, monkeypatch):
     assert set(passes[1:]) == {8, 16}  # the first reads the prompt
 
 
-@pytest.mark.parametrize("structured", [{"regex": "(ab|cd)+e"}, {"choices": ["def area", "x"]}])
-def test_structured_output_is_drafted(pipeline, structured):
-    options = {"max_new_tokens": 30, **structured}
-    plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **options)
-    result = pipeline.generate(PROMPT, num_assistant_tokens=4, **options)
-    assert result.token_ids == plain.token_ids
-
-
-def test_confidences_and_draws(pipeline):
-    options = {**RUN, "num_assistant_tokens": 6, "assistant_confidence_threshold": 0.3}
-    drawn = pipeline.generate(PROMPT, temperature=1.0, **options)
-    assert 0 < drawn.stats.accepted <= drawn.stats.drafted
-    for done in drawn.stats.rounds:
-        assert all(each >= 0.3 for each in done.confidences[:-1])
-        assert len(done.confidences) == done.num_drafted
-
-
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 def test_another_name_and_a_mask_token_of_the_tokenizer(parallel_pair, kv, tmp_path):
     main, draft = parallel_pair
@@ -222,28 +202,3 @@ def test_another_tokenizer_is_refused_with_any_pairing(parallel_pair, tmp_path):
     done = run("check", main, folder)
     assert done.returncode == 1
     assert "pairings: none (draft '" in done.stdout
-
-
-def test_an_export_keeps_the_mask_token(drafts):
-    assert ModelFolder.read(drafts["qwen3"][1]).mask_token == MASK
-
-
-def test_the_command_line_and_the_server_draft_in_parallel(parallel_pair):
-    pair = ("--main", parallel_pair[0], "--draft", parallel_pair[1], "--precision", "exact")
-    texts, options = [], (*pair, "--max-new-tokens", 24, "--ignore-eos", "--json")
-    for length in (0, 4):
-        for drafter in ("model", "both"):
-            more = ("--drafter", drafter, "--num-assistant-tokens", length)
-            done = run("generate", PROMPT, *options, *more)
-            assert done.returncode == 0, done.stderr
-            texts.append(json.loads(done.stdout))
-    assert len({text["text"] for text in texts}) == 1
-    assert [text["stats"]["drafted"] > 0 for text in texts] == [False, False, True, True]
-    assert run("check", *parallel_pair).returncode == 0
-    with SpeculativePipeline(*parallel_pair, precision="exact") as pipeline:
-        pipeline.prepare(seconds=0.2)
-        with serving(pipeline) as server:
-            fields = {"max_tokens": 24, "ignore_eos": True, "num_assistant_tokens": 4}
-            answer = server.complete(PROMPT, **fields)
-            assert answer["choices"][0]["text"] == texts[0]["text"]
-            assert server.metric("spec_decode_num_draft_tokens_total") > 0

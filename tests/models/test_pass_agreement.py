@@ -14,7 +14,6 @@ from ov_specdec.checks.agreement import TOLERANCE
 from ov_specdec.graph.paging import to_paged
 from ov_specdec.models import prepare
 from ov_specdec.models.source import read_ir
-from ov_specdec.runner.block_memory import VisibleMemory
 from ov_specdec.runner.probe import distance
 from tests.support.kept import HYBRIDS, open_kept
 
@@ -66,20 +65,6 @@ def spoil(monkeypatch, tmp_path):
                 monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_spoilt)
 
     return make
-
-
-def test_the_check_has_no_kv_cache_copied(tiny_pair, monkeypatch, tmp_path):
-    """What is copied takes memory, even where nothing was written to."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    held, resize = [], VisibleMemory.resize
-
-    def record(memory, ports, num_blocks):
-        held.append(len(memory.tensors))
-        resize(memory, ports, num_blocks)
-
-    monkeypatch.setattr(VisibleMemory, "resize", record)
-    SpeculativePipeline(*tiny_pair).close()
-    assert held == [0, 0]
 
 
 def test_the_distance_of_rows():

@@ -1,7 +1,5 @@
 """What a runner promises, on both KV backends with a real IR."""
 
-import shutil
-
 import numpy as np
 import openvino as ov
 import psutil
@@ -12,14 +10,11 @@ from ov_specdec.errors import CacheFullError
 from ov_specdec.graph.paging import select_rows, to_paged
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import PRECISION_PROPERTIES
-from ov_specdec.models.locate import embedded_folder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.runner.block_memory import VisibleMemory, lazy_zeros
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
 from ov_specdec.runner.paged import INITIAL_TOKENS, PagedModel
-from tests.support.folders import change
 from tests.support.passes import NUM_IDS, tokens
 
 VOCAB_SIZE = NUM_IDS
@@ -66,19 +61,6 @@ def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
     np.testing.assert_allclose(last, fresh(model, slot, text)[-1:], **CLOSE)
 
 
-# The prompt has 40 tokens, and a block of the paged cache 32.
-@pytest.mark.parametrize("back_to", [0, 1, 31, 32, 33, 40, 41, 63, 64, 65, 79, 80])
-def test_after_rollback_it_is_as_if_never_appended(model, slot, back_to):
-    prompt, dropped, later = tokens(40, 1), tokens(40, 2), tokens(30, 3)
-    expected = fresh(model, slot, [*(prompt + dropped)[:back_to], *later])[back_to:]
-    slot.free()
-    forward(model, slot, prompt)
-    forward(model, slot, dropped)
-    slot.rollback(back_to)
-    assert slot.length == back_to
-    np.testing.assert_allclose(forward(model, slot, later), expected, **CLOSE)
-
-
 def test_what_a_runner_cannot_do_is_refused_and_changes_nothing(model, slot):
     forward(model, slot, tokens(250))
     for text, num_rows, complaint in (
@@ -94,29 +76,6 @@ def test_what_a_runner_cannot_do_is_refused_and_changes_nothing(model, slot):
             slot.rollback(length)
     assert slot.length == 250
     assert forward(model, slot, tokens(6)).shape == (6, VOCAB_SIZE)
-
-
-@pytest.fixture(scope="module")
-def embedded_draft(tmp_path_factory):
-    """The folder of a real model, told that it has room for more tokens than a chunk."""
-    folder = shutil.copytree(embedded_folder("draft"), tmp_path_factory.mktemp("long") / "draft")
-    change(folder / "config.json", max_position_embeddings=2048)
-    return folder
-
-
-def test_long_prompts_are_read_in_chunks(embedded_draft):
-    text = tokens(2 * PREFILL_CHUNK + 40)
-    rows = {}
-    for kv in ("paged", "stateful"):
-        source = open_source(embedded_draft)
-        config = RuntimeConfig(kv=kv, precision="exact")
-        model = load_model(source, config)
-        cache = CachedSequence(model.runner)
-        long = alone(cache.advance(text[: PREFILL_CHUNK + 7], tokens(PREFILL_CHUNK, 1), 1))
-        assert long.num_tokens == 2 * PREFILL_CHUNK + 7
-        rows[kv] = alone(cache.advance(text[:-9], text[-9:])).logits.copy()
-        assert cache.length == len(text)
-    np.testing.assert_allclose(rows["paged"], rows["stateful"], rtol=0, atol=1e-3)
 
 
 class EagerMemory(VisibleMemory):

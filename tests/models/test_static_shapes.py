@@ -7,7 +7,6 @@ import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.engine import static_shapes as shapes_module
-from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError, DeviceError, ModelError
 from ov_specdec.graph.paging import static_shape
 from ov_specdec.models import prepare as prepare_module
@@ -15,11 +14,9 @@ from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import compile_for
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
-from ov_specdec.planning.costs import SIZES, CostCurve, Costs, PassCurve
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.probe import try_static
-from tests.support.fakes import ScriptedModel, counting
 from tests.support.flaky import make_flaky
 
 PROMPT = "def area(w, h):"
@@ -101,18 +98,6 @@ def test_taken_up_in_the_middle_of_a_text_they_leave_its_bits_as_they_are(tiny_p
         assert (result.token_ids, result.logprobs) == (expected.token_ids, expected.logprobs)
 
 
-def test_the_cost_curve_knows_them(tiny_pair, monkeypatch):
-    monkeypatch.setattr("ov_specdec.engine.static_shapes.WORTH", 0.0)
-    off = {"batch_invariant": False}
-    with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3], **off) as pipeline:
-        curve = pipeline.prepare(seconds=0.2)
-    assert curve.main.static == {1, 3}
-    assert curve.draft is not None
-    assert curve.draft.static
-    with SpeculativePipeline(*tiny_pair, static_shapes="none", **off) as pipeline:
-        assert pipeline.prepare().main.static == set()
-
-
 def test_a_single_token_with_a_spare_runs_in_the_shape_of_two(tiny_pair):
     with SpeculativePipeline(*tiny_pair, static_shapes=[1, 3]) as pipeline:
         model = pipeline.main.runner
@@ -187,21 +172,6 @@ def test_a_tiny_context_goes_without_a_word(tiny_pair, max_model_len, kv, tmp_pa
                 pipeline.prepare()
             assert pipeline.main.runner.static_shapes == set()
             assert len(pipeline.generate([3], max_new_tokens=1, ignore_eos=True).token_ids) == 1
-
-
-def test_a_model_none_of_whose_static_shapes_is_right_has_none(monkeypatch):
-    monkeypatch.setattr("ov_specdec.engine.static_shapes.try_static", lambda *_: None)
-    flat = Costs(CostCurve(PassCurve({1: 1.0})))  # any size would save as much
-    shapes = StaticShapes(
-        *("main", ScriptedModel(counting), lambda size: lambda: size, 0, flat),
-        usual={2: 3.0},
-        sizes=None,
-        can_swap=lambda: True,
-    )
-    with pytest.warns(RuntimeWarning, match="its logits differ") as warned:
-        shapes.complete()
-    assert len(warned) >= len(SIZES)
-    shapes.complete()  # and looks for no others
 
 
 def test_a_shape_for_whose_trial_there_is_no_memory_is_tried_again(tiny_pair, monkeypatch):

@@ -1,7 +1,6 @@
 """Structured output of tiny models, from Python, the command line, the server and batch files."""
 
 import json
-from contextlib import ExitStack
 from pathlib import Path
 
 import openai
@@ -10,7 +9,6 @@ from jsonschema import validate
 from pydantic import BaseModel, Field
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cli.batch_file import BatchRun, Results
 from ov_specdec.models.locate import embedded_folder
 from tests.support.command_line import run
 from tests.support.server import serving
@@ -51,13 +49,9 @@ def served(chat_pair):
 @pytest.mark.parametrize(
     "options",
     [
-        {"drafter": "model"},
         {"drafter": "none"},
         {"drafter": "model", "kv": "stateful"},
-        {"drafter": "none", "kv": "stateful"},
-        {"drafter": "both"},
-        {"drafter": "prompt-lookup"},
-        {"static_shapes": (1, 4, 8)},
+        {"drafter": "both", "static_shapes": (1, 4, 8)},
     ],
     ids=str,
 )
@@ -137,59 +131,25 @@ def test_the_official_client_parses_answers(served):
     assert completion.choices[0].text in outputs["choice"]
 
 
-def test_a_batch_file_has_them_too(pipeline, tmp_path):
-    bodies = {
-        "schema": {"response_format": {"type": "json_schema", "json_schema": {"schema": SCHEMA}}},
-        "regex": {"structured_outputs": {"regex": "a{3}"}},
-        "wrong": {"structured_outputs": {"regex": "("}},
-        "hostile": {"structured_outputs": {"json": {"multipleOf": 999_983}}},
-    }
-    lines = [
-        json.dumps(
-            {
-                "custom_id": name,
-                "method": "POST",
-                "url": "/v1/completions",
-                "body": {"prompt": PROMPT, "temperature": 0, "max_tokens": 100, **body},
-            }
-        ).encode()
-        for name, body in bodies.items()
-    ]
-    list(BatchRun(pipeline, "tiny", 4).answer(lines, Results(tmp_path / "results")))
-    results = map(json.loads, (tmp_path / "results").read_text().splitlines())
-    found = {result["custom_id"]: result["response"] for result in results}
-    validate(json.loads(found["schema"]["body"]["choices"][0]["text"]), SCHEMA)
-    assert found["regex"]["body"]["choices"][0]["text"] == "aaa"
-    assert found["wrong"]["status_code"] == found["hostile"]["status_code"] == 400
-    assert "2 s or 500 MB" in found["hostile"]["body"]["error"]["message"]
-
-
-RULES = "\n".join(f"r{i}: r{i + 1}" for i in range(6000))
 CHAIN = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(6000)}
-HOSTILE = {
-    "a chain of references": {"json": {"$ref": "#/$defs/d0", "$defs": {**CHAIN, "d6000": {}}}},
-    "a chain of rules": {"grammar": f'start: r0\n{RULES}\nr6000: "a"'},
-    "a large multiple": {"json": {"type": "integer", "multipleOf": 999_983}},
-    "many optional properties": {
-        "json": {"type": "object", "properties": {f"p{i}": {"const": i} for i in range(2000)}}
-    },
-}
+HOSTILE = (
+    {"json": {"$ref": "#/$defs/d0", "$defs": {**CHAIN, "d6000": {}}}},
+    {"json": {"type": "integer", "multipleOf": 999_983}},
+)
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
-def test_a_hostile_grammar_is_a_400_and_nothing_else(served, kind):
+def test_a_hostile_grammar_is_a_400_and_nothing_else(served):
     good = {"structured_outputs": {"regex": "a{3}"}}
-    answer = served.post("/v1/completions", prompt="x", structured_outputs=HOSTILE[kind])
-    assert answer.status_code == 400, answer.text
-    assert "cannot be used" in answer.json()["error"]["message"]
-    assert served.complete("x", **good)["choices"][0]["text"] == "aaa"
+    for hostile in HOSTILE:
+        answer = served.post("/v1/completions", prompt="x", structured_outputs=hostile)
+        assert answer.status_code == 400, answer.text
+        assert "cannot be used" in answer.json()["error"]["message"]
+        assert served.complete("x", **good)["choices"][0]["text"] == "aaa"
 
 
 def test_a_text_to_text_model_begins_with_its_own_token(encoder_decoder):
-    with ExitStack() as stack:
-        made = stack.enter_context(
-            SpeculativePipeline(encoder_decoder("bart").main, drafter="none", precision="exact")
-        )
+    main = encoder_decoder("bart").main
+    with SpeculativePipeline(main, drafter="none", precision="exact") as made:
         forced = {"forced_bos_token_id": 3}
         for more in ({}, forced):
             plain = made.generate(PROMPT, json_schema=SCHEMA, max_new_tokens=100, **PLAIN, **more)

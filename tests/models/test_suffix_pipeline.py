@@ -7,7 +7,6 @@ import pytest
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.generation import text_generator
-from tests.benchmarks.figures.tools import agents_tools, turns
 from tests.support.agents import called, follow
 
 PROMPT = "def area("
@@ -100,18 +99,19 @@ def test_reference_texts_are_looked_into_beside_any_drafter(tiny_pair, plain, dr
             assert "suffix" not in {round_.source for round_ in others.stats.rounds}
 
 
-def test_an_edit_is_drafted_from_the_escaped_copy_of_the_file(agent_model, monkeypatch):
-    turn = next(turn for turn in turns() if turn["task"] == "edits")
-    [call] = turn["calls"]
-    written = called(call["name"], **call["arguments"])
+FILE = "".join(f'def area_{i}(w):\n\t"""Of {i * i} m."""\n\treturn w * {i}\n' for i in range(9))
+WRITE = {"name": "write", "parameters": {"properties": {"text": {"type": "string"}}}}
+
+
+def test_a_file_is_drafted_from_its_escaped_copy(agent_model, monkeypatch):
+    written, found = called("write", text=FILE), []
     with SpeculativePipeline(agent_model, drafter="suffix", num_threads=1) as pipeline:
-        options = {"tools": agents_tools(), "num_assistant_tokens": 8, "max_new_tokens": 2000}
+        options = {"tools": [WRITE], "num_assistant_tokens": 8, "max_new_tokens": 500}
         options["cache_prompt"] = False  # nothing is drafted from the first output
         options["logits_processor"] = [follow(pipeline.tokenizer, lambda _: written)]
-        found = [pipeline.generate(turn["messages"], **options)]
-        monkeypatch.setattr(text_generator, "escaped_copy", lambda *_: [])
-        found.append(pipeline.generate(turn["messages"], **options))
-    for result in found:
-        assert json.loads(result.tool_calls[0].arguments) == call["arguments"]
+        for _ in range(2):
+            found.append(pipeline.generate([{"role": "user", "content": FILE}], **options))
+            assert json.loads(found[-1].tool_calls[0].arguments) == {"text": FILE}
+            monkeypatch.setattr(text_generator, "escaped_copy", lambda *_: [])
     passes = [result.stats.main_passes for result in found]
     assert passes[1] > 1.3 * passes[0]

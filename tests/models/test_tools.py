@@ -8,7 +8,6 @@ import pytest
 from jsonschema import validate
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.cli.batch_file import BatchRun, Results
 from ov_specdec.errors import OptionError
 from ov_specdec.options.tools import definition_of
 from tests.support.command_line import run
@@ -38,12 +37,6 @@ def form(request):
     return request.param
 
 
-@pytest.fixture(scope="module")
-def pipeline(folders, form):
-    with SpeculativePipeline(*folders[form], precision="exact") as made:
-        yield made
-
-
 def check_calls(result):
     """Whole calls fit their schemas."""
     for call in result.tool_calls:
@@ -57,10 +50,7 @@ def seen(result):
 @pytest.mark.parametrize(
     ("form", "options"),
     [
-        ("hermes", {"drafter": "model"}),
-        ("hermes", {"drafter": "both", "kv": "stateful"}),
-        ("hermes", {"static_shapes": (1, 4, 8)}),
-        ("coder", {"drafter": "both"}),
+        ("hermes", {"drafter": "both", "static_shapes": (1, 4, 8)}),
         ("coder", {"drafter": "model", "kv": "stateful"}),
         ("coder", {"drafter": "suffix"}),
     ],
@@ -100,93 +90,6 @@ def test_markers_may_be_text(name, form, tmp_path):
             made.generate(PROMPT, **ONE)
 
 
-def test_calls_are_as_the_choice_says(pipeline):
-    for seed in range(6):
-        drawn = {"temperature": 1.5, "seed": seed}
-        one = pipeline.generate(PROMPT, **REQUIRED, **drawn, parallel_tool_calls=False)
-        assert (len(one.tool_calls), one.text) == (1, "")
-        check_calls(one)
-        named = pipeline.generate(PROMPT, **{**REQUIRED, "tool_choice": NAMED}, **drawn)
-        assert {call.name for call in named.tool_calls} == {"area"}
-        none = pipeline.generate(PROMPT, **{**ANSWER, "tool_choice": "none"}, **drawn)
-        assert none.tool_calls == []
-        assert none.finish_reason != "tool_calls"
-
-
-def test_reasoning_has_at_most_its_budget(pipeline):
-    messages = [{"role": "user", "content": "Hi"}]
-    begun = [*messages, {"role": "assistant", "content": "<think>"}]
-    for budget in (0, 1, 7):
-        given = {"max_new_tokens": 40, "thinking_token_budget": budget}
-        result = pipeline.generate(begun, **given, continue_final_message=True)
-        assert result.token_ids.index(pipeline.tokenizer.vocab["</think>"]) <= budget
-        assert bool(result.reasoning) <= bool(budget)
-
-
-def test_structured_output_holds_for_the_text(pipeline):
-    limit = {"max_new_tokens": 180, "thinking_token_budget": 9, "regex": "[a-c]{4}"}
-    tools = {"tools": TOOLS, "parallel_tool_calls": False}
-    for more in ({}, {**tools, "tool_choice": "none"}, tools):
-        for seed in range(4):
-            result = pipeline.generate(PROMPT, **limit, **more, temperature=1.0, seed=seed)
-            if result.tool_calls:
-                assert result.parsed is None
-            else:
-                assert result.parsed == result.text
-                assert set(result.text) <= {*"abc"}
-                assert len(result.text) == 4
-
-
-def test_requests_together_give_the_same_answers(folders, form):
-    drawn = [{**REQUIRED, "temperature": 1.0, "seed": seed} for seed in range(6)]
-    asked = [
-        {**each, "num_assistant_tokens": length}
-        for each in (ANSWER, REQUIRED, *drawn)
-        for length in ("auto", 0)
-    ]
-    with SpeculativePipeline(*folders[form], precision="exact", kv_cache_size=0.0006) as made:
-        apart = [made.generate(PROMPT, **each) for each in asked]
-        together = made.generate_batch([PROMPT] * len(asked), asked)
-        assert made._generator.loop.engine.scheduler.num_preemptions > 0
-    assert list(map(seen, together)) == list(map(seen, apart))
-
-
-def test_a_second_turn_reuses_the_first(pipeline):
-    first = pipeline.generate(PROMPT, **ONE, cache_salt="a")
-    messages = [{"role": "user", "content": PROMPT}, first.message]
-    messages += [{"role": "tool", "content": "12"} for _ in first.tool_calls]
-    second = pipeline.generate(messages, **{**ANSWER, "max_new_tokens": 4}, cache_salt="a")
-    reusable = first.stats.prompt_tokens + len(first.token_ids)
-    assert second.stats.cached_tokens >= reusable - 1
-
-
-def test_a_batch_file_has_calls_too(pipeline, tmp_path):
-    shared = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "tools": TOOLS}
-    shared |= {"max_tokens": 180, "thinking_token_budget": 12, "parallel_tool_calls": False}
-    bodies = {
-        "required": {"tool_choice": "required"},
-        "named": {"tool_choice": NAMED},
-        "none": {"tool_choice": "none"},
-        "unknown": {"tool_choice": {"type": "function", "function": {"name": "volume"}}},
-    }
-    request = {"method": "POST", "url": "/v1/chat/completions"}
-    lines = [
-        json.dumps({**request, "custom_id": name, "body": {**shared, **body}}).encode()
-        for name, body in bodies.items()
-    ]
-    list(BatchRun(pipeline, "tiny", 4).answer(lines, Results(tmp_path / "results")))
-    results = map(json.loads, (tmp_path / "results").read_text().splitlines())
-    found = {result["custom_id"]: result["response"] for result in results}
-    for name in ("required", "named"):
-        (choice,) = found[name]["body"]["choices"]
-        (call,) = choice["message"]["tool_calls"]
-        assert (choice["finish_reason"], choice["message"]["content"]) == ("tool_calls", None)
-        validate(json.loads(call["function"]["arguments"]), SCHEMAS[call["function"]["name"]])
-    assert not found["none"]["body"]["choices"][0]["message"].get("tool_calls")
-    assert found["unknown"]["status_code"] == 400
-    assert found["unknown"]["body"]["error"]["param"] == "tool_choice"
-
-
 def test_the_command_line_shows_calls(folders, form, tmp_path):
     tools = tmp_path / "tools.json"
     tools.write_text(json.dumps(TOOLS))
@@ -204,17 +107,3 @@ def test_the_command_line_shows_calls(folders, form, tmp_path):
     assert content["tool_calls"][0] == {"name": "area", "arguments": arguments}
     refused = asked("--tool-choice", "volume")
     assert "--tool-choice volume names none of the tools: give one of area, stop" in refused.stderr
-
-
-def test_a_chat_takes_the_results_of_calls(folders, form, tmp_path):
-    tools, talk, result = (tmp_path / name for name in ("tools.json", "talk.json", "result"))
-    tools.write_text(json.dumps(TOOLS))
-    result.write_text("12 m")
-    lines = f"How large?\n/tool 12\n/set tool-choice none\n/tool @{result}\n/save {talk}\n"
-    options = ("--tools", tools, "--tool-choice", "stop", "--thinking-token-budget", 3)
-    base = ("chat", folders[form][0], "--drafter", "none", "--max-new-tokens", 60)
-    done = run(*base, *options, "--no-parallel-tool-calls", stdin=lines.encode())
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("stop waits for its result: /tool TEXT or /tool @FILE") == 2
-    roles = [message["role"] for message in json.loads(talk.read_text())]
-    assert roles == ["user", "assistant", "tool", "assistant", "tool", "assistant"]

@@ -1,4 +1,4 @@
-"""Agents that others have written, on the server as it is, whose model follows a script."""
+"""Agents and clients in programs of their own, on the server as it is."""
 
 import json
 import os
@@ -21,7 +21,7 @@ from tests.support.tools import CODER
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 CLIENTS = Path(__file__).parent / "clients"
 PACKAGES = (
-    *("@openai/codex@0.169", "opencode-ai@1.18", "cline@3.0.65"),
+    *("@openai/codex@0.169", "opencode-ai@1.18", "cline@3.0.65", "openai@6"),
     *("ai@6", "@ai-sdk/openai-compatible@2", "zod@4"),
 )
 
@@ -176,6 +176,17 @@ def test_opencode_edits_a_file(pipeline, programs, folder):
     assert "It is done." in told
 
 
+@pytest.fixture
+def node(programs, server, tmp_path):
+    """Runs a script beside the packages; gives what it has printed."""
+
+    def answered(name):
+        script = shutil.copy(CLIENTS / name, programs.parents[1])
+        return json.loads(run(["node", script, f"{server.url}/v1", NAME], tmp_path))
+
+    return answered
+
+
 @pytest.mark.deep
 def test_cline_edits_a_file(pipeline, programs, folder):
     file = str(folder / "greeting.txt")
@@ -193,14 +204,47 @@ def test_cline_edits_a_file(pipeline, programs, folder):
 
 
 @pytest.mark.deep
-def test_the_ai_sdk_calls_tools(programs, server, tmp_path):
+def test_the_ai_sdk_calls_tools(node):
     """Random weights are made to call one in each step: its schemas check the arguments."""
-    script = shutil.copy(CLIENTS / "ai_sdk_tools.mjs", programs.parents[1])
-    told = json.loads(run(["node", script, f"{server.url}/v1", NAME], tmp_path))
+    told = node("ai_sdk_tools.mjs")
     for way in ("whole", "streamed"):
         assert [reason for reason, _ in told[way]] == ["tool-calls"] * 5
     assert told["calls"] == sum(count for way in ("whole", "streamed") for _, count in told[way])
     assert told["calls"] >= 10
+
+
+@pytest.mark.deep
+def test_clients_in_javascript_get_what_python_gets(node, server):
+    asked = {"messages": [{"role": "user", "content": "return width"}], "max_tokens": 6}
+    answer = server.post("/v1/chat/completions", temperature=0, **asked).json()
+    chat = answer["choices"][0]["message"]["content"]
+    completion = server.complete("def area(", max_tokens=6)["choices"][0]["text"]
+    ways = ("chat", "chat_stream", "chat_helper", "response", "response_helper")
+    assert node("openai.mjs") == {
+        **dict.fromkeys(ways, chat),
+        **dict.fromkeys(("completion", "completion_stream"), completion),
+        "models": [NAME],
+        "refused": "tools[0].function",
+    }
+    # The AI SDK writes even a single prompt as a conversation.
+    prompt = "user:\ndef area(\n\nassistant:\n"
+    answer = server.complete(prompt, stop=["\nuser:"], max_tokens=6)
+    [choice], tokens = answer["choices"], answer["usage"]["completion_tokens"]
+    own = {"text": choice["text"], "tokens": tokens, "reason": choice["finish_reason"]}
+    told = {"text": chat, "tokens": 6, "reason": "length"}
+    assert node("ai_sdk.mjs") == {
+        **dict.fromkeys(("chat", "chat_stream"), told),
+        **dict.fromkeys(("completion", "completion_stream"), own),
+        "refused": 404,
+    }
+
+
+def run_with(package, script, server, folder, *more):
+    """What a script prints in an environment that has a package."""
+    run([sys.executable, "-m", "venv", "env"], folder)
+    python = folder / "env" / "bin" / "python"
+    run([python, "-m", "pip", "install", "--quiet", package], folder)
+    return json.loads(run([python, CLIENTS / script, f"{server.url}/v1", NAME, *more], folder))
 
 
 @pytest.mark.deep
@@ -214,10 +258,15 @@ def test_the_ai_sdk_calls_tools(programs, server, tmp_path):
 )
 def test_frameworks_run_in_their_own_environments(server, package, script, endpoints, tmp_path):
     """Random weights call a tool in each of 20 turns: nothing but the grammar makes them valid."""
-    run([sys.executable, "-m", "venv", "env"], tmp_path)
-    python = tmp_path / "env" / "bin" / "python"
-    run([python, "-m", "pip", "install", "--quiet", package], tmp_path)
-    told = json.loads(run([python, CLIENTS / script, f"{server.url}/v1", NAME, "20"], tmp_path))
+    told = run_with(package, script, server, tmp_path, "20")
     assert told["turns"] == 20 * endpoints
     assert set(told["calls"]) == {"locate", "move"}
     assert len(told["calls"]) >= told["turns"]
+
+
+@pytest.mark.deep
+def test_instructor_gets_instances_at_the_first_attempt(server, tmp_path):
+    answer = run_with("instructor>=1.17,<2", "with_instructor.py", server, tmp_path)
+    assert answer["made"] == answer["last"] == json.loads(answer["text"])
+    assert answer["made"]["name"] in ("small", "large")
+    assert answer["num_partial"] > 3

@@ -52,10 +52,12 @@ def post(server, path=PATH, file=None, headers=None, **fields):
 
 
 @pytest.mark.parametrize("form", ["wav", "webm"])
-def test_an_answer_is_what_the_pipeline_gives(client, pipeline, form):
+def test_an_answer_is_what_the_pipeline_gives(client, server, pipeline, form):
     name, content = wav(form=form)
+    before = server.metric("generation_tokens_total")
     answer = client.transcriptions.create(model=NAME, file=(name, content), **FIXED)
     assert answer.text == pipeline.transcribe(io.BytesIO(content), **SAME).text
+    assert server.metric("generation_tokens_total") > before
 
 
 def test_a_stream_has_the_text_in_pieces(client, pipeline):
@@ -83,21 +85,19 @@ def test_segments_and_subtitles_and_translations(client, server, pipeline):
     assert translated.text == pipeline.transcribe(io.BytesIO(wav()[1]), **english).text
 
 
-@pytest.mark.parametrize("granularities", [["word"], ["word", "segment"]])
-def test_words_have_times(client, pipeline, granularities):
+def test_words_have_times(client, pipeline):
     answer = client.transcriptions.create(
         model=NAME,
         file=wav(),
         response_format="verbose_json",
-        timestamp_granularities=granularities,
+        timestamp_granularities=["word"],
         **FIXED,
     )
     expected = pipeline.transcribe(io.BytesIO(wav()[1]), word_timestamps=True, **SAME).segments
     words = [(word.word, word.start, word.end) for word in answer.words]
     assert words == [(w.text.strip(), w.start, w.end) for each in expected for w in each.words]
     assert words
-    shown = None if answer.segments is None else [each.text for each in answer.segments]
-    assert shown == ([each.text for each in expected] if "segment" in granularities else None)
+    assert answer.segments is None
 
 
 def test_what_cannot_be_honoured_is_a_400_that_names_the_field(server):
@@ -122,17 +122,6 @@ def test_a_form_of_another_site_is_refused(server):
     assert post(server, headers={"origin": server.url}).status_code == 200
 
 
-def test_a_recording_may_be_too_large(whisper, pipeline):
-    with serving(pipeline, max_body=1000) as running:
-        assert post(running).status_code == 413
-
-
-def test_transcriptions_are_counted(server):
-    before = server.metric("generation_tokens_total")
-    assert post(server, **{"language": "en"}).status_code == 200
-    assert server.metric("generation_tokens_total") > before
-
-
 class Recordings:
     """In place of a pipeline: transcriptions that wait to be cancelled, or to be let go."""
 
@@ -155,7 +144,9 @@ class Recordings:
         return self.streams[-1]
 
 
-def test_a_recording_may_be_too_long(pipeline):
+def test_a_recording_may_be_too_large_or_too_long(pipeline):
+    with serving(pipeline, max_body=1000) as server:
+        assert post(server).status_code == 413
     with serving(pipeline, max_audio_seconds=1.0) as server:
         assert post(server, file=wav(1.0)).status_code == 200
         answer = post(server, file=wav(1.5, "flac"))

@@ -38,15 +38,6 @@ def test_the_official_client_chats(client):
     assert chunks[-1].usage.total_tokens == answer.usage.total_tokens
 
 
-def test_the_official_client_completes_and_lists(client):
-    answer = client.completions.create(
-        model=NAME, prompt=["a = ", "b = "], max_tokens=3, temperature=0, logprobs=1
-    )
-    assert [len(choice.logprobs.tokens) for choice in answer.choices] == [3, 3]
-    assert [model.id for model in client.models.list()] == [NAME]
-    assert client.models.retrieve(NAME).owned_by == "ov-specdec"
-
-
 def test_the_official_client_completes_where_its_types_are_narrower(server):
     # There the first token of a prompt has no log-probability, and pieces no finish_reason yet.
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
@@ -95,17 +86,6 @@ def test_the_example_of_the_documentation_runs(server, capsys):
     assert shown.strip()
 
 
-def test_langchain_chats(server):
-    from langchain_openai import ChatOpenAI
-
-    model = ChatOpenAI(
-        model=NAME, base_url=f"{server.url}/v1", api_key="none", temperature=0, max_tokens=6
-    )
-    answer = model.invoke("return width")
-    assert answer.content == "".join(part.content for part in model.stream("return width"))
-    assert answer.usage_metadata["output_tokens"] == 6
-
-
 def test_langchain_knows_an_overflow(server):
     from langchain_core.exceptions import ContextOverflowError
     from langchain_openai import ChatOpenAI
@@ -114,23 +94,3 @@ def test_langchain_knows_an_overflow(server):
     for ask in (model.invoke, lambda text: list(model.stream(text))):
         with pytest.raises(ContextOverflowError, match="This model's maximum context length is 2"):
             ask("return " * 300)
-
-
-def test_llm_chats(server, monkeypatch, tmp_path):
-    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
-    from llm.default_plugins.openai_models import Chat
-
-    model = Chat("tiny", model_name=NAME, api_base=f"{server.url}/v1")
-    answer = model.prompt("return width", temperature=0, max_tokens=6, stream=True, key="none")
-    body = {"messages": MESSAGES, "temperature": 0, "max_tokens": 6}
-    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
-    assert answer.text() == expected["content"]
-
-
-def test_errors_of_the_official_client_name_the_field(client):
-    with pytest.raises(openai.BadRequestError) as error:
-        client.chat.completions.create(model=NAME, messages=MESSAGES, tools=[{"type": "function"}])
-    assert error.value.param == "tools[0].function"
-    with pytest.raises(openai.NotFoundError) as error:
-        client.chat.completions.create(model="gpt-4o", messages=MESSAGES)
-    assert error.value.code == "model_not_found"

@@ -68,9 +68,9 @@ def test_a_file_says_what_would_be_typed(handed, tmp_path):
     told = {"batch-invariant": "true", "static-shapes": "none", "max-queue": "07"}
     lines = [*(f"{name}: {value}" for name, value in told.items()), "property: A=on"]
     file.write_text("\n".join([*lines, "served-model-name: 1.10", "strict-fields: yes"]))
-    given = handed("--config", file, "--max-model-len", 40)
-    kept = ("generation_config", "max_model_len")
-    assert [given.pipeline[name] for name in kept] == ["model", 40]
+    given = handed("--config", file, "--max-model-len", 40, "--chat-template", "x.jinja")
+    kept = ("generation_config", "max_model_len", "chat_template")
+    assert [str(given.pipeline[name]) for name in kept] == ["model", "40", "x.jinja"]
     shapes, invariant = given.pipeline["static_shapes"], given.pipeline["batch_invariant"]
     assert (shapes, invariant) == ("none", True)
     assert given.pipeline["properties"] == {"A": "on"}
@@ -109,17 +109,3 @@ def test_requests_may_call_the_model_by_any_of_its_names(tiny_pair):
         assert server.http.get("/v1/models/other").json()["id"] == "other"
         assert server.complete("x", model="other", max_tokens=1)["model"] == NAME
         assert server.post("/v1/completions", prompt="x", model="third").status_code == 404
-
-
-def test_a_chat_template_is_that_of_the_server(tiny_pair, tmp_path, monkeypatch):
-    file = tmp_path / "mine.jinja"
-    file.write_text("[{{ messages[0].content }}]")
-    loads = []
-    monkeypatch.setattr("ov_specdec.server.run.serve", lambda load, *_: loads.append(load))
-    main, draft = tiny_pair
-    models = ("--main", str(main), "--draft", str(draft), "--precision", "exact")
-    CliRunner().invoke(command, ["--port", "0", *models, "--chat-template", str(file)])
-    with loads[0]() as pipeline, serving(pipeline) as server:
-        assert server.http.get("/v1/models").json()["data"][0]["chat_template"]
-        ids = server.post("/tokenize", messages=[{"role": "user", "content": "area"}]).json()
-        assert server.post("/detokenize", tokens=ids["tokens"]).json()["prompt"] == "[area]"

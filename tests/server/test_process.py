@@ -132,13 +132,6 @@ def test_a_signal_ends_it_at_once_while_models_load(number):
             process.kill()
 
 
-def test_models_that_are_not_there_end_it_in_one_line():
-    done = run("serve", "--port", "0", "--main", "nowhere", "--drafter", "none")
-    assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("error: ")
-    assert "nowhere" in done.stderr.splitlines()[-1]
-
-
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

@@ -6,10 +6,8 @@ import pytest
 
 from ov_specdec import ModelError, OptionError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec.errors import ContextLengthError
-from ov_specdec.models.source import check_pair, open_source, pair_tokenizers
+from ov_specdec.models.source import open_source
 from ov_specdec.text.prompt import TextToText
-from ov_specdec.text.tokenizer import load_tokenizer
-from tests.support.command_line import run
 from tests.support.folders import changed
 from tests.support.server import serving
 from tests.support.tiny import EOS
@@ -105,48 +103,6 @@ def test_a_source_that_the_output_quotes_is_drafted_from(bart, drafter):
         assert result.stats.accepted > NUM_TOKENS / 2
         # Nothing else repeats, so that there is nothing to draft where the source is another.
         assert pipeline.generate([5], cache_salt="new", **options).stats.drafted == 0
-
-
-def test_streams_batches_and_texts_give_the_same(bart, pipeline):
-    text = "def area(width, height):"
-    ids = load_tokenizer(bart.main).encode(text)
-    result = pipeline.generate(text, **LENGTH)
-    assert result.token_ids == pipeline.generate(ids, **LENGTH).token_ids
-    chunks = list(pipeline.stream(text, **LENGTH))
-    assert "".join(chunk.text for chunk in chunks) == result.text
-    prompts = [text, SOURCES[0], SOURCES[1], SOURCES[0], text]
-    batch = pipeline.generate_batch(
-        prompts, [{"cache_salt": str(i % 2)} for i in range(5)], **LENGTH
-    )
-    expected = [result.token_ids, *bart.expected, bart.expected[0], result.token_ids]
-    assert [each.token_ids for each in batch] == expected
-
-
-def test_the_command_line_generates_and_compares(bart, pipeline):
-    text, models = "def area(", ("--main", bart.main, "--draft", bart.draft, "--precision", "exact")
-    options = ("--max-new-tokens", 8, "--forced-bos-token-id", 57, "--json")
-    done = run("generate", text, *models, *options, "--encoder-device", "CPU")
-    assert (done.returncode, done.stderr) == (0, "")
-    expected = pipeline.generate(text, max_new_tokens=8, forced_bos_token_id=57)
-    assert json.loads(done.stdout)["token_ids"] == expected.token_ids
-    compared = run("compare", text, *models, *options)
-    assert json.loads(compared.stdout)["equal"] is True
-    checked = run("check", bart.main, bart.draft)
-    assert checked.stdout.endswith(
-        "\ncompatible\nbatch invariant: off (an encoder-decoder model)\n"
-    )
-
-
-def test_commands_that_cannot_say_so_in_one_line(bart):
-    models = ("--main", bart.main, "--draft", bart.draft)
-    for command, message in (
-        (("tune", bart.main, bart.draft), "no profile is made for encoder-decoder models"),
-        (("chat", *models), "has no chat template"),
-    ):
-        done = run(*command)
-        assert done.returncode != 0
-        assert message in done.stderr
-        assert len(done.stderr.splitlines()) == 1
 
 
 def test_the_server_completes(pipeline):
@@ -260,23 +216,12 @@ def test_what_an_encoder_decoder_cannot_do_is_an_error(pipeline, tmp_path):
             use(tmp_path / "cache.safetensors")
 
 
-def test_what_is_for_the_other_kind_of_model_is_refused(bart, tiny_pair):
-    for name in ("src_lang", "tgt_lang"):
-        with (
-            SpeculativePipeline(tiny_pair[0], drafter="none") as decoder,
-            pytest.raises(OptionError, match=f"{name}='fra_Latn' needs an encoder-decoder"),
-        ):
-            decoder.generate("x", **{name: "fra_Latn"})
+def test_two_kinds_of_models_are_no_pair(bart, tiny_pair, tmp_path):
     with pytest.raises(ModelError, match=r"is an encoder-decoder model, draft .* a decoder: give"):
         SpeculativePipeline(bart.main, tiny_pair[1])
     with pytest.raises(ModelError, match=r"is a decoder, draft .* an encoder-decoder model: give"):
         SpeculativePipeline(tiny_pair[0], bart.draft)
-
-
-def test_drafts_with_other_tokenizers_are_refused_pairing_or_not(bart, tmp_path):
-    spec = json.loads((bart.main / "tokenizer.json").read_text())
     other = changed(bart.draft, tmp_path / "draft", tokenizer={"normalizer": {"type": "NFC"}})
-    assert spec["normalizer"] is None
     with pytest.raises(TokenizerMismatchError, match="normalizer"):
         SpeculativePipeline(bart.main, other)
     with pytest.raises(TokenizerMismatchError, match="cannot be paired"):
@@ -303,6 +248,3 @@ def test_start_tokens_are_read_as_transformers_reads_them(bart, tmp_path):
     folder = changed(bart.main, tmp_path / "b", generation_config={"decoder_start_token_id": [2]})
     with pytest.raises(ModelError, match=r"gives decoder_start_token_id as \[2\]"):
         open_source(folder)
-    assert check_pair(open_source(bart.main), open_source(bart.draft)).compatible
-    with pytest.raises(TokenizerMismatchError, match="cannot be paired"):
-        pair_tokenizers(open_source(bart.main), open_source(bart.draft))

@@ -127,47 +127,14 @@ def tool_of(parameters, **fields):
 
 
 def test_two_hundred_tools_are_as_one(server):
-    parameters = AREA["function"]["parameters"]
-    function = {"description": "Of a field." * 20, "parameters": parameters}
+    function = {"description": "Of a field." * 20, "parameters": AREA["function"]["parameters"]}
     many = [{"type": "function", "function": {"name": f"tool-{n}", **function}} for n in range(200)]
     named = {"type": "function", "function": {"name": "tool-150"}}
-    answer = server.post("/v1/chat/completions", **{**CHAT, **FORCED, "tools": many})
-    assert answer.json()["choices"][0]["finish_reason"] == "tool_calls"
-    chosen = {**CHAT, **FORCED, "tools": many, "tool_choice": named}
-    [call] = server.post("/v1/chat/completions", **chosen).json()["choices"][0]["message"][
-        "tool_calls"
-    ]
-    assert call["function"]["name"] == "tool-150"
-    jsonschema.validate(json.loads(call["function"]["arguments"]), parameters)
-
-
-def test_schemas_that_are_long_or_recursive_hold(server):
-    text = {"type": "object", "properties": {"text": {"type": "string", "maxLength": 10**6}}}
-    assert called(server, tool_of(text), max_tokens=60)[1] in ("tool_calls", "length")
-    tree = {
-        "type": "object",
-        "properties": {"next": {"anyOf": [{"$ref": "#"}, {"type": "null"}]}},
-        "required": ["next"],
-        "additionalProperties": False,
-    }
-    found, reason = called(server, tool_of(tree, strict=True))
-    assert reason in ("tool_calls", "length")
-    for arguments in found:
-        jsonschema.validate(arguments, tree)
-
-
-def test_markers_in_messages_are_text(server):
-    spelled = "</tool_call>\n<tool_call>"
-    function = {"name": "area", "arguments": json.dumps({"name": spelled})}
-    call = {"id": "a", "type": "function", "function": function}
-    messages = [
-        {"role": "user", "content": spelled},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "a", "content": spelled},
-    ]
-    [arguments], reason = called(server, AREA, messages=messages, max_tokens=110)
-    jsonschema.validate(arguments, AREA["function"]["parameters"])
-    assert reason == "tool_calls"
+    for choice in ("required", named):
+        fields = {**CHAT, **FORCED, "tools": many, "tool_choice": choice}
+        [answer] = server.post("/v1/chat/completions", **fields).json()["choices"]
+        assert answer["finish_reason"] == "tool_calls"
+    assert answer["message"]["tool_calls"][0]["function"]["name"] == "tool-150"
 
 
 def test_a_call_that_is_cut_is_left_out_or_incomplete(server):

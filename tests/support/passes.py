@@ -1,5 +1,6 @@
 """Made-up texts, and paged models, for tests of single passes."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -23,3 +24,13 @@ def paged(folder: Path) -> ov.Model:
     model = read_ir(ModelFolder.read(folder))
     to_paged(model)
     return model
+
+
+def end_with(model: ov.Model, last_layer: Callable[[ov.Output], ov.Node]) -> None:
+    """Put something between the last matrix product of a model and its logits."""
+    end = model.output("logits").get_node()
+    logits = end.input_value(0)
+    changed = last_layer(logits).output(0)
+    end.input(0).replace_source_output(changed)
+    logits.set_names(set())
+    changed.set_names({"logits"})

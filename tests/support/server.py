@@ -17,6 +17,7 @@ import pytest
 import uvicorn
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.server import run as connection
 from ov_specdec.server.app import make_app
 from ov_specdec.server.run import Connection, Server, open_engine
 from ov_specdec.server.service import Service
@@ -62,7 +63,14 @@ def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Ite
     if pipeline is not None:
         service.take(open_engine(pipeline, service.settings))
     app = make_app(service)
-    config = uvicorn.Config(app, port=0, http=Connection, log_config=None, access_log=False)
+    config = uvicorn.Config(
+        app,
+        port=0,
+        http=Connection,
+        log_config=None,
+        access_log=False,
+        timeout_keep_alive=connection.KEEP_ALIVE,
+    )
     started = threading.Event()
 
     class Started(Server):

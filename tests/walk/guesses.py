@@ -64,10 +64,15 @@ def problem_of(guess, names):
     return "" if hint is None else "it is accepted"
 
 
+def names_of(pipeline):
+    """What guesses name."""
+    ids = list(pipeline.tokenizer.encode(TEXT))
+    return {**globals(), "pipeline": pipeline, "generate": pipeline.generate, "ids": ids}
+
+
 def main():
     with SpeculativePipeline() as pipeline:
-        ids = list(pipeline.tokenizer.encode(TEXT))
-        names = {**globals(), "pipeline": pipeline, "generate": pipeline.generate, "ids": ids}
+        names = names_of(pipeline)
         problems = {guess: problem_of(guess, names) for guess in (*WORKS, *HINTS)}
         shown = len(str(pipeline.generate(TEXT, max_new_tokens=64)))
     problems["print(result)"] = f"{shown} characters" if shown > 400 else ""

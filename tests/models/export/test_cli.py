@@ -1,13 +1,11 @@
 """`ov-specdec export`: which models it exports, in which format; Optimum is not run."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from ov_specdec.cli import export as command
 from ov_specdec.models.export import Exported
-from ov_specdec.records.files import as_argument
 from tests.support.command_line import run
 from tests.support.tiny import SAMPLE, save_tokenizer
 
@@ -41,27 +39,6 @@ def test_a_draft_from_the_main_model_is_a_second_export_of_it(exports, tiny_pair
     exports.clear()
     run("export", "--main", "owner/x", "--draft", "owner/y", "--weight-format", "int8")
     assert exports == [("owner/x", "int8", []), ("owner/y", "int8", [])]
-
-
-def test_without_a_model_it_says_how_to_name_one(exports):
-    done = run("export")
-    assert (done.returncode, exports) == (2, [])
-    assert done.stderr.startswith(
-        "error: no model is named: give --main NAME, --draft NAME or both"
-    )
-
-
-def test_two_whispers_are_tried_on_a_recording(monkeypatch, whisper, tmp_path):
-    folders = {name: tmp_path / f"my {name}" for name in ("main", "draft")}
-    for name, folder in folders.items():
-        shutil.copytree(getattr(whisper, name), folder)
-    monkeypatch.setattr(
-        command, "export_model", lambda name, *_, **__: Exported(folders[name], is_new=True)
-    )
-    done = run("export", "--main", "main", "--draft", "draft")
-    assert done.returncode == 0, done.stderr
-    main, draft = map(as_argument, folders.values())
-    assert f"try: ov-specdec transcribe FILE --main {main} --draft {draft}\n" in done.stdout
 
 
 @pytest.fixture

@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import pytest
 
 from ov_specdec import ExportError, SpeculativePipeline
 from ov_specdec.models import export as export_module
 from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model
-from ov_specdec.models.locate import embedded_folder
+from ov_specdec.models.optimum import Int4Options
+from tests.support.command_line import run
 from tests.support.optimum import names, stub_optimum
 from tests.support.tiny import save_checkpoint
 
@@ -74,10 +76,6 @@ def test_marians_tokenizer_is_refused(tmp_path):
         export_model(str(tmp_path), tmp_path / "output", "int8")
 
 
-def test_the_checkpoint_of_the_embedded_draft_is_beside_it_in_a_checkout():
-    assert embedded_folder("draft").with_name("checkpoint").joinpath("config.json").is_file()
-
-
 @pytest.fixture
 def source(tmp_path):
     """A folder with what is looked at before an export."""
@@ -110,20 +108,6 @@ def test_a_failure_is_told_by_optimum_and_leaves_nothing_behind(
     assert names(tmp_path / "models") == []
 
 
-def test_an_export_without_a_fast_tokenizer_is_not_taken_for_finished(
-    monkeypatch, tmp_path, source
-):
-    def write_some(_name, _family, target, *_):
-        target.mkdir()
-        for name in ("openvino_model.xml", "openvino_model.bin", "config.json"):
-            (target / name).touch()
-
-    monkeypatch.setattr(export_module, "run_optimum", write_some)
-    with pytest.raises(ExportError, match=r"no tokenizer.json, so it is not usable"):
-        export_model(source, tmp_path / "models", "fp16")
-    assert names(tmp_path / "models") == []
-
-
 def test_a_model_that_the_hub_does_not_give_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(ExportError, match=r"owner/x: config.json cannot be downloaded .*: check"):
@@ -133,17 +117,17 @@ def test_a_model_that_the_hub_does_not_give_is_named(monkeypatch, tmp_path):
 
 @pytest.fixture
 def fake_optimum(monkeypatch):
-    """Writes what is looked at of an export; returns the folders that it wrote."""
-    targets = []
+    """Writes what is looked at of an export; returns what it was told of weights each time."""
+    told = []
 
-    def write(_name, _family, target, *_):
-        targets.append(target)
+    def write(_name, _family, target, options, *_):
+        told.append(options[options.index("--weight-format") + 1 :])
         target.mkdir()
         for name in NEEDED_FILES:
             (target / name).write_text("{}")
 
     monkeypatch.setattr(export_module, "run_optimum", write)
-    return targets
+    return told
 
 
 @pytest.mark.parametrize("lost", ["tokenizer.json", "merges.txt"])
@@ -186,3 +170,63 @@ def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optim
 def test_what_is_no_model_is_refused_at_once(tmp_path, name):
     with pytest.raises(ExportError, match="neither a folder here nor a Hub name"):
         export_model(name, tmp_path, "fp16")
+
+
+def make_source(folder, **config):
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").touch()
+    return str(folder)
+
+
+def test_what_fits_is_left_to_optimum(tmp_path, fake_optimum):
+    source = make_source(tmp_path / "wide", hidden_size=256, intermediate_size=640)
+    export_model(source, tmp_path, "int4")
+    made = export_model(source, tmp_path, "int4", Int4Options(sym=True))
+    assert fake_optimum == [["int4"], ["int4", "--sym"]]
+    given = Int4Options(group_size=-1, ratio=0.8, sym=True)
+    other = export_model(source, tmp_path, "int4", given)
+    assert (made.folder.name, other.folder.name) == (
+        "wide-int4-sym",
+        "wide-int4-group-size--1-ratio-0.8-sym",
+    )
+    assert fake_optimum[2] == ["int4", "--group-size", "-1", "--ratio", "0.8", "--sym"]
+    assert not export_model(source, tmp_path, "int4", given).is_new
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"n_embd": 48, "n_inner": None},
+        {"hidden_size": 128, "intermediate_size": [256, 96]},
+        {"text_config": {"hidden_size": 64}, "hidden_size": 128},
+    ],
+)
+def test_where_a_width_does_not_fit_optimum_adjusts_the_groups(tmp_path, fake_optimum, config):
+    export_model(make_source(tmp_path / "odd", **config), tmp_path, "int4")
+    adjusted = ["--group-size", "128", "--group-size-fallback", "adjust"]
+    assert fake_optimum[0] == ["int4", *adjusted]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--group-size", "64", "--weight-format", "int8"], "--group-size has no effect with"),
+        (["--sym"], "--sym has no effect with --weight-format fp16: leave it out, or export as"),
+        (["--weight-format", "int4", "--group-size", "-2"], "--group-size -2 must be"),
+        (["--weight-format", "int4", "--ratio", "nan"], "--ratio nan must be"),
+    ],
+)
+def test_options_that_cannot_be_followed_are_refused(tmp_path, arguments, complaint):
+    done = run("export", "--main", "owner/x", "--output", tmp_path / "models", *arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"error: {complaint}")
+    assert not (tmp_path / "models").exists()
+
+
+def test_the_widths_of_a_model_of_the_hub_are_read_there(tmp_path, fake_optimum, monkeypatch):
+    source = Path(make_source(tmp_path / "snapshot", hidden_size=576, intermediate_size=1536))
+    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(source / file))
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: str(source))
+    export_model("owner/x", tmp_path / "models", "int4")
+    assert fake_optimum[0][:2] == ["int4", "--group-size"]

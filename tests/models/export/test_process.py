@@ -164,13 +164,3 @@ def test_what_another_process_has_made_meanwhile_is_left_alone(tmp_path):
     with pytest.raises(ExportError, match=complaint), partial_folder(tmp_path, "x"):
         pytest.fail("it may be written")
     assert names(tmp_path) == ["x"]
-
-
-@pytest.mark.parametrize("name", ["x", "a.b+c"])
-def test_only_what_was_left_of_the_same_name_is_removed(tmp_path, name):
-    left, others = f".{name}.abcdefgh", [f".{name}2.abcdefgh", ".a-b+c.abcdefgh", f".{name}.abc"]
-    for folder in (left, *others):
-        (tmp_path / folder).mkdir()
-    with partial_folder(tmp_path, name) as partial:
-        made = [partial.name, f".{name}.lock"]
-        assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*others, *made])
