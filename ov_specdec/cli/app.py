@@ -9,16 +9,12 @@ from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
-from pathlib import Path
 from typing import Any, NoReturn
 
 import click
 
-import ov_specdec
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.foreign_names import HINTS
-
-PACKAGE = Path(ov_specdec.__file__).parent
 
 COMMANDS = {
     "generate": "Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr.",
@@ -86,16 +82,16 @@ class LazyCommands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """As in click, but errors suggest what to type instead."""
         name = args[0]
-        if name not in self._lines and not name.startswith("-"):
+        if name not in self._lines:
             hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
             ctx.fail(f"there is no command '{name}': {hint}")
-        found = super().resolve_command(ctx, args)
-        _, command, rest = found
-        if command is not None:
-            for word in takewhile("--".__ne__, rest):
-                # click would read -ngl letter by letter, as -n gl.
-                if word in HINTS and len(word) > 2 and word[0] == "-" != word[1]:
-                    raise click.NoSuchOption(word, ctx=click.Context(command, ctx, name))
+        _, command, rest = found = super().resolve_command(ctx, args)
+        if command is None:
+            return found
+        for word in takewhile("--".__ne__, rest):
+            # click would read -ngl letter by letter, as -n gl.
+            if word in HINTS and len(word) > 2 and word[0] == "-" != word[1]:
+                raise click.NoSuchOption(word, ctx=click.Context(command, ctx, name))
         return found
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -128,7 +124,7 @@ def run(commands: click.Group = app, name: str = "ov-specdec") -> None:
         # A console without UTF-8, such as Windows' cp1252, shows "?" for other characters.
         sys.stdout.reconfigure(errors="replace")
     with warnings.catch_warnings():
-        _show_own_warnings_in_one_line()
+        warnings.showwarning = lambda message, *_, **__: say(f"warning: {message}")
         try:
             sys.exit(commands(prog_name=name, standalone_mode=False))
         except click.exceptions.NoArgsIsHelpError as error:
@@ -196,18 +192,3 @@ def explain(error: click.ClickException) -> str:
         known = [flag for each in options for flag in (*each.opts, *each.secondary_opts)]
         hint = suggest(typed.replace("_", "-"), known, "", most=2, cutoff=LIKE)
     return f"there is no option {typed}" + (f": {hint}" if hint else "")
-
-
-def _show_own_warnings_in_one_line() -> None:
-    """Until the state of `warnings` is restored; warnings of other packages keep their format."""
-    usual = warnings.showwarning
-
-    def show(
-        message: Warning | str, category: type[Warning], filename: str, *others: Any, **named: Any
-    ) -> None:
-        if PACKAGE in Path(filename).parents:
-            say(f"warning: {message}")
-        else:
-            usual(message, category, filename, *others, **named)
-
-    warnings.showwarning = show

@@ -10,21 +10,18 @@ from rich.progress import MofNCompleteColumn, Progress
 
 from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.batch_file import BatchRun, Results
-from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.models import CONCURRENT, PIPELINE, make_pipeline, model_name, models_first
-from ov_specdec.cli.terminal import progress, with_errors
+from ov_specdec.cli.declare import command, options_of, take
+from ov_specdec.cli.models import PIPELINE, make_pipeline, model_name
+from ov_specdec.cli.terminal import progress
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Rules
 from ov_specdec.options.model import option
 from ov_specdec.server.settings import Settings
 
 
-@click.command()
-@with_errors
-@models_first("main", own="REQUESTS")
-@own_options
-@options_of(Settings.model_fields, "strict_fields")
-@options_of(PIPELINE, *CONCURRENT)
+@command(
+    "[MAIN] REQUESTS", options_of(Settings.model_fields, "strict_fields"), options_of(PIPELINE)
+)
 def batch(
     *,
     arguments: tuple[str, ...],

@@ -15,10 +15,10 @@ from pydantic import Field
 from rich.console import Console
 
 from ov_specdec.cli.app import say
-from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.models import MODELS, ONE_REQUEST, PIPELINE, models_first
+from ov_specdec.cli.declare import command, options_of, take
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE
 from ov_specdec.cli.options import MEASURED_TOKENS
-from ov_specdec.cli.terminal import console, progress, with_errors
+from ov_specdec.cli.terminal import console, progress
 from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.measure.methods import (
     ALIKE,
@@ -51,19 +51,18 @@ UNMEASURED = ("drafter", "generation_config", "tool_call_parser", "reasoning_par
 """Arguments of a pipeline that this command chooses, or that change no figure."""
 
 
-@click.command()
-@with_errors
-@models_first(*MODELS)
-@click.option(
-    "--quick",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_take_quick,
-    help="Measure fewer methods, rounds and tokens, as a trial.",
+@command(
+    "[MAIN] [DRAFT]",
+    click.option(
+        "--quick",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_take_quick,
+        help="Measure fewer methods, rounds and tokens, as a trial.",
+    ),
+    options_of(PIPELINE, *(name for name in ONE_REQUEST if name not in UNMEASURED)),
 )
-@own_options
-@options_of(PIPELINE, *(name for name in ONE_REQUEST if name not in UNMEASURED))
 def bench(
     *,
     methods: str = option(

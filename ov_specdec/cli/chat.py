@@ -1,6 +1,5 @@
 """`ov-specdec chat`: a conversation with the models, in the terminal or from a pipe."""
 
-import io
 import os
 import signal
 import sys
@@ -20,19 +19,17 @@ from prompt_toolkit.output import create_output
 from prompt_toolkit.shortcuts import CompleteStyle
 
 from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
-from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.models import (
-    MODELS,
-    ONE_REQUEST,
-    PIPELINE,
-    make_pipeline,
-    model_name,
-    models_first,
-    typed,
+from ov_specdec.cli.declare import command, options_of, take, typed
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, make_pipeline, model_name
+from ov_specdec.cli.options import (
+    GENERATION,
+    LOGPROBS,
+    Shared,
+    check_generation,
+    generation_options,
 )
-from ov_specdec.cli.options import GENERATION, Shared, check_generation, generation_options
-from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error, with_errors
-from ov_specdec.errors import ContextLengthError, Option, OptionError, SpecdecError
+from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error
+from ov_specdec.errors import Option, OptionError, SpecdecError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.options.checks import require_utf8
@@ -45,13 +42,12 @@ from ov_specdec.text.tokenizer import load_tokenizer
 ACCEPTED = tuple(bytes.fromhex(GREEN[1:]))
 
 
-@click.command()
-@with_errors
-@models_first(*MODELS)
-@options_of(Shared.model_fields, "system")
-@own_options
-@options_of(PIPELINE, *ONE_REQUEST)
-@generation_options("cache_prompt")
+@command(
+    "[MAIN] [DRAFT]",
+    options_of(Shared.model_fields, "system"),
+    options_of(PIPELINE, *ONE_REQUEST),
+    generation_options("apply_chat_template", *LOGPROBS),
+)
 def chat(
     *,
     system: str | None,
@@ -99,8 +95,7 @@ def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
         except SpecdecError as error:
             if not goes_on:
                 raise
-            is_full = isinstance(error, ContextLengthError)
-            show_error(error, "; /undo or /clear makes room" if is_full else "")
+            show_error(error)
 
 
 @contextmanager
@@ -179,9 +174,11 @@ def _history() -> History:
 
 def piped_lines() -> Iterator[str]:
     """The lines of stdin as they arrive; `OptionError` for one that is not UTF-8."""
-    stdin = io.BytesIO() if sys.stdin is None else sys.stdin.buffer  # None: it is closed
+    if sys.stdin is None:  # it is closed
+        return
     try:
-        for line in io.TextIOWrapper(stdin, encoding="utf-8"):
-            yield line.rstrip("\n")
+        with click.open_file("-", encoding="utf-8") as lines:
+            for line in lines:
+                yield line.rstrip("\n")
     except UnicodeDecodeError as error:
         raise OptionError(f"stdin cannot be read as text: {error}; give UTF-8") from error

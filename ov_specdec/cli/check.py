@@ -8,9 +8,9 @@ import click
 
 from ov_specdec.checks.agreement import compare_caches
 from ov_specdec.checks.invariance import look_up
-from ov_specdec.cli.declare import options_of
-from ov_specdec.cli.models import AGREEMENT, COMPILATION, MODELS, PIPELINE, models_first, show_share
-from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.cli.declare import MODELS, command, options_of
+from ov_specdec.cli.models import AGREEMENT, COMPILATION, PIPELINE, show_share
+from ov_specdec.cli.terminal import console
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.prompts import TUNING
@@ -53,10 +53,7 @@ class Agreement(NamedTuple):
     is_broken: bool
 
 
-@click.command()
-@with_errors
-@models_first(*MODELS)
-@options_of(PIPELINE, *MODELS, "device", *COMPILATION)
+@command("[MAIN] [DRAFT]", options_of(PIPELINE, *MODELS, "device", *COMPILATION))
 def check(main: str | None, draft: str | None, device: str, **options: Any) -> None:
     """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
 
@@ -197,10 +194,7 @@ def compare_tokenizers(main: str, draft: str) -> bool:
     return report.compatible
 
 
-@click.command()
-@with_errors
-@models_first("main")
-@options_of(PIPELINE, "main")
+@command("[MAIN]", options_of(PIPELINE, "main"))
 def devices(main: str | None) -> None:
     """List OpenVINO's devices: name, capabilities, and the KV cache of --kv auto.
 

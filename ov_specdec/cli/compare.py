@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.cli.declare import own_options
+from ov_specdec.cli.declare import command
 from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
 from ov_specdec.cli.models import PREPARATION, make_pipeline, show_share
-from ov_specdec.cli.options import MEASURED_TOKENS, shared_options
-from ov_specdec.cli.terminal import print_json, progress, with_errors
+from ov_specdec.cli.options import LOGPROBS, MEASURED_TOKENS, shared_options
+from ov_specdec.cli.terminal import print_json, progress
 from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN, GenerationOptions
 from ov_specdec.options.model import option
@@ -22,10 +22,10 @@ from ov_specdec.text.prompt import Prompt
 COMPARED = ("plain", "speculative")
 
 
-@click.command()
-@with_errors
-@own_options
-@partial(shared_options, max_new_tokens=MEASURED_TOKENS)
+@command(
+    "[MAIN] [PROMPT]",
+    partial(shared_options, without=LOGPROBS, max_new_tokens=MEASURED_TOKENS),
+)
 def compare(
     prompt: Prompt,
     pipeline: Mapping[str, Any],

@@ -1,19 +1,26 @@
-"""Command-line options, made from options of the package, and how their values are typed."""
+"""Commands and their options, made of functions and of options of the package."""
 
 import functools
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
 import click
+from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
 from ov_specdec.cli.help import GroupedOption
+from ov_specdec.cli.terminal import with_errors
+from ov_specdec.errors import ModelError, Option, OptionError, shorten
+from ov_specdec.models.locate import check_place
 from ov_specdec.options.model import by_group, display_of, kinds_of, options_of_function
 
 Command = Callable[..., None]
+
+MODELS = ("main", "draft")
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +183,12 @@ def take(options: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
     return {name: options.pop(name) for name in names if name in options}
 
 
+def typed(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of the current command that the user gave; the others have their defaults."""
+    source = click.get_current_context().get_parameter_source
+    return {k: v for k, v in options.items() if source(k) is not ParameterSource.DEFAULT}
+
+
 def own_options(command: Command) -> Command:
     """Give a command the options that its parameters describe, checked before it runs."""
     own = options_of_function(command)
@@ -186,3 +199,64 @@ def own_options(command: Command) -> Command:
         command(*args, **dict(checked), **options)
 
     return options_of(own.model_fields)(checked)
+
+
+def command(
+    usage: str, *options: Callable[[Command], Command]
+) -> Callable[[Command], click.Command]:
+    """Makes a command of a function with `option`s.
+
+    usage: of its arguments, such as "[MAIN] [PROMPT]". First come models, which may be named there
+    rather than by option, then others, which the function gets as `arguments`. options: give it
+    those of others.
+    """
+    roles = [role for role in MODELS if f"[{role.upper()}]" in usage.split()]
+    own = usage.split()[len(roles) :]
+
+    def decorate(function: Command) -> click.Command:
+        made = own_options(function)
+        for add in reversed(options):
+            made = add(made)
+
+        @click.command()
+        @with_errors
+        @click.argument("arguments", nargs=-1, metavar=usage)
+        @functools.wraps(made)
+        def named(arguments: tuple[str, ...], **options: Any) -> None:
+            count = int(_has_model(arguments, options["main"])) if own else len(roles)
+            _take_models(roles, arguments[:count], options)
+            if own:
+                options["arguments"] = arguments[count:]
+            elif arguments[count:]:
+                raise click.UsageError(f"Got unexpected extra argument ({arguments[count]})")
+            if own and not own[0].startswith("[") and not options["arguments"]:
+                raise click.UsageError(f"Missing argument '{own[0]}'.")
+            made(**options)
+
+        return named
+
+    return decorate
+
+
+def _take_models(roles: Sequence[str], names: Sequence[str], options: dict[str, Any]) -> None:
+    """Take models that are named as arguments for those of options."""
+    context = click.get_current_context()
+    for role, name in zip(roles, names, strict=False):
+        if context.get_parameter_source(role) is ParameterSource.COMMANDLINE:
+            second = Option(role, options[role])
+            raise OptionError(f"{role.upper()} is '{name}', and ", second, ": give it once")
+        options[role] = name
+
+
+def _has_model(arguments: Sequence[str], main: str | None) -> bool:
+    """Whether the first argument is the model: it is a model's folder, or the first of several."""
+    if arguments and os.path.isfile(f"{arguments[0]}/config.json"):  # noqa: PTH113 - may be any text
+        return True
+    if main is not None or len(arguments) < 2:
+        return False
+    try:
+        check_place(arguments[0])
+    except ModelError as error:
+        rule = "the first of several arguments is the model, and one with spaces needs quotes"
+        raise ModelError(f"{error} ({rule}: {shorten(' '.join(arguments))})") from error
+    return True

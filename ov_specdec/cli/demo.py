@@ -5,21 +5,19 @@ from typing import Any
 
 import click
 
-from ov_specdec.cli.declare import options_of, own_options
+from ov_specdec.cli.declare import MODELS, command, options_of
 from ov_specdec.cli.models import (
     AGREEMENT,
     COMPILATION,
-    MODELS,
     PIPELINE,
     PREPARATION,
     is_speech,
     make_pipeline,
     make_speech_pipeline,
-    models_first,
     show_share,
     speech_arguments,
 )
-from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError, requiring
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
@@ -30,15 +28,14 @@ FIRST_PORT = 7860
 """Gradio's default."""
 
 
-@click.command()
-@with_errors
-@models_first(*MODELS)
-@options_of(
-    PIPELINE,
-    *(*MODELS, "pairing", "device", "draft_device", "drafter", "profile", *COMPILATION),
-    *("batch_invariant", "static_shapes"),
+@command(
+    "[MAIN] [DRAFT]",
+    options_of(
+        PIPELINE,
+        *(*MODELS, "pairing", "device", "draft_device", "drafter", "profile", *COMPILATION),
+        *("batch_invariant", "static_shapes"),
+    ),
 )
-@own_options
 def demo(
     *,
     host: str = option("127.0.0.1", "Address to serve on.", group="Address"),

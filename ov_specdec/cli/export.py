@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 import click
 
-from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.models import MODELS, PIPELINE, models_first
-from ov_specdec.cli.terminal import console, with_errors
+from ov_specdec.cli.declare import command, options_of
+from ov_specdec.cli.models import PIPELINE
+from ov_specdec.cli.terminal import console
 from ov_specdec.errors import Option, OptionError, TokenizerMismatchError
 from ov_specdec.generation.models import pair_models
 from ov_specdec.models.export import WeightFormat, compare_checkpoints, export_model
@@ -18,12 +18,7 @@ from ov_specdec.records.files import as_argument
 from ov_specdec.text.pairing import PairingName
 
 
-@click.command()
-@with_errors
-@models_first(*MODELS)
-@own_options
-@options_of(Int4Options.model_fields)
-@options_of(PIPELINE, "pairing")
+@command("[MAIN] [DRAFT]", options_of(Int4Options.model_fields), options_of(PIPELINE, "pairing"))
 def export(
     *,
     main: str | None = option(

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from ov_specdec.cli.app import end_interrupted
-from ov_specdec.cli.declare import options_of, own_options
+from ov_specdec.cli.declare import command
 from ov_specdec.cli.models import make_pipeline
-from ov_specdec.cli.options import GENERATION, LOGPROBS, shared_options
-from ov_specdec.cli.terminal import Transcript, print_json, with_errors
+from ov_specdec.cli.options import shared_options
+from ov_specdec.cli.terminal import Transcript, print_json
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
@@ -35,11 +35,7 @@ IDLE_REASONS = {
 """Explanations of rounds without drafts, by their reason in the statistics."""
 
 
-@click.command()
-@with_errors
-@options_of(GENERATION, *LOGPROBS)
-@own_options
-@shared_options
+@command("[MAIN] [PROMPT]", shared_options)
 def generate(
     prompt: Prompt,
     pipeline: Mapping[str, Any],

@@ -1,21 +1,16 @@
 """Models of a command: their options, and how they are loaded, with a spinner on stderr."""
 
-import functools
 import logging
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-import click
-from click.core import ParameterSource
-
-from ov_specdec.cli.declare import Command
+from ov_specdec.cli.declare import typed
 from ov_specdec.cli.terminal import console
-from ov_specdec.errors import ModelError, Option, OptionError, shorten
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipelineOptions
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.locate import check_place, locate
+from ov_specdec.models.locate import locate
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.measurement import SEQUENCES
 from ov_specdec.speech_pipeline import SpeechPipeline
@@ -28,64 +23,14 @@ PIPELINE = PipelineOptions.model_fields
 
 AGREEMENT, PREPARATION = "Checking whether passes agree", "Measuring, and compiling static shapes"
 
-MODELS = ("main", "draft")
 COMPILATION = ("precision", "properties")
-CONCURRENT = tuple(name for name in PIPELINE if name != "chat_template")
-"""Arguments of commands with concurrent requests."""
+
 ONE_REQUEST = tuple(
-    n for n in CONCURRENT if n not in ("max_batch_size", "max_prefill_tokens_per_step")
+    name
+    for name in PIPELINE
+    if name not in ("max_batch_size", "max_prefill_tokens_per_step", "chat_template")
 )
-
-
-def models_first(*roles: str, own: str = "") -> Callable[[Command], Command]:
-    """Lets a command take its models as its first arguments, and not only by option.
-
-    roles: of the models. own: further arguments, as the usage shows them; the command gets them as
-    `arguments`.
-    """
-    usage = " ".join([*(f"[{role.upper()}]" for role in roles), own]).rstrip()
-
-    def decorate(command: Command) -> Command:
-        @click.argument("arguments", nargs=-1, metavar=usage)
-        @functools.wraps(command)
-        def named(arguments: tuple[str, ...], **options: Any) -> None:
-            context = click.get_current_context()
-            count = int(_has_model(arguments, options["main"])) if own else len(roles)
-            for role, name in zip(roles, arguments[:count], strict=False):
-                if context.get_parameter_source(role) is ParameterSource.COMMANDLINE:
-                    second = Option(role, options[role])
-                    raise OptionError(f"{role.upper()} is '{name}', and ", second, ": give it once")
-                options[role] = name
-            others = arguments[count:]
-            if others and not own:
-                raise click.UsageError(f"Got unexpected extra argument ({others[0]})", context)
-            if not others and own and not own.startswith("["):
-                raise click.UsageError(f"Missing argument '{own}'.", context)
-            command(**options, **({"arguments": others} if own else {}))
-
-        return named
-
-    return decorate
-
-
-def _has_model(arguments: Sequence[str], main: str | None) -> bool:
-    """Whether the first argument is the model: it is a model's folder, or the first of several."""
-    if arguments and os.path.isfile(f"{arguments[0]}/config.json"):  # noqa: PTH113 - may be any text
-        return True
-    if main is not None or len(arguments) < 2:
-        return False
-    try:
-        check_place(arguments[0])
-    except ModelError as error:
-        rule = "the first of several arguments is the model, and one with spaces needs quotes"
-        raise ModelError(f"{error} ({rule}: {shorten(' '.join(arguments))})") from error
-    return True
-
-
-def typed(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of the current command that the user gave; the others have their defaults."""
-    source = click.get_current_context().get_parameter_source
-    return {k: v for k, v in options.items() if source(k) is not ParameterSource.DEFAULT}
+"""Arguments of commands with one request at a time."""
 
 
 def model_name(main: str | None) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from ov_specdec.cli.declare import WAYS, Command, flag_name, options_of, take
-from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, models_first, typed
+from ov_specdec.cli.declare import WAYS, Command, flag_name, options_of, take, typed
+from ov_specdec.cli.models import ONE_REQUEST, PIPELINE
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_utf8
@@ -18,9 +18,6 @@ GENERATION = GenerationOptions.model_fields
 
 LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
 """Options of the command that can show log-probabilities."""
-
-OF_SOME = ("apply_chat_template", "cache_prompt", *LOGPROBS)
-"""Options that not all generating commands have."""
 
 MEASURED_TOKENS = 128
 """Default tokens of outputs that are only measured."""
@@ -41,27 +38,26 @@ class Shared(Options):
 
 
 def generation_options(
-    *more: str, max_new_tokens: int | None = None
+    *without: str, max_new_tokens: int | None = None
 ) -> Callable[[Command], Command]:
-    """Gives a command the options of all generating ones, and others.
-
-    max_new_tokens: the default.
-    """
-    common = [n for n, f in GENERATION.items() if n not in OF_SOME and flag_name(n, f)]
-    return options_of(GENERATION, *common, *more, max_new_tokens=max_new_tokens)
+    """Gives a command the options of a generation, without some. max_new_tokens: the default."""
+    names = [name for name, f in GENERATION.items() if name not in without and flag_name(name, f)]
+    return options_of(GENERATION, *names, max_new_tokens=max_new_tokens)
 
 
-def shared_options(command: Command, max_new_tokens: int | None = None) -> Command:
+def shared_options(
+    command: Command, *, without: Sequence[str] = (), max_new_tokens: int | None = None
+) -> Command:
     """Give a command all options of prompt, pipeline and generation.
 
     It is called with `prompt` (a text or messages), `pipeline` (keyword arguments for
-    `SpeculativePipeline`), `generation`, and its own options. max_new_tokens: the default.
+    `SpeculativePipeline`), `generation`, and its own options. without: of a generation's.
+    max_new_tokens: the default.
     """
 
-    @models_first("main", own="[PROMPT]")
     @options_of(Shared.model_fields)
     @options_of(PIPELINE, *ONE_REQUEST)
-    @generation_options("apply_chat_template", max_new_tokens=max_new_tokens)
+    @generation_options("cache_prompt", *without, max_new_tokens=max_new_tokens)
     @functools.wraps(command)
     def gathered(
         arguments: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any

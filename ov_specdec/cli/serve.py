@@ -9,18 +9,16 @@ from typing import Any, Literal
 
 import click
 
-from ov_specdec.cli.declare import options_of, own_options, take
+from ov_specdec.cli.declare import command, options_of, take
 from ov_specdec.cli.models import (
-    MODELS,
     PIPELINE,
     is_speech,
     make_lasting_pipeline,
     make_speech_pipeline,
     model_name,
-    models_first,
     speech_arguments,
 )
-from ov_specdec.cli.terminal import flag_of, with_errors
+from ov_specdec.cli.terminal import flag_of
 from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.model import option
@@ -43,13 +41,14 @@ MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
 
-def _with_variables(command: click.Command) -> click.Command:
+def _with_variables(made: click.Command) -> click.Command:
     """Name the variable of each option by its flag, such as OV_SPECDEC_API_KEY for --api-key."""
-    for each in command.params:
+    made.context_settings["auto_envvar_prefix"] = VARIABLE_PREFIX  # for Python's names
+    for each in made.params:
         if isinstance(each, click.Option):
             name = flag_of(each).removeprefix("--").replace("-", "_").upper()
             each.envvar = f"{VARIABLE_PREFIX}_{name}"
-    return command
+    return made
 
 
 def _read_config(context: click.Context, _: click.Parameter, file: Path | None) -> None:
@@ -78,24 +77,23 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
 
 
 @_with_variables
-@click.command(context_settings={"auto_envvar_prefix": VARIABLE_PREFIX})
-@with_errors
-@models_first(*MODELS)
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    is_eager=True,
-    expose_value=False,
-    callback=_read_config,
-    help="Read options from a YAML file, such as max-queue: 64. The command line and environment "
-    f"variables such as {VARIABLE_PREFIX}_MAX_QUEUE take precedence.",
+@command(
+    "[MAIN] [DRAFT]",
+    click.option(
+        "--config",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        is_eager=True,
+        expose_value=False,
+        callback=_read_config,
+        help="Read options from a YAML file, such as max-queue: 64. The command line and "
+        f"environment variables such as {VARIABLE_PREFIX}_MAX_QUEUE take precedence.",
+    ),
+    options_of(Binding.model_fields),
+    options_of(Settings.model_fields),
+    options_of(Cluster.model_fields),
+    options_of(PIPELINE, generation_config="model"),  # as in vLLM
 )
-@options_of(Binding.model_fields)
-@own_options
-@options_of(Settings.model_fields)
-@options_of(Cluster.model_fields)
-@options_of(PIPELINE, generation_config="model")  # as in vLLM
 def serve(
     *,
     api_key_file: str | None = option(

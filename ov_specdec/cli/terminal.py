@@ -86,12 +86,12 @@ def with_errors(command: Callable[..., None]) -> Callable[..., None]:
     return guarded
 
 
-def show_error(error: SpecdecError, remedy: str = "") -> None:
+def show_error(error: SpecdecError) -> None:
     """Show an error of the current command in one line; with --debug, its traceback."""
     context = click.get_current_context()
     if context.params["debug"]:
         traceback.print_exception(error)
-    say(f"error: {in_option_names(error, context.command.params)}{remedy}")
+    say(f"error: {in_option_names(error, context.command.params)}")
 
 
 def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) -> str:

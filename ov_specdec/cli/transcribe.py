@@ -9,10 +9,10 @@ import click
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from ov_specdec.cli.app import USER_ERROR, end_interrupted
-from ov_specdec.cli.declare import options_of, own_options, take
-from ov_specdec.cli.models import make_speech_pipeline, models_first, typed
+from ov_specdec.cli.declare import command, options_of, take, typed
+from ov_specdec.cli.models import make_speech_pipeline
 from ov_specdec.cli.options import GENERATION
-from ov_specdec.cli.terminal import progress, show_error, with_errors
+from ov_specdec.cli.terminal import progress, show_error
 from ov_specdec.errors import AudioError, Option, OptionError
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.options.model import by_group, option
@@ -37,13 +37,12 @@ COLUMNS = (
 )
 
 
-@click.command()
-@with_errors
-@models_first("main", own="FILES...")
-@own_options
-@options_of(TranscriptionOptions.model_fields)
-@options_of(GENERATION, "seed", *by_group(GENERATION)["Speculation"])
-@options_of(SPEECH, main=None)  # may be the first argument
+@command(
+    "[MAIN] FILES...",
+    options_of(TranscriptionOptions.model_fields),
+    options_of(GENERATION, "seed", *by_group(GENERATION)["Speculation"]),
+    options_of(SPEECH, main=None),  # may be the first argument
+)
 def transcribe(
     *,
     arguments: tuple[str, ...],

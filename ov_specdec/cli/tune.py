@@ -9,9 +9,9 @@ from typing import Any
 import click
 from rich.console import Console
 
-from ov_specdec.cli.declare import options_of, own_options
-from ov_specdec.cli.models import MODELS, PIPELINE, models_first
-from ov_specdec.cli.terminal import console, print_json, with_errors
+from ov_specdec.cli.declare import MODELS, command, options_of
+from ov_specdec.cli.models import PIPELINE
+from ov_specdec.cli.terminal import console, print_json
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.models import find_pairing
 from ov_specdec.generation.pipeline_options import require_main
@@ -34,11 +34,7 @@ from ov_specdec.records.files import as_argument, record_file
 from ov_specdec.text.pairing import PairingName
 
 
-@click.command()
-@with_errors
-@models_first(*MODELS)
-@own_options
-@options_of(PIPELINE, *MODELS, "device", "pairing", "static_shapes")
+@command("[MAIN] [DRAFT]", options_of(PIPELINE, *MODELS, "device", "pairing", "static_shapes"))
 def tune(
     *,
     main: str | None,

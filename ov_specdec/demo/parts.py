@@ -59,16 +59,18 @@ def side_by_side(
 
     def show(values: Values) -> Iterator[tuple[Any, ...]]:
         earlier: Turns = values[state] if boxes else []
-        shown, typed = 0.0, [""] * len(boxes)
+        # The box is emptied once; then it may have the next message.
+        shown, typed, same = 0.0, [""] * len(boxes), [gr.skip()] * len(boxes)
         turns = earlier
         try:
             for turn in run(values, earlier):
                 turns = [*earlier, turn]
                 if perf_counter() - shown >= SHOW_EVERY:
                     yield *typed, *known(turns)
-                    shown = perf_counter()
-                    typed = [gr.skip()] * len(boxes)  # it may be the next message by now
+                    shown, typed = perf_counter(), same
         except SpecdecError as error:
+            if turns is not earlier:
+                yield *same, *end(turns)
             raise shown_error(error) from error
         yield *typed, *known(turns)
 

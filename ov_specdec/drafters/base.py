@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence, Set
 from typing import NamedTuple, Protocol, TypeVar
 
-from ov_specdec.planning.draft_length import Offer, Offers, Plan
+from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 
@@ -21,13 +21,15 @@ class Proposal(NamedTuple):
 
     confidences: the source's probability of each draft token, if it is known.
     pass_tokens: tokens fed to a draft model. has_failed: a draft model gave logits that are no
-    distribution, and is not used any more.
+    distribution, and is not used any more. plan, offers: how it came about, set by the round.
     """
 
     draft: Draft
     confidences: tuple[float, ...] = ()
     pass_tokens: int = 0
     has_failed: bool = False
+    plan: Plan = NO_PLAN
+    offers: Offers = ()
 
     def until(self, ends: Set[int]) -> "Proposal":
         """The proposal up to and including its first token that ends a text.

@@ -40,7 +40,7 @@ class SuffixDrafter:
         references: SuffixIndex | None = None,
     ) -> None:
         self._own = SuffixIndex(texts)
-        self._shared = references
+        self._indexes = [self._own] if references is None else [self._own, references]
         self._earlier = earlier
         self._num_indexed = 0
         self._match: Match | None = None
@@ -49,17 +49,16 @@ class SuffixDrafter:
     def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """The longest match, if there is one."""
         self._index(tokens)
-        best, source = self._own.find(tokens), SOURCE
-        longest = best.length if best else 0.0
-        known = self._shared.find(tokens) if self._shared else None
-        if known is not None and known.length > longest:
-            best, longest = known, known.length
-        for index in self._earlier():
+        indexes = [(SOURCE, 1.0, index) for index in self._indexes]
+        indexes += [(EARLIER, EARLIER_WEIGHT, index) for index in self._earlier()]
+        self._match, source, longest = None, SOURCE, 0.0
+        for name, weight, index in indexes:
             match = index.find(tokens)
-            if match is not None and EARLIER_WEIGHT * match.length > longest:
-                best, source, longest = match, EARLIER, EARLIER_WEIGHT * match.length
-        self._match = best
-        return [Offer(source, best.confidence, best.continuation(1)[0])] if best else []
+            if match is not None and weight * match.length > longest:
+                self._match, source, longest = match, name, weight * match.length
+        if self._match is None:
+            return []
+        return [Offer(source, self._match.confidence, self._match.continuation(1)[0])]
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:  # noqa: ARG002
         """The most frequent continuation of the match, as long as the plan allows."""

@@ -13,7 +13,7 @@ from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, Role
-from ov_specdec.planning.draft_length import NO_PLAN, Estimate, Plan
+from ov_specdec.planning.draft_length import FULL, NO_PLAN, Estimate, Plan
 from ov_specdec.planning.planner import Planner
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.base import Runner
@@ -122,9 +122,11 @@ class Engine:
                 continue
             answer: Plan | Estimate = NO_PLAN
             with self._plainly_after_errors():
-                answer = sequence.answer(offers)
+                answer = sequence.policy.answer(offers)
             if isinstance(answer, Plan):
                 self._resume(sequence, answer.within(sequence.room))
+            elif sequence.room < 1:
+                self._resume(sequence, FULL)
             else:
                 planned.append(sequence)
                 estimates.append(answer)
@@ -217,10 +219,11 @@ class Engine:
         """Update cost curves and static shapes with the passes of this step."""
         passes = drafts if main is None else [*drafts, main]
         seconds = sum(done.seconds for done in passes)
-        self.scheduler.learn(seconds, is_prefill=any(done.num_prefill for done in passes))
+        is_prefill = any(done.num_prefill for done in passes)
+        self.scheduler.learn(seconds, is_prefill=is_prefill)
         with self._plainly_after_errors():
             for role, shapes in self.shapes.items():
                 own = drafts if role == "draft" else passes[len(drafts) :]
                 shapes.learn(own, seconds, is_idle=not self.scheduler.running)
-            if main is not None:
-                self._planner.learn(StepStats(main, tuple(drafts)))
+            if main is not None and not is_prefill:
+                self._costs.learn(StepStats(main, tuple(drafts)))

@@ -8,27 +8,20 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Ids
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
 
 from ov_specdec.drafters.base import Proposal, Steps
 from ov_specdec.engine.sequence import Sequence
-from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan
+from ov_specdec.planning.draft_length import NO_PLAN, Offer, Plan
 from ov_specdec.results.stats import Round, RoundStats, Stopwatch
 from ov_specdec.runner.base import ForwardOutput
 from ov_specdec.sampling.logits import Logits, TokenLogprobs, token_logprobs
 from ov_specdec.sampling.samplers import process
 from ov_specdec.sampling.verification import Draft, verify
 
+NO_DRAFT = Draft([])
+
 SCORED_PER_PASS = 64
 """Tokens of a prompt that one pass scores: with a vocabulary of 150,000, rows of 40 MB."""
-
-
-class Drafted(NamedTuple):
-    """What a drafter proposes in a round, and how it was chosen."""
-
-    plan: Plan
-    offers: Offers = ()
-    proposal: Proposal = Proposal(Draft([]))
 
 
 def next_round(sequence: Sequence) -> Steps[Round]:
@@ -53,8 +46,8 @@ def next_round(sequence: Sequence) -> Steps[Round]:
 def decode(sequence: Sequence) -> Steps[Round]:
     """One round, as a coroutine: it waits for passes, and asks for a draft length."""
     watch, forced = Stopwatch(), sequence.force()
-    drafted = yield from propose(sequence, forced)
-    draft, draft_seconds = drafted.proposal.draft.after(forced), watch.lap()
+    proposal = yield from propose(sequence, forced)
+    draft, draft_seconds = proposal.draft.after(forced), watch.lap()
     # Rejected draft tokens are rolled back when the cache is fed next.
     done = yield from sequence.cache.advance(sequence.tokens, draft.tokens)
     result = verify(sequence.sampler, sequence.tokens, done.logits, draft)
@@ -64,11 +57,11 @@ def decode(sequence: Sequence) -> Steps[Round]:
     logprobs = score(sequence, new, done.logits)
     num_forced = min(len(forced), result.num_accepted)
     num_accepted = result.num_accepted - num_forced
-    stats = record(drafted, done, num_forced, num_accepted, new, draft_seconds, watch)
+    stats = record(proposal, done, num_forced, num_accepted, new, draft_seconds, watch)
     return Round(new, num_from_draft, draft.tokens, stats, logprobs, [])
 
 
-def propose(sequence: Sequence, forced: Ids[int]) -> Steps[Drafted]:
+def propose(sequence: Sequence, forced: Ids[int]) -> Steps[Proposal]:
     """The drafters' offers, the plan for them, and what the drafter of the taken one proposes.
 
     It proposes nothing in the first round, so that the first token comes early, and while it lacks
@@ -77,27 +70,28 @@ def propose(sequence: Sequence, forced: Ids[int]) -> Steps[Drafted]:
     """
     grammar, drafters = sequence.grammar, sequence.drafters
     if not drafters:
-        return Drafted(NO_PLAN)
+        return Proposal(NO_DRAFT)
     lacks_states = sequence.cache.readers and (sequence.num_uncached > 1 or forced)
     if sequence.is_first_round or lacks_states:
-        return Drafted(Plan(0, "prefill"))
+        return Proposal(NO_DRAFT, plan=Plan(0, "prefill"))
     tokens = [*sequence.tokens, *forced] if forced else sequence.tokens
     offers = tuple([offer for drafter in drafters for offer in drafter.offers(tokens)])
     if grammar is not None:
         fits = partial(grammar.num_fitting, tokens)
         offers = tuple(o for o in offers if o.token is None or fits([o.token]))
     if not offers:
-        return Drafted(Plan(0, "unmatched", Offer(drafters[0].sources[0])))
+        unmatched = Plan(0, "unmatched", Offer(drafters[0].sources[0]))
+        return Proposal(NO_DRAFT, plan=unmatched)
     plan = (yield offers) or NO_PLAN
     if not plan.length:
-        return Drafted(plan, offers)
+        return Proposal(NO_DRAFT, plan=plan, offers=offers)
     drafter = next(each for each in drafters if plan.offer.source in each.sources)
     proposal = (yield from drafter.propose(tokens, plan)).until(sequence.sampler.ends)
     # A drawn draft stays whole, since its length may not depend on a dropped token: verification
     # rejects what does not fit.
     if grammar is not None and proposal.draft.probs is None:
         proposal = proposal.first(fits(proposal.draft.tokens))
-    return Drafted(plan, offers, proposal)
+    return proposal._replace(plan=plan, offers=offers)
 
 
 def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, float, bool] | None:
@@ -141,7 +135,7 @@ def score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogpr
 
 
 def record(
-    drafted: Drafted,
+    proposal: Proposal,
     done: ForwardOutput,
     num_forced: int,
     num_accepted: int,
@@ -150,8 +144,7 @@ def record(
     watch: Stopwatch,
 ) -> RoundStats:
     """The record of a round that ends now. watch: has run since its draft."""
-    plan, proposal = drafted.plan, drafted.proposal
-    offers = drafted.offers if num_forced < len(new) else ()
+    plan, offers = proposal.plan, proposal.offers if num_forced < len(new) else ()
     return RoundStats(
         num_drafted=len(proposal.draft.tokens),
         num_accepted=num_accepted,

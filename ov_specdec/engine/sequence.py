@@ -11,11 +11,8 @@ from ov_specdec.drafters.base import Drafter, Steps
 from ov_specdec.engine.output import Output
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import (
-    FULL,
     ConstantLength,
-    Estimate,
     Offers,
-    Plan,
     Policy,
 )
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
@@ -190,11 +187,6 @@ class Sequence:
         forced = self.grammar.forced()[: max(self.room, 0)]
         self.num_forced = len(forced)
         return forced
-
-    def answer(self, offers: Offers) -> Plan | Estimate:
-        """Its plan for the next round, or its estimate for the planner."""
-        answer = self.policy.answer(offers)
-        return FULL if isinstance(answer, Estimate) and self.room < 1 else answer
 
     def extend(self, tokens: Iterable[int]) -> list[int]:
         """Append tokens up to the end of the sequence. Returns the appended ones."""

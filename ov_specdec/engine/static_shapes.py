@@ -13,8 +13,8 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 
-from ov_specdec.errors import CacheFullError, DeviceError, ModelError, SessionError
-from ov_specdec.planning.costs import GRID, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.errors import CacheFullError, ModelError, SpecdecError
+from ov_specdec.planning.costs import GRID, LARGER, SIZES, Costs, PassCurve, Progress, Role
 from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static
@@ -42,7 +42,7 @@ SHARE_OF_FREE = 0.25
 GUESSED_SHARE = 0.15
 """Default saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
 
-Compiled = Any | DeviceError
+Compiled = Any | SpecdecError
 """A compiled model, or why there is none."""
 
 Compile = Callable[[int], Callable[[], Compiled]]
@@ -144,13 +144,12 @@ class StaticShapes:
     def _run(self, compile_: Compile, size: int) -> None:
         try:
             compiling = compile_(size)  # holds the GIL, so not at idle priority
+            set_policy(get_native_id(), "SCHED_IDLE")
+            if self._is_awaited:
+                self._hurry()
+            self._compiled = compiling()
         except ModelError as error:
-            self._compiled = DeviceError(str(error))
-            return
-        set_policy(get_native_id(), "SCHED_IDLE")
-        if self._is_awaited:
-            self._hurry()
-        self._compiled = compiling()
+            self._compiled = error
 
     def _hurry(self) -> None:
         """Give a running compilation the usual priority, since somebody waits for its end."""
@@ -171,7 +170,7 @@ class StaticShapes:
             return 0
         best, share = 0, WORTH
         most = self._runner.max_length - NUM_CACHED  # others would have no room for their trial
-        for sizes in (SIZES, GRID[len(SIZES) :]):
+        for sizes in (SIZES, LARGER):
             allowed = [n for n in sizes if least <= n <= most and n not in self._refused]
             if len(static & set(allowed)) < MAX_SHAPES:
                 size, saved = most_saving(self._demand, curve, allowed)
@@ -193,13 +192,13 @@ class StaticShapes:
         size, compiled = self._size, self._compiled
         reason = "its logits differ from the dynamic model's"
         try:
-            if isinstance(compiled, DeviceError):
+            if isinstance(compiled, SpecdecError):
                 raise compiled
             saved = try_static(self._runner, size, compiled)
         except CacheFullError:
             self._due = SECONDS
             return
-        except (SessionError, DeviceError, RuntimeError) as error:  # no room, or OpenVINO's
+        except (SpecdecError, RuntimeError) as error:  # no room, for example
             saved, reason = None, str(error)
         self._size, self._compiled, self._thread, self._due = 0, None, None, SECONDS
         if saved is None:

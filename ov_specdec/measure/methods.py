@@ -13,7 +13,6 @@ from rich.table import Table
 
 from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.errors import OptionError
-from ov_specdec.models.profile import read_profile
 from ov_specdec.options.generation import MAX_DRAFT_LENGTH
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
@@ -73,11 +72,9 @@ def open_pipelines(methods: Iterable[Method], arguments: Mapping[str, Any]) -> P
         if drafter not in WITH_DRAFT:
             for name in ("draft", "draft_device", "draft_properties", "pairing"):
                 given.pop(name, None)  # only a pipeline with a draft model takes it
-            first = next(iter(pipelines.values()), None)
-            if first is not None:
-                given["profile"] = "none"
-                if first.profile is not None:
-                    given["properties"] = read_profile(first.profile).main_properties
+            if pipelines:
+                first = next(iter(pipelines.values())).main
+                given |= {"profile": "none", "properties": first.config.properties}
         pipelines[drafter] = pipeline = SpeculativePipeline(**given, drafter=drafter)
         pipeline.prepare()
         pipeline.check_batch_invariant()

@@ -47,9 +47,6 @@ PASS_TOKENS: Mapping[Role, tuple[int, ...]] = {"draft": (1,), "main": (1, 5)}
 """Tokens of the passes that settings are compared by. Those of the main model decode plainly, and
 verify four draft tokens."""
 
-PARALLEL_TOKENS = (8,)
-"""The same for a draft model that drafts all tokens in one pass."""
-
 CHANGED, INVARIANT = "other_token_than_exact", "batch_invariant"
 """Entries of a profile's report: the fraction of tokens for which greedy decoding with the profile
 chooses another token than in `exact`; and whether the main model's passes are batch-invariant."""
@@ -89,16 +86,13 @@ class Tuner:
         self._device = device
         self._note = note
         self._start, self._seconds = perf_counter(), seconds
-        folder, of_draft = ModelFolder.read(main), ModelFolder.read(draft)
-        self._pass_tokens = dict(PASS_TOKENS)
-        if of_draft.mask_token is not None:
-            self._pass_tokens["draft"] = PARALLEL_TOKENS
+        folder = ModelFolder.read(main)
         if folder.is_encoder_decoder:
             raise OptionError(
                 f"no profile is made for encoder-decoder models such as '{main}': leave out DRAFT, "
                 f"and compare drafters with --other-draft {draft}"
             )
-        self.pair = pair_fingerprint(folder, of_draft, device, RuntimeConfig.kv)
+        self.pair = pair_fingerprint(folder, ModelFolder.read(draft), device, RuntimeConfig.kv)
         """The models, device and versions that the profile applies to."""
 
     def run(self) -> tuple[Profile, Mapping[Role, Found]]:
@@ -138,7 +132,7 @@ class Tuner:
             measurement = Measurement(pipeline.main.runner, None, PASS_SWEEPS)
             measurement.run(PASS_SECONDS)
         passes = measurement.curve(NOMINAL).main
-        return sum(passes.at(size) for size in self._pass_tokens[role])
+        return sum(passes.at(size) for size in PASS_TOKENS[role])
 
     def _compare_with_exact(self, properties: Properties) -> tuple[float, str]:
         """What settings of the main model change.

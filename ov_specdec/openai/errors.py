@@ -36,8 +36,6 @@ def encode_event(content: Json, name: str | None = None) -> bytes:
 
 
 FIELDS = {
-    "choices": "structured_outputs.choice",
-    **{name: f"structured_outputs.{name}" for name in ("grammar", "regex")},
     **dict.fromkeys(("json_object", "json_schema"), "response_format"),
     "tools": "tools",
     **request_fields(GenerationOptions),

@@ -60,33 +60,30 @@ class StructuredOutputs(Body):
         "disable_any_whitespace": (True, False),  # json_whitespace is compact by default
     }
 
-    content: Annotated[dict[str, Any] | str, said("a JSON schema")] | None = Field(
+    option_names = ("json_schema", "json_object", "regex", "choices", "grammar")
+
+    json_schema: Annotated[dict[str, Any] | str, said("a JSON schema")] | None = Field(
         None, alias="json"
     )
     json_object: bool | None = None
     regex: str | None = None
-    choice: list[str] | None = Field(None, min_length=1, max_length=20_000)
+    choices: list[str] | None = Field(None, min_length=1, max_length=20_000, alias="choice")
     grammar: str | None = None
 
     @property
     def names(self) -> dict[str, str]:
-        """Its fields by their options, of those that have another field too."""
-        of_schema = {} if self.content is None else {"json_schema": "structured_outputs.json"}
-        of_object = {"json_object": "structured_outputs.json_object"} if self.json_object else {}
-        return of_schema | of_object
+        """The given fields by their options."""
+        fields = StructuredOutputs.model_fields
+        return {name: f"structured_outputs.{fields[name].alias or name}" for name in self.options}
 
 
 def read_structure(
     form: TextFormat | ResponseFormat | None, outputs: StructuredOutputs | None
 ) -> dict[str, Any]:
     """The options of structured output, by name."""
-    options: dict[str, Any] = {}
-    if outputs is not None:
-        names = {"content": "json_schema", "choice": "choices"}
-        given = outputs.model_dump(exclude_none=True, include={*StructuredOutputs.model_fields})
-        options = {names.get(name, name): value for name, value in given.items()}
-        if not options:
-            raise invalid("structured_outputs", "structured_outputs is empty: leave it out")
+    options = {} if outputs is None else outputs.options
+    if outputs is not None and not options:
+        raise invalid("structured_outputs", "structured_outputs is empty: leave it out")
     if form is None:
         return options
     schema: NamedSchema | None

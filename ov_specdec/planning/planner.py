@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import HORIZON, MAX_PLANNED_LENGTH, Estimate, Plan
 from ov_specdec.planning.ranking import Numbers, Ranking
-from ov_specdec.results.stats import StepStats
 
 SAME_ACCEPTANCE, MOST_USES = 0.02, 4
 """A choice serves for so many steps while acceptances differ by less: making one takes 0.05 to 0.2
@@ -91,7 +90,7 @@ class Planner:
     """
 
     def __init__(self, costs: Costs) -> None:
-        self._costs = costs
+        self.costs = costs
         self._load: Hashable = None
         self._past = (0.0, 0.0)
         """Tokens and seconds of recent steps under the same load."""
@@ -110,28 +109,27 @@ class Planner:
 
     def plan(self, estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
-        curve = self._costs.curve
-        self._begin(load, curve.sweeps)
+        curve = self.costs.curve
+        self._forget_others(load, curve.sweeps)
         offers = tuple([(each.offer.source, each.offer.confidence) for each in estimates])
         choice, follows = self._choice, (offers, load, self._home, self._last_size)
         if choice is None or not choice.serves(estimates, curve, follows):
             choice = self._choice = self._choose(estimates, load, follows)
-        if load.num_prefill:
-            self.size = 0
-        else:
-            self._take(choice, curve.main)
+        self.size = 0
+        if not load.num_prefill:
+            self.size, self.wished = choice.size, choice.wished
+            if self.size not in curve.main.static:
+                self._last_size = self.size
+            decay, (tokens, seconds) = 1.0 - 1.0 / HORIZON, self._past
+            self._past = decay * (tokens + choice.done[0]), decay * (seconds + choice.done[1])
+            self._home_costs = decay * self._home_costs + choice.at_home
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.expected)
             for each, n in zip(estimates, choice.lengths, strict=True)
         ]
         return self._probe(plans, estimates, load)
 
-    def learn(self, step: StepStats) -> None:
-        """Learn from a step."""
-        if not any(done.num_prefill for done in (step.main, *step.drafts)):
-            self._costs.learn(step)
-
-    def _begin(self, load: Load, sweeps: int) -> None:
+    def _forget_others(self, load: Load, sweeps: int) -> None:
         """Forget what was planned under another load, or with a nominal curve."""
         # Forced tokens come and go: they fill a pass like draft tokens.
         num_tokens = load.num_tokens - load.num_forced
@@ -141,7 +139,7 @@ class Planner:
             self._home_costs = np.zeros(MAX_PLANNED_LENGTH * load.num_answered + 1)
 
     def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
-        curve, forced = self._costs.curve, load.num_forced
+        curve, forced = self.costs.curve, load.num_forced
         first = load.num_tokens - forced
         most = MAX_PLANNED_LENGTH * (len(estimates) if load.num_prefill else load.num_answered)
         passes = curve.main.by_size(first, first + most, load.num_sequences)
@@ -198,16 +196,6 @@ class Planner:
         costs += change[self._home] * (sizes != self._home)
         return first + int(costs.argmin()), wished, at_home
 
-    def _take(self, choice: Choice, main: PassCurve) -> None:
-        """Count a step among the recent ones."""
-        decay = 1.0 - 1.0 / HORIZON
-        (tokens, seconds), past = choice.done, self._past
-        self._past = decay * (past[0] + tokens), decay * (past[1] + seconds)
-        self._home_costs = decay * self._home_costs + choice.at_home
-        self.size, self.wished = choice.size, choice.wished
-        if choice.size not in main.static:
-            self._last_size = choice.size
-
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.
 
@@ -222,7 +210,7 @@ class Planner:
         index = max(idle, key=lambda i: (estimates[i].is_hopeful, estimates[i].expected[0]))
         probed = estimates[index]
         if not probed.is_hopeful:
-            main, draft = self._costs.curve.main, self._costs.curve.draft
+            main, draft = self.costs.curve.main, self.costs.curve.draft
             size, others = load.num_tokens + load.num_prefill, load.num_sequences
             trying = main.at(size + 1, others) - main.at(size, others)
             trying += 2 * main.change  # its pass has a rare size

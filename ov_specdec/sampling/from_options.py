@@ -89,7 +89,9 @@ def make_samplers(
     greedy: Sampler = GreedySampler(processors, eos_token_ids)
     if not options.samples:
         return greedy, greedy
-    warper, sampler = make_warper(options), greedy
+    given = {name: getattr(options, name) for name in SAMPLING_OPTIONS}
+    warper = LogitsWarper(**{name: value for name, value in given.items() if value is not None})
+    sampler = greedy
     if options.seed is None:
         random = RandomSource(np.random.default_rng())
         sampler = RandomSampler(processors, warper, random, eos_token_ids)
@@ -97,12 +99,6 @@ def make_samplers(
         noise = Noise(options.seed, options.choice)
         sampler = SeededSampler(processors, warper, noise, eos_token_ids)
     return sampler, sampler if options.assistant_do_sample else greedy
-
-
-def make_warper(options: GenerationOptions) -> LogitsWarper:
-    """The warper of the sampling options; options that are not given change nothing."""
-    given = {name: getattr(options, name) for name in SAMPLING_OPTIONS}
-    return LogitsWarper(**{name: value for name, value in given.items() if value is not None})
 
 
 def make_processors(

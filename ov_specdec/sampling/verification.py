@@ -103,10 +103,9 @@ def verify_tokens(
     """
     for index, draft_token in enumerate(draft_tokens):
         main_probs, draft_probs = main(index), draft[index]
-        probability = acceptance_probability(
-            main_probs.prob(draft_token), draft_probs.prob(draft_token)
-        )
-        if not random.accept(probability):
+        # A draft token that was drawn has a probability above 0.
+        ratio = main_probs.prob(draft_token) / draft_probs.prob(draft_token)
+        if not random.accept(min(ratio, 1.0)):
             return VerificationResult(index, random.draw(residual(main_probs, draft_probs)))
     return VerificationResult(len(draft_tokens), random.draw(main(len(draft_tokens))))
 
@@ -151,9 +150,3 @@ def prefix_probability(main: Distribution, draft: Distribution, ratio: float) ->
     """
     mass = float(excess(main, draft, ratio).sum())
     return mass / (mass + (1.0 - ratio)) if mass > 0.0 else 0.0
-
-
-def acceptance_probability(main_prob: float, draft_prob: float) -> float:
-    """The probability that a draft token is accepted: min(1, main_prob / draft_prob)."""
-    # A draft token that was drawn has a draft_prob above 0.
-    return 1.0 if main_prob >= draft_prob else main_prob / draft_prob

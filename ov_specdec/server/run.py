@@ -157,8 +157,6 @@ def serve(
         except BaseException as error:
             failures.append(error)
             server.should_exit = True
-            if not isinstance(error, Exception):
-                raise
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:  # noqa: ARG001

@@ -11,8 +11,6 @@ COMMANDS = {
     "compare-figures": "Compare two files of figures, OLD and NEW, cell by cell.",
     "expand": "Expand MODEL, a Llama, to the cost of a larger one that computes the same.",
     "figures": "Measure what the pages state into one file for each column.",
-    "key-quantization": "Measure what each way to keep keys costs: divergence from f32.",
-    "recite": "Make a random model of the size of LFM2-350M that recites TEXTS, to measure costs.",
     "record-outputs": "Record outputs of plain decoding, and drafts of them, for `replay`.",
     "replay": "Compare the planner with constant lengths on recorded OUTPUTS, without a clock.",
 }

@@ -11,7 +11,7 @@ from ov_specdec.errors import OptionError
 from tests.benchmarks.figures.results import by_prompt, cells, scatter
 from tests.benchmarks.options import PATH
 from tests.benchmarks.record import Record, Row, select
-from tests.benchmarks.tables import LEAST, in_quartiles, quartiles_of
+from tests.benchmarks.tables import LEAST, in_quartiles, markdown, quartiles_of
 
 FIELDS = {
     **dict.fromkeys(("speed", "later speed"), "higher"),
@@ -38,7 +38,7 @@ def compare_figures(old: Path, new: Path) -> None:
     if it is above 1. Scatter is that of plain decoding, the larger one of both files, and at least
     2 %. A cell is slower if three of four prompts fall below 1 by more than that.
     """
-    before, after = (Record.read(file, "figures") for file in (old, new))
+    before, after = (Record.read(file) for file in (old, new))
     for name in ALIKE:
         one, other = getattr(before, name), getattr(after, name)
         if changed := [key for key in one if key in other and one[key] != other[key]]:
@@ -49,8 +49,7 @@ def compare_figures(old: Path, new: Path) -> None:
             )
     head = ("cell", "method", "figure", "n", "old", "new", "ratio", "scatter", "")
     lines = list(compared(before.rows, after.rows))
-    for line in (head, ["---"] * len(head), *lines):
-        click.echo(f"| {' | '.join(line)} |")
+    click.echo(markdown([head, *lines]))
     slower = sum(line[-1] == SLOWER for line in lines)
     click.echo(f"\n{len(lines)} cells, {slower} slower")
     if slower:

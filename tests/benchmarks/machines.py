@@ -8,27 +8,20 @@ from ov_specdec.planning.costs import NOMINAL, CostCurve, PassCurve
 
 AVX512_1B = PassCurve({1: 26.0, 2: 26.0, 5: 32.0, 9: 41.0, 16: 57.0}, 4.3)
 VNNI_1B = PassCurve({1: 27.0, 2: 28.0, 8: 46.5, 10: 54.7, 12: 60.7, 16: 73.0}, 4.5)
-AVX2_1B = PassCurve({1: 47.0, 2: 66.0, 3: 80.0, 5: 136.0, 9: 192.0, 16: 315.0}, 8.0)
 TINY_DRAFT = PassCurve({1: 0.3, 2: 0.35}, 0.1)
 DRAFT_100M = PassCurve({1: 2.7, 2: 2.8}, 0.6)
-DRAFT_100M_AVX2 = PassCurve({1: 5.0, 2: 6.5}, 0.8)
 
 MACHINES = {
     "avx512 1B 3M": CostCurve(AVX512_1B, TINY_DRAFT),
     "avx512 1B 100M": CostCurve(AVX512_1B, DRAFT_100M),
     "vnni 1B 3M": CostCurve(VNNI_1B, TINY_DRAFT),
     "vnni 1B 100M": CostCurve(VNNI_1B, DRAFT_100M),
-    "avx2 1B 3M": CostCurve(AVX2_1B, PassCurve({1: 0.8, 2: 1.0}, 0.3)),
-    "avx2 1B 100M": CostCurve(AVX2_1B, DRAFT_100M_AVX2),
     "avx512 embedded": CostCurve(
         PassCurve({1: 2.3, 2: 2.6, 4: 2.75, 6: 2.95, 8: 3.15, 12: 3.6, 16: 4.0}, 1.7),
         PassCurve({1: 0.21, 2: 0.25}, 0.05),
     ),
     "avx512 SmolLM2": CostCurve(
         PassCurve({1: 8.4, 2: 8.5, 3: 9.0, 5: 9.3, 9: 11.3, 16: 15.0}, 4.2)
-    ),
-    "avx2 SmolLM2": CostCurve(
-        PassCurve({1: 11.8, 2: 14.0, 3: 15.1, 5: 22.2, 9: 28.1, 16: 40.0}, 2.0)
     ),
     "nominal": NOMINAL,
 }

@@ -1,4 +1,4 @@
-"""What a command measured, with what and where: a JSON file that tables are made from."""
+"""Figures, with what and where they were measured: a JSON file that tables are made from."""
 
 import json
 import os
@@ -6,8 +6,7 @@ import platform
 import shutil
 import subprocess
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -40,68 +39,42 @@ Key = Mapping[str, str | int | float | None]
 
 @dataclass
 class Record:
-    """Results of a command, a row for each.
+    """Figures in rows.
 
-    options: all that say what is measured, not how long. models: by role, name and hash. code: the
-    commit, and whether the files in it were as committed; of figures by part. date: of the
-    beginning. dates: of figures, that by part.
+    options: all that say what is measured, not how long. models: by role, name and hash. code: by
+    part of the figures, the commit, whether the files in it were as committed, and the date.
     """
 
-    command: str
     options: dict[str, Any]
     models: dict[str, dict[str, str]]
-    code: dict[str, Any]
     versions: dict[str, str | None]
     machine: dict[str, Any]
-    date: str
-    dates: dict[str, str] = field(default_factory=dict)
+    code: dict[str, dict[str, Any]] = field(default_factory=dict)
     rows: list[Row] = field(default_factory=list)
 
     @classmethod
-    def begin(
-        cls, command: str, options: Mapping[str, Any], folders: Mapping[str, Path]
-    ) -> "Record":
-        """A record without rows, of this machine and this code."""
+    def begin(cls, options: Mapping[str, Any], folders: Mapping[str, Path]) -> "Record":
+        """A record without rows, of this machine."""
         return cls(
-            command,
             dict(options),
             {role: _model(path) for role, path in folders.items()},
-            _code(),
             {"python": platform.python_version(), **{name: _version(name) for name in PACKAGES}},
             _machine(),
-            now(),
         )
 
     @classmethod
-    def read(cls, file: Path, command: str | None = None) -> "Record":
-        """The record in a file; `OptionError` for anything else, or one of another command."""
+    def read(cls, file: Path) -> "Record":
+        """The record in a file; `OptionError` for anything else."""
         try:
-            record = cls(**json.loads(file.read_text(encoding="utf-8")))
+            return cls(**json.loads(file.read_text(encoding="utf-8")))
         except (OSError, *UNREADABLE) as error:
             raise OptionError(
-                f"'{file}' is no record ({error}): name a file that a command wrote with --output"
+                f"'{file}' is no record ({error}): name a file that `figures` wrote"
             ) from error
-        if command is not None and record.command != command:
-            raise OptionError(
-                f"'{file}' is a record of {record.command}: name one of {command}, or a new file"
-            )
-        return record
-
-    def resumed(self, file: Path) -> "Record":
-        """The record in a file, to go on with; this one where there is none.
-
-        Raises `OptionError` where it was made with other options, models, code or versions, or
-        on another machine: its rows and new ones could not be compared.
-        """
-        if not file.exists():
-            return self
-        kept = Record.read(file, self.command)
-        self.require_same(kept, file)
-        return kept
 
     def require_same(self, kept: "Record", file: Path) -> None:
-        """Raise `OptionError` where what a file keeps was made with anything else: see above."""
-        for name in ("options", "models", "code", "versions", "machine"):
+        """`OptionError` where a file was made with anything else: rows could not be compared."""
+        for name in ("options", "models", "versions", "machine"):
             before, now = getattr(kept, name), getattr(self, name)
             if changed := [key for key in {**before, **now} if before.get(key) != now.get(key)]:
                 key = changed[0]
@@ -110,34 +83,17 @@ class Record:
                     f"{now.get(key)}; name another file"
                 )
 
-    def head(self) -> dict[str, Any]:
-        """All but the rows."""
-        return {name: value for name, value in asdict(self).items() if name != "rows"}
-
     def write(self, file: Path) -> None:
         """Write the record, a line for each row, in the place of what was there."""
         rows = ",\n".join(json.dumps(row) for row in self.rows)
-        text = f'{json.dumps(self.head(), indent=1)[:-2]},\n "rows": [\n{rows}\n]}}\n'
+        head = {name: value for name, value in vars(self).items() if name != "rows"}
+        text = f'{json.dumps(head, indent=1)[:-2]},\n "rows": [\n{rows}\n]}}\n'
         with replacing(file) as partial:
             partial.write_text(text, encoding="utf-8")
 
     def has(self, key: Key) -> bool:
         """Whether there is a row with these values."""
         return any(all(row.get(name) == value for name, value in key.items()) for row in self.rows)
-
-    def summary(self) -> str:
-        """With what and where it was measured, in a few lines."""
-        models = (f"{role} {model['name']}" for role, model in self.models.items())
-        versions = (f"{name} {value}" for name, value in self.versions.items() if value)
-        code = f"{str(self.code['commit'])[:12]}{'' if self.code['clean'] else ', changed'}"
-        machine = f"{self.machine['name']}, {self.machine['cores']} cores"
-        parts = (f"`{self.command}`", *models, machine, *versions, code, self.date[:10])
-        return ", ".join(parts)
-
-
-def now() -> str:
-    """Date and time in UTC."""
-    return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
 def select(rows: Iterable[Row], **values: Any) -> list[Row]:
@@ -149,7 +105,7 @@ def _model(path: Path) -> dict[str, str]:
     return {"name": path.name, "digest": ModelFolder.read(path).digest()}
 
 
-def _code() -> dict[str, Any]:
+def current_code() -> dict[str, Any]:
     """The last commit of what runs; without one, as of a source archive, None."""
     git, here = shutil.which("git"), Path(__file__).parent
 

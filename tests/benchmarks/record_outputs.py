@@ -3,20 +3,17 @@
 `replay` tries drafters and draft lengths on the record.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+import json
+from pathlib import Path
 
 import click
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.drafters.model import confidence
+from ov_specdec.cli.terminal import with_errors
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.samplers import Chosen
-from tests.benchmarks.measuring import Measurements, measures
-from tests.benchmarks.options import Models, model_options, prompt_options
+from tests.benchmarks.options import PATH, Models, model_options, prompt_options
 from tests.benchmarks.record import Row
-from tests.benchmarks.tables import table
 from tests.benchmarks.texts import Prompts
 
 
@@ -28,51 +25,43 @@ def output_of(
     output = pipeline.generate(prompt, **run, **options).token_ids
     row = {"prompt": prompt, "output": output}
     if drafts:
-        row["drafts"] = drafts_of(pipeline.draft.runner, prompt, output, drafts)
+        row |= {"right": drafts_of(pipeline.draft.runner, prompt, output, drafts), "most": drafts}
     return row
 
 
-def drafts_of(
-    runner: Runner, prompt: list[int], output: list[int], size: int
-) -> list[tuple[int, list[float]]]:
-    """In each place of a text: how many draft tokens agree with it, and the confidence in each."""
-    text, cache, places = [*prompt, *output], CachedSequence(runner), []
+def drafts_of(runner: Runner, prompt: list[int], output: list[int], size: int) -> list[int]:
+    """In each place of a text: how many of so many draft tokens agree with it."""
+    text, cache, right = [*prompt, *output], CachedSequence(runner), []
     for place in range(len(prompt) + 1, len(text) - size):
-        tokens, confidences = [], []
-        while len(tokens) < size:
+        for length in range(size + 1):
+            tokens = text[place : place + length]
             row = alone(cache.advance(text[:place], tokens, num_rows=1)).logits[0]
-            tokens.append(int(row.argmax()))
-            confidences.append(round(float(confidence(row, Chosen(tokens[-1]))), 5))
-        pairs = enumerate(zip(tokens, text[place:], strict=False))
-        agree = next((n for n, (one, other) in pairs if one != other), size)
-        places.append((agree, confidences))
+            if length == size or int(row.argmax()) != text[place + length]:
+                break
+        right.append(length)
     cache.discard()
-    return places
-
-
-def tables(rows: Sequence[Row]) -> Iterator[str]:
-    """How much there is of each task."""
-    columns = {
-        "prompts": lambda own: str(len(own)),
-        "tokens": lambda own: str(sum(len(row["output"]) for row in own)),
-        "places with drafts": lambda own: str(sum(len(row.get("drafts", ())) for row in own)),
-    }
-    yield table(rows, ["task"], columns)
+    return right
 
 
 @click.command()
+@with_errors
 @model_options
 @prompt_options("code")
 @click.option("--max-new-tokens", default=128, show_default=True)
 @click.option("--ignore-eos", is_flag=True, help="Go on after the end of an output.")
 @click.option("--drafts", default=0, show_default=True, help="Draft so many tokens in each place.")
-@measures
+@click.option("--output", type=PATH, required=True, help="File of JSON lines to write.")
 def record_outputs(
-    models: Models, prompts: Prompts, max_new_tokens: int, ignore_eos: bool, drafts: int
-) -> Measurements:
+    models: Models,
+    prompts: Prompts,
+    max_new_tokens: int,
+    ignore_eos: bool,
+    drafts: int,
+    output: Path,
+) -> None:
     """Record outputs of plain decoding, and drafts of them, for `replay`."""
     options = {"ignore_eos": True} if ignore_eos else {}
-    with models.pipeline("model" if drafts else "none") as pipeline:
-        for number, (task, prompt) in enumerate(prompts.ids(pipeline.tokenizer)):
-            measure = partial(output_of, pipeline, prompt, max_new_tokens, drafts, **options)
-            yield {"task": task, "number": number}, measure
+    with models.pipeline("model" if drafts else "none") as pipeline, output.open("w") as file:
+        for task, prompt in prompts.ids(pipeline.tokenizer):
+            row = output_of(pipeline, prompt, max_new_tokens, drafts, **options)
+            file.write(json.dumps({"task": task, **row}) + "\n")

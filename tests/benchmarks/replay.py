@@ -1,7 +1,7 @@
 """The planner on recorded drafts and measured machines, without a clock: seconds for all of it.
 
-    python -m tests.benchmarks record-outputs --output OUTPUTS.json --drafts 16
-    python -m tests.benchmarks replay OUTPUTS.json --machines "avx512 1B 100M","vnni 1B 100M"
+    python -m tests.benchmarks record-outputs --output OUTPUTS.jsonl --drafts 16
+    python -m tests.benchmarks replay OUTPUTS.jsonl --machines "avx512 1B 100M","vnni 1B 100M"
 
 Draft tokens are accepted where they agree with the output, as in greedy decoding, and passes take
 what the machine's curve says. Compared are the planner, the best constant length for all outputs
@@ -9,27 +9,26 @@ together, and perfect foresight: the lengths that an oracle of all agreements wo
 changes of size were free. A round's regret is the time lost against the best that could follow.
 """
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+import json
+from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
-from random import Random
 
 import click
 
+from ov_specdec.cli.terminal import with_errors
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.cost_source import read_curve
-from ov_specdec.planning.costs import CostCurve, Costs, LiveCurve
+from ov_specdec.planning.costs import CostCurve, Costs
 from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Offers, Plan, Policy
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.machines import MACHINES
-from tests.benchmarks.measuring import Measurements, measures
 from tests.benchmarks.options import PATH, several
-from tests.benchmarks.record import Record, Row
-from tests.benchmarks.simulated.machine import Machine, rounds_of
-from tests.benchmarks.simulated.recorded import DRAFTERS, Output, output_of
-from tests.benchmarks.tables import across, average, table
+from tests.benchmarks.record import Row, select
+from tests.benchmarks.simulation import DRAFTERS, Output, output_of, rounds_of
+from tests.benchmarks.tables import markdown
 
 LENGTHS = (*range(11), 12, 15)
 START = 8
@@ -40,20 +39,18 @@ Times = list[tuple[int, float]]
 
 
 def run(
-    outputs: Sequence[Row], drafter: str, machine: Machine, length: int | None = None, seed: int = 0
+    outputs: Sequence[Row], drafter: str, curve: CostCurve, length: int | None = None
 ) -> list[Times]:
     """The rounds of all outputs in one process; length: None for the planner's."""
-    generator, common, earlier = Random(seed), Counts(), EarlierOutputs()
-    curve = machine.curve
-    costs = LiveCurve(curve) if machine.noise else Costs(curve)
+    common, earlier, costs = Counts(), EarlierOutputs(), Costs(curve)
     planner = Planner(costs)
     found = []
     for row in outputs:
         text = output_of(row, DRAFTERS[drafter](row, earlier))
         policy: Policy = AdaptiveLength(common, costs) if length is None else ConstantLength(length)
         done, times = 1, []
-        for stats, seconds in rounds_of(planner, policy, text, machine, generator):
-            times.append((done, seconds))
+        for stats in rounds_of(planner, policy, text, curve):
+            times.append((done, stats.seconds))
             done += stats.num_generated
         found.append(times)
         earlier.remember(None, row["prompt"] + row["output"], len(row["prompt"]))
@@ -68,7 +65,7 @@ def foresight(text: Output, curve: CostCurve) -> list[float]:
     def longest(offers: Offers) -> Plan:
         return Plan(LENGTHS[-1], "constant", offers[-1])
 
-    drafts = {done: text.draft(done, longest, Random(0)) for done in places}
+    drafts = {done: text.draft(done, longest) for done in places}
     left = [0.0] * (text.size + 1)
     for done in reversed(places):
         drafted = drafts[done]
@@ -85,36 +82,27 @@ def total(times: Sequence[Times]) -> float:
     return sum(seconds for own in times for _, seconds in own)
 
 
-def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve, noise: float) -> Row:
+COLUMNS = ("to best", "best", "to plain", "to foresight", "regret", "regret at the start")
+
+
+def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve) -> dict[str, float]:
     """The planner against constant lengths and foresight, and its regret in plain passes."""
-    machine = Machine(curve, noise)
-    constant = {n: total(run(outputs, drafter, Machine(curve), n)) for n in LENGTHS}
+    constant = {n: total(run(outputs, drafter, curve, n)) for n in LENGTHS}
     best = min(constant, key=constant.__getitem__)
-    own = run(outputs, drafter, machine)
+    own = run(outputs, drafter, curve)
     texts = [output_of(row, DRAFTERS[drafter](row, EarlierOutputs())) for row in outputs]
     bounds = [foresight(text, curve) for text in texts]
     regrets: dict[bool, list[float]] = {True: [], False: []}
     for text, times, left in zip(texts, own, bounds, strict=True):
         ends = [done for done, _ in times[1:]] + [text.size]
         for number, ((done, seconds), end) in enumerate(zip(times, ends, strict=True)):
-            plain = curve.main.at(1)
-            regrets[number < START].append((seconds + left[end] - left[done]) / plain)
-    return {
-        "to best": constant[best] / total(own),
-        "best": best,
-        "to plain": constant[0] / total(own),
-        "to foresight": sum(left[1] for left in bounds) / total(own),
-        "regret": sum(regrets[False]) / max(len(regrets[False]), 1),
-        "regret at the start": sum(regrets[True]) / max(len(regrets[True]), 1),
-    }
-
-
-def tables(rows: Sequence[Row]) -> Iterator[str]:
-    """The planner over the best constant length, plain decoding and foresight, and its regret."""
-    names = ("to best", "best", "to plain", "to foresight", "regret", "regret at the start")
-    yield table(rows, ["machine", "drafter"], {name: average(name, ".3f") for name in names})
-    if len({row["task"] for row in rows}) > 1:
-        yield table(rows, ["machine", "drafter"], across(rows, "task", average("to best", ".3f")))
+            regret = (seconds + left[end] - left[done]) / curve.main.at(1)
+            regrets[number < START].append(regret)
+    later, at_start = (sum(own) / max(len(own), 1) for own in (regrets[False], regrets[True]))
+    oracle = sum(left[1] for left in bounds)
+    ratios = (constant[best], best * total(own), constant[0], oracle)
+    values = (*(each / total(own) for each in ratios), later, at_start)
+    return dict(zip(COLUMNS, values, strict=True))
 
 
 def curve_named(name: str) -> CostCurve:
@@ -126,22 +114,17 @@ def curve_named(name: str) -> CostCurve:
 
 
 @click.command()
+@with_errors
 @click.argument("outputs", type=PATH)
 @several("--drafters", str, ("model",), says="Who drafts.", among=DRAFTERS)
 @several("--machines", str, ("nominal",), says="What passes take: names, or files of curves.")
-@click.option("--noise", default=0.0, help="Relative deviation of each pass that is seen.")
-@measures
-def replay(
-    outputs: Path, drafters: tuple[str, ...], machines: tuple[str, ...], noise: float
-) -> Measurements:
+def replay(outputs: Path, drafters: tuple[str, ...], machines: tuple[str, ...]) -> None:
     """Compare the planner with constant lengths on recorded OUTPUTS, without a clock."""
-    rows = [row for row in Record.read(outputs, "record-outputs").rows if len(row["output"]) > 1]
-    for machine in machines:
-        curve = curve_named(machine)
-        for drafter in drafters:
-            for task in dict.fromkeys(row["task"] for row in rows):
-                own = [row for row in rows if row["task"] == task]
-                own = [row for row in own if drafter != "model" or row.get("drafts")]
-                if own:
-                    key = {"machine": machine, "drafter": drafter, "task": task}
-                    yield key, partial(compare, own, drafter, curve, noise)
+    rows = [json.loads(line) for line in outputs.read_text("utf-8").splitlines()]
+    lines = [["machine", "drafter", "task", *COLUMNS]]
+    for machine, drafter in product(machines, drafters):
+        known = [row for row in rows if drafter != "model" or row.get("right")]
+        for task in dict.fromkeys(row["task"] for row in known):
+            found = compare(select(known, task=task), drafter, curve_named(machine))
+            lines.append([machine, drafter, task, *(f"{found[name]:.3f}" for name in COLUMNS)])
+    click.echo(markdown(lines))

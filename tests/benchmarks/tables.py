@@ -1,56 +1,21 @@
-"""From the rows of a record to Markdown tables, and the figures in their cells."""
+"""Markdown tables, and the figures in their cells."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from importlib import import_module
-from statistics import mean, median, quantiles
-from typing import Any
+from collections.abc import Iterable, Sequence
+from statistics import median, quantiles
 
-from tests.benchmarks.record import Record, Row, select
-
-Cell = Callable[[Sequence[Row]], str]
-"""What a cell shows of the rows that it stands for; there is at least one."""
+from tests.benchmarks.record import Row
 
 
-def show(record: Record) -> str:
-    """All tables of a record, as its command makes them, below what they were measured with."""
-    module = import_module(f"tests.benchmarks.{record.command.replace('-', '_')}")
-    tables: Iterable[str] = module.tables(record.rows) if record.rows else ()
-    return "\n\n".join([record.summary(), *tables])
-
-
-def table(rows: Sequence[Row], by: Sequence[str], columns: Mapping[str, Cell]) -> str:
-    """A Markdown table: a line for all rows that are alike in `by`, its fields, in their order."""
-    groups: dict[tuple[Any, ...], list[Row]] = {}
-    for row in rows:
-        groups.setdefault(tuple(row[name] for name in by), []).append(row)
-    lines = [(*by, *columns), ["---"] * (len(by) + len(columns))]
-    for values, group in groups.items():
-        lines.append((*map(str, values), *(cell(group) for cell in columns.values())))
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def across(rows: Sequence[Row], name: str, cell: Cell) -> dict[str, Cell]:
-    """A column for each value of a field."""
-
-    def of(value: Any) -> Cell:
-        return lambda group: cell(chosen) if (chosen := select(group, **{name: value})) else ""
-
-    return {str(value): of(value) for value in dict.fromkeys(row[name] for row in rows)}
+def markdown(lines: Iterable[Sequence[str]], under: str = "---") -> str:
+    """A table, whose first line is its head. under: what stands below all but its first column."""
+    head, *others = lines
+    parts = [head, ["---", *[under] * (len(head) - 1)], *others]
+    return "\n".join(f"| {' | '.join(line)} |" for line in parts)
 
 
 def numbers(rows: Sequence[Row], name: str) -> list[float]:
     """The values of a field, where rows have it."""
     return [row[name] for row in rows if row.get(name) is not None]
-
-
-def value(name: str, form: str = "") -> Cell:
-    """The value of a field in the last row."""
-    return lambda rows: format(rows[-1][name], form) if rows[-1].get(name) is not None else ""
-
-
-def average(name: str, form: str = ".2f") -> Cell:
-    """The mean of a field."""
-    return lambda rows: format(mean(numbers(rows, name)), form)
 
 
 LEAST = 6

@@ -18,7 +18,6 @@ from ov_specdec.measure.candidates import (
 )
 from ov_specdec.measure.methods import Spread, SummaryRow
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.records.files import as_argument
 from tests.support.command_line import run
 
@@ -129,23 +128,6 @@ def test_what_there_is_no_time_for_is_not_measured(monkeypatch):
     assert len(measure_all([SUFFIX] * 3, 10.0, (), {}, noted.append)) == 2
     assert shares == [3.0, 3.0]
     assert noted == [SUFFIX, SUFFIX]
-
-
-def test_a_candidate_has_static_shapes_and_its_pairing(tiny_pair, monkeypatch):
-    loaded = []
-
-    class Watched(SpeculativePipeline):
-        def prepare(self, *given, **named):
-            curve = super().prepare(*given, **named)
-            loaded.append((self.main.runner.static_shapes, self.pairing))
-            return curve
-
-    monkeypatch.setattr(candidates, "SpeculativePipeline", Watched)
-    other = Candidate("model", embedded_folder("draft"), "retokenize")
-    measure_gain(other, 0.0, ["x = "], {"main": tiny_pair[0], "static_shapes": [2]})
-    [(sizes, pairing)] = loaded
-    assert sizes - {1} == {2}  # that of two may serve single tokens too
-    assert pairing == "retokenize"
 
 
 @pytest.fixture

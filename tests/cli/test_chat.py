@@ -1,4 +1,4 @@
-"""A chat without a terminal and without a model: its conversation, commands and settings."""
+"""A chat without a terminal and without a model: conversation, commands, and what is shown."""
 
 import json
 import math
@@ -8,6 +8,7 @@ import pytest
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
+from ov_specdec.cli import chat as chat_module
 from ov_specdec.cli.app import app
 from ov_specdec.cli.chat import command_completer, converse
 from ov_specdec.cli.conversation import CHAT_COMMANDS, CHAT_SALT, Chat, describe
@@ -220,7 +221,7 @@ def test_commands_options_and_files_are_completed(tmp_path):
 
 def test_an_error_in_an_answer_takes_the_message_back(chat, monkeypatch):
     before, errors = chat.messages, []
-    monkeypatch.setattr("ov_specdec.cli.chat.show_error", lambda error, _: errors.append(error))
+    monkeypatch.setattr("ov_specdec.cli.chat.show_error", errors.append)
     converse(chat, ["/nothing", "bad", "good", "/exit", "never"], goes_on=True)
     assert [str(error).split(" ")[0] for error in errors] == ["there", "the"]
     assert chat.messages == [*before, {"role": "user", "content": "good"}, ANSWER]
@@ -314,3 +315,43 @@ def test_reasoning_and_calls_are_shown_apart_from_the_text():
     text = "".join(text for text, is_reasoning in pieces if not is_reasoning)
     assert text == 'Well\narea {"unit": "m"}\nstop {}'
     assert list(Transcript().pieces(Chunk("Hi", [1], "plain"))) == [("Hi", False)]
+
+
+LAST = Chunk("", [], "plain", finish_reason="stop", stats=GenerationStats(1))
+
+
+class Stream:
+    """An answer of these chunks."""
+
+    def __init__(self, *chunks):
+        self.chunks = iter([*chunks, LAST])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def __next__(self):
+        return next(self.chunks)
+
+    def __iter__(self):
+        return self
+
+
+def test_accepted_draft_tokens_have_a_colour(capsys, monkeypatch):
+    monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
+    for no_color, green in ((False, "\x1b[38;2;0;158;115md\te f\x1b[0m"), (True, "d\te f\x1b[0m")):
+        monkeypatch.setattr(chat_module.console, "no_color", no_color)
+        chunks = Chunk("a\t[b]\n", [1], "plain"), Chunk("d\te f", [2], "draft")
+        answer = chat_module.show_answer(Stream(*chunks), is_typed=False, show_draft=True)
+        assert capsys.readouterr().out == f"a\t[b]\n\x1b[0m{green}\n"
+        assert answer.text == "a\t[b]\nd\te f"
+
+
+@pytest.mark.parametrize("show_draft", [False, True])
+def test_what_is_no_terminal_gets_the_text_as_it_is(capsys, show_draft):
+    text = "a\t[b] " + 90 * "c" + " 模型 d"
+    stream = Stream(Chunk(text, [1], "plain"))
+    chat_module.show_answer(stream, is_typed=False, show_draft=show_draft)
+    assert capsys.readouterr().out == f"{text}\n"

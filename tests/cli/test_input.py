@@ -28,7 +28,6 @@ BAD_INPUT = {
     "generate x --num-assistant-tokens 4 --drafter none": (
         "--num-assistant-tokens 4 needs a drafter, and --drafter none has none"
     ),
-    "generate x --tools nowhere": "'nowhere' cannot be read as JSON",
     "generate x --suppress-tokens a,b": "'a,b' must be token ids",
     "generate x --temperature 0 --do-sample": "contradicts --do-sample: leave out",
     "generate x --stop '\\d'": "'\\d' has an unknown escape",
@@ -46,13 +45,8 @@ BAD_INPUT = {
         "spaces needs quotes: 'def f')"
     ),
     f"generate {MAIN} def f": "the prompt is 2 arguments: put it into quotes, as in 'def f'",
-    "generate x --wings": "there is no option --wings (see ov-",
     "generate x --temprature 1": "there is no option --temprature: did you mean --temperature",
-    "chat --model x": "there is no option --model: give --main",
-    "generate x -ngl 99": "no option -ngl: give --device (see",
     "generate x --max_new_tokens 5": "give --max-new-tokens (see ov-",
-    "generate x --chat": "run ov-specdec chat",
-    "xyz": "there is no command 'xyz': there are: generate, ",
     "genrate": "no command 'genrate': did you mean generate? (see ov-",
 }
 """One command for each kind of mistake, and what is said of it."""

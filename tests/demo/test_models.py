@@ -12,12 +12,12 @@ from ov_specdec.cli import demo as cli_demo
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison, Run, messages_of, options_of
 from ov_specdec.errors import OptionError
-from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.stats import GenerationStats
+from ov_specdec.results.chunks import Chunk, as_html
+from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.server.settings import LOOPBACK_NAMES
 from tests.cli.test_input import AS_ARGUMENT, AS_OPTION, refused
 from tests.support.chats import ANSWER, SYSTEM, USER
-from tests.support.chunks import CHUNKS, followed, spell
+from tests.support.chunks import CANCELLED, CHUNKS, followed, spell
 from tests.support.command_line import run
 
 
@@ -129,17 +129,6 @@ def test_the_end_of_the_models_ends_a_run_without_an_error(tiny_pair):
     assert [last.status for last in running] == ["Stopped."]
 
 
-def test_models_are_described_with_caches_and_profile(pipeline, tmp_path, monkeypatch):
-    from ov_specdec.demo.page import describe
-
-    line = describe(pipeline)
-    assert f"main {pipeline.main.kv}" in line
-    assert f"draft {pipeline.draft.kv}" in line
-    assert "Profile: none." in line
-    monkeypatch.setattr(pipeline, "profile", tmp_path / "tuned.json")
-    assert describe(pipeline).endswith("Profile: tuned.json.")  # and not where it lies
-
-
 def asked(message, answer=""):
     chunks = [Chunk(answer, [1], "plain", [], "stop", GenerationStats(1))]
     return Comparison(message=message, plain=followed(chunks))
@@ -240,3 +229,42 @@ def test_wrong_models_are_refused_as_elsewhere():
         assert "'/no/where' does not exist: give the folder" in refused(done)
     done = run("demo", "--draft", "folder")
     assert refused(done) == "error: --draft folder needs --main: give that too\n"
+
+
+def test_a_pane_marks_origins_and_escapes_the_text():
+    html = view.pane([("", followed())], "Speculative")
+    assert as_html([("draft", "bc"), ("correction", "d")]) in html
+    assert as_html([("bonus", "<f>")]) in html
+    assert "<f>" not in html
+    assert "<dt>accepted</dt><dd>60%</dd>" in html
+    assert "<dt>tokens per pass</dt><dd>2.0</dd>" in html
+
+
+def test_a_conversation_has_messages_above_answers_and_the_last_figures():
+    turns = [
+        Comparison(message="<1>", plain=followed(), speculative=followed(CANCELLED)),
+        Comparison(message="2", plain=followed(CANCELLED)),
+    ]
+    plain, speculative = view.panes(turns)
+    places = [plain.index(text) for text in ("&lt;1&gt;", ">bc<", "&lt;f&gt;", ">2<")]
+    assert [*places, plain.rindex(">bc<")] == sorted({*places, plain.rindex(">bc<")})
+    assert as_html([("draft", "bc")]) in speculative
+    assert "<1>" not in plain + speculative
+    assert "<dd>3</dd>" in plain
+    assert "<dd>0</dd>" in speculative
+    assert 'data-outcome="not started"' in speculative
+    assert (plain.count(">stopped<"), speculative.count(">stopped<")) == (2, 1)
+
+
+def test_rounds_show_what_was_rejected_in_front_of_its_correction():
+    html = view.rounds(Comparison(speculative=followed()))
+    assert html.count("<li>") == 3
+    assert f"{as_html([('draft', 'bc')])}<del>hi</del>{as_html([('correction', 'd')])}" in html
+
+
+def test_the_details_give_draft_lengths_and_models():
+    assert "Draft length" not in view.details(Comparison(models="KV cache: <paged>."))
+    rounds = [RoundStats(*[1] * 7, planned=planned) for planned in (0, 0, 4, 4, 3)]
+    ended = Chunk("x", [1], "draft", [], "stop", GenerationStats(3, rounds))
+    html = view.details(Comparison(models="KV cache: <paged>.", speculative=followed([ended])))
+    assert "Draft lengths, in order: 0, 4, 3. KV cache: &lt;paged&gt;." in html

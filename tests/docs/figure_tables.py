@@ -33,7 +33,7 @@ from tests.benchmarks.figures.structured import CLIENTS, FREE, GRAMMARS, TOGETHE
 from tests.benchmarks.figures.tools import CURVES, MANY
 from tests.benchmarks.labels import label
 from tests.benchmarks.record import Row, select
-from tests.benchmarks.tables import in_quartiles, numbers
+from tests.benchmarks.tables import in_quartiles, markdown, numbers
 from tests.docs.figure_sentences import SEVERAL, TEXTS, conditions, pairs_of, picture
 
 ROOT = Path(__file__).parents[2]
@@ -77,12 +77,10 @@ def show(parts: Sequence[str], make: Table, results: Results) -> str:
         return ""
     for group in cells(rows).values():
         require_falling(group)
-    head, *lines = make(results)
-    if not lines:
+    lines = make(results)
+    if len(lines) < 2:
         return ""
-    table = [head, ["---"] + ["---:"] * (len(head) - 1), *lines]
-    drawn = "\n".join(f"| {' | '.join(line)} |" for line in table)
-    return f"{drawn}\n\n*{about(parts, rows, results)}*\n\n"
+    return f"{markdown(lines, '---:')}\n\n*{about(parts, rows, results)}*\n\n"
 
 
 def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:

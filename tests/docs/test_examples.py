@@ -47,7 +47,7 @@ def at_the_root(monkeypatch):
     monkeypatch.chdir(ROOT)
 
 
-def test_the_first_command_of_the_readme_shows_a_long_text_that_does_not_loop():
+def test_the_first_command_of_the_readme_writes_a_long_text_without_loops():
     [command, *_] = re.findall(r"^ov-specdec .*", (ROOT / "README.md").read_text("utf-8"), re.M)
     assert (tuple(shlex.split(command)),) == COMMANDS
     with SpeculativePipeline() as pipeline:

@@ -15,6 +15,7 @@ from tests.benchmarks.figures.results import Results
 from tests.docs.figure_tables import PAGES, filled
 from tests.docs.made import made, metrics
 from tests.docs.option_tables import KWARGS, OPTIONS, kwargs, options_page
+from tests.docs.recording import draw, lines_of
 
 ROOT = Path(__file__).parents[2]
 DOCS, PACKAGE = ROOT / "docs", ROOT / "ov_specdec"
@@ -22,9 +23,6 @@ OUTSIDE_THE_SITE = sorted(
     page for pattern in ("*.md", "models/**/*.md", "tests/**/*.md") for page in ROOT.glob(pattern)
 )
 """Documents that mkdocs does not look at, so that it does not check their links."""
-
-NAMED = re.compile(r"`([a-z_0-9/]+\.py)`")
-"""A file in a document: from the root of the repository, or from a folder of the package."""
 
 
 def test_the_tables_of_options_are_what_their_descriptions_say():
@@ -72,13 +70,15 @@ def test_every_metric_of_the_dashboard_exists():
     assert len(asked) > 12
 
 
-@pytest.mark.parametrize("document", sorted(DOCS.glob("*.md")), ids=lambda path: path.name)
-def test_files_that_are_named_are_there(document):
-    named = set(NAMED.findall(document.read_text(encoding="utf-8")))
-    assert [name for name in named if not [*ROOT.glob(name), *PACKAGE.rglob(name)]] == []
-
-
 @pytest.mark.parametrize("document", OUTSIDE_THE_SITE, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
+
+
+def test_a_line_stands_as_it_was_in_the_end():
+    written = b"10 %\r100 %\rdone\r\n\x1b[2K\x1b[1mbold\x1b[0m\n\nbar\n\r\x1b[1A\x1b[2Kend"
+    assert lines_of(written) == ["done", "\x1b[1mbold\x1b[0m", "end"]
+    svg = draw(["$ one", "word " * 30])
+    assert svg.count("terminal-line-1)") >= 1
+    assert "url(http" not in svg, "nothing is fetched"

@@ -93,19 +93,3 @@ def test_it_decodes_as_the_original_does(expanded, kv):
     texts = [pipeline.generate("def area(", **run).token_ids for pipeline in (original, larger)]
     assert len(texts[0]) == 128
     assert texts[0] == texts[1]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "complaint"),
-    [
-        (["nowhere"], "'nowhere' is not a folder"),
-        (["--size", "huge"], "size 'huge' must be a number of parameters"),
-        (["--size", "1M"], "size 1,000,000 is out of reach"),
-    ],
-)
-def test_bad_input_is_one_line_and_exit_code_two(arguments, complaint, tmp_path):
-    done = run("expand", *arguments, "--output", tmp_path)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert len(done.stderr.splitlines()) == 1
-    assert complaint in done.stderr
-    assert list(tmp_path.iterdir()) == []

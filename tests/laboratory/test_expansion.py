@@ -2,19 +2,14 @@
 
 import dataclasses
 import itertools
-import shutil
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from ov_specdec.errors import ExportError
-from ov_specdec.models.export import Exported
 from ov_specdec.models.folder import read_json
 from ov_specdec.models.locate import embedded_folder
-from tests.benchmarks.expansion import build
-from tests.benchmarks.expansion.build import expand_model, expanded_config
-from tests.benchmarks.expansion.comparison import LogitsDifference
+from tests.benchmarks.expansion.build import expanded_config
 from tests.benchmarks.expansion.shape import LlamaShape, fit_shape, parse_size
 from tests.benchmarks.expansion.weights import expand, tensor_names
 
@@ -98,19 +93,3 @@ def test_a_shape_comes_close_to_the_size_and_holds_the_model(size):
         assert getattr(shape, field) >= getattr(live, field)
     assert shape.heads * live.kv_heads == shape.kv_heads * live.heads
     assert shape.hidden % shape.heads == 0
-
-
-def test_what_was_expanded_is_kept_and_is_of_one_model(tiny_pair, tmp_path, monkeypatch):
-    def copy(name, output, weight_format):
-        shutil.copytree(tiny_pair[0], output / "made")
-        return Exported(output / "made", is_new=True)
-
-    same = LogitsDifference(largest=0.0, scale=10.0, positions=8, agreeing=8)
-    monkeypatch.setattr(build, "export_model", copy)
-    monkeypatch.setattr(build, "compare_logits", lambda first, second: same)
-    made = expand_model(tiny_pair[0], "1M", tmp_path, print)
-    assert list(tmp_path.iterdir()) == [made.folder]
-    assert expand_model(tiny_pair[0], "1M", tmp_path, print).difference is None
-    other = shutil.copytree(tiny_pair[0], tmp_path / "other" / tiny_pair[0].name)
-    with pytest.raises(ExportError, match=rf"was made from {tiny_pair[0].resolve()}, not from"):
-        expand_model(other, "1M", tmp_path, print)

@@ -15,7 +15,7 @@ from tests.benchmarks.figures.results import (
     over_best,
     require_falling,
 )
-from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.record import LIMIT, Record
 from tests.load.beside import HOSTILE
 from tests.support.command_line import run
@@ -72,9 +72,9 @@ PAIR_OF = {
 def results():
     """Figures of every part, made up: each method has its speed everywhere."""
     options = {"column": "cpu", "properties": {"INFERENCE_PRECISION_HINT": "f32"}}
-    record = Record.begin("figures", options, {})
-    record.dates = {**dict.fromkeys(PARTS, "2026-11-24T08:00:00+00:00"), "3b": "2026-11-26"}
-    record.code = {part: {"commit": ("2" if part == "3b" else "1") * 40} for part in PARTS}
+    record = Record.begin(options, {})
+    one, other = ({"commit": digit * 40, "date": f"2026-11-2{digit}"} for digit in "46")
+    record.code = {part: other if part == "3b" else one for part in PARTS}
     record.machine = {"name": "CPU", "cores": 2, LIMIT: "AVX2_VNNI", "instructions": []}
     record.machine["priority"] = "SCHED_RR 10"
     record.rows.append({"part": "load", "seconds": 300, **load.as_row(LOADED, 300)})
@@ -103,9 +103,9 @@ def results():
 
 
 def test_a_caption_names_the_dates_and_commits_of_its_parts(results):
-    assert results.measured(["1b"]) == "measured on 2026-11-24, commit 1111111111"
+    assert results.measured(["1b"]) == "measured on 2026-11-24, commit 4444444444"
     assert results.measured(["1b", "3b", "none"]) == (
-        "measured on 2026-11-24 to 2026-11-26, commit 1111111111, 2222222222"
+        "measured on 2026-11-24 to 2026-11-26, commit 4444444444, 6666666666"
     )
 
 

@@ -78,7 +78,7 @@ def test_texts_are_plain_decodings_and_what_cannot_be_drafted_is_counted(kv, tin
     assert kept.issuperset(drafted)
 
 
-def test_first_come_special_tokens_and_bytes_and_then_tokens_by_their_merges(tmp_path):
+def test_special_tokens_and_bytes_come_first_then_tokens_by_their_merges(tmp_path):
     spec = json.loads((embedded_folder("draft") / "tokenizer.json").read_text())
     merges = spec["model"]["merges"]
     for order in (merges, [" ".join(merge) for merge in reversed(merges)]):  # either form

@@ -18,10 +18,10 @@ from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support.chats import save_byte_fallback
 from tests.support.fakes import ScriptedModel
 from tests.support.running import plain, propose, rounds, sequence
 from tests.support.tiny import export, save_checkpoint, save_tokenizer
-from tests.unit.text.test_pieces import save_sentencepiece
 
 PAIRINGS = ["intersection", "retokenize"]
 BY_NIGHT = pytest.mark.deep
@@ -40,7 +40,7 @@ def tokenizers(tmp_path_factory):
     folders = {name: tmp_path_factory.mktemp(name) for name in ("main", "prose", "sentencepiece")}
     save_tokenizer(folders["main"])
     save_tokenizer(folders["prose"], sample=PROSE * 3)
-    save_sentencepiece(folders["sentencepiece"])
+    save_byte_fallback(folders["sentencepiece"], sample="the cat sat on the mat\n")
     pieces = {name: PieceTokenizer(load_tokenizer(path)) for name, path in folders.items()}
     return {
         name: TokenizerPair(
@@ -132,6 +132,16 @@ def test_rows_of_an_intersection_have_the_drafts_logits_by_main_id(tokenizers):
         if data:
             expected = OUTSIDE if data not in by_bytes else float(by_bytes[data] == 77)
             assert row[token] == expected
+
+
+def test_after_a_draft_token_that_the_draft_lacks_it_is_not_asked(tokenizers):
+    pair = tokenizers["prose"]
+    draft = ScriptedModel(lambda _: 77, vocab_size=pair.draft_size)
+    cache = IntersectionCache(CachedSequence(draft), pair)
+    outside = next(t for t in range(1, pair.main_size) if t not in pair.draft_of)
+    done = alone(cache.advance(pair.main.encode(b"def area"), [outside]))
+    assert (done.logits == OUTSIDE).all()
+    assert draft.passes == []
 
 
 def make_other_draft(folder):

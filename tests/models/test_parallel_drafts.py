@@ -117,9 +117,7 @@ def pipeline(request, parallel_pair):
 
 
 @pytest.mark.parametrize("options", [{}, {"do_sample": True, "temperature": 0.8, "seed": 7}])
-def test_texts_are_those_of_plain_decoding_and_a_round_takes_one_draft_pass(
-    pipeline, options, monkeypatch
-):
+def test_texts_are_plain_decodings_and_a_round_takes_one_draft_pass(pipeline, options, monkeypatch):
     passes, runner = [], pipeline.draft.runner
     run_pass = runner.forward
     monkeypatch.setattr(runner, "forward", lambda spans: passes.append(1) or run_pass(spans))

@@ -195,17 +195,13 @@ def test_a_draft_with_wider_logits_is_cut_to_the_tokenizer(tiny_pair, wide_draft
 
 WRONG = {
     "one of several": ({"drafter": "oracle"}, "'oracle' must be one of model, suffix, both"),
-    "no number": ({"max_batch_size": 0}, "max_batch_size=0"),
     "a size without room": (
         {"kv_cache_size": 1e-9},
         r"kv_cache_size=1e-09 has no room for 32 tokens: .* take .* GB",
     ),
-    "no text": ({"device": None}, "device=None must be a text"),
-    "no shape": ({"static_shapes": [1.5]}, "static_shapes="),
     "no mapping": ({"properties": {"A": 1}}, "properties=1 must be a mapping of names to values"),
     "no place": ({"main": 3}, "main=3 must be a folder"),
     "a file": ({"cache_dir": __file__}, "cache_dir=.* cannot be made .File exists.: give"),
-    "a place that cannot be": ({"cache_dir": "/dev/null/x"}, "'/dev/null/x' cannot be made"),
     "no effect on this KV cache": (
         {"max_masked_tokens": 4, "kv": "paged"},
         "max_masked_tokens=4 has no effect",
@@ -281,3 +277,20 @@ def test_a_main_model_alone_drafts_by_suffix_matches(tiny_pair):
         assert (alone.drafter, pair.drafter) == ("suffix", "model")
     with pytest.raises(OptionError, match="no draft model for main"):
         SpeculativePipeline(tiny_pair[0], drafter="model")
+
+
+def test_a_batch_that_is_closed_ends_its_prompts_and_holds_no_place(pipeline):
+    with pipeline.open_batch() as batch:
+        for key in (1, 2):
+            batch.add(key, "def f(x):", max_new_tokens=200, ignore_eos=True)
+        batch.step()
+        batch.add(3, "x")  # not even begun
+        for key, options in ((3, {}), (4, {"max_new_tokens": 0})):
+            with pytest.raises(OptionError, match=r"key=3 is the key of an|max_new_tokens=0"):
+                batch.add(key, "x", **options)
+        assert len(batch) == 3
+    assert (len(batch), batch.step()) == (0, [])
+    with pipeline.open_batch() as batch:
+        batch.add(1, [5, 6], max_new_tokens=3, ignore_eos=True)
+        chunks = [chunk for _ in range(9) for _, chunk in batch.step()]
+        assert chunks[-1].stats.generated_tokens == 3

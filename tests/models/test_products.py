@@ -17,7 +17,6 @@ from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
-from tests.benchmarks.key_quantization import BY_TOKEN, CACHES, INFERENCE
 from tests.support.passes import paged
 from tests.support.tiny import export, save_checkpoint
 
@@ -172,6 +171,8 @@ def test_products_that_are_not_alike_or_would_lose_by_it_are_left_alone(make):
     assert count(model) == 2
 
 
+F32 = {"INFERENCE_PRECISION_HINT": "f32", "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0"}
+EXACT, BY_TOKEN = {"KV_CACHE_PRECISION": "f32"}, {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"}
 LAYERS = 2
 
 
@@ -204,17 +205,17 @@ def centered(folder):
 
 
 def logits_of_text(model, cache):
-    return logits(model, {**INFERENCE["f32"], **cache}, passes=((100,),))
+    return logits(model, {**F32, **cache}, passes=((100,),))
 
 
 def test_a_model_stays_what_it_is(biased):
-    expected = logits_of_text(paged(biased), CACHES["f32"])
-    found = logits_of_text(centered(biased), CACHES["f32"])
+    expected = logits_of_text(paged(biased), EXACT)
+    found = logits_of_text(centered(biased), EXACT)
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
 def test_keys_with_biases_lose_less_by_token(biased):
-    exact = logits_of_text(paged(biased), CACHES["f32"])
+    exact = logits_of_text(paged(biased), EXACT)
     as_they_are = np.abs(logits_of_text(paged(biased), BY_TOKEN) - exact).mean()
     assert np.abs(logits_of_text(centered(biased), BY_TOKEN) - exact).mean() < as_they_are / 4
 

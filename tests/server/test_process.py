@@ -144,10 +144,8 @@ def test_a_signal_ends_it_at_once_while_models_load(number):
             ("--ssl-keyfile", "key.pem"),
             "--ssl-keyfile key.pem has no effect without --ssl-certfile",
         ),
-        (("--uds", "nowhere/socket"), "--uds nowhere/socket cannot be used (No such file"),
         (("--autoscale", "4:2"), "'4:2' must be MIN:MAX"),
         (("--replicas", "3", "--autoscale", "1:2"), "--replicas 3 must be within --autoscale 1:2"),
-        (("--address", "auto"), "--address 'auto' has no effect without --replicas"),
     ],
 )
 def test_what_cannot_be_served_is_refused(arguments, words):

@@ -64,20 +64,12 @@ MANY = {"max_tokens": 64, "ignore_eos": True, "temperature": 1, "seed": 1}
     [{"prompt": "def area(", "n": 32}, {"prompt": [f"def f{i}(" for i in range(32)]}],
     ids=["choices", "prompts"],
 )
-@pytest.mark.parametrize(
-    ("keys", "salts"),
-    [
-        (KEYS, ({}, {})),
-        pytest.param((), ({"cache_salt": "a"}, {}), marks=pytest.mark.deep),
-    ],
-    ids=["keys", "salts"],
-)
-def test_a_request_of_many_choices_keeps_nobody_waiting(pipeline, many, keys, salts):
-    a, b = keys or (None, None)
-    small = {"prompt": "x = ", "max_tokens": 8, "temperature": 0, **salts[1]}
-    with serving(pipeline, api_keys=keys) as server, ThreadPoolExecutor() as threads:
+def test_a_request_of_many_choices_keeps_nobody_waiting(pipeline, many):
+    a, b = KEYS
+    small = {"prompt": "x = ", "max_tokens": 8, "temperature": 0}
+    with serving(pipeline, api_keys=KEYS) as server, ThreadPoolExecutor() as threads:
         alone = server.post("/v1/completions", b, **small).json()["choices"]
-        answer = threads.submit(server.post, "/v1/completions", a, **many, **MANY, **salts[0])
+        answer = threads.submit(server.post, "/v1/completions", a, **many, **MANY)
         wait_until(lambda: server.metric("num_requests_running") == 4)
         assert server.metric("num_requests_waiting") == 28
         for _ in range(5):

@@ -44,18 +44,22 @@ CONVERSATIONS = {
 }
 
 
-def save_byte_fallback(folder: Path) -> None:
-    """Save a tokenizer as Llama 2 has it: spaces become "▁", what is not known bytes."""
-    from tokenizers import AddedToken, decoders, models, normalizers, processors, trainers
+def save_byte_fallback(folder: Path, *, sample: str = SAMPLE, metaspace: bool = False) -> None:
+    """Save a tokenizer as Llama 2 has it: spaces become "▁", what is not known bytes.
+
+    metaspace: a pre-tokenizer does the first of these.
+    """
+    from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
     from tokenizers import Tokenizer as Backend
+    from tokenizers.trainers import BpeTrainer
     from transformers import PreTrainedTokenizerFast
 
     spaces = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
     trained = Backend(models.BPE())
     trained.normalizer = spaces
     trained.train_from_iterator(
-        [SAMPLE, "What is it? Yes. No. It is 12. assistant user [INST] [/INST]"],
-        trainers.BpeTrainer(special_tokens=["<unk>", "<s>", EOS], show_progress=False),
+        [sample, "What is it? Yes. No. It is 12. assistant user [INST] [/INST]"],
+        BpeTrainer(special_tokens=["<unk>", "<s>", EOS], show_progress=False),
     )
     model = json.loads(trained.to_str())["model"]
     for byte in range(256):
@@ -64,7 +68,10 @@ def save_byte_fallback(folder: Path) -> None:
     unknown = {"unk_token": "<unk>"}
     backend = Backend(models.BPE(model["vocab"], merges, byte_fallback=True, **unknown))
     backend.add_special_tokens([AddedToken(token, normalized=False) for token in ("<s>", EOS)])
-    backend.normalizer = spaces
+    if metaspace:
+        backend.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
+    else:
+        backend.normalizer = spaces
     backend.post_processor = processors.TemplateProcessing("<s> $A", special_tokens=[("<s>", 1)])
     backend.decoder = decoders.Sequence(
         [

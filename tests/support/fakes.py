@@ -200,6 +200,22 @@ def in_parallel(next_token: NextToken) -> NextToken:
     return drafted
 
 
+def table_model(weights: np.ndarray) -> Callable[[Sequence[int]], Logits]:
+    """The next token's weights by the last token: row `tokens[-1]` of weights [vocab, vocab].
+
+    Mask tokens, which are those outside the vocabulary, count as one token more each.
+    """
+    with np.errstate(divide="ignore"):
+        logits = np.log(np.asarray(weights, np.float64)).astype(np.float32)
+    size = len(logits)
+
+    def next_logits(tokens: Sequence[int]) -> Logits:
+        known = next(i for i, token in enumerate(reversed(tokens)) if token < size)
+        return logits[(tokens[-1 - known] + known) % size]
+
+    return next_logits
+
+
 def wrong_at(next_token: NextToken, places: set[int]) -> NextToken:
     """The same successor, except for the tokens in the given places of the text."""
 

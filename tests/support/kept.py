@@ -1,26 +1,22 @@
 """Tiny random models that are kept under tests/data, with what transformers generates from them.
 
 Optimum exports some of their families only with versions of transformers that the package itself
-does not take. `python -m tests.support.kept [FAMILY...]` makes them anew, each with its version, as
-`ov-specdec export --transformers` does it, and compares; the exit code is 1 where a file differs.
-`python -m tests.support.kept --make FOLDER FAMILY...` makes them in an environment that has it.
+does not take. `python -m tests.support.kept --make FOLDER FAMILY...` makes them anew in an
+environment that has it, as that of `ov-specdec export --transformers`.
 """
 
 import json
 import random
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
 import openvino as ov
 from openvino import opset13 as ops
 
-from ov_specdec.models.optimum import python_with
 from tests.families.settings import SETTINGS
 from tests.support.tiny import KeptModels, export, reference, save_tokenizer
 
@@ -133,36 +129,6 @@ def make(family: str, target: Path) -> None:
         (target / "expected.json").write_text(json.dumps(outputs) + "\n")
 
 
-def compare(family: str, wanted: str) -> list[str]:
-    """Files that come out otherwise than they are kept."""
-    is_installed = version("transformers").startswith(f"{wanted}.")
-    python = python_with(None if is_installed else f"{wanted}.*")
-    kept = folder_of(family)
-    with tempfile.TemporaryDirectory() as made:
-        command = [*python, "-m", "tests.support.kept", "--make", made, family]
-        subprocess.run(command, cwd=ROOT, capture_output=True, check=True, timeout=600)
-        return [
-            file
-            for file in ("expected.json", f"main/{WEIGHTS}", f"draft/{WEIGHTS}")
-            if (kept / file).exists()
-            and (kept / file).read_bytes() != (Path(made) / family / file).read_bytes()
-        ]
-
-
-def main() -> int:
-    """Compare all families, or those that the command line names, or make them; the exit code."""
-    if sys.argv[1:2] == ["--make"]:
-        for family in sys.argv[3:]:
-            make(family, Path(sys.argv[2]) / family)
-        return 0
-    changed = 0
-    for family, wanted in {**HYBRIDS, **WINDOWED}.items():
-        if family in sys.argv[1:] or not sys.argv[1:]:
-            different = compare(family, wanted)
-            changed += len(different)
-            print(family, wanted, *different or ["same"], flush=True)  # noqa: T201
-    return 1 if changed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    for family in sys.argv[3:]:  # after --make
+        make(family, Path(sys.argv[2]) / family)

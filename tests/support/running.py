@@ -23,7 +23,7 @@ def sequence(
     main: Runner | CachedSequence,
     tokens: Ids[int],
     max_length: int,
-    drafter: Drafter | tuple[Drafter, ...] = (),
+    drafter: Drafter | tuple[Drafter, ...] | None = None,
     policy: Policy = ConstantLength(0),
     *,
     sampler: Sampler = GreedySampler(),
@@ -31,7 +31,7 @@ def sequence(
     **more: Any,
 ) -> Sequence:
     """A sequence of a main model that is read at its end."""
-    drafters = drafter if isinstance(drafter, tuple) else (drafter,)
+    drafters = drafter if isinstance(drafter, tuple) else tuple(filter(None, [drafter]))
     cache = main
     if not isinstance(cache, CachedSequence):
         readers = [each for each in drafters if isinstance(each, HiddenStatesReader)]

@@ -47,15 +47,26 @@ class Gate:
         return self._model.forward(spans)
 
 
-def generator(main, draft=None, limits=None, drafter=None, costs=None, pairing=None):
+def generator(
+    main,
+    draft=None,
+    limits=None,
+    drafter=None,
+    costs=None,
+    pairing=None,
+    tokenizer=None,
+    eos=(),
+):
     """Generates with a main model, and a draft model where there is one, unless a drafter is given.
 
-    drafter: its name or kind.
+    drafter: its name or kind. tokenizer: letters by default.
     """
     learned = LearnedStats() if costs is None else LearnedStats(costs)
     loop = EngineLoop(Engine(main, draft, limits or Limits(), learned.costs))
     kind = kind_of(drafter or ("model" if draft else "none"))
-    return TextGenerator(main, loop, Letters(), 50, frozenset(), kind, draft, pairing, learned)
+    tokenizer, ends = tokenizer or Letters(), frozenset(eos)
+    size = main.vocab_size
+    return TextGenerator(main, loop, tokenizer, size, ends, kind, draft, pairing, learned)
 
 
 def stream(main, draft=None, prompt="ABC", **options):

@@ -4,14 +4,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ov_specdec.drafters.factory import kind_of
-from ov_specdec.engine.engine import Engine
-from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Limits
-from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.schedule import LearnedStats
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support import scripted
 from tests.support.fakes import ScriptedModel, mixed
 
 FOLDER = Path(__file__).parents[1] / "data" / "hybrid" / "lfm2" / "main"
@@ -34,16 +29,12 @@ def random_logits(seed=0, noise=0.0, size=SIZE):
 MODEL = random_logits()
 
 
-def generator(
-    script=MODEL, draft=None, drafter=None, limits=Limits(), eos=(0,), tokenizer=TOKENIZER, **model
-):
+def generator(script=MODEL, draft=None, drafter=None, eos=(0,), tokenizer=TOKENIZER, **model):
     """Generates with a scripted model, and with a draft model if its script is given."""
-    size = tokenizer.vocab_size
-    main = ScriptedModel(script, vocab_size=size, **model)
-    other = None if draft is None else ScriptedModel(draft, vocab_size=size, **model)
-    loop = EngineLoop(Engine(main, other, limits, LearnedStats().costs))
-    kind = kind_of(drafter or ("model" if draft else "none"))
-    return TextGenerator(main, loop, tokenizer, size, frozenset(eos), kind, other)
+    known = {"vocab_size": tokenizer.vocab_size, **model}
+    main = ScriptedModel(script, **known)
+    other = None if draft is None else ScriptedModel(draft, **known)
+    return scripted.generator(main, other, drafter=drafter, tokenizer=tokenizer, eos=eos)
 
 
 def generate(made, prompt="def area(", **options):

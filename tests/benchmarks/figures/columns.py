@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.record import LIMIT
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from contextlib import closing
 from dataclasses import replace
+from datetime import datetime, timezone
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -20,7 +21,7 @@ from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import FOLDER, NOISY, cells, require_falling, scatter
 from tests.benchmarks.measuring import Measurements, measure_into
 from tests.benchmarks.options import PATH, several
-from tests.benchmarks.record import CPUINFO, Record, Row, instructions, now, select
+from tests.benchmarks.record import CPUINFO, Record, Row, current_code, instructions, select
 from tests.benchmarks.texts import Prompts, heldout_text
 
 MODELS = Path("models")
@@ -77,7 +78,7 @@ def figures(
         level,
     )
     options = {"column": column, "properties": properties, "prompts": prompts_of_parts()}
-    record = Record.begin("figures", options, given.folders)
+    record = Record.begin(options, given.folders)
     record.machine["priority"] = level
     file = output or FOLDER / f"{column}.json"
     record = resumed(record, file, only)
@@ -96,19 +97,14 @@ def prompts_of_parts() -> dict[str, str]:
 
 
 def resumed(record: Record, file: Path, parts: Collection[str]) -> Record:
-    """The record in a file, to go on with, or this one where there is none. Its code is by part.
+    """The record in a file, to go on with, or this one where there is none.
 
     Not all models have to be given each time: those that only one of the two knows are in both.
     """
-    code = dict.fromkeys(parts, record.code)
-    if not file.exists():
-        record.code = code
-        return record
-    kept = Record.read(file, "figures")
-    others = [part for part in parts if kept.code.get(part) != record.code]
-    kept.rows = [row for row in kept.rows if row["part"] not in others]
-    kept.dates = {part: date for part, date in kept.dates.items() if part not in others}
-    record.code = kept.code = kept.code | code
+    kept, code = Record.read(file) if file.exists() else record, current_code()
+    anew = [part for part in parts if not code.items() <= kept.code.get(part, {}).items()]
+    kept.code |= {part: dict(code) for part in anew}
+    kept.rows = [row for row in kept.rows if row["part"] not in anew]
     kept.models, record.models = (
         {**record.models, **kept.models},
         {**kept.models, **record.models},
@@ -140,10 +136,11 @@ def measure_parts(
         if share <= 0:
             click.echo(f"{name}: left out, for the time is up", err=True)
             continue
-        record.dates.setdefault(name, now())
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        record.code[name].setdefault("date", now)
         try:
             with closing(part.measure(given)) as measurements:
-                rows = first_prompts(named(name, measurements), most)
+                rows = rows_of(name, measurements, most)
                 measure_into(record, rows, partial(record.write, file), share)
             for group in cells(select(record.rows, part=name)).values():
                 require_falling(group)
@@ -153,19 +150,11 @@ def measure_parts(
     return failed
 
 
-def named(part: str, measurements: Measurements) -> Measurements:
-    """The measurements of a part, as rows of the file that has all of them."""
-    with closing(measurements):
-        for key, measure in measurements:
+def rows_of(part: str, measurements: Measurements, most: int | None) -> Measurements:
+    """The measurements of a part as rows of the file of all; of so many prompts."""
+    for key, measure in measurements:
+        if most is None or int(key.get("prompt") or 0) < most:
             yield {"part": part, **key}, measure
-
-
-def first_prompts(measurements: Measurements, most: int | None) -> Measurements:
-    """Those of so many prompts; None: all of them."""
-    with closing(measurements):
-        for key, measure in measurements:
-            if most is None or int(key.get("prompt") or 0) < most:
-                yield key, measure
 
 
 def warnings(rows: Iterable[Row]) -> list[str]:

@@ -11,7 +11,7 @@ from ov_specdec.models.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
 from tests.benchmarks.options import Models
-from tests.benchmarks.peers.setup import Setup
+from tests.benchmarks.peers.asks import Setup
 from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.measuring import Measurements
-from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.record import Row
 from tests.load import beside
 

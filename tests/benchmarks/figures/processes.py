@@ -14,14 +14,12 @@ from typing import Any
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import TIMEOUT, WARM_UP, compact, generate
+from tests.benchmarks.figures.requests import WARM_UP, compact, generate
 from tests.benchmarks.figures.results import best
 from tests.benchmarks.measuring import Measurements, in_turns
-from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.measurement import Ask
+from tests.benchmarks.peers.asks import Ask, BenchmarkError, Setup
 from tests.benchmarks.peers.methods import find_method
-from tests.benchmarks.peers.process import WorkerProcess, load_request
-from tests.benchmarks.peers.setup import Setup
+from tests.benchmarks.peers.worker import Worker, WorkerProcess
 from tests.benchmarks.record import Key, Row, select
 from tests.benchmarks.texts import long_text
 
@@ -71,18 +69,17 @@ def fresh_process(
     asks = [Ask(ids, tokens) for ids in prompts]
     with (
         TemporaryDirectory() as cache,
-        WorkerProcess(variables={"XDG_CACHE_HOME": cache}) as worker,
+        WorkerProcess(setup, {"XDG_CACHE_HOME": cache}) as worker,
     ):
-        worker.ask(load_request(method, setup), TIMEOUT)
+        worker.ask(Worker.load, method)
         first = generate(worker, method, asks[0])
-        worker.ask({"priority": priority.USUAL}, TIMEOUT)
+        worker.ask(Worker.change_priority, priority.USUAL)
         start = monotonic()
         for ask in cycle(asks[1:]):
             if monotonic() - start > SETTLED:
                 break
             generate(worker, method, ask)
-        if given.priority == priority.REAL_TIME:
-            worker.ask({"priority": priority.REAL_TIME}, TIMEOUT)
+        worker.ask(Worker.change_priority, given.priority)
         later = generate(worker, method, asks[0])
     return compact(
         {
@@ -122,18 +119,18 @@ def held(setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int) -
     "token": KiB of its own that a token of a longer prompt has added.
     """
     long = load_tokenizer(Path(setup.main)).encode(long_text())
-    with WorkerProcess() as worker:
-        worker.ask(load_request(method, setup), TIMEOUT)
+    with WorkerProcess(setup) as worker:
+        worker.ask(Worker.load, method)
         start, speeds = monotonic(), list[float]()
         for ids in cycle(prompts):
             if monotonic() - start > SETTLED and len(speeds) >= 2:
                 break
             speeds.append(generate(worker, method, Ask(ids, tokens))["speed"])
-        settled = worker.ask({"memory": True}, TIMEOUT)
+        settled = worker.ask(Worker.memory)
         more = []
         for length in (SHORT, LONG):
             generate(worker, method, Ask(long[:length], 2))
-            more.append(worker.ask({"memory": True}, TIMEOUT)["own"])
+            more.append(worker.ask(Worker.memory)["own"])
     return compact(
         {
             "speed": median(speeds[len(speeds) // 2 :]),
@@ -149,11 +146,9 @@ def apart(
 ) -> Measurements:
     """Single requests, each program in a process of its own, whose threads leave others alone."""
     prompts = given.prompts(pair, prompt_set)
-    loaders = {find_method(name).loader: name for name in methods}
+    loaders = {find_method(name).loader for name in methods}
     with given.setup(pair) as setup, ExitStack() as stack:
-        workers = {loader: stack.enter_context(WorkerProcess()) for loader in loaders}
-        for loader, name in loaders.items():
-            workers[loader].ask(load_request(name, setup), TIMEOUT)
+        workers = {loader: stack.enter_context(WorkerProcess(setup)) for loader in loaders}
         for name in methods:
             generate(workers[find_method(name).loader], name, Ask(prompts[0][1], WARM_UP))
         for turn in range(rounds * len(prompts)):

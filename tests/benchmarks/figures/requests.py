@@ -1,7 +1,7 @@
 """Single requests: default, draft lengths and openvino.genai, interleaved in one process."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from itertools import count, product
 from typing import Any
@@ -9,13 +9,10 @@ from typing import Any
 from ov_specdec import GenerationResult, SpeculativePipeline
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.measuring import Measurements, in_turns
-from tests.benchmarks.peers.measurement import Ask, Measurement
-from tests.benchmarks.peers.process import WorkerProcess, load_request
+from tests.benchmarks.peers.asks import Ask
+from tests.benchmarks.peers.worker import Worker, WorkerProcess
 from tests.benchmarks.record import Key, Row
 from tests.benchmarks.texts import long_text
-
-TIMEOUT = 600.0
-"""Seconds to load models or to answer, after which a method is given up."""
 
 WARM_UP = 24
 """Tokens of a generation of each method before it is measured."""
@@ -45,8 +42,7 @@ def requests(
     prompts; None takes all.
     """
     prompts, turns = given.prompts(pair, prompt_set)[:number], count()
-    with given.setup(pair) as setup, WorkerProcess() as worker:
-        worker.ask(load_request(methods[0], setup), TIMEOUT)
+    with given.setup(pair) as setup, WorkerProcess(setup) as worker:
         for method in methods:
             generate(worker, method, Ask(prompts[-1][1], WARM_UP))
         for round_, number, heat in product(range(rounds), range(len(prompts)), temperatures):
@@ -66,8 +62,7 @@ def of_pairs(given: Given, pairs: Sequence[str], **options: Any) -> Measurements
 
 def generate(worker: WorkerProcess, method: str, ask: Ask) -> Row:
     """One generation: tokens per second, and counts."""
-    answer = worker.ask({"method": method, "ask": asdict(ask)}, TIMEOUT)
-    measured = Measurement(**answer["measurement"])
+    measured = worker.ask(Worker.run, method, ask)
     return compact(
         {
             "speed": measured.speed,

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from tests.benchmarks.peers.errors import BenchmarkError
+from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.peers.methods import split
 from tests.benchmarks.record import LIMIT, Record, Row, select
 
@@ -42,7 +42,7 @@ class Results:
     def all(cls, folder: Path = FOLDER) -> "list[Results]":
         """Those of every column, by name, the ones with wider instructions first."""
         files = sorted(folder.glob("*.json"), reverse=True)
-        return [cls(file.stem, Record.read(file, "figures")) for file in files]
+        return [cls(file.stem, Record.read(file)) for file in files]
 
     @cached_property
     def parts(self) -> dict[str, list[Row]]:
@@ -63,9 +63,9 @@ class Results:
 
     def measured(self, parts: Sequence[str]) -> str:
         """The dates and commits of parts."""
-        days = sorted({self.record.dates[part][:10] for part in parts if part in self.parts})
-        codes = (self.record.code[part]["commit"] for part in parts if part in self.parts)
-        commits = ", ".join(dict.fromkeys(str(commit)[:10] for commit in codes))
+        codes = [self.record.code[part] for part in parts if part in self.parts]
+        days = sorted(code["date"][:10] for code in codes)
+        commits = ", ".join(dict.fromkeys(str(code["commit"])[:10] for code in codes))
         return f"measured on {' to '.join(dict.fromkeys((days[0], days[-1])))}, commit {commits}"
 
     @property

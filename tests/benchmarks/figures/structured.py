@@ -20,14 +20,13 @@ from ov_specdec.text.grammar import Grammars
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import LENGTHS, TIMEOUT, WARM_UP, compact, generate
+from tests.benchmarks.figures.requests import LENGTHS, WARM_UP, compact, generate
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.options import Models
-from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.measurement import Ask
-from tests.benchmarks.peers.process import WorkerProcess, load_request
+from tests.benchmarks.peers.asks import Ask, BenchmarkError
+from tests.benchmarks.peers.worker import WorkerProcess
 from tests.benchmarks.record import Key, Row
-from tests.benchmarks.simulated.machine import Machine
+from tests.benchmarks.simulation import passing
 from tests.support.server import serving_process
 
 PROMPT = "Write a JSON object that describes a product.\n"
@@ -94,8 +93,7 @@ def structured(given: Given, pair: str, methods: Sequence[str], rounds: int) -> 
 def single(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Measurements:
     """Schemas of each kind, others in each round, by all methods; and free text of that length."""
     ids = load_tokenizer(given.pairs[pair].main).encode(PROMPT)
-    with given.setup(pair) as setup, WorkerProcess() as worker:
-        worker.ask(load_request(methods[0], setup), TIMEOUT)
+    with given.setup(pair) as setup, WorkerProcess(setup) as worker:
         for method in methods:
             generate(worker, method, Ask(ids, WARM_UP))
         for turn in range(rounds):
@@ -137,13 +135,13 @@ def forced_alone(models: Models, rounds: int) -> Measurements:
 def forced(pipeline: SpeculativePipeline, schema: Mapping[str, Any], grammar: Grammar) -> Row:
     """Tokens per second after the first pass, as measured and as replayed."""
     result = pipeline.generate(PROMPT, json_schema=schema, max_new_tokens=MOST, cache_prompt=False)
-    left, machine, last, seconds, replayed = result.token_ids, Machine(pipeline.costs), 0, 0.0, 0
+    left, curve, last, seconds, replayed = result.token_ids, pipeline.costs, 0, 0.0, 0
     while left:
         size = len(grammar.forced()) + 1
         new, left = left[:size], left[size:]
         grammar.follow(new)
         if last:  # the first pass reads the prompt
-            seconds += machine.passing(size, last)
+            seconds += passing(curve, size, last)
             replayed += len(new)
         last = size
     measured = result.stats.seconds - result.stats.time_to_first_token

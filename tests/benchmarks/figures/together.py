@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict
 from functools import partial
 from itertools import count, product
 
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import TIMEOUT, WARM_UP, compact
+from tests.benchmarks.figures.requests import WARM_UP, compact
 from tests.benchmarks.measuring import Measurements, in_turns
-from tests.benchmarks.peers.load import Request, Served, decoding_speed
+from tests.benchmarks.peers.asks import Request, decoding_speed
 from tests.benchmarks.peers.methods import find_method
-from tests.benchmarks.peers.process import WorkerProcess, engine_request
+from tests.benchmarks.peers.worker import Worker, WorkerProcess
 from tests.benchmarks.record import Key, Row
 from tests.benchmarks.texts import heldout_text
 
@@ -40,11 +39,9 @@ def together(
     text = load_tokenizer(given.pairs[pair].main).encode(heldout_text())
     ends = [ids[-OWN:] for _, ids in given.prompts(pair, prompt_set)]
     settings = {"max_batch_size": max(sizes), "kv_cache_gb": KV_CACHE_GB}
-    loaders, turns = {find_method(name).loader: name for name in methods}, count()
+    loaders, turns = {find_method(name).loader for name in methods}, count()
     with given.setup(pair, **settings) as setup, ExitStack() as stack:
-        workers = {loader: stack.enter_context(WorkerProcess()) for loader in loaders}
-        for loader, name in loaders.items():
-            workers[loader].ask(engine_request(name, setup), TIMEOUT)
+        workers = {loader: stack.enter_context(WorkerProcess(setup)) for loader in loaders}
         for round_, length, size in product(range(-1, rounds), cached, sizes):
             first, turn = sum(sizes[: sizes.index(size)]), next(turns)
             prompts = behind_contexts(text, ends, length, round_, first)[:size]
@@ -79,9 +76,8 @@ def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], toke
     """One load. What a method has kept, prefixes and outputs, no other method finds."""
     length, owner = find_method(method).length, method.removesuffix("-again")
     requests = [
-        asdict(Request(ids, tokens, length, f"{owner}, {place} of {len(prompts)}, {len(ids)}"))
+        Request(ids, tokens, length, f"{owner}, {place} of {len(prompts)}, {len(ids)}")
         for place, ids in enumerate(prompts)
     ]
-    answer = worker.ask({"load": requests}, TIMEOUT)
-    speed, first = decoding_speed([Served(**each) for each in answer["served"]])
+    speed, first = decoding_speed(worker.ask(Worker.serve, method, requests))
     return compact({"speed": speed, "first": first})

@@ -14,7 +14,6 @@ from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.record import Key, Row
 from tests.benchmarks.replay import run, total
-from tests.benchmarks.simulated.machine import Machine
 from tests.benchmarks.texts import FILES
 
 TEMPLATE = FILES["agent_turns"].with_name("tools.jinja")
@@ -80,7 +79,7 @@ def replayed(tokenizer: Tokenizer) -> Measurements:
     edits = [recorded(tokenizer, turn) for turn in turns() if turn["task"] == "edits"]
     for machine in CURVES:
         for method, (drafter, length) in EDITS.items():
-            found = run(edits, drafter, Machine(MACHINES[machine]), length)
+            found = run(edits, drafter, MACHINES[machine], length)
             for number, (edit, times) in enumerate(zip(edits, found, strict=True)):
                 size = len(edit["output"])
                 row = {"speed": 1000 * size / total([times]), "passes": len(times), "tokens": size}

@@ -6,9 +6,7 @@ from typing import Any, Literal
 from ov_specdec.generation.batch import Batch
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
-from tests.benchmarks.peers.load import Progress, Request
-from tests.benchmarks.peers.measurement import Ask, Measurement
-from tests.benchmarks.peers.setup import Setup
+from tests.benchmarks.peers.asks import Ask, Measurement, Progress, Request, Setup
 
 
 class PipelineRunner:

@@ -1,104 +1,141 @@
-"""Methods in a process of their own: `python -m tests.benchmarks.peers.worker`.
+"""Methods in a process of their own, which may die."""
 
-Reads requests from stdin and answers each on stdout, one JSON object per line. The first,
-`{"setup": {...}, "method": NAME}` or `{"setup": {...}, "engine": NAME}`, loads the models of a
-method, and `{"seconds": S}` is the answer. Each further one is one of these:
-
-- `{"method": NAME, "ask": {...}}`: a generation; `{"measurement": {...}}`;
-- `{"load": [{...}]}`: requests that come together; `{"served": [...]}`;
-- `{"memory": true}`: `{"own": BYTES, "mapped": BYTES}`;
-- `{"priority": "usual"}` or `"real time"`: `{}`.
-
-`{"error": "..."}` may be the answer to any. The end of stdin ends the process.
-"""
-
-import json
 import os
-import sys
-from collections.abc import Iterable
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
-from time import perf_counter
-from typing import Any, TextIO
+from types import MappingProxyType
+from typing import Concatenate, ParamSpec, TypeVar
 
 from ov_specdec.errors import SpecdecError
 from tests.benchmarks import priority
-from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.load import Engine, Request, serve_load
-from tests.benchmarks.peers.measurement import Ask
-from tests.benchmarks.peers.methods import Methods, load_engine
-from tests.benchmarks.peers.setup import Setup
+from tests.benchmarks.peers.asks import (
+    Ask,
+    BenchmarkError,
+    Engine,
+    Measurement,
+    Request,
+    Runner,
+    Served,
+    Setup,
+    serve_load,
+)
+from tests.benchmarks.peers.methods import ENGINES, LOADERS, find_method
 
-Answer = dict[str, Any]
+TIMEOUT = 600.0
+"""Seconds to load models or to answer, after which a process is given up."""
 
+CLOSING_SECONDS = 10.0
 
-def serve(lines: Iterable[str], answers: TextIO) -> None:
-    """Answer requests until there are no more."""
-    worker = Worker()
-    for line in lines:
-        answer: Answer
-        try:
-            answer = worker.answer(json.loads(line))
-        except SpecdecError as error:
-            answer = {"error": str(error)}
-        except Exception as error:  # a peer may raise anything, and the others are to go on
-            answer = {"error": f"{type(error).__name__}: {error}"}
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class Worker:
-    """Methods, for one request at a time or for many, once a request has loaded them."""
+    """Methods of one setup; each loader loads once. All raise `BenchmarkError`, or what they do."""
 
-    def __init__(self) -> None:
-        self._methods: Methods | None = None
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._runners: dict[str, Runner] = {}
         self._engine: Engine | None = None
 
-    def answer(self, request: Answer) -> Answer:
-        """See the module. Raises what the method does, and `BenchmarkError` before it is loaded."""
-        if "setup" in request:
-            return self._load(request)
-        if "memory" in request:
-            return memory(Path("/proc/self/smaps_rollup").read_text())
-        if "priority" in request:
-            priority.change_all(request["priority"])
-            return {}
-        if "load" in request and self._engine is not None:
-            served = serve_load(self._engine, [Request(**each) for each in request["load"]])
-            return {"served": [asdict(each) for each in served]}
-        if self._methods is None:
-            raise BenchmarkError("the first request must load a method")
-        measured = self._methods.run(request["method"], Ask(**request["ask"]))
-        return {"measurement": asdict(measured)}
+    def load(self, name: str) -> None:
+        """Load the models of a method, for one request at a time."""
+        loader = find_method(name).loader
+        if loader not in self._runners:
+            self._runners[loader] = LOADERS[loader](self._setup)
 
-    def _load(self, request: Answer) -> Answer:
-        start = perf_counter()
-        setup = Setup(**request["setup"])
-        if "engine" in request:
-            self._engine = load_engine(request["engine"], setup)
-        else:
-            self._methods = Methods(setup)
-            self._methods.load(request["method"])
-        return {"seconds": perf_counter() - start}
+    def run(self, name: str, ask: Ask) -> Measurement:
+        """One generation."""
+        self.load(name)
+        return self._runners[find_method(name).loader].run(ask, find_method(name).length)
+
+    def serve(self, name: str, requests: list[Request]) -> list[Served]:
+        """Requests that come together, by the engine of the first method that was asked."""
+        loader = find_method(name).loader
+        if loader not in ENGINES:
+            raise BenchmarkError(f"{name} does not answer many requests at once")
+        self._engine = self._engine or ENGINES[loader](self._setup)
+        return serve_load(self._engine, requests)
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of this process by Linux's account: its own, and clean pages of mapped files.
+
+        The system takes the latter back where it needs them: they are read from the file again.
+        """
+        rollup = Path("/proc/self/smaps_rollup").read_text()
+        lines = (line.split() for line in rollup.splitlines()[1:])
+        sizes = {name.rstrip(":"): 1024 * int(size) for name, size, *_ in lines}
+        mapped = sizes["Shared_Clean"] + sizes["Private_Clean"]
+        return {"own": sizes["Rss"] - mapped, "mapped": mapped}
+
+    def change_priority(self, name: str) -> None:
+        """Give all threads a priority."""
+        priority.change_all(name)
 
 
-def memory(rollup: str) -> Answer:
-    """Bytes of a process by Linux's account: its own, and clean pages of files that it maps.
+class WorkerProcess:
+    """A process with a `Worker`, which is asked by the functions of that. Use it as a context.
 
-    The system takes the latter back where it needs them: they are read from the file again.
+    variables: of its environment, over those of this process.
     """
-    lines = (line.split() for line in rollup.splitlines()[1:])
-    sizes = {name.rstrip(":"): 1024 * int(size) for name, size, *_ in lines}
-    mapped = sizes["Shared_Clean"] + sizes["Private_Clean"]
-    return {"own": sizes["Rss"] - mapped, "mapped": mapped}
+
+    def __init__(self, setup: Setup, variables: Mapping[str, str] = MappingProxyType({})) -> None:
+        context = get_context("spawn")
+        self._pipe, other = context.Pipe()
+        arguments = (other, setup, dict(variables))
+        self._process = context.Process(target=_answer, args=arguments, daemon=True)
+        self._process.start()
+        other.close()
+
+    def ask(
+        self, function: Callable[Concatenate[Worker, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """What a function of the worker gives.
+
+        Raises `BenchmarkError` where that says what went wrong, or the process has died or does
+        not answer in time; it is of no use after the latter two.
+        """
+        try:
+            self._pipe.send((function, args, kwargs))
+            if not self._pipe.poll(TIMEOUT):
+                self._process.kill()
+                raise BenchmarkError(f"no answer within {TIMEOUT:.0f} s: it was stopped")
+            error, answer = self._pipe.recv()
+        except (EOFError, OSError):
+            self._process.join()
+            status = self._process.exitcode
+            raise BenchmarkError(f"its process died with exit status {status}") from None
+        if error:
+            raise BenchmarkError(error)
+        return answer  # type: ignore[no-any-return]  # of what has passed a pipe
+
+    def __enter__(self) -> "WorkerProcess":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._pipe.close()  # which ends it
+        self._process.join(CLOSING_SECONDS)
+        self._process.kill()
+        self._process.join()
 
 
-def main() -> None:
-    """Serve on the real stdout, and send whatever a library prints there to stderr."""
-    with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
-        os.dup2(2, 1)
-        serve(sys.stdin, answers)
-
-
-if __name__ == "__main__":
-    main()
+def _answer(pipe: Connection, setup: Setup, variables: Mapping[str, str]) -> None:
+    """Answer until nobody asks. What a library prints goes to stderr."""
+    os.environ.update(variables)
+    os.dup2(2, 1)
+    worker = Worker(setup)
+    while True:
+        answer, error = None, ""
+        try:
+            function, args, kwargs = pipe.recv()
+        except EOFError:
+            return
+        try:
+            answer = function(worker, *args, **kwargs)
+        except SpecdecError as raised:
+            error = str(raised)
+        except Exception as raised:  # a peer may raise anything, and the others are to go on
+            error = f"{type(raised).__name__}: {raised}"
+        pipe.send((error, answer))

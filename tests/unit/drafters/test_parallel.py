@@ -29,7 +29,7 @@ def propose(drafter, length=4, tokens=TEXT):
     return running.propose(drafter, tokens, lambda _: Plan(length, "constant"))
 
 
-def test_a_pass_feeds_what_is_unread_and_a_mask_for_each_draft_token_but_the_last():
+def test_a_pass_feeds_what_is_unread_and_masks():
     draft = ScriptedModel(in_parallel(mixing(1)))
     drafter = drafter_of(draft)
     assert drafter.offers(TEXT) == [Offer("model", takes_one_pass=True)]

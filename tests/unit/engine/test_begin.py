@@ -92,11 +92,3 @@ def test_an_output_is_not_indexed_by_the_step_that_ends_it(built):
     # Of the first output, with the end of its prompt, by whoever asked for the second.
     assert earlier.num_tokens == 32 + NUM_NEW + 1
     assert earlier.num_tokens in built["caller"]
-
-
-def test_outputs_of_a_batch_are_looked_into_by_those_that_still_run():
-    text = generator(ScriptedModel(next_token, vocab_size=8), drafter="suffix")
-    options = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW)
-    text.batch([("A", options), ("A", options)])
-    assert text.earlier.num_waiting == 0
-    assert text.earlier.num_tokens == 2 * (NUM_NEW + 1 + 1)

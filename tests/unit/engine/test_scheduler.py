@@ -483,7 +483,7 @@ def test_closing_during_a_step_ends_what_comes_with_it():
     service.check_nothing_is_held()
 
 
-def test_what_is_cancelled_at_the_end_of_a_step_frees_its_blocks_though_nobody_steps_any_more():
+def test_what_is_cancelled_at_the_end_of_a_step_frees_its_blocks():
     service = Service()
     request = service.request([1] * 8, 60)
     service.loop.add(request)

@@ -51,25 +51,6 @@ def test_the_newest_token_is_fed_again_even_if_others_have_it():
     assert alone(cache.advance(text, num_rows=1)).num_tokens == 1
 
 
-def test_only_what_is_new_is_compared():
-    class Counted(int):
-        compared = 0
-
-        def __eq__(self, other):
-            Counted.compared += 1
-            return int(self) == int(other)
-
-        __hash__ = int.__hash__
-
-    text = [Counted(i % 50) for i in range(500)]
-    cache, _ = started(text)
-    Counted.compared = 0
-    for i in range(20):
-        alone(cache.advance(text, [Counted(1), Counted(2)]))
-        text += [Counted(1), Counted(i)]
-    assert Counted.compared <= 20 * 5
-
-
 def test_a_long_prompt_is_read_in_chunks_and_the_last_one_holds_all_rows():
     model = ScriptedModel(counting, max_length=5000)
     cache = CachedSequence(model)

@@ -36,35 +36,10 @@ class Pair:
     def num_used(self):
         return self.main.pool.num_used + self.draft.pool.num_used
 
-    @property
-    def num_shared(self):
-        """Passes of the main model over several sequences."""
-        return sum(len(sizes) > 1 for sizes in self.main.sizes)
-
 
 def alone(prompt, **settings):
     """What a prompt gets that has the models to itself."""
     return collect(Pair().stream(prompt, **settings))
-
-
-def rest(streams):
-    """What streams that were begun give: read in turns, a chunk of each."""
-    chunks = [[] for _ in streams]
-    while any(not own or own[-1].finish_reason is None for own in chunks):
-        for stream, own in zip(streams, chunks, strict=True):
-            own += [chunk for chunk in [next(stream, None)] if chunk is not None]
-    return [collect(own) for own in chunks]
-
-
-def test_streams_read_in_turns_share_passes_and_give_what_each_gets():
-    pair = Pair()
-    results = rest([pair.stream(prompt) for prompt in PROMPTS])
-    expected = [alone(prompt) for prompt in PROMPTS]
-    assert [result.token_ids for result in results] == [result.token_ids for result in expected]
-    assert [result.text for result in results] == [result.text for result in expected]
-    assert {result.finish_reason for result in results} == {"length"}
-    assert pair.num_shared > 5
-    assert pair.num_used == 0
 
 
 def test_threads_that_read_streams_get_what_each_gets_alone():
@@ -282,25 +257,6 @@ def batch(pair, prompts, *own, **shared):
     )
 
 
-def test_a_batch_gives_what_each_prompt_gets_alone_in_order():
-    pair = Pair()
-    settings = (
-        {},
-        {"temperature": 0.9, "seed": 3},
-        {"num_assistant_tokens": 0, "max_new_tokens": 5},
-        {"stop_strings": [alone("B").text[4:6]]},
-        {"num_assistant_tokens": 6, "repetition_penalty": 1.5},
-    )
-    results = batch(pair, PROMPTS, *settings)
-    for prompt, own, result in zip(PROMPTS, settings, results, strict=True):
-        expected = alone(prompt, **own)
-        assert (result.text, result.token_ids) == (expected.text, expected.token_ids)
-        assert result.finish_reason == expected.finish_reason
-    assert results[3].finish_reason == "stop"
-    assert pair.num_shared > 5
-    assert pair.num_used == 0
-
-
 def test_an_error_in_a_batch_ends_it():
     pair = Pair()
     settings = [{}, {"logits_processor": [Broken(14)]}, {}, {}, {}]
@@ -373,8 +329,6 @@ def broken_pair(begin="A", limits=None):
     "settings",
     [
         {},
-        {"num_assistant_tokens": "auto"},
-        {"assistant_confidence_threshold": 0.1},
         {"assistant_confidence_threshold": 0.1, "suppress_tokens": [7]},  # hides the NaN
         {"do_sample": True, "top_k": 1},
         {"temperature": 0.7, "seed": 1},

@@ -7,7 +7,6 @@ import pytest
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.acceptance import MODEL_PRIOR, Acceptance
 from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import SIZES
 from ov_specdec.results.chunks import collect
@@ -111,25 +110,6 @@ def test_nothing_is_measured_while_a_request_runs():
     assert main.pool.num_used == draft.pool.num_used == 0
 
 
-def small_pair(num_blocks):
-    """A generator over models that nobody has timed, with memory for few tokens."""
-    main, draft = ScriptedModel(counting), ScriptedModel(counting)
-    for model in (main, draft):
-        model.limit(num_blocks * model.block_size)
-    return generator(main, draft, costs=KeptCosts(main, draft, None, 0.5))
-
-
-def test_a_request_beside_another_one_needs_no_room_for_measuring():
-    text = small_pair(num_blocks=30)
-    first, _ = submit(text, [1] * 40, num_assistant_tokens=0, max_new_tokens=20)
-    text.loop.step()
-    second, _ = submit(text, "ABC", max_new_tokens=5)
-    text.loop.step()
-    assert len(text.loop.engine.scheduler.running) == 2
-    for request in (first, second):
-        finish(text, request)
-
-
 def test_an_interrupted_measurement_ends_its_request_and_holds_nothing(monkeypatch):
     main, draft = ScriptedModel(counting), ScriptedModel(counting)
     costs = KeptCosts(main, draft, None, 0.05)
@@ -147,18 +127,6 @@ def test_an_interrupted_measurement_ends_its_request_and_holds_nothing(monkeypat
     assert main.pool.num_used == draft.pool.num_used == 0
     finish(text, submit(text, "ABC", max_new_tokens=5)[0])
     assert costs.curve.sweeps > 0
-
-
-def test_a_stream_learns_for_its_own_kind_of_generation_only():
-    text = generator(ScriptedModel(counting), ScriptedModel(counting))
-    greedy = text.stream("ABC", GenerationOptions(max_new_tokens=60))
-    next(greedy)
-    sampled = text.stream("ABC", GenerationOptions(temperature=0.5))
-    list(greedy)
-    sampled.close()
-    counts = text.learned.counts
-    greedy, sampled = (Acceptance(counts[kind]).rate("model", None) for kind in counts)
-    assert greedy > sampled == pytest.approx(MODEL_PRIOR)
 
 
 @pytest.mark.parametrize(

@@ -177,25 +177,6 @@ def test_nothing_follows_a_stop_string_within_a_token():
     assert (text.take(), text.take_parts(), text.finish()) == ("", (), "")
 
 
-def test_log_probabilities_are_of_all_tokens(tokenizers):
-    tokenizer, options = tokenizers["hermes"], {"tools": TOOLS, "logprobs": 0}
-    answer = answer_of(tokenizer, "hermes")
-    result = generate(made_for(tokenizer, answer, options), "Hi", **options)
-    assert [each.token_id for each in result.logprobs] == answer
-    offsets = [each.offset for each in result.logprobs]
-    assert offsets == sorted(offsets)
-    assert offsets[-1] == len(result.text)
-
-
-def test_an_answer_to_a_prompt_without_the_template_is_all_text(form, tokenizers):
-    tokenizer = tokenizers[form]
-    answer, options = answer_of(tokenizer, form), {"apply_chat_template": False}
-    result = generate(made_for(tokenizer, answer, options), "Hi", **options)
-    assert result.text == tokenizer.decode(answer[:-1])
-    assert (result.reasoning, result.tool_calls, result.finish_reason) == ("", [], "stop")
-    assert {chunk.parts for chunk in result.chunks} == {()}
-
-
 def test_calls_without_tools_are_text(form, tokenizers):
     tokenizer = tokenizers[form]
     answer = answer_of(tokenizer, form)
@@ -205,14 +186,6 @@ def test_calls_without_tools_are_text(form, tokenizers):
     mark = "<tool_call>" if form == "hermes" else ""  # else it is a special token
     assert result.text.startswith(f"Let me see:\n{mark}\n{first}{SPELLED}{rest}\n")
     assert (result.tool_calls, result.finish_reason) == ([], "stop")
-
-
-def test_other_special_tokens_are_shown_on_request(tokenizers):
-    tokenizer = tokenizers["hermes"]
-    options = {"skip_special_tokens": False, "include_stop_str_in_output": True, "tools": TOOLS}
-    answer = [*tokenizer.encode("<think>Hm</think>Yes"), 0]
-    result = generate(made_for(tokenizer, answer, options), "Hi", **options)
-    assert (result.reasoning, result.text) == ("Hm", "Yes<eos>")
 
 
 def test_a_parser_that_is_off_leaves_its_part_in_the_text(tokenizers):
@@ -260,21 +233,6 @@ def test_special_tokens_that_mark_nothing_are_left_out(tmp_path):
         assert "<eos>" in made.answer_format.tokens or not number
         result = generate(made, "Hi", **options)
         assert (result.text, result.reasoning) == ("Yes.", "Hm")
-
-
-def test_later_turns_reuse_an_answer(form, tokenizers):
-    tokenizer, options = tokenizers[form], {"tools": TOOLS, "cache_salt": "a"}
-    answer = answer_of(tokenizer, form)
-    made = made_for(tokenizer, answer, options)
-    result = generate(made, "Hi", **options)
-    messages = [
-        {"role": "user", "content": "Hi"},
-        result.message,
-        *({"role": "tool", "content": f"{n}"} for n in range(2)),
-    ]
-    ids = made.encode(messages, GenerationOptions(**options))
-    num_prompt = result.stats.prompt_tokens
-    assert ids[num_prompt : num_prompt + len(answer)] == answer
 
 
 def test_tools_that_cannot_be_read_are_refused_with_the_reason(tokenizers, tmp_path):

@@ -103,7 +103,7 @@ def test_reasoning_effort_is_that_of_either_endpoint():
     assert responses().settings["reasoning"] == {"effort": None, "summary": None}
 
 
-def test_tools_that_only_openai_runs_are_left_out_with_one_warning_for_each_type(caplog):
+def test_tools_that_only_openai_runs_are_left_out_with_a_warning_each(caplog):
     hosted = [{"type": "web_search", "external_web_access": False}, {"type": "image_generation"}]
     body, rules = {"input": "x", "tools": [*hosted, FLAT]}, Rules()
     for _ in range(2):

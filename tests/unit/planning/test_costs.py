@@ -5,7 +5,6 @@ from random import Random
 
 import pytest
 
-from ov_specdec.errors import OptionError
 from ov_specdec.planning.cost_source import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.costs import NOMINAL, SIZES, CostCurve, LiveCurve, PassCurve
 from ov_specdec.planning.measurement import SWEEPS, WIDE, Measurement
@@ -83,13 +82,6 @@ def test_without_room_for_the_shortest_passes_the_curve_stays_nominal(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("seconds", [0, -1, "2"])
-def test_measuring_takes_time(seconds):
-    costs = KeptCosts(model(), None, None, 0.1)
-    with pytest.raises(OptionError, match=f"seconds={seconds!r} must be a number above 0"):
-        costs.prepare(seconds=seconds)
-
-
 def test_measuring_leaves_the_caches_as_they_were():
     main, draft = model(), model()
     running, left = CachedSequence(main), CachedSequence(main)
@@ -102,22 +94,6 @@ def test_measuring_leaves_the_caches_as_they_were():
     assert (main.pool.num_used, draft.pool.num_used) == (used, 0)
     assert alone(CachedSequence(main).advance([0] * 40)).num_cached == 9
     assert alone(CachedSequence(draft).advance([0] * 40)).num_cached == 0
-
-
-def test_a_curve_is_read_as_it_was_written(tmp_path):
-    write_curve(tmp_path / "new" / "curve.json", CURVE)
-    assert read_curve(tmp_path / "new" / "curve.json") == CURVE
-    assert [path.name for path in (tmp_path / "new").iterdir()] == ["curve.json"]
-
-
-@pytest.mark.parametrize("content", ["", "[" * 100_000])
-def test_a_file_that_cannot_be_used_is_measured_anew(tmp_path, content):
-    path = tmp_path / "curve.json"
-    path.write_text(content)
-    assert read_curve(path) is None
-    costs = KeptCosts(model(), model(), path, 0.0)
-    assert costs.prepare().main.at(1) > 0
-    assert read_curve(path) == costs.curve  # measured, and kept instead
 
 
 def test_a_kept_curve_is_not_measured_again(tmp_path):
@@ -195,16 +171,11 @@ def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
     assert row[4] / row[1] == pytest.approx(2.5, rel=0.15)  # what both have gained is the pace
 
 
-class Noted:
-    """Notes the steps that it is told of. Implements `Costs`."""
-
-    curve = CURVE
-
-    def __init__(self):
-        self.steps = []
-
-    def learn(self, step):
-        self.steps.append(step)
+def test_the_draft_reading_the_prompt_is_no_drafting():
+    reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
+    assert taught(reading).curve == CURVE
+    drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
+    assert taught(drafting).curve.draft.at(1) > CURVE.draft.at(1)
 
 
 def test_what_drafting_takes_is_learnt_of_each_draft_token():

@@ -1,4 +1,4 @@
-"""The planner: of one sequence, and of many that share passes."""
+"""The planner, of one sequence and of many that share passes, and what it learns of them."""
 
 from collections import Counter
 from dataclasses import replace
@@ -6,13 +6,16 @@ from random import Random
 
 import pytest
 
-from ov_specdec.planning.acceptance import Counts
+from ov_specdec.planning.acceptance import Acceptance, Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
+    MAX_REQUESTED_LENGTH,
     AdaptiveLength,
     Estimate,
+    HeuristicLength,
     Offer,
+    Plan,
 )
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.ranking import Ranking
@@ -267,3 +270,59 @@ def test_a_source_that_is_never_right_is_seldom_probed_and_then_drafts(draft):
 
     assert 0 < probes("head") <= 40  # a token more takes a tenth of a pass, of 1 % of 400
     assert probes("head") == probes("model")
+
+
+@pytest.mark.parametrize(
+    ("start", "drafted", "accepted", "expected"),
+    [
+        (5, 5, 5, 7),  # all accepted
+        (5, 5, 4, 4),
+        (5, 5, 0, 4),
+        (1, 1, 0, 1),  # never below one
+        (5, 2, 2, 7),  # the budget or the lookup allowed just two, and both were accepted
+        (5, 0, 0, 5),  # nothing drafted, nothing learnt
+        (MAX_REQUESTED_LENGTH - 1, 9, 9, MAX_REQUESTED_LENGTH),
+        (MAX_REQUESTED_LENGTH + 9, 9, 9, MAX_REQUESTED_LENGTH + 9),  # asked for
+    ],
+)
+def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
+    policy = HeuristicLength(start)
+    policy.update(a_round(drafted, accepted))
+    assert policy.answer(asking("model")).length == expected
+
+
+@pytest.mark.parametrize(("room", "length"), [(9, 4), (4, 4), (3, 3), (0, 0), (-1, 0)])
+def test_a_plan_stays_within_the_room_there_is(room, length):
+    plan = Plan(4, "constant", expected=(0.1,)).within(room)
+    assert (plan.length, plan.expected) == (length, (0.1,))
+
+
+def taught(*rounds, common=None):
+    acceptance = Acceptance(Counts() if common is None else common)
+    for stats in rounds:
+        acceptance.learn(stats)
+    return acceptance
+
+
+def rate(acceptance, match=None):
+    return acceptance.rate("model" if match is None else "prompt-lookup", match)
+
+
+def test_a_new_text_starts_with_what_others_had_and_is_believed_soon():
+    common = Counts()
+    taught(*[a_round(4, 0)] * 100, common=common)
+    assert rate(taught(common=common)) < 0.1
+    assert rate(taught(*[a_round(4, 4)] * 10, common=common)) > 0.5
+
+
+def test_each_kind_of_match_has_its_own_acceptance():
+    long = a_round(4, 4, source="prompt-lookup", match_confidence=0.75)
+    short = a_round(4, 0, source="prompt-lookup", match_confidence=0.5)
+    acceptance = taught(*[long, short] * 50)
+    assert rate(acceptance, match=0.75) > 0.9
+    assert rate(acceptance, match=0.5) < 0.1
+
+
+def test_a_match_that_was_declined_teaches_what_it_would_have_been_worth():
+    rounds = [a_round(declined=("prompt-lookup", 0.5, True))] * 50
+    assert rate(taught(*rounds), match=0.5) > 0.8

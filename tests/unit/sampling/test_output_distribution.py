@@ -22,9 +22,8 @@ from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.text.pairing import TokenizerPair
 from tests.support.enumeration import enumerate_outcomes
-from tests.support.fakes import ScriptedModel
+from tests.support.fakes import ScriptedModel, table_model
 from tests.support.running import rounds, sequence
-from tests.support.toy import table_model
 from tests.traces.letters import Letters, Pieces
 
 OUTPUT_LENGTH = 3
@@ -240,7 +239,7 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
     num_drafted = set()
 
     def beside_a_planned_one(text):
-        cache, policy = text.cache.runner, AdaptiveLength(text.policy.common, PLANNED)
+        cache, policy = text.cache.runner, AdaptiveLength(text.policy._acceptance._common, PLANNED)
         drafter = make_drafter("greedy", text.drafters[0].caches[0].runner, GreedySampler())
         for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
             num_drafted.add(round_.stats.num_drafted)

@@ -259,7 +259,7 @@ def test_arguments_without_names_have_their_schema(words):
     assert any(call.arguments != "{}" for each in calls for call in each)
 
 
-def test_a_reference_that_is_lost_where_arguments_are_by_themselves_is_refused(words):
+def test_a_reference_that_is_lost_among_single_arguments_is_refused(words):
     tool = function("f", {"a": {"type": "object", "not": {"$ref": "#"}}}, strict=True)
     node = function("f", {"a": {"$ref": "#"}}, strict=True, required=[])
     for each in (tool, node):

@@ -192,16 +192,6 @@ def test_what_a_template_changes_is_read_again(shown, tmp_path):
     assert chat.ids() == chat.encoded().ids
 
 
-def test_an_answer_may_begin_the_text(tmp_path):
-    template = "{% for m in messages %}{{ m['content'] | trim }}<eos>{% endfor %}"
-    chat = Conversation(make_tokenizer(tmp_path / "model", template=template))
-    for text in (" width", "width"):
-        chat.messages = []
-        chat.answer(text, spelled(chat.tokenizer, text))
-        again = chat.ids() != chat.encoded().ids
-        assert again is (text == "width")
-
-
 def test_an_answer_that_shares_a_token_with_the_template_is_read_again(tmp_path):
     template = "{% for m in messages %}<eos>wid{{ m['content'] }}<eos>{% endfor %}"
     chat = Conversation(make_tokenizer(tmp_path / "model", template=template))

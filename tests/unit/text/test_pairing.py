@@ -9,8 +9,8 @@ import pytest
 from ov_specdec import TokenizerMismatchError
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support.chats import save_byte_fallback
 from tests.support.tiny import EOS, save_tokenizer
-from tests.unit.text.test_pieces import save_sentencepiece
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_tokens_of_the_same_bytes_go_together_one_to_one(make):
 
 
 def test_a_letter_goes_with_the_letter_and_the_fallback_with_the_fallback(make):
-    one = make("one", kind=save_sentencepiece)
-    other = make("other", kind=save_sentencepiece, vocab_size=290)
+    one = make("one", kind=save_byte_fallback)
+    other = make("other", kind=save_byte_fallback, sample="the quick brown fox")
     draft_of = pair(one, other).draft_of
     letter, code = (one._backend.token_to_id(token) for token in ("a", "<0x61>"))
     partners = [other._backend.token_to_id(token) for token in ("a", "<0x61>")]
@@ -64,10 +64,10 @@ def rename_eos(spec):
 
 
 def test_what_ends_a_text_goes_with_what_ends_a_text_and_others_by_name(make):
-    main, draft = make("main"), make("draft", kind=save_sentencepiece)
+    main, draft = make("main"), make("draft", kind=save_byte_fallback)
     special = pair(main, draft).special
     assert special == {main.eos_token_id: draft.eos_token_id}
-    one = make("one", kind=save_sentencepiece)
+    one = make("one", kind=save_byte_fallback)
     assert pair(one, draft).special == {one.special[n]: draft.special[n] for n in one.special}
     renamed = make("renamed", change=rename_eos)
     assert renamed.eos_token_id is None

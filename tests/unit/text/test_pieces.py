@@ -1,54 +1,17 @@
 """Tokens as bytes, and bytes as tokens, of byte-level and sentencepiece tokenizers."""
 
-import json
-
 import pytest
 from tokenizers import Tokenizer as Backend
-from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import models, pre_tokenizers
 
 from ov_specdec import TokenizerMismatchError
 from ov_specdec.text.guard import PROBES
 from ov_specdec.text.pairing import PieceTokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
-from tests.support.tiny import EOS, save_tokenizer
+from tests.support.chats import save_byte_fallback
+from tests.support.tiny import save_tokenizer
 
 UNKNOWN = "<unk>"
-SENTENCES = ("the cat sat on the mat", "def f(x):\n    return x", "aA")
-
-
-def save_sentencepiece(folder, *, vocab_size=300, metaspace=False):
-    """Save a BPE as sentencepiece has it: a sign for the space, fallback to bytes, a BOS."""
-    backend = Backend(models.BPE(byte_fallback=True, unk_token=UNKNOWN))
-    backend.normalizer = normalizers.Sequence(
-        [normalizers.Prepend("\u2581"), normalizers.Replace(" ", "\u2581")]
-    )
-    if metaspace:
-        backend.normalizer = None
-        backend.pre_tokenizer = pre_tokenizers.Metaspace(split=False)
-    backend.decoder = decoders.Sequence(
-        [
-            decoders.Replace("\u2581", " "),
-            decoders.ByteFallback(),
-            decoders.Fuse(),
-            decoders.Strip(" ", 1, 0),
-        ]
-    )
-    codes = [f"<0x{code:02X}>" for code in range(256)]
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size + 256 + 80,
-        special_tokens=["<unk>", "<s>", "</s>", *codes],
-        show_progress=False,
-    )
-    backend.train_from_iterator(SENTENCES * 3, trainer)
-    spec = json.loads(backend.to_str())
-    spec["added_tokens"] = spec["added_tokens"][:3]  # the codes are tokens as others are
-    backend = Backend.from_str(json.dumps(spec))
-    backend.post_processor = processors.TemplateProcessing(
-        single="<s> $A", special_tokens=[("<s>", 1)]
-    )
-    folder.mkdir(exist_ok=True)
-    backend.save(str(folder / "tokenizer.json"))
-    (folder / "tokenizer_config.json").write_text('{"bos_token": "<s>", "eos_token": "</s>"}')
 
 
 @pytest.fixture(params=["byte-level", "sentencepiece", "metaspace"])
@@ -56,7 +19,7 @@ def tokenizer(request, tmp_path):
     if request.param == "byte-level":
         save_tokenizer(tmp_path)
     else:
-        save_sentencepiece(tmp_path, metaspace=request.param == "metaspace")
+        save_byte_fallback(tmp_path, metaspace=request.param == "metaspace")
     return load_tokenizer(tmp_path)
 
 
@@ -92,7 +55,7 @@ def test_special_tokens_have_no_bytes_and_no_text_is_read_as_one(tokenizer):
 
 
 def test_the_prefix_is_what_the_model_expects_before_a_text(tokenizer):
-    expected = [] if EOS in tokenizer.vocab else [tokenizer.vocab["<s>"]]
+    expected = [tokenizer.vocab[name] for name in ("<s>",) if name in tokenizer.vocab]
     assert PieceTokenizer(tokenizer).prefix == expected
 
 

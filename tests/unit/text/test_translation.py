@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 from ov_specdec.text.guard import PROBES
 from ov_specdec.text.pairing import PieceTokenizer, Translation, whole_characters
 from ov_specdec.text.tokenizer import load_tokenizer
+from tests.support.chats import save_byte_fallback
 from tests.support.tiny import save_tokenizer
-from tests.unit.text.test_pieces import save_sentencepiece
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def pieces(tmp_path_factory):
     folders = [tmp_path_factory.mktemp(name) for name in ("code", "prose", "sentencepiece")]
     save_tokenizer(folders[0])
     save_tokenizer(folders[1], sample="the quick brown fox jumps over the lazy dog\n" * 3)
-    save_sentencepiece(folders[2])
+    save_byte_fallback(folders[2])
     names = ("code", "prose", "sentencepiece")
     return {
         name: PieceTokenizer(load_tokenizer(path))

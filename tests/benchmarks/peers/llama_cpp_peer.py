@@ -5,9 +5,7 @@ from time import perf_counter
 from typing import Any
 
 from ov_specdec.models.devices import usable_cores
-from tests.benchmarks.peers.errors import BenchmarkError
-from tests.benchmarks.peers.measurement import Ask, Measurement
-from tests.benchmarks.peers.setup import Setup
+from tests.benchmarks.peers.asks import Ask, BenchmarkError, Measurement, Setup
 
 REMEDY = "pip install --no-binary :all: llama-cpp-python"
 CONTEXT = 4096

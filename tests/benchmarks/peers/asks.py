@@ -1,0 +1,161 @@
+"""What methods are asked, one request at a time or several, and what they answer."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from time import perf_counter
+from typing import Any, Protocol
+
+from ov_specdec.errors import SpecdecError
+from ov_specdec.models.runtime_config import WantedShapes
+
+
+class BenchmarkError(SpecdecError):
+    """A method that cannot run on this machine or with these models."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What all methods of one measurement share: the models and how they are compiled.
+
+    main, draft: folders of exported models; draft is empty where no draft model takes part.
+    properties: OpenVINO's, for all models and programs. scratch: a folder for what openvino.genai
+    wants converted. static_shapes, is_prepared: of this project's own methods. gguf: the main
+    model's file for llama.cpp. max_batch_size: requests at once. kv_cache_gb: memory for kept
+    prefixes, of those programs that keep them; None: prompts are read anew.
+    """
+
+    main: str
+    draft: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    scratch: str = ""
+    static_shapes: WantedShapes = "auto"
+    is_prepared: bool = True
+    gguf: str = ""
+    max_batch_size: int = 1
+    kv_cache_gb: float | None = None
+
+    def pipeline_arguments(self) -> dict[str, Any]:
+        """Keyword arguments for a `SpeculativePipeline` with its default drafter."""
+        return {
+            "main": self.main,
+            "draft": self.draft or None,
+            "max_batch_size": self.max_batch_size,
+            "properties": dict(self.properties),
+            "profile": "none",  # all methods run with the settings that were asked for
+            "static_shapes": self.static_shapes,
+            "kv_cache_size": self.kv_cache_gb,
+        }
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One generation; greedy at temperature 0.
+
+    ends: an end-of-sequence token ends the output. json_schema: what it fits; "" for any text.
+    """
+
+    prompt_ids: Sequence[int]
+    max_new_tokens: int
+    temperature: float = 0.0
+    ends: bool = False
+    json_schema: str = ""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What one generation took.
+
+    token_ids: the output. seconds: from the call to its return. first_token_seconds: from the call
+    to the first token. main_passes: passes of the main model, the prefill among them. drafted,
+    accepted: draft tokens. The last three are None where a method does not tell.
+    """
+
+    token_ids: list[int]
+    seconds: float
+    first_token_seconds: float
+    main_passes: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+
+    @property
+    def speed(self) -> float:
+        """Tokens per second from the call to its return: the first token counts."""
+        return len(self.token_ids) / self.seconds
+
+
+class Runner(Protocol):
+    """A program with its models loaded, ready to generate."""
+
+    def run(self, ask: Ask, length: int | None) -> Measurement:
+        """Continue a prompt. length: draft tokens a round; None: as the program decides."""
+        ...
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request of several. length: draft tokens a round; None: as the program decides.
+
+    context: its namespace of kept prefixes; None: it reads all of its prompt.
+    """
+
+    prompt_ids: Sequence[int]
+    max_new_tokens: int
+    length: int | None = None
+    context: str | None = None
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What one step added to one request."""
+
+    number: int
+    token_ids: list[int]
+    has_ended: bool
+
+
+class Engine(Protocol):
+    """A method that answers several requests at once, with its models loaded."""
+
+    def add(self, number: int, request: Request) -> None:
+        """Take a request: to be continued greedily, past any end-of-sequence token."""
+        ...
+
+    def step(self) -> Iterable[Progress]:
+        """Go on with all requests; what was added to those that got tokens."""
+        ...
+
+
+@dataclass(frozen=True)
+class Served:
+    """One request of a load, as it was served.
+
+    steps: when each step that gave it tokens had ended, in seconds since the load began, and how
+    many tokens.
+    """
+
+    token_ids: list[int]
+    steps: list[tuple[float, int]]
+
+
+def serve_load(engine: Engine, requests: Sequence[Request]) -> list[Served]:
+    """Have an engine serve requests that come together, to their end, in this thread."""
+    running = set(range(len(requests)))
+    served = [Served([], []) for _ in requests]
+    start = perf_counter()
+    for number, request in enumerate(requests):
+        engine.add(number, request)
+    while running:
+        for progress in engine.step():
+            served[progress.number].token_ids.extend(progress.token_ids)
+            served[progress.number].steps.append((perf_counter() - start, len(progress.token_ids)))
+            if progress.has_ended:
+                running.remove(progress.number)
+    return served
+
+
+def decoding_speed(served: Sequence[Served]) -> tuple[float, float]:
+    """Tokens per second of a load once every request has its first token, and when that was."""
+    begin = max(each.steps[0][0] for each in served)
+    end = max(each.steps[-1][0] for each in served)
+    later = sum(number for each in served for at, number in each.steps if at > begin)
+    return (later / (end - begin) if end > begin else 0.0), begin

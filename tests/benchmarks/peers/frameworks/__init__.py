@@ -1,1 +1,0 @@
-"""Other frameworks as methods of the benchmark, measured as this project's own are."""
