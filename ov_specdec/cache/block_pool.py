@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.errors import CacheFullError, Option, SessionError
+from ov_specdec.errors import CacheFullError, Option
 
 Root = tuple[Hashable]
 """The parent of the first block of every sequence of a namespace, which is its content."""
@@ -48,7 +48,6 @@ class BlockPool:
     `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Freed blocks
     without content are allocated first, then new ones. If there are none, cached blocks without
     users are evicted, the least recently used first. copy: copies a block's content to another.
-    make_room: asks the owner for this number of unused blocks, of which it may add fewer or none.
     """
 
     def __init__(
@@ -56,14 +55,10 @@ class BlockPool:
         size: int,
         max_blocks: int,
         copy: Callable[[int, int], None] = lambda *_: None,
-        make_room: Callable[[int], None] = lambda _: None,
     ) -> None:
-        if not 0 < size <= max_blocks:
-            raise SessionError(f"a pool of {size} blocks does not fit its limit of {max_blocks}")
         self.size = size
         self.max_blocks = max_blocks
         self.copy = copy
-        self.make_room = make_room
         self._free: list[int] = []
         self._num_touched = 0  # blocks from this index on were never used
         self._users: dict[int, int] = {}

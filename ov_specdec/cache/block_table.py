@@ -51,11 +51,9 @@ class BlockTable(Slot):
 
         Raises `CacheFullError`, and then changes nothing.
         """
-        held, missing = len(self.blocks), self.num_missing(num_tokens)
-        if missing:
-            self.pool.make_room(missing)
+        held = len(self.blocks)
         try:
-            for _ in range(missing):
+            for _ in range(self.num_missing(num_tokens)):
                 self.blocks.append(self.pool.allocate())
         except CacheFullError:
             self.pool.release(self.blocks[held:])
@@ -82,7 +80,6 @@ class BlockTable(Slot):
             self.pool.share(prefix.partial)  # or it might be evicted for the copy
             try:
                 with suppress(CacheFullError):
-                    self.pool.make_room(1)
                     self.blocks.append(self.pool.allocate())
                     self.pool.copy(prefix.partial, self.blocks[-1])
                     self.length += prefix.num_partial
@@ -95,7 +92,6 @@ class BlockTable(Slot):
 
         Raises `SessionError` if later tokens were committed; with states, the table is then empty.
         """
-        self._check_rollback(length)
         if self.states is not None:
             length = self.states.rollback(length)
             if length < self._num_committed * self._block_size:

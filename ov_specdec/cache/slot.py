@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.errors import SessionError
-
 
 class Slot(ABC):
     """The KV cache of one sequence in a model, from `Runner.open`; passes extend it.
@@ -38,7 +36,7 @@ class Slot(ABC):
 
     @abstractmethod
     def rollback(self, length: int) -> None:
-        """Drop all but the first `length` tokens. Raises `SessionError` if there are fewer.
+        """Drop all but the first `length` tokens, of which there are as many or more.
 
         A model with recurrent layers may roll back further, to its last kept state; the length then
         says how far, and the rest is recomputed.
@@ -53,13 +51,6 @@ class Slot(ABC):
 
         They include all committed tokens, or are empty: then only already shared tokens stay.
         """
-
-    def _check_rollback(self, length: int) -> None:
-        """Refuse a rollback to a length that it does not have."""
-        if not 0 <= length <= self.length:
-            raise SessionError(
-                f"cannot roll back to {length}: the KV cache holds {self.length} tokens"
-            )
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,9 @@ NUM_OWN = 4
 """States of a sequence besides those after draft tokens: the current one, the one after the next
 token, at the end of the last full block, and at the end of the shared prefix."""
 
+LEAST_STATES = NUM_OWN + len((ZEROS, SPARE))
+"""Minimum number of blocks."""
+
 MAX_STATE_LAG = 16
 """Maximum tokens before those with rows of logits in a pass that writes the state after each token.
 A longer one, such as a prefill, writes states at the ends of blocks only: that takes time."""
@@ -142,19 +145,6 @@ class StateTable:
         if block != ZEROS and self._pool.blocks.find(node, ()) is None:
             self._pool.blocks.register(block, node, ())
             self._offered.append(block)
-
-    def restore(self, length: int) -> None:
-        """Allocate blocks for the saved states of a sequence of `length` tokens: see `saved`."""
-        self._count()
-        self.states |= self._allocate(self._saved_lengths(length))
-
-    def saved(self, length: int) -> list[int]:
-        """Blocks from which a sequence of `length` tokens, and others with its prefix, continue."""
-        lengths = self._saved_lengths(length)
-        return [self.states[own] for own in lengths if own in self.states]
-
-    def _saved_lengths(self, length: int) -> list[int]:
-        return sorted({self._last_full(length), length} - {0})
 
     def free(self, *, forgets: bool) -> None:
         """Free all blocks. forgets: drop shared states too."""

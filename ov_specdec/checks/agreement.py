@@ -1,7 +1,7 @@
 """Checks that passes and KV caches of a model agree, or falls back to the stateful cache."""
 
 from contextlib import suppress
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.graph.attention import windows
@@ -18,7 +18,6 @@ from ov_specdec.runner.probe import (
     largest_distance,
     rows_around,
 )
-from ov_specdec.runner.rewinding import RewindingModel
 
 TOLERANCE = 0.1
 """Maximum distance of two rows by rounding: in bf16 with a u8 KV cache 0.01 was usual and 0.06 the
@@ -69,7 +68,7 @@ def difference(loaded: LoadedModel) -> str:
     Models with recurrent states have to continue them, even if they verify no draft tokens.
     """
     runner = loaded.runner
-    verifies = runner.max_draft_tokens != 0 or isinstance(runner, RewindingModel)
+    verifies = runner.max_draft_tokens != 0 or loaded.kv == "stateful"
     if loaded.folder.is_encoder_decoder or not verifies or runner.max_length < MIN_LENGTH:
         return ""
     path = record_file(loaded.fingerprint())
@@ -88,27 +87,14 @@ def difference(loaded: LoadedModel) -> str:
     )
 
 
-@dataclass(frozen=True)
-class CacheAgreement:
-    """The largest distance of logits between both KV caches, by position.
+class CacheAgreement(NamedTuple):
+    """How the logits of both KV caches agree. finding: in a line.
 
-    not_paged: why the model has no paged cache; "" if it has one.
+    is_broken: whether they differ by more than rounding.
     """
 
-    distances: dict[int, float]
-    not_paged: str = ""
-
-    @property
-    def is_broken(self) -> bool:
-        """Whether logits differ by more than rounding."""
-        return any(found > CACHE_TOLERANCE for found in self.distances.values())
-
-    def __str__(self) -> str:
-        if self.not_paged:
-            return f"stateful only ({self.not_paged})"
-        shown = ", ".join(f"{found:.4f} at {at}" for at, found in self.distances.items())
-        verdict = "DIFFER" if self.is_broken else "agree"
-        return f"paged and stateful {verdict} (distance of logits: {shown} tokens)"
+    finding: str
+    is_broken: bool = False
 
 
 def compare_caches(folder: ModelFolder) -> CacheAgreement:
@@ -130,7 +116,12 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
         except ModelError as error:
             if kv == "stateful":
                 raise
-            return CacheAgreement({}, str(error))
+            return CacheAgreement(f"stateful only ({error})")
         rows.append([rows_around(loaded.runner, position) for position in positions])
-    pairs = zip(positions, *rows, strict=True)
-    return CacheAgreement({position: max(map(distance, a, b)) for position, a, b in pairs})
+    distances = [max(map(distance, *pair)) for pair in zip(*rows, strict=True)]
+    is_broken = max(distances) > CACHE_TOLERANCE
+    pairs = zip(distances, positions, strict=True)
+    shown = ", ".join(f"{found:.4f} at {position}" for found, position in pairs)
+    verdict = "DIFFER" if is_broken else "agree"
+    finding = f"paged and stateful {verdict} (distance of logits: {shown} tokens)"
+    return CacheAgreement(finding, is_broken)

@@ -20,6 +20,7 @@ from ov_specdec.models.devices import Precision, find_device
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
+from ov_specdec.options.model import require
 from ov_specdec.records.files import keep_section, read_section, record_file
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.base import Runner
@@ -63,8 +64,18 @@ class InvarianceVerdict:
     max_pass_tokens: int | None = None
 
 
+class ComparedPass(NamedTuple):
+    """A pass of a check, whose name a verdict shows. The rows of its first span are compared."""
+
+    name: str
+    spans: tuple[ProbeSpan, ...]
+
+
 class Invariance:
-    """The batch invariance of a main model, and how it is known.
+    """The batch invariance of a main model: whether its passes agree, and how that is known.
+
+    Its check computes the same tokens in 46 different passes. All rows of a position of the text
+    have to equal the first, by their digests.
 
     Until there is a verdict, passes have the form that every verdict without a difference allows,
     so a verdict changes no text. path: of its record; None: no file. off: the status if the
@@ -75,19 +86,33 @@ class Invariance:
         self, runner: Runner, path: Path | None, off: BatchInvariance | None = None
     ) -> None:
         self._path = path
-        self._check = InvarianceCheck(runner) if runner.is_invariant else None
+        self._runner = runner if runner.is_invariant else None
         self.status = off or describe(None)
-        if self._check is not None and (verdict := read_verdict(path)) is not None:
-            self._conclude(self._check, verdict)
+        # Passes that are left of the check, each list with the maximum tokens of its passes.
+        self._left: list[tuple[int | None, list[ComparedPass]]] = []
+        self._digests: dict[tuple[int, int], bytes] = {}
+        if self._runner is None:
+            return
+        if (verdict := read_verdict(path)) is not None:
+            self._conclude(runner, verdict)
+            return
+        longest = min(runner.original_context or runner.max_length, LARGE_PASS + 2)
+        position = min(POSITION, longest // 3)
+        self._left = [
+            (SMALL_PASS, [*_after(position, longest)]),
+            (SMALL_PASS, [*_prompt(48, position + 2), *_sizes(MORE_SIZES, position, longest)]),
+            *((most, [*_prompt(size, longest)]) for size, most in PROMPTS.items()),
+        ]
+        runner.max_pass_tokens = SMALL_PASS
 
     @property
     def is_pending(self) -> bool:
         """Whether a check is to be run, or finished."""
-        return self._check is not None
+        return self._runner is not None
 
     def close(self) -> None:
         """Release the runner; the status stays."""
-        self._check = None
+        self._runner = None
 
     def passes(self) -> Generator[float, None, None]:
         """Run what is left of the check, one pass at each `next`; yields the fraction done.
@@ -95,18 +120,18 @@ class Invariance:
         The models must not be in use. Closed before its end, it frees its sequences, and another
         one continues.
         """
-        check = self._check
-        if check is None:
+        runner = self._runner
+        if runner is None:
             return
         try:
-            verdict = yield from check.passes()
+            verdict = yield from self._compare(runner)
         except (SessionError, RuntimeError) as error:  # no room in memory, or OpenVINO's
             self.status = BatchInvariance(True, f"not checked: {openvino_message(error)}")
-            self._check = None
+            self._runner = None
         else:
             if self._path is not None:
-                write_verdict(self._path, verdict)
-            self._conclude(check, verdict)
+                keep_section(self._path, "invariance", asdict(verdict))
+            self._conclude(runner, verdict)
 
     def check(self, progress: Callable[[float], None] | None = None) -> BatchInvariance:
         """Run all of `passes`. progress: called with the fraction done, 0 to 1."""
@@ -115,12 +140,41 @@ class Invariance:
                 progress(done)
         return self.status
 
-    def _conclude(self, check: "InvarianceCheck", verdict: InvarianceVerdict) -> None:
+    def _conclude(self, runner: Runner, verdict: InvarianceVerdict) -> None:
         """Set the form of passes by the result."""
-        self._check, self.status = None, describe(verdict)
-        check.runner.is_invariant = self.status.is_on
-        check.runner.is_verified = self.status.is_verified
-        check.runner.max_pass_tokens = verdict.max_pass_tokens
+        self._runner, self.status = None, describe(verdict)
+        runner.is_invariant = self.status.is_on
+        runner.is_verified = self.status.is_verified
+        runner.max_pass_tokens = verdict.max_pass_tokens
+
+    def _compare(self, runner: Runner) -> Generator[float, None, InvarianceVerdict]:
+        total = len(self._left)
+        probe = Probe(runner)
+        try:
+            while self._left:
+                runner.max_pass_tokens, passes = self._left[0]
+                for each in passes:
+                    differs = self._differs(each, probe)
+                    yield 1 - len(self._left) / total
+                    if differs and runner.max_pass_tokens is not None:
+                        return InvarianceVerdict(each.name)
+                    if differs:
+                        return InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+                probe.close()
+                del self._left[0]
+        finally:
+            probe.close()
+            runner.max_pass_tokens = SMALL_PASS
+        return InvarianceVerdict()
+
+    def _differs(self, compared: ComparedPass, probe: Probe) -> bool:
+        """Run a pass; whether a row differs from an earlier one of its position."""
+        rows, span = probe.forward(*compared.spans), compared.spans[0]
+        found = False
+        for position, row in enumerate(rows, span.end - span.num_rows):
+            digest = blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
+            found |= self._digests.setdefault((position, span.shift), digest) != digest
+        return found
 
 
 def describe(verdict: InvarianceVerdict | None) -> BatchInvariance:
@@ -222,63 +276,6 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
     return "" if status.is_verified else status.reason
 
 
-class ComparedPass(NamedTuple):
-    """A pass of a check, whose name a verdict shows. The rows of its first span are compared."""
-
-    name: str
-    spans: tuple[ProbeSpan, ...]
-
-
-class InvarianceCheck:
-    """Computes the same tokens in 46 different passes, and compares their logits.
-
-    All rows of a position of the text have to equal the first, by their digests.
-    """
-
-    def __init__(self, runner: Runner) -> None:
-        self.runner = runner
-        self._digests: dict[tuple[int, int], bytes] = {}
-        longest = min(runner.original_context or runner.max_length, LARGE_PASS + 2)
-        position = min(POSITION, longest // 3)
-        # Each with the maximum number of tokens of its passes.
-        self._left: list[tuple[int | None, list[ComparedPass]]] = [
-            (SMALL_PASS, [*_after(position, longest)]),
-            (SMALL_PASS, [*_prompt(48, position + 2), *_sizes(MORE_SIZES, position, longest)]),
-            *((most, [*_prompt(size, longest)]) for size, most in PROMPTS.items()),
-        ]
-        runner.max_pass_tokens = SMALL_PASS
-
-    def passes(self) -> Generator[float, None, InvarianceVerdict]:
-        """Run what is left; see `Invariance.passes`. Raises `CacheFullError` without room."""
-        total = len(self._left)
-        probe = Probe(self.runner)
-        try:
-            while self._left:
-                self.runner.max_pass_tokens, passes = self._left[0]
-                for each in passes:
-                    differs = self._differs(each, probe)
-                    yield 1 - len(self._left) / total
-                    if differs and self.runner.max_pass_tokens is not None:
-                        return InvarianceVerdict(each.name)
-                    if differs:
-                        return InvarianceVerdict(max_pass_tokens=SMALL_PASS)
-                probe.close()
-                del self._left[0]
-        finally:
-            probe.close()
-            self.runner.max_pass_tokens = SMALL_PASS
-        return InvarianceVerdict()
-
-    def _differs(self, compared: ComparedPass, probe: Probe) -> bool:
-        """Run a pass; whether a row differs from an earlier one of its position."""
-        rows, span = probe.forward(*compared.spans), compared.spans[0]
-        found = False
-        for position, row in enumerate(rows, span.end - span.num_rows):
-            digest = blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
-            found |= self._digests.setdefault((position, span.shift), digest) != digest
-        return found
-
-
 def _after(position: int, longest: int) -> Iterator[ComparedPass]:
     """Passes after the same text: of several sizes, after a rejection, and beside sequences."""
     yield from _chunks(SMALL_PASS, position)
@@ -325,17 +322,9 @@ def read_verdict(path: Path | None) -> InvarianceVerdict | None:
     """The verdict in a file; None if there is no valid one."""
 
     def read(content: dict[str, Any]) -> InvarianceVerdict:
-        verdict = InvarianceVerdict(**content)
-        most = verdict.max_pass_tokens
-        if most not in (None, SMALL_PASS) or isinstance(most, float):
-            raise ValueError("no check ends with this number of tokens")
-        if not isinstance(verdict.difference, str):
-            raise TypeError("a difference is a text")
-        return verdict
+        difference, most = content["difference"], content["max_pass_tokens"]
+        require("difference", difference, str)
+        require("max_pass_tokens", most, int | None, ge=SMALL_PASS, le=SMALL_PASS)
+        return InvarianceVerdict(difference, most)
 
     return read_section(path, "invariance", read)
-
-
-def write_verdict(path: Path, verdict: InvarianceVerdict) -> None:
-    """Write a verdict to a file; warns if the folder cannot be written."""
-    keep_section(path, "invariance", asdict(verdict))

@@ -58,33 +58,24 @@ class BatchRequest(BaseModel):
 def read_request(line: bytes) -> BatchRequest:
     """The request in a line: {"custom_id", "method": "POST", "url", "body"}; raises `ApiError`."""
     try:
-        content = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise invalid(None, f"the line is not JSON: {error}", "invalid_json") from error
-    try:
-        return BatchRequest.model_validate(content)
+        return BatchRequest.model_validate_json(line)
     except ValidationError as error:
         path, message, kind = explain(error)
-        code = "request" if kind in ("extra_forbidden", "model_type") else path
-        raise invalid(path, message, f"invalid_{code}") from error
+        if kind == "json_invalid":
+            message = f"the line is not JSON: {error.errors()[0]['ctx']['error']}"
+        codes = {"json_invalid": "json", "extra_forbidden": "request", "model_type": "request"}
+        raise invalid(path, message, f"invalid_{codes.get(kind, path)}") from error
 
 
-def make_result(custom_id: str, status_code: int, body: Json) -> dict[str, Any]:
-    """The result of a request: the answer to it, or `ApiError.body`."""
-    request_id = f"req_{uuid4().hex}"
-    response = {"status_code": status_code, "request_id": request_id, "body": body}
-    return {"id": new_id(), "custom_id": custom_id, "response": response, "error": None}
+def make_result(custom_id: str | None, **content: Any) -> dict[str, Any]:
+    """A result. content: the response to a request, or the error of a line."""
+    result_id = RESULT_ID + uuid4().hex
+    return {"id": result_id, "custom_id": custom_id, "response": None, "error": None, **content}
 
 
-def make_line_failure(number: int, error: ApiError) -> dict[str, Any]:
-    """The result of an invalid line. number: of the line, from 1."""
-    complaint = {"code": error.code, "message": error.message, "line": number}
-    return {"id": new_id(), "custom_id": None, "response": None, "error": complaint}
-
-
-def new_id() -> str:
-    """The id of a result."""
-    return RESULT_ID + uuid4().hex
+def make_response(status_code: int, body: Json) -> dict[str, Any]:
+    """The response to a request: an answer, or `ApiError.body`."""
+    return {"status_code": status_code, "request_id": f"req_{uuid4().hex}", "body": body}
 
 
 class Results:
@@ -178,11 +169,12 @@ class BatchRun:
             try:
                 request = read_request(line)
                 if request.custom_id in seen:
-                    complaint = f"custom_id='{request.custom_id}' is that of an earlier line"
-                    raise invalid("custom_id", complaint, "duplicate_custom_id")
+                    problem = f"custom_id='{request.custom_id}' is that of an earlier line"
+                    raise invalid("custom_id", problem, "duplicate_custom_id")
             except ApiError as error:
                 if not results.skip(number):
-                    yield make_line_failure(number, error)
+                    complaint = {"code": error.code, "message": error.message, "line": number}
+                    yield make_result(None, error=complaint)
                 continue
             seen.add(request.custom_id)
             if not results.skip(request.custom_id):
@@ -217,7 +209,7 @@ class BatchRun:
             answer.choices[index].add(piece)
             if all(choice.ended for choice in answer.choices):
                 del self._answers[custom_id]
-                yield make_result(custom_id, 200, answer.whole())
+                yield make_result(custom_id, response=make_response(200, answer.whole()))
 
     def _fail(self, custom_id: str, error: BaseException) -> dict[str, Any]:
         """The result of a failed request; ends its other choices."""
@@ -227,4 +219,4 @@ class BatchRun:
         failure = from_exception(error, custom_id, answer.ask.names if answer else NONE)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return make_result(custom_id, failure.status, failure.body())
+        return make_result(custom_id, response=make_response(failure.status, failure.body()))

@@ -9,7 +9,7 @@ import click
 from ov_specdec.checks.agreement import compare_caches
 from ov_specdec.checks.invariance import look_up
 from ov_specdec.cli.declare import MODELS, command, options_of
-from ov_specdec.cli.models import AGREEMENT, COMPILATION, PIPELINE, show_share
+from ov_specdec.cli.models import AGREEMENT, COMPILATION, PIPELINE, make_pipeline, show_share
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
@@ -87,7 +87,7 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
         click.echo(f"batch invariant: {check_passes(main, draft, device=device, **options)}")
         with console.status("Comparing KV caches"):
             found = compare_caches(folder)
-        click.echo(f"KV caches: {found}")
+        click.echo(f"KV caches: {found.finding}")
         is_right = not found.is_broken
     if not is_right:
         sys.exit(FAILED)
@@ -170,9 +170,8 @@ def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchIn
     is_pair = main is None or draft is not None
     drafter: dict[str, Any] = {"draft": draft} if is_pair else {"drafter": "none"}
     for size in (1, 2):  # passes over one sequence and over several have different forms
-        with console.status("Loading models"):
-            pipeline = SpeculativePipeline(main, max_batch_size=size, **drafter, **options)
-        with pipeline:
+        arguments = {"main": main, "max_batch_size": size, **drafter, **options}
+        with make_pipeline(arguments) as pipeline:
             known = show_share(AGREEMENT, pipeline.check_batch_invariant)
         if not known.is_verified:
             break

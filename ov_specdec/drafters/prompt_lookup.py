@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.suffix_index import Match
 from ov_specdec.planning.draft_length import Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
@@ -36,27 +37,24 @@ class PromptLookup:
         self._max_size = max_matching_ngram_size or DEFAULT_NGRAM_SIZE
         self._max_draft_tokens = max_draft_tokens
         self._text = array("i", prompt)
-        self._num_read = self._start = 0
-        self._confidence = 0.0
+        self._num_read = 0
+        self._match = Match(self._text, (), 0)
         self._read(tokens)
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """The most recent occurrence of the longest matching suffix, if there is one."""
         self._read(tokens)
-        size, self._start = self._find()
-        self._confidence = size / (size + 1)
+        size, start = self._find()
+        self._match = Match(self._text, (start,), size)
         # Not a probability, but the policy learns the acceptance of each value.
-        return [Offer(SOURCE, self._confidence, self._text[self._start])] if size else []
+        return [Offer(SOURCE, size / (size + 1), self._text[start])] if size else []
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:  # noqa: ARG002
         """The tokens that followed it."""
         yield from ()
-        length = min(plan.length, self._max_draft_tokens or plan.length)
-        text, copies = self._text, list[int]()
-        for position in range(self._start, self._start + length):
-            overrun = position - len(text)  # continue with the copies after the text's end
-            copies.append(copies[overrun] if overrun >= 0 else text[position])
-        return Proposal(Draft(copies), (self._confidence,) * length)
+        length, size = min(plan.length, self._max_draft_tokens or plan.length), self._match.length
+        copies = self._match.continuation(length)
+        return Proposal(Draft(copies), (size / (size + 1),) * length)
 
     def _read(self, tokens: Sequence[int]) -> None:
         """Append the tokens that were added since the last call."""

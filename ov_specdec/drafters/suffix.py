@@ -43,7 +43,7 @@ class SuffixDrafter:
         self._indexes = [self._own] if references is None else [self._own, references]
         self._earlier = earlier
         self._num_indexed = 0
-        self._match: Match | None = None
+        self._match = Match((), (), 0)
         self._index(tokens)
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:
@@ -51,20 +51,18 @@ class SuffixDrafter:
         self._index(tokens)
         indexes = [(SOURCE, 1.0, index) for index in self._indexes]
         indexes += [(EARLIER, EARLIER_WEIGHT, index) for index in self._earlier()]
-        self._match, source, longest = None, SOURCE, 0.0
+        source, longest = SOURCE, 0.0
         for name, weight, index in indexes:
             match = index.find(tokens)
             if match is not None and weight * match.length > longest:
                 self._match, source, longest = match, name, weight * match.length
-        if self._match is None:
+        if not longest:
             return []
         return [Offer(source, self._match.confidence, self._match.continuation(1)[0])]
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:  # noqa: ARG002
         """The most frequent continuation of the match, as long as the plan allows."""
         yield from ()
-        if self._match is None:
-            return Proposal(Draft([]))
         draft_tokens = self._match.continuation(plan.length)
         return Proposal(Draft(draft_tokens), (self._match.confidence,) * len(draft_tokens))
 

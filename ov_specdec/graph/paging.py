@@ -1,6 +1,5 @@
 """Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
 
-import math
 from collections.abc import Callable, Collection, Iterator
 
 import openvino as ov
@@ -86,14 +85,6 @@ def recurrent_state(model: ov.Model) -> str | None:
     """
     states = [variable.info for variable in model.get_variables()]
     return next((str(s.variable_id) for s in states if not _dynamic_axes(s.data_shape)), None)
-
-
-def recurrent_bytes(model: ov.Model) -> int:
-    """Bytes of the recurrent states of one sequence, in f32."""
-    shapes = [variable.info.data_shape for variable in model.get_variables()]
-    fixed = [list(shape)[1:] for shape in shapes if not _dynamic_axes(shape)]
-    sizes: list[int] = [math.prod(axis.get_length() for axis in shape) for shape in fixed]
-    return 4 * sum(sizes)
 
 
 def _dynamic_axes(shape: ov.PartialShape) -> list[int]:

@@ -17,22 +17,14 @@ from ov_specdec.models.devices import (
     compile_for,
     describe_machine,
     find_device,
-    largest_tensor,
 )
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, open_source, read_ir, read_model
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.encoder_decoder import (
-    ATTENTION_MASK,
-    HIDDEN_STATES,
-    Aligner,
-    Encoder,
-    EncoderDecoderModel,
-)
+from ov_specdec.runner.encoder_decoder import Aligner, Encoder, EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
-from ov_specdec.runner.rewinding import RewindingModel
 from ov_specdec.runner.stateful import StatefulModel
 
 
@@ -131,16 +123,17 @@ def _runner(prepared: Prepared, model: ov.CompiledModel, encoder: Encoder | None
             model,
             **sizes,
             memory=block_memory(device),
-            max_cache_bytes=largest_tensor(device),
             is_invariant=prepared.config.batch_invariant,
             original_context=original,
         )
-    sizes["max_masked"] = prepared.max_masked
-    if prepared.is_recurrent:
-        most = prepared.max_draft_tokens
-        return RewindingModel(model, prepared.axes, **sizes, max_draft_tokens=most)
     return StatefulModel(
-        model, prepared.axes, **sizes, shares_states=device.is_cpu, original_context=original
+        model,
+        prepared.axes,
+        **sizes,
+        max_masked=prepared.max_masked,
+        shares_states=device.is_cpu,
+        is_recurrent=prepared.is_recurrent,
+        original_context=original,
     )
 
 
@@ -148,8 +141,7 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
     """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
 
     A draft shares the main model's encoder if its folder has none, or one with the same weights.
-    Raises `ModelError` if the main model has none, and if a decoder does not fit the encoder's
-    hidden states; `DeviceError` if a device does not support one.
+    Raises `ModelError` if the main model has none, `DeviceError` if a device does not support one.
     """
     (main, config), *drafts = models
     if not main.folder.is_encoder_decoder:
@@ -163,31 +155,16 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
     for source, own in drafts:
         is_shared = _shares_encoder(main, source)
         encoders.append(encoders[0] if is_shared else _load_encoder(source, own))
-    for (source, _), encoder in zip(models, encoders, strict=True):
-        width = source.model.input(HIDDEN_STATES).partial_shape[-1]
-        if width.is_static and width.get_length() != encoder.width:
-            raise ModelError(
-                f"the decoder in {source.folder.path} takes hidden states of size "
-                f"{width.get_length()}, the encoder gives {encoder.width}: put the draft's own "
-                "encoder into its folder"
-            )
     return [*encoders]
 
 
 def _load_encoder(source: ModelSource, config: RuntimeConfig) -> Encoder:
-    """Compile an encoder; `ModelError` if its input is neither a text nor a recording."""
+    """Compile an encoder; `ModelError` if there is none."""
     path = source.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
-    model = read_model(path)
-    inputs = {port.any_name for port in model.inputs} - {ATTENTION_MASK}
-    if len(inputs) != 1 or not inputs <= {"input_ids", "input_features"}:
-        raise ModelError(
-            f"{path} reads {', '.join(sorted(inputs))}, which is neither a text nor a recording: "
-            "use a model for text or speech"
-        )
     config = replace(config, device=config.encoder_device or config.device)
-    return Encoder(_compile(model, path, config))
+    return Encoder(_compile(read_model(path), path, config))
 
 
 def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:

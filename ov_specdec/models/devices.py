@@ -12,7 +12,7 @@ import psutil
 from openvino.properties.device import Type
 
 from ov_specdec.errors import DeviceError, Option, openvino_message
-from ov_specdec.runner.block_memory import BlockMemory, RemoteMemory, VisibleMemory, content_of
+from ov_specdec.runner.block_memory import BlockMemory, HostMemory, RemoteMemory
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
@@ -110,8 +110,6 @@ def find_device(name: str) -> Device:
     return Device(found[0], full_name, capabilities)
 
 
-THREADS = "INFERENCE_NUM_THREADS"
-
 CPU_OPTIONS = {"CPU_RUNTIME_CACHE_CAPACITY": "200"}
 """Entries of the cache in which OpenVINO keeps operations prepared for their shapes, 5000 by
 default. Passes over prompts have hundreds of sizes. Memory of 1,900 requests of the embedded pair
@@ -126,18 +124,14 @@ def compile_for(
     try:
         options = {**(CPU_OPTIONS if device.is_cpu else {}), **properties}
         compiled = openvino_core().compile_model(model, device.name, options)
-        return with_errors(compiled) if device.is_cpu else compiled
     except RuntimeError as error:
         settings = ", ".join(f"{key}={value}" for key, value in properties.items())
         return DeviceError(
             f"{path} does not compile for {device.name} with {settings or 'defaults'} "
             f"({openvino_message(error)}): check the properties, or try another kv or precision"
         )
-
-
-def with_errors(compiled: ov.CompiledModel) -> ov.CompiledModel:
-    """The same compiled model of a CPU, with passes that raise their errors."""
-    return OneThreadModel(compiled) if compiled.get_property(THREADS) == 1 else compiled
+    is_one_thread = device.is_cpu and compiled.get_property("INFERENCE_NUM_THREADS") == 1
+    return OneThreadModel(compiled) if is_one_thread else compiled
 
 
 class OneThreadModel(ov.CompiledModel):  # type: ignore[misc]
@@ -236,17 +230,8 @@ def has_readable_states(device: Device, properties: Mapping[str, str]) -> bool:
 def block_memory(device: Device) -> BlockMemory:
     """Memory for the blocks of a paged KV cache: the device's own, if it has some."""
     if device.is_cpu:
-        return VisibleMemory()
-    context = openvino_core().get_default_context(device.name)
-    if _is_discrete(device):
-        return RemoteMemory(context)
-
-    def shared_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
-        tensor = context.create_host_tensor(element_type, ov.Shape(shape))
-        content_of(tensor)[:] = 0
-        return tensor
-
-    return VisibleMemory(shared_zeros)
+        return HostMemory()
+    return RemoteMemory(openvino_core().get_default_context(device.name))
 
 
 def free_memory(device: Device) -> int:
@@ -257,14 +242,5 @@ def free_memory(device: Device) -> int:
     total: int = openvino_core().get_property(device.name, "GPU_DEVICE_TOTAL_MEM_SIZE")
     used: dict[str, int] = openvino_core().get_property(device.name, "GPU_MEMORY_STATISTICS")
     own = total - sum(used.values())
-    return own if _is_discrete(device) else min(own, free)
-
-
-def largest_tensor(device: Device) -> int | None:
-    """Maximum bytes of one tensor on a device; None: any number."""
-    name = "GPU_DEVICE_MAX_ALLOC_MEM_SIZE"
-    return None if device.is_cpu else int(openvino_core().get_property(device.name, name))
-
-
-def _is_discrete(device: Device) -> bool:
-    return bool(openvino_core().get_property(device.name, "DEVICE_TYPE") == Type.DISCRETE)
+    is_discrete = openvino_core().get_property(device.name, "DEVICE_TYPE") == Type.DISCRETE
+    return own if is_discrete else min(own, free)

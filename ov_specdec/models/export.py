@@ -4,12 +4,10 @@ Folders of models are hidden until they are complete, and say what they were exp
 different models may have folders of the same name.
 """
 
-import json
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from glob import escape
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -27,8 +25,8 @@ from ov_specdec.models.locate import (
     is_hub_name,
     similar,
 )
-from ov_specdec.models.optimum import Int4Options, adjust_groups, require, run_optimum
-from ov_specdec.records.files import expand_home
+from ov_specdec.models.optimum import Int4Options, require, run_optimum
+from ov_specdec.records.files import expand_home, read_json
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import load_tokenizer
 
@@ -110,7 +108,7 @@ def export_model(
         options += ["--trust-remote-code"] if trust_remote_code else []
         options += int4.arguments()
         if weight_format == "int4" and int4.group_size is None:
-            options += adjust_groups(config)
+            options += ["--group-size-fallback", "adjust"]
         family = str(config.get("model_type", ""))
         run_optimum(name, family, partial / folder.name, options, transformers)
         require_complete(partial / folder.name, "the model may have no fast tokenizer")
@@ -165,13 +163,7 @@ def _read_config(name: str) -> tuple[Path, dict[str, Any]]:
             f"{name}: config.json cannot be downloaded ({' '.join(str(error).split())}): check the "
             "name and the network; for a gated or private model, log in with hf auth login"
         ) from error
-    try:
-        config = json.loads(file.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise ExportError(f"{name}: config.json cannot be read ({error}): correct it") from error
-    if not isinstance(config, dict):
-        raise ExportError(f"{name}: config.json holds no JSON object: give a complete checkpoint")
-    return file.parent, config
+    return file.parent, read_json(file)
 
 
 def require_complete(folder: Path, remedy: str) -> None:
@@ -210,11 +202,11 @@ def compare_checkpoints(
 def partial_folder(output: Path, name: str) -> Iterator[Path]:
     """A hidden folder in `output` to make `name` in; it is removed at the end.
 
-    Also removes folders that killed processes left for the same `name`. A lock, which the system
-    releases at the end of its process, protects folders in use. Raises `ExportError` if `output`
-    cannot be written, and if another process is making `name`.
+    Also removes what a killed process left for the same `name`. A lock, which the system releases
+    at the end of its process, protects a folder in use. Raises `ExportError` if `output` cannot be
+    written, and if another process is making `name`.
     """
-    file = output / f".{name}.lock"
+    folder, file = output / f".{name}", output / f".{name}.lock"
     lock = FileLock(file)
     try:
         output.mkdir(parents=True, exist_ok=True)
@@ -229,13 +221,11 @@ def partial_folder(output: Path, name: str) -> Iterator[Path]:
     try:
         if (output / name).exists():
             raise ExportError(f"another process has just made {output / name}: run this again")
-        for left in output.glob(f".{escape(name)}.{'?' * 8}"):  # as `tempfile` ends names
-            shutil.rmtree(left, ignore_errors=True)
-        with TemporaryDirectory(
-            prefix=f".{name}.", dir=output, ignore_cleanup_errors=True
-        ) as partial:
-            yield Path(partial)
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        yield folder
     finally:
+        shutil.rmtree(folder, ignore_errors=True)
         # Removed while held, since afterwards it may belong to another process. Windows cannot
         # remove open files; there the release does it.
         with suppress(OSError):

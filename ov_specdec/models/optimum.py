@@ -4,13 +4,10 @@ import importlib.util
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from itertools import chain
 from pathlib import Path
-from typing import Annotated, Any
-
-from pydantic import AfterValidator
 
 from ov_specdec.errors import ExportError, Option, install
 from ov_specdec.options.model import Options, option
@@ -66,30 +63,13 @@ def require(*modules: str) -> None:
             raise ExportError(f"{module} is not installed: {install('export')}")
 
 
-GROUP_SIZE = 128
-"""Optimum's default for models without specific settings."""
-
-WIDTHS = (
-    *("hidden_size", "n_embd", "n_embed", "d_model", "word_embed_proj_dim"),
-    *("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size"),
-    *("moe_intermediate_size", "shared_expert_intermediate_size"),
-    *("q_lora_rank", "kv_lora_rank"),
-)
-"""Entries of config.json with the number of inputs of a matrix, in some model family."""
-
-
-def _check_group_size(size: int) -> int:
-    if size < 1 and size != -1:
-        raise ValueError
-    return size
-
-
 class Int4Options(Options):
     """Optimum's options for int4 weights; Optimum has defaults for others."""
 
-    group_size: Annotated[int, AfterValidator(_check_group_size)] | None = option(
+    group_size: int | None = option(
         None,
         "int4: weights that share a scale; -1: a whole row.",
+        ge=-1,
         unset="Optimum decides, and adjusts it",
         expects="at least 1, or -1 for one group to a row",
         group="Weights",
@@ -113,18 +93,3 @@ class Int4Options(Options):
     def suffix(self) -> str:
         """The given options, as a suffix of a folder's name."""
         return "".join(f"-{argument.removeprefix('--')}" for argument in self.arguments())
-
-
-def adjust_groups(config: Mapping[str, Any]) -> list[str]:
-    """Arguments for smaller groups in layers whose inputs the default size does not divide.
-
-    None where all are divisible, as far as config.json tells: Optimum has specific settings for
-    some models, which arguments replace.
-    """
-    text = config.get("text_config")
-    flat = {**config, **(text if isinstance(text, dict) else {})}
-    given = [flat.get(name) for name in WIDTHS]
-    widths = [n for value in given for n in (value if isinstance(value, list) else [value])]
-    if all(width % GROUP_SIZE == 0 for width in widths if isinstance(width, int)):
-        return []
-    return ["--group-size", str(GROUP_SIZE), "--group-size-fallback", "adjust"]

@@ -32,6 +32,16 @@ def allow_gemma4() -> None:
     generator.__init__ = make_alike
 
 
+def adjust_groups() -> None:
+    """Have smaller groups in layers whose inputs the default size does not divide.
+
+    Optimum's default options of int4 weights ignore its argument for that.
+    """
+    from optimum.intel.openvino import configuration
+
+    configuration._DEFAULT_4BIT_WQ_CONFIG["group_size_fallback"] = "adjust"
+
+
 def main() -> None:
     """Run Optimum's command line."""
     del sys.path[0]  # this folder, whose `profile` hides the standard one
@@ -42,6 +52,8 @@ def main() -> None:
     sys.stdin = Path(os.devnull).open(encoding="utf-8")  # noqa: SIM115
     if sys.argv.pop(1) == "gemma4_text":
         allow_gemma4()
+    if "--group-size-fallback" in sys.argv:
+        adjust_groups()
     runpy.run_module("optimum.commands.optimum_cli", run_name="__main__", alter_sys=True)
 
 

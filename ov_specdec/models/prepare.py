@@ -12,7 +12,6 @@ from ov_specdec.graph.attention import has_mask_table, lost_cap, require_windows
 from ov_specdec.graph.paging import (
     choose_factors,
     has_delta_rule,
-    recurrent_bytes,
     recurrent_state,
     select_rows,
     sequence_axes,
@@ -28,17 +27,11 @@ from ov_specdec.models.devices import (
     compile_for,
     find_device,
     has_readable_states,
-    require_paged,
 )
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, read_ir
 from ov_specdec.runner.stateful import MAX_MASKED
-
-MOST_COPIED = 0.01
-"""Maximum size of recurrent states relative to weights for copies in each round. For an LFM2 of
-354 M it is 0.0003, and copying takes 0.6 of 23 ms. For a Qwen3.5 of 0.8 B it is 0.05, and copying
-takes 15 of 49 ms: suffix drafts had a speedup of 0.83 to 1.21."""
 
 OWN_STATES = "past_key_values"
 """Prefix of states with a sequence's own keys and values, if other states hold its source's."""
@@ -59,7 +52,7 @@ class Prepared:
     """A model ready to compile, with the arguments of its runner.
 
     axes, max_masked: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
-    states besides its KV cache. max_draft_tokens: of a model that copies them, see `Runner`.
+    states besides its KV cache.
     """
 
     source: ModelSource
@@ -71,7 +64,6 @@ class Prepared:
     axes: dict[str, int] = field(default_factory=dict)
     max_masked: int = 0
     is_recurrent: bool = False
-    max_draft_tokens: int | None = None
 
     @property
     def may_fall_back(self) -> bool:
@@ -148,12 +140,11 @@ def _prepare_decoder(
             f"{device.name}: use ",
             Option("device", "CPU"),
         )
-    axes, max_draft_tokens = {}, None
+    axes = {}
     if kv == "stateful":
         axes = sequence_axes(model)
-        if recurrent_bytes(model) > MOST_COPIED * folder.num_bytes:
-            max_draft_tokens = 0
-            reason = f"{reason}; copying its recurrent states takes long: nothing is drafted"
+        if state is not None:
+            reason = f"{reason}; its recurrent states cannot be rolled back: nothing is drafted"
     elif config.max_masked_tokens is not None:
         raise OptionError(
             Option("max_masked_tokens", config.max_masked_tokens),
@@ -164,7 +155,6 @@ def _prepare_decoder(
     return Prepared(
         *(source, config, device, kv, reason, max_length, axes, max_masked),
         is_recurrent=state is not None,
-        max_draft_tokens=max_draft_tokens,
     )
 
 
@@ -183,8 +173,6 @@ def choose_backend(
     model, folder = source.model, source.folder
     if kv == "stateful":
         return "stateful", wanted_because, model
-    if kv == "paged":
-        require_paged(device)
     if not device.takes_paged:
         return "stateful", f"{NOT_PAGED} {device.name}", model
     try:

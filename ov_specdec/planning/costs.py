@@ -192,8 +192,7 @@ class LiveCurve(Costs):
 
     def take(self, measured: CostCurve) -> None:
         """Begin with a measured curve, without corrections."""
-        super().__init__(measured)
-        self.measured = measured
+        self.curve = self.measured = measured
         # By size of passes of the main model; 0 for the draft model's passes.
         self._factors: dict[int, float] = {}
         self._compared: dict[int, list[float]] = defaultdict(list)

@@ -33,15 +33,12 @@ class Span(NamedTuple):
     """Tokens that a forward pass appends to one sequence. num_rows: of logits, of the last tokens.
 
     hidden_states: [len(tokens), hidden_size], which the pass fills; None: not requested.
-    num_committed: length of the sequence that will not be rolled back, without draft tokens; None:
-    all.
     """
 
     slot: Slot
     tokens: Sequence[int]
     num_rows: int
     hidden_states: HiddenStates | None = None
-    num_committed: int | None = None
 
 
 class ForwardOutput(NamedTuple):
@@ -164,30 +161,23 @@ class Runner(ABC):
         """
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:  # noqa: ARG002
-        """Copies of the cache's tensors by name, in the device's layout."""
+        """Copies of the cache's tensors by name, in the device's layout.
+
+        Raises `SessionError` for models without a paged KV cache, or with recurrent states.
+        """
         raise SessionError("the KV cache of this kind of model cannot be saved to a file")
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:  # noqa: ARG002
         """Replace the cache by the result of `read_kv` for `length` tokens.
 
-        Raises `SessionError` for tensors of another model or compilation.
+        Raises `SessionError` as `read_kv` does, and if they exceed `max_length`.
         """
         self.read_kv(slot)
 
     def _check(self, spans: Sequence[Span]) -> None:
-        """Refuse a pass over too many sequences, tokens or rows of logits, or over none."""
-        if self.max_sequences is not None and len(spans) > self.max_sequences:
-            raise SessionError(
-                f"a pass over {len(spans)} sequences: this model takes {self.max_sequences} at a "
-                "time"
-            )
+        """Refuse a pass over too many tokens of a sequence."""
         for span in spans:
             check_room(span.slot.length, len(span.tokens), self.max_length)
-            if not 1 <= span.num_rows <= len(span.tokens):
-                raise SessionError(
-                    f"a pass over {len(span.tokens)} tokens cannot give {span.num_rows} rows of "
-                    "logits"
-                )
 
 
 def require_own(slot: Slot, kind: type[S], owner: object) -> S:
@@ -200,20 +190,8 @@ def require_own(slot: Slot, kind: type[S], owner: object) -> S:
 
 
 def check_room(current: int, num_tokens: int, max_length: int) -> None:
-    """Refuse a pass over no tokens, or over more tokens than fit in the cache."""
-    if num_tokens < 1:
-        raise SessionError("a forward pass needs at least one token")
+    """Refuse more tokens than fit in the cache."""
     if current + num_tokens > max_length:
         raise SessionError(
             f"the KV cache holds {current} of {max_length} tokens: no room for {num_tokens} more"
         )
-
-
-def check_tensors(current: Mapping[str, NDArray[Any]], tensors: Mapping[str, NDArray[Any]]) -> None:
-    """Refuse tensors that differ from those of the cache in name, type or shape."""
-    for name in current.keys() | tensors.keys():
-        both = [each[name] for each in (current, tensors) if name in each]
-        if len(both) < 2 or len({(tensor.dtype, tensor.shape) for tensor in both}) > 1:
-            raise SessionError(
-                f"'{name}' does not fit this KV cache: it belongs to another model or compilation"
-            )

@@ -1,6 +1,6 @@
-"""Memory of the blocks of a paged KV cache: visible to the host, or in a device."""
+"""Memory of the blocks of a paged KV cache: of the host, or of a GPU."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import prod
 from mmap import mmap
@@ -18,47 +18,29 @@ Blocks = NDArray[np.uint8]
 CacheTensor: TypeAlias = ov.Tensor | ov.RemoteTensor
 
 
-Allocate = Callable[[ov.Type, list[int]], ov.Tensor]
-"""Makes a tensor of zeros, of an element type and shape."""
+class HostMemory:
+    """Tensors in the host's memory, by input name; none at first.
 
-
-def lazy_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
-    """A tensor of zeros whose pages the system allocates on first write."""
-    num_bytes = prod(shape) * element_type.bitwidth // 8
-    # Not by numpy: calloc writes zeros to memory that it reuses.
-    memory = np.frombuffer(mmap(-1, num_bytes), np.uint8)
-    return ov.Tensor(memory, ov.Shape(shape), element_type)
-
-
-class VisibleMemory:
-    """Tensors visible to numpy: of the host, or of a GPU that shares its memory.
-
-    allocate: of the device; a GPU would copy ordinary memory for each pass, and lose writes to the
-    copy. tensors: by input name, [num_blocks, kv_heads, block_size, head_size] on CPU; none at
-    first. is_lazy: whether memory is committed on first write, so that all blocks can be allocated
-    at once.
+    They are [num_blocks, kv_heads, block_size, head_size] on the CPU. The system allocates their
+    pages on first write (`is_lazy`), so that all blocks can be allocated at once.
     """
 
-    def __init__(self, allocate: Allocate = lazy_zeros) -> None:
+    is_lazy = True
+
+    def __init__(self) -> None:
         self.tensors: dict[str, ov.Tensor] = {}
-        self.is_lazy = allocate is lazy_zeros
-        self._allocate = allocate
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Resize to `num_blocks` blocks; existing ones keep their content, new ones are zero.
+        """Allocate `num_blocks` blocks of zeros, in place of all others.
 
         Zeros are needed because NaNs in unwritten memory would survive masking. Raises
-        `CacheFullError` if the device has no memory for them, and then changes nothing.
+        `CacheFullError` if there is no memory for them.
         """
         with full_where_it_fails(num_blocks):
-            new = {
-                name: self._allocate(port.element_type, shape_of(port, num_blocks))
+            self.tensors = {
+                name: _lazy_zeros(port.element_type, shape_of(port, num_blocks))
                 for name, port in ports.items()
             }
-        for name, tensor in self.tensors.items():
-            num_held = min(tensor.shape[0], num_blocks)
-            content_of(new[name])[:num_held] = content_of(tensor)[:num_held]
-        self.tensors = new
 
     def copy(self, source: int, target: int) -> None:
         """Copy one block to another, in each tensor."""
@@ -76,7 +58,7 @@ class VisibleMemory:
 
 
 class RemoteMemory:
-    """`VisibleMemory` in a discrete GPU.
+    """Tensors in the memory of a GPU, which grow.
 
     The host copies regions of blocks. Copies to regions are asynchronous; the next copy from a
     whole tensor waits for them.
@@ -91,7 +73,10 @@ class RemoteMemory:
         self._ports: Mapping[str, ov.ConstOutput] = {}
 
     def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Allocate new tensors, and copy the old ones, on the device."""
+        """Resize to `num_blocks` blocks; existing ones keep their content, new ones are zero.
+
+        Raises `CacheFullError` if the device has no memory for them, and then changes nothing.
+        """
         with full_where_it_fails(num_blocks):
             new = {
                 name: self._context.create_tensor(
@@ -148,8 +133,15 @@ class RemoteMemory:
         return tensor
 
 
-BlockMemory: TypeAlias = VisibleMemory | RemoteMemory
+BlockMemory: TypeAlias = HostMemory | RemoteMemory
 """Memory of the blocks of a paged KV cache."""
+
+
+def _lazy_zeros(element_type: ov.Type, shape: list[int]) -> ov.Tensor:
+    num_bytes = prod(shape) * element_type.bitwidth // 8
+    # Not by numpy: calloc writes zeros to memory that it reuses.
+    memory = np.frombuffer(mmap(-1, num_bytes), np.uint8)
+    return ov.Tensor(memory, ov.Shape(shape), element_type)
 
 
 @contextmanager

@@ -152,7 +152,7 @@ class CachedSequence:
         states = None
         if self.readers:
             states = np.empty((len(tokens), self.runner.hidden_size or 0), np.float32)
-        return Span(self._slot, tokens, rows, states, len(self._sequence))
+        return Span(self._slot, tokens, rows, states)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
         """Take the logits of a pass over this span, and those of other sequences."""

@@ -35,17 +35,10 @@ class Encoder:
         self._compiled = compiled
         self._inputs = {port.any_name for port in compiled.inputs}
         [self._reads] = self._inputs - {ATTENTION_MASK}
-        self._request: ov.InferRequest | None = None
         self._last: tuple[Source, NDArray[np.float32]] | None = None
         self._lock = Lock()
         self.seconds = 0.0
         """Total time of its passes."""
-
-    @property
-    def width(self) -> int:
-        """Size of its hidden states."""
-        width: int = self._compiled.output(0).partial_shape[-1].get_length()
-        return width
 
     def encode(self, source: Source) -> NDArray[np.float32]:
         """The hidden states [1, positions, width] of a source."""
@@ -55,10 +48,7 @@ class Encoder:
                 feed = {self._reads: np.ascontiguousarray(source.values)}
                 if ATTENTION_MASK in self._inputs:
                     feed[ATTENTION_MASK] = np.ones(source.values.shape, np.int64)
-                request = self._request or self._compiled.create_infer_request()
-                self._request = None
-                output = request.infer(feed, share_inputs=True)
-                self._request = request  # a request whose pass failed is not reused
+                output = self._compiled.create_infer_request().infer(feed, share_inputs=True)
                 self._last = source, output[self._compiled.output(0)]
                 self.seconds += watch.total()
             return self._last[1]
@@ -205,7 +195,6 @@ class DecoderSlot(Slot):
 
     def rollback(self, length: int) -> None:
         """Trim the states at once."""
-        self._check_rollback(length)
         if self.length:
             self.owner.trim(length)
 

@@ -1,10 +1,9 @@
 """Runner on a paged KV cache, where a sequence has a table of blocks: rollback sets a counter."""
 
 import warnings
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
-from weakref import WeakMethod
 
 import numpy as np
 import openvino as ov
@@ -13,16 +12,23 @@ from numpy.typing import NDArray
 from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.cache.slot import Slot
-from ov_specdec.cache.state_table import StateTable
-from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
-from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, VisibleMemory, bytes_of_block
+from ov_specdec.cache.state_table import LEAST_STATES, StatePool, StateTable
+from ov_specdec.errors import CacheFullError, Option
+from ov_specdec.runner.base import Runner, Span, check_room, require_own
+from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, HostMemory, bytes_of_block
 from ov_specdec.runner.packed import PackedModel
-from ov_specdec.runner.recurrent import NUM_STATES, STATES, RecurrentStates
 from ov_specdec.sampling.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
 """Prefixes of the inputs of the KV cache, one of each per layer."""
+
+STATES = ("conv_state_table.", "gated_delta_state_table.")
+"""The same of recurrent states, [num_states, ...]; a layer has one or both. OpenVINO's operations
+read the state before a pass from the first given block of a sequence, and write states after its
+tokens to the others."""
+
+NUM_STATES = 64
+"""Default number of recurrent states."""
 
 INITIAL_TOKENS = 512
 """Initial size of the block pool, if unwritten memory is committed too."""
@@ -61,11 +67,10 @@ class PagedModel(Runner):
     """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
     memory: of its blocks; if it is committed on first write, all blocks exist from the first pass
-    on, otherwise the pool grows before passes that need more. max_cache_bytes: maximum of one
-    tensor on the device; None: any number. max_length: without `limit` of all sequences together
-    too. is_invariant: run passes in the batch-invariant form: see `Form`; with several sequences,
-    the inputs of `repeat_attention_rows` make it cheaper. original_context: the model then has the
-    input `LONG`.
+    on, otherwise the pool grows before passes that need more. max_length: without `limit` of all
+    sequences together too. is_invariant: run passes in the batch-invariant form: see `Form`; with
+    several sequences, the inputs of `repeat_attention_rows` make it cheaper. original_context: the
+    model then has the input `LONG`.
     """
 
     has_cheap_rollback = True
@@ -77,7 +82,6 @@ class PagedModel(Runner):
         max_length: int,
         vocab_size: int,
         memory: BlockMemory | None = None,
-        max_cache_bytes: int | None = None,
         is_invariant: bool = False,
         original_context: int | None = None,
     ) -> None:
@@ -89,23 +93,17 @@ class PagedModel(Runner):
         self._static: dict[int, PackedModel] = {}
         ports = {name: port for port in compiled.inputs for name in port.names}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
-        states = {name: port for name, port in ports.items() if name.startswith(STATES)}
-        self._recurrent = RecurrentStates(states) if states else None
-        self.bytes_per_state = sum(map(bytes_of_block, states.values()))
+        self._state_ports = {n: port for n, port in ports.items() if n.startswith(STATES)}
+        self.bytes_per_state = sum(map(bytes_of_block, self._state_ports.values()))
+        self._states = StatePool(NUM_STATES) if self._state_ports else None
+        self._state_memory = HostMemory()
         # The values are never quantized over the block axis, so their shape has the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
-        self.memory: BlockMemory = memory or VisibleMemory()
-        self._max_cache_bytes = max_cache_bytes
+        self.memory: BlockMemory = memory or HostMemory()
         self._num_blocks = 0  # in memory
         sizes = self._pool_sizes(-(-max_length // self.block_size))
-        grow = WeakMethod(self._make_room)  # slots outlive their model
-
-        def make_room(num_blocks: int) -> None:
-            if (method := grow()) is not None:
-                method(num_blocks)
-
-        self.pool = BlockPool(*sizes, self.memory.copy, make_room)
+        self.pool = BlockPool(*sizes, self.memory.copy)
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -131,12 +129,16 @@ class PagedModel(Runner):
         Raises `CacheFullError` if the device has no memory for them.
         """
         num_blocks = num_tokens // self.block_size
-        if self._max_cache_bytes is not None:
-            largest = max(map(bytes_of_block, self._ports.values()))
-            num_blocks = min(num_blocks, self._max_cache_bytes // largest - 1)  # the spare one
         self.pool.size, self.pool.max_blocks = self._pool_sizes(max(num_blocks, 1))
-        if self._recurrent is not None:
-            self._recurrent.limit(num_states)
+        if self._states is not None:
+            if num_states < LEAST_STATES:
+                raise CacheFullError(
+                    f"there is memory for {num_states} recurrent states of {self.bytes_per_state} "
+                    "bytes, too few for a sequence: raise ",
+                    Option("kv_cache_size"),
+                    ", or free some memory",
+                )
+            self._states = StatePool(num_states)
         self._fit_memory(self.pool.size)
 
     def _pool_sizes(self, max_blocks: int) -> tuple[int, int]:
@@ -152,21 +154,20 @@ class PagedModel(Runner):
     @property
     def num_free(self) -> int:
         """Tokens in blocks that can be allocated; 0 without free states."""
-        if self._recurrent is not None and not self._recurrent.pool.has_room:
+        if self._states is not None and not self._states.has_room:
             return 0
         return self.pool.num_available * self.block_size
 
     @property
     def max_draft_tokens(self) -> int | None:
         """The number that fits the free states."""
-        return None if self._recurrent is None else self._recurrent.pool.max_draft_tokens
+        return None if self._states is None else self._states.max_draft_tokens
 
     def open(self, namespace: Hashable = None) -> BlockTable:
         """Open a new sequence, without blocks."""
         if self._num_blocks == 0:
             self._fit_memory(self.pool.size)
-        recurrent = self._recurrent
-        states = None if recurrent is None else StateTable(recurrent.pool, self.block_size)
+        states = None if self._states is None else StateTable(self._states, self.block_size)
         return BlockTable(self.pool, self.block_size, namespace, states)
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
@@ -181,6 +182,7 @@ class PagedModel(Runner):
             SpanPart(of, table.length, table, span)
             for of, (table, span) in enumerate(zip(tables, spans, strict=True))
         ]
+        self._make_room(part.table.num_missing(len(part.span.tokens)) for part in parts)
         try:
             for part in parts:
                 part.table.append(len(part.span.tokens))
@@ -191,30 +193,23 @@ class PagedModel(Runner):
             raise
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
-        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache, and states."""
+        """Copies of the sequence's blocks, [num_blocks, bytes] of each cache."""
+        if self._states is not None:
+            return super().read_kv(slot)
         table = require_own(slot, BlockTable, self.pool)
-        tensors = {name: self.memory.read(name, table.held) for name in self._ports}
-        if self._recurrent is not None and table.states is not None:
-            tensors |= self._recurrent.read(table.states.saved(table.length))
-        return tensors
+        return {name: self.memory.read(name, table.held) for name in self._ports}
 
     def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
         """Replace the sequence's blocks by those of `length` tokens."""
+        if self._states is not None:
+            super().write_kv(slot, tensors, length)
         table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
+        self._make_room([table.num_missing(length)])
         table.append(length)
-        try:
-            if table.states is not None:
-                table.states.restore(length)
-            check_tensors(self.read_kv(table), tensors)
-        except (CacheFullError, SessionError):
-            table.free()
-            raise
         for name in self._ports:
             self.memory.write(name, table.held, tensors[name])
-        if self._recurrent is not None and table.states is not None:
-            self._recurrent.write(table.states.saved(length), tensors)
 
     def _forward_parts(self, whole: Sequence[SpanPart]) -> list[Logits]:
         """The logits of spans whose tables have room, from one or several passes."""
@@ -245,7 +240,7 @@ class PagedModel(Runner):
             blocks,
             self.is_invariant,
             parts[0].table.is_beyond,
-            {} if self._recurrent is None else self._states_of(parts),
+            {} if self._states is None else self._states_of(parts),
         )
         return [own[:, : self.vocab_size] for own in rows]
 
@@ -268,13 +263,15 @@ class PagedModel(Runner):
             "la.cache_interval": [own.interval for own in states],
         }
 
-    def _make_room(self, num_blocks: int) -> None:
-        """Grow the pool until it has this number of unused blocks, up to its maximum.
+    def _make_room(self, num_blocks: Iterable[int]) -> None:
+        """Grow the pool until it has these numbers of unused blocks, up to its maximum.
 
         If the device has no more memory, the pool stops growing.
         """
-        missing = num_blocks - self.pool.num_unused
-        if missing <= 0 or self.pool.size == self.pool.max_blocks:
+        if self.pool.size == self.pool.max_blocks:
+            return
+        missing = sum(num_blocks) - self.pool.num_unused
+        if missing <= 0:
             return
         size = min(self.pool.size + max(missing, self.pool.size), self.pool.max_blocks)
         try:
@@ -288,10 +285,11 @@ class PagedModel(Runner):
     def _fit_memory(self, num_blocks: int) -> None:
         self.memory.resize(self._ports, num_blocks + 1)
         self._num_blocks = num_blocks + 1
+        if self._states is not None:
+            self._state_memory.resize(self._state_ports, self._states.blocks.size)
         for model in (self._model, *self._static.values()):
             model.use_caches(self._tensors)
 
     @property
     def _tensors(self) -> Mapping[str, CacheTensor]:
-        states = {} if self._recurrent is None else self._recurrent.tensors
-        return {**self.memory.tensors, **states}
+        return {**self.memory.tensors, **self._state_memory.tensors}

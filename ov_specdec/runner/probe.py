@@ -62,18 +62,11 @@ class ProbeSpan(NamedTuple):
 class Probe:
     """Sequences of a runner that hold the text. They share no cache, and `close` frees them.
 
-    num_stable: length below which none is rolled back; None: see `Span`. new_namespace: of each.
+    new_namespace: of each.
     """
 
-    def __init__(
-        self,
-        runner: Runner,
-        *,
-        num_stable: int | None = None,
-        new_namespace: Callable[[], Hashable] = object,
-    ) -> None:
+    def __init__(self, runner: Runner, new_namespace: Callable[[], Hashable] = object) -> None:
         self._runner = runner
-        self._num_stable = num_stable
         self._new_namespace = new_namespace
         self._slots: list[Slot] = []
 
@@ -94,21 +87,21 @@ class Probe:
             slot.rollback(span.begin)
         # From its length, since some runners roll back further.
         tokens = probe_tokens(slot.length + span.shift, span.end + span.shift)
-        return Span(slot, tokens, span.num_rows, num_committed=self._num_stable)
+        return Span(slot, tokens, span.num_rows)
 
 
 def largest_distance(runner: Runner) -> float:
     """The distance between logits of a pass over several tokens and of passes over one.
 
-    The latter are rolled back first, which tests rollback too; a runner that rolls back to the
+    The former is rolled back first, which tests rollback too; a runner that rolls back to the
     beginning recomputes everything. It takes five small passes, and caches nothing.
     """
     end = NUM_BEFORE + COMPARED_TOKENS
-    with closing(Probe(runner, num_stable=NUM_BEFORE)) as probe:
+    with closing(Probe(runner)) as probe:
         probe.forward(ProbeSpan(0, NUM_BEFORE))
+        several = probe.forward(ProbeSpan(NUM_BEFORE, end, COMPARED_TOKENS)).copy()
         spans = [ProbeSpan(begin, begin + 1) for begin in range(NUM_BEFORE, end)]
         single = [probe.forward(span)[0].copy() for span in spans]
-        several = probe.forward(ProbeSpan(NUM_BEFORE, end, COMPARED_TOKENS))
         return max(map(distance, several, single))
 
 
@@ -118,7 +111,7 @@ def rows_around(runner: Runner, position: int) -> Logits:
     original = runner.original_context
     is_beyond = original is not None and end > original
     namespace = Beyond(object()) if is_beyond else object()
-    with closing(Probe(runner, new_namespace=lambda: namespace)) as probe:
+    with closing(Probe(runner, lambda: namespace)) as probe:
         probe.forward(ProbeSpan(0, begin))
         spans = [ProbeSpan(begin, position, position - begin)]
         spans += [ProbeSpan(index, index + 1) for index in range(position, end)]

@@ -1,6 +1,6 @@
 """A batch of sequences in the KV states of one infer request."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,43 +9,10 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache import common_prefix
+from ov_specdec.cache.slot import Slot
+from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import LOGITS_INDICES, LONG
 from ov_specdec.sampling.logits import Logits
-
-AttentionMask = NDArray[np.int64]
-
-
-@dataclass(eq=False)
-class Row:
-    """One sequence of a batch.
-
-    source: the row of the last pass's states from which it continues; several rows may share one.
-    mask: [entries of the batch], 1 for the tokens of the sequence, in order, 0 for masked entries.
-    num_committed: length of its prefix `tokens` that other sequences of the namespace may reuse.
-    is_held: whether a sequence uses it.
-    """
-
-    batch: "StateBatch"
-    source: int
-    mask: AttentionMask
-    length: int = 0
-    namespace: Hashable = None
-    tokens: Sequence[int] = ()
-    num_committed: int = 0
-    is_held: bool = True
-
-    def keep(self, length: int) -> None:
-        """Hide all but the first `length` tokens."""
-        self.mask[np.flatnonzero(self.mask)[length:]] = 0
-        self.length = length
-        self.num_committed = min(self.num_committed, length)
-
-    def num_shared(self, tokens: Sequence[int], namespace: Hashable) -> int:
-        """Length of the prefix of these tokens that a sequence of the namespace can reuse."""
-        if self.namespace != namespace:
-            return 0
-        return common_prefix(self.tokens[: self.num_committed], tokens)
 
 
 @dataclass(eq=False)
@@ -65,39 +32,22 @@ class StateBatch:
     axes: Mapping[str, int]
     inputs: frozenset[str]
     is_beyond: bool = False
-    rows: list[Row] = field(default_factory=list)
+    rows: list["Row"] = field(default_factory=list)
     num_entries: int = 0
 
     @property
-    def held(self) -> list[Row]:
-        """The rows that sequences use."""
+    def held(self) -> list["Row"]:
+        """The rows in use; others are what freed sequences left."""
         return [row for row in self.rows if row.is_held]
 
-    @property
-    def num_masked(self) -> int:
-        """Entries beyond those that the longest sequence needs."""
-        return self.num_entries - max(row.length for row in self.held)
-
     def trim(self, max_masked: int) -> None:
-        """Drop masked entries if there are more than so many."""
-        if self.num_masked > max_masked:
-            self.take(self.held)
+        """Drop masked entries if there are more than so many beyond the longest sequence."""
+        rows = self.held
+        if self.num_entries - max(row.length for row in rows) > max_masked:
+            self.take(rows)
 
-    def add(self) -> Row:
-        """A row without tokens."""
-        row = Row(self, 0, np.zeros(self.num_entries, np.int64))
-        self.rows.append(row)
-        return row
-
-    def branch(self, row: Row, length: int) -> Row:
-        """A new row with the first `length` tokens of another."""
-        other = Row(self, row.source, row.mask.copy(), row.length)
-        other.keep(length)
-        self.rows.append(other)
-        return other
-
-    def forward(self, spans: Mapping[Row, Sequence[int]], num_logits: int) -> Logits:
-        """Append tokens to some of the rows, and drop rows without a sequence.
+    def forward(self, spans: Mapping["Row", Sequence[int]], num_logits: int) -> Logits:
+        """Append tokens to some of the rows, and drop rows that are not in use.
 
         Logits [rows, num_logits, vocab] of the last positions, in the order of `rows`; a view that
         the next pass overwrites.
@@ -131,14 +81,15 @@ class StateBatch:
         logits: Logits = self.request.get_tensor("logits").data
         return logits[:, -num_logits:]
 
-    def take(self, rows: Sequence[Row]) -> None:
+    def take(self, rows: Sequence["Row"]) -> None:
         """Replace the content by these rows, of this batch or others, without masked entries.
 
         They are padded on the left to the longest one.
         """
         num_entries = max(row.length for row in rows)
         visible = [np.flatnonzero(row.mask) for row in rows]
-        sources = {row.batch: row.batch.states() for row in rows if row.length}
+        batches = {row: row.held_in for row in rows}
+        sources = {batches[row]: batches[row].states() for row in rows if row.length}
         with self._emptied_by_errors():
             for name, state in self.states().items() if sources else ():
                 axis = self.axes[name]
@@ -148,10 +99,10 @@ class StateBatch:
                 new = np.zeros(shape, next(iter(old.values())).dtype)
                 for i, row in enumerate(rows):
                     if row.length:
-                        kept = np.moveaxis(old[row.batch], axis, 1)[row.source, visible[i]]
+                        kept = np.moveaxis(old[batches[row]], axis, 1)[row.source, visible[i]]
                         np.moveaxis(new, axis, 1)[i, num_entries - row.length :] = kept
                 state.state = ov.Tensor(new)
-        for batch in {row.batch for row in rows}:
+        for batch in set(batches.values()):
             batch.rows = [row for row in batch.rows if row not in rows]
         self.rows, self.num_entries = list(rows), num_entries
         for i, row in enumerate(rows):
@@ -162,25 +113,8 @@ class StateBatch:
         """The states with entries, by name; reading one copies it."""
         return {s.name: s for s in self.request.query_state() if s.name in self.axes}
 
-    def read(self, row: Row) -> dict[str, NDArray[Any]]:
-        """Copies of the states of one sequence, [1, ..., tokens, ...], without masked entries."""
-        visible = np.flatnonzero(row.mask)
-        return {
-            name: state.state.data[[row.source]].take(visible, self.axes[name])
-            for name, state in self.states().items()
-        }
-
-    def write(self, tensors: Mapping[str, NDArray[Any]], length: int) -> Row:
-        """Replace the content by one sequence with states from `read`."""
-        with self._emptied_by_errors():
-            for name, state in self.states().items():
-                state.state = ov.Tensor(tensors[name])
-        self.num_entries = length
-        self.rows = [Row(self, 0, np.ones(length, np.int64), length)]
-        return self.rows[0]
-
     def clear(self) -> None:
-        """Drop all tokens; held rows become empty."""
+        """Drop all tokens; rows in use become empty."""
         self.request.reset_state()
         self.rows, self.num_entries = self.held, 0
         for row in self.rows:
@@ -194,3 +128,34 @@ class StateBatch:
         except BaseException:
             self.clear()
             raise
+
+
+class Row(Slot):
+    """A sequence in a batch: a row of it from the first pass on.
+
+    source: the row of the last pass's states from which it continues; several may share one.
+    mask: [entries of the batch], 1 for its tokens, in order. num_committed: length of its prefix
+    `tokens` that other sequences of the namespace may reuse. is_held: False for what a freed
+    sequence left.
+    """
+
+    batch: StateBatch | None = None
+    source: int = 0
+    mask: NDArray[np.int64]
+    length: int = 0
+    tokens: Sequence[int] = ()
+    num_committed: int = 0
+    is_held: bool = True
+
+    @property
+    def held_in(self) -> StateBatch:
+        """Its batch; raises `SessionError` without one."""
+        if self.batch is None:
+            raise SessionError("the sequence has no row in a batch")
+        return self.batch
+
+    def join(self, batch: StateBatch) -> None:
+        """Become a row of a batch, without tokens."""
+        self.batch, self.source = batch, 0
+        self.mask = np.zeros(batch.num_entries, np.int64)
+        batch.rows.append(self)

@@ -1,15 +1,13 @@
 """Runner on the KV states of an IR as exported: rollback masks entries, and trims rarely."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any
+from copy import copy
 
 import numpy as np
 import openvino as ov
-from numpy.typing import NDArray
 
-from ov_specdec.cache.slot import Slot
-from ov_specdec.errors import SessionError
-from ov_specdec.runner.base import Runner, Span, check_room, check_tensors, require_own
+from ov_specdec.cache import common_prefix
+from ov_specdec.runner.base import Runner, Span, require_own
 from ov_specdec.runner.state_batch import Row, StateBatch
 from ov_specdec.sampling.logits import Logits
 
@@ -38,6 +36,11 @@ class StatefulModel(Runner):
 
     Sequences beyond the original context length have separate batches.
 
+    is_recurrent: it has recurrent states too, which fold all tokens and cannot be rolled back. It
+    then verifies no draft tokens, runs one sequence at a time, and recomputes one that is rolled
+    back; a later one continues from its states if it begins with all of its tokens, such as the
+    next turn.
+
     Freed content stays reusable until the next pass of its batch, or until a new batch starts.
     """
 
@@ -50,6 +53,7 @@ class StatefulModel(Runner):
         vocab_size: int,
         max_masked: int = MAX_MASKED,
         shares_states: bool = True,
+        is_recurrent: bool = False,
         original_context: int | None = None,
     ) -> None:
         self.max_length = max_length
@@ -59,11 +63,17 @@ class StatefulModel(Runner):
         self._inputs = frozenset(name for port in compiled.inputs for name in port.names)
         # Rows are padded with masked entries, and reordered by `beam_idx`.
         can_share = shares_states and max_masked > 0 and "beam_idx" in self._inputs
-        self.max_sequences = None if can_share else 1
+        self.max_sequences = None if can_share and not is_recurrent else 1
+        self.is_recurrent = is_recurrent
         self._vocab_size = vocab_size
         self.max_masked = max_masked
-        self.has_cheap_rollback = max_masked > 0
+        self.has_cheap_rollback = max_masked > 0 and not is_recurrent
         self.batches: list[StateBatch] = []
+
+    @property
+    def max_draft_tokens(self) -> int | None:
+        """0 with recurrent states, else any number."""
+        return 0 if self.is_recurrent else None
 
     def open(self, namespace: Hashable = None) -> "StatefulSlot":
         """A new sequence, which has no row yet."""
@@ -80,48 +90,24 @@ class StatefulModel(Runner):
                 batch = self._batch_of(list(group))
                 batch.trim(self.max_masked)
                 num_logits = max(span.num_rows for span in group.values())
-                tokens = {slot.held: span.tokens for slot, span in group.items()}
-                rows = batch.forward(tokens, num_logits)
+                rows = batch.forward({s: span.tokens for s, span in group.items()}, num_logits)
                 for slot, span in group.items():
-                    logits[slot] = rows[slot.held.source, -span.num_rows :, : self._vocab_size]
+                    logits[slot] = rows[slot.source, -span.num_rows :, : self._vocab_size]
         except BaseException:
             for slot, length in zip(slots, past, strict=True):
                 slot.rollback(min(length, slot.length))
             raise
         return [logits[slot] for slot in slots]
 
-    def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
-        """Copies of the KV states, without stale entries."""
-        row = require_own(slot, StatefulSlot, self).row
-        return row.batch.read(row) if row and row.length else {}
-
-    def write_kv(self, slot: Slot, tensors: Mapping[str, NDArray[Any]], length: int) -> None:
-        """Replace the states of the sequence by those of `length` tokens."""
-        own = require_own(slot, StatefulSlot, self)
-        own.free()
-        check_room(0, length, self.max_length)
-        try:
-            # States get their shape from a pass: run one over any token.
-            self.forward([Span(own, [0], 1)])
-            current = {
-                name: np.repeat(state, length, self.axes[name])
-                for name, state in self.read_kv(own).items()
-            }
-            check_tensors(current, tensors)
-            own.row = own.held.batch.write(tensors, length)
-        except BaseException:
-            own.free()
-            raise
-
     def _batch_of(self, slots: Sequence["StatefulSlot"]) -> StateBatch:
         """The batch of all of these sequences, made if needed.
 
         After their prefill others may share it, with padding.
         """
-        rows = [slot.row for slot in slots if slot.row is not None]
+        rows = [slot for slot in slots if slot.batch is not None]
         batches = {row.batch for row in rows}
         batch = batches.pop() if len(batches) == 1 else None
-        if batch is None or not (slots[0].is_prefilled or set(batch.held) <= set(rows)):
+        if batch is None or not (slots[0].num_committed or set(batch.held) <= set(rows)):
             request = self._compiled.create_infer_request()
             batch = StateBatch(request, self.axes, self._inputs, slots[0].is_beyond)
             if rows:
@@ -129,66 +115,64 @@ class StatefulModel(Runner):
             # Drop batches without sequences first.
             self.batches = [*(other for other in self.batches if other.held), batch]
         for slot in slots:
-            slot.row = slot.row or batch.add()
+            if slot.batch is None:
+                slot.join(batch)
         return batch
 
 
-class StatefulSlot(Slot):
-    """A sequence of a `StatefulModel`, and its row after the first pass."""
+class StatefulSlot(Row):
+    """A sequence of a `StatefulModel`."""
 
     owner: StatefulModel
-    row: Row | None = None
-
-    @property
-    def length(self) -> int:
-        """Number of visible tokens in the cache."""
-        return self.row.length if self.row else 0
-
-    @property
-    def held(self) -> Row:
-        """The row; raises `SessionError` without one."""
-        if self.row is None:
-            raise SessionError("the sequence has no row in the batch")
-        return self.row
-
-    @property
-    def is_prefilled(self) -> bool:
-        """Whether its prefill is complete."""
-        return self.row is not None and self.row.num_committed > 0
 
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Continue from the row with the longest common prefix."""
         self.free()
         rows = [row for batch in self.owner.batches for row in batch.rows]
-        shared = [row.num_shared(tokens, self.namespace) for row in rows]
+        shared = [self._num_shared(row, tokens) for row in rows]
         if length := max(shared, default=0):
             row = rows[shared.index(length)]
-            self.row = row.batch.branch(row, length)
+            self.join(row.held_in)
+            self.source, self.mask = row.source, row.mask.copy()
+            self._keep(length)
         return length
 
     def rollback(self, length: int) -> None:
         """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
-        self._check_rollback(length)
-        if length == 0:
+        if length == 0 or (self.owner.is_recurrent and length < self.length):
             self.free()
         elif length < self.length:
-            self.held.keep(length)
-            self.held.batch.trim(self.owner.max_masked)
+            self._keep(length)
+            self.held_in.trim(self.owner.max_masked)
 
     def commit(self, tokens: Sequence[int], length: int) -> None:
         """Let other sequences continue from these tokens."""
-        row = self.held
-        row.namespace, row.tokens, row.num_committed = self.namespace, tokens, length
+        self.tokens, self.num_committed = tokens, length
 
     def free(self, tokens: Sequence[int] = ()) -> None:
-        """Release the row; these tokens stay reusable while it exists."""
+        """Leave the batch; these tokens stay reusable while it has the row."""
         if tokens:
             self.rollback(len(tokens))
             self.commit(tokens, len(tokens))
-            self.held.is_held = False
-        elif self.row is not None:
-            self.row.batch.rows.remove(self.row)
-        self.row = None
+        if self.batch is not None:
+            left = copy(self)
+            left.is_held = False
+            index = self.batch.rows.index(self)
+            self.batch.rows[index : index + 1] = [left] if tokens else []
+        self.batch, self.length, self.num_committed = None, 0, 0
+
+    def _num_shared(self, row: Row, tokens: Sequence[int]) -> int:
+        """Length of the prefix of these tokens with which it can continue from a row."""
+        if row.namespace != self.namespace:
+            return 0
+        length = common_prefix(row.tokens[: row.num_committed], tokens)
+        return length if length == row.length or not self.owner.is_recurrent else 0
+
+    def _keep(self, length: int) -> None:
+        """Hide all but the first `length` tokens."""
+        self.mask[np.flatnonzero(self.mask)[length:]] = 0
+        self.length = length
+        self.num_committed = min(self.num_committed, length)
 
 
 Group = Mapping[StatefulSlot, Span]
@@ -204,7 +188,7 @@ def grouped(spans: Group) -> Sequence[Group]:
     groups: list[dict[StatefulSlot, Span]] = []
     for side in (False, True):
         own = [slot for slot in spans if slot.is_beyond is side]
-        prompts = [slot for slot in own if not slot.is_prefilled]
+        prompts = [slot for slot in own if not slot.num_committed]
         shortest = 0
         for slot in sorted(prompts, key=lambda slot: len(spans[slot].tokens)):
             num_tokens = len(spans[slot].tokens)
@@ -212,6 +196,6 @@ def grouped(spans: Group) -> Sequence[Group]:
                 groups.append({})
                 shortest = num_tokens
             groups[-1][slot] = spans[slot]
-        if others := {slot: spans[slot] for slot in own if slot.is_prefilled}:
+        if others := {slot: spans[slot] for slot in own if slot.num_committed}:
             groups.append(others)
     return groups

@@ -82,8 +82,8 @@ def render_chat(
     asked = [("chat_template_kwargs", name) for name in options.chat_template_kwargs or {}]
     for option, name in [("tools", "tools"), *asked] if options.tools else asked:
         if name not in template:
-            ignored = f" contains {shorten(name)}, which the model's chat template ignores"
-            raise OptionError(Option(option), f"{ignored}: leave it out")
+            reason = f": the model's chat template ignores {shorten(name)}, leave it out"
+            raise OptionError(Option(option), reason)
     for role in (message["role"] for message in messages):  # many templates write any role
         if role not in (*ROLES, "tool") and not any(f"{q}{role}{q}" in template for q in "'\""):
             raise OptionError(

@@ -11,7 +11,6 @@ import numpy as np
 
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.results.chunks import BLUE, GREEN, GREY, ORANGE
-from tests.benchmarks.drawing import IMAGES, INK, finish, new_figure, save_svg
 from tests.benchmarks.figures.results import (
     FOLDER,
     PAIRS,
@@ -22,11 +21,18 @@ from tests.benchmarks.figures.results import (
     methods,
     speedups,
 )
-from tests.benchmarks.labels import label
 from tests.benchmarks.options import PATH
-from tests.benchmarks.peers.methods import split
+from tests.benchmarks.peers.methods import label, split
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import LEAST, numbers, quartiles_of
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+
+INK = "#24292f"
+"""Text and lines of a chart; in an SVG file they follow the page's colour scheme."""
+
+STYLE = """<style>svg { color: #24292f }
+@media (prefers-color-scheme: dark) { svg { color: #e6edf3 } }</style>"""
 
 LARGE = "1b"
 """The pair that is nearest to what people have, of those whose passes are timed."""
@@ -45,11 +51,13 @@ COLOURS = (ORANGE, BLUE, GREEN)
 @click.option("--output", type=PATH, default=IMAGES, help="Folder. [docs/images]")
 def charts(folder: Path, output: Path) -> None:
     """Draw the charts of docs/images from the files of docs/figures."""
+    from matplotlib.figure import Figure
+
     every = Results.all(folder)
     about = "\n".join(f"{each.name}: {each.stamp}" for each in every)
     for name, (_, has, draw, size) in CHARTS.items():
         if shown := [each for each in every if has(each)]:
-            figure = new_figure(size[0], size[1])
+            figure = Figure(figsize=size, dpi=150, layout="constrained")
             panels = figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0]
             for axes, results in zip(panels, shown, strict=True):
                 axes.set_title(results.name, fontsize=9)
@@ -67,6 +75,32 @@ def charts(folder: Path, output: Path) -> None:
             file = output / f"{name}.svg"
             save_svg(figure, file, about)
             click.echo(file)
+
+
+def finish(axes: Any) -> None:
+    """What all have in common: no box."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)
+
+
+def save_svg(figure: Any, file: Path, about: str) -> None:
+    """Write a figure without a background, whose ink is the page's. about: its description."""
+    import matplotlib
+
+    ink = dict.fromkeys(("text.color", "axes.labelcolor", "xtick.color", "ytick.color"), INK)
+    for text in figure.findobj(matplotlib.text.Text):
+        text.set_color(INK)
+    for axes in figure.axes:
+        axes.set_facecolor("none")
+        axes.tick_params(colors=INK)
+        axes.spines[:].set_color(INK)
+    settings = {**ink, "svg.fonttype": "none", "svg.hashsalt": "0"}
+    with matplotlib.rc_context(settings):
+        metadata = {"Date": None, "Creator": None, "Description": about}
+        figure.savefig(file, transparent=True, metadata=metadata)
+    drawn = file.read_text(encoding="utf-8").replace(INK, "currentColor")
+    head, start, rest = drawn.partition("<defs>")
+    file.write_text(f"{head}{STYLE}\n {start}{rest}", encoding="utf-8")
 
 
 def speed(axes: Any, results: Results) -> None:

@@ -1,6 +1,6 @@
 """How every command of the laboratory sets a run up: models and prompts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from pathlib import Path
@@ -15,8 +15,6 @@ from tests.benchmarks.texts import Prompts
 
 PATH = click.Path(path_type=Path)
 Command = Callable[..., Any]
-
-OUTPUT_OPTION = click.option("--output", type=PATH, default=Path("models"), show_default=True)
 
 
 @dataclass(frozen=True)
@@ -36,11 +34,6 @@ class Models:
         drafts = {"draft": self.draft} if drafter in WITH_DRAFT else {}
         given = {"properties": dict(self.properties), "profile": "none", **drafts, **settings}
         return SpeculativePipeline(self.main, drafter=drafter, **given)
-
-    @property
-    def folders(self) -> dict[str, Path]:
-        """The folders by role."""
-        return {"main": self.main, **({"draft": self.draft} if self.draft else {})}
 
 
 def model_options(command: Command) -> Command:
@@ -81,25 +74,15 @@ def prompt_options(default: str, number: int | None = None) -> Callable[[Command
 
 
 def several(
-    name: str, kind: Callable[[str], Any], default: tuple[Any, ...], *, says: str, among: Any = ()
+    name: str, kind: Callable[[str], Any], default: Collection[Any], *, says: str, among: Any = ()
 ) -> Callable[[Command], Command]:
-    """An option for values separated by commas, whose help shows the default as it is typed.
-
-    among: the values that there are, if not all are allowed.
-    """
-
-    def values(text: str | tuple[Any, ...]) -> tuple[Any, ...]:
-        if isinstance(text, tuple):
-            return text
-        try:
-            found = tuple(kind(part.strip()) for part in text.split(",") if part.strip())
-        except ValueError as error:
-            raise click.BadParameter(str(error), param_hint=name) from error
-        if among and (wrong := [each for each in found if each not in among]):
-            there_are = ", ".join(map(str, among))
-            raise click.BadParameter(f"'{wrong[0]}' is not one of {there_are}", param_hint=name)
-        return found
-
-    values.__name__ = f"{kind.__name__},..."
+    """An option for values separated by commas. among: those that there are; empty: any."""
     shown = ",".join(map(str, default)) or "none"
-    return click.option(name, type=values, default=default, help=f"{says} [{shown}]")
+
+    def values(context: click.Context, option: click.Parameter, text: str) -> tuple[Any, ...]:
+        parts = [part.strip() for part in text.split(",") if part.strip() and text != "none"]
+        if among and (wrong := [part for part in parts if part not in among]):
+            raise click.BadParameter(f"'{wrong[0]}' is not one of {', '.join(among)}")
+        return tuple(map(kind, parts))
+
+    return click.option(name, callback=values, default=shown, help=f"{says} [{shown}]")

@@ -9,7 +9,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from itertools import cycle, zip_longest
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -65,10 +64,10 @@ class Prompts:
         turns = zip(MIX, cycle(encoded), strict=False)
         return [(task, [*filler[: max(size - len(ids), 0)], *ids]) for size, (task, ids) in turns]
 
-    def described(self) -> dict[str, Any]:
-        """For a record: which they are, and a hash that tells them from others."""
-        digest = hashlib.sha256(json.dumps(self.tasks).encode()).hexdigest()
-        return {"name": Path(self.name).name, "number": len(self.tasks), "digest": digest}
+    @property
+    def digest(self) -> str:
+        """A hash that tells them from others."""
+        return hashlib.sha256(json.dumps(self.tasks).encode()).hexdigest()[:12]
 
 
 def _file(file: Path) -> list[tuple[str, str]]:

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.cli.batch_file import BatchRun, Results, make_result, read_request
+from ov_specdec.cli.batch_file import BatchRun, Results, make_response, make_result, read_request
 from ov_specdec.openai.body import Rules
 from ov_specdec.openai.errors import ApiError
 from tests.support.command_line import run
@@ -252,7 +252,8 @@ def test_an_id_that_comes_twice_is_told_though_answered_before(serving, tmp_path
 )
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"
-    path.write_text(json.dumps(make_result("a", 400, ApiError(400, "no").body())) + "\n" + content)
+    first = make_result("a", response=make_response(400, ApiError(400, "no").body()))
+    path.write_text(json.dumps(first) + "\n" + content)
     before = path.read_bytes()
     with pytest.raises(OptionError, match=r"line 2 .* is not a result of a batch"):
         Results(path)

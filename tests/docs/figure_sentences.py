@@ -3,8 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 
-from tests.benchmarks.charts import CHARTS
-from tests.benchmarks.drawing import IMAGES
+from tests.benchmarks.charts import CHARTS, IMAGES
 from tests.benchmarks.figures.parts import PROMPTS
 from tests.benchmarks.figures.results import (
     PAIRS,

@@ -31,7 +31,7 @@ from tests.benchmarks.figures.results import (
 )
 from tests.benchmarks.figures.structured import CLIENTS, FREE, GRAMMARS, TOGETHER
 from tests.benchmarks.figures.tools import CURVES, MANY
-from tests.benchmarks.labels import label
+from tests.benchmarks.peers.methods import label
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import in_quartiles, markdown, numbers
 from tests.docs.figure_sentences import SEVERAL, TEXTS, conditions, pairs_of, picture

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from ov_specdec.engine.engine import Engine
-from tests.benchmarks.charts import CHARTS
-from tests.benchmarks.drawing import IMAGES
+from tests.benchmarks.charts import CHARTS, IMAGES
 from tests.benchmarks.figures.results import Results
 from tests.docs.figure_tables import PAGES, filled
 from tests.docs.made import made, metrics

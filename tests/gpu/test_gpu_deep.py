@@ -11,7 +11,7 @@ import ov_specdec.models.compile as compiling
 from ov_specdec import SpeculativePipeline, SpeechPipeline
 from ov_specdec.models.devices import block_memory, find_device, openvino_core
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.runner.block_memory import RemoteMemory, VisibleMemory, bytes_of_block
+from ov_specdec.runner.block_memory import HostMemory, RemoteMemory, bytes_of_block
 from tests.gpu.texts import NUM_TOKENS, alone, ids, plain_on_cpu, together, verifies
 from tests.support.command_line import run
 from tests.support.prompts import PROMPTS
@@ -59,24 +59,16 @@ def test_long_prompts_and_what_they_share(gpu, code):
     assert cached[1] >= 150 and cached[2] >= 690
 
 
-def test_saved_caches_are_loaded(gpu, open_on_gpu, code, tmp_path):
+def test_saved_caches_are_loaded(open_on_gpu, code, tmp_path):
     prompt = code[:100]
-    gpu.generate(prompt, max_new_tokens=8)
-    gpu.save_cache(tmp_path / "cache.safetensors")
-    with open_on_gpu(kv=gpu.main.kv) as other:
+    with open_on_gpu(kv="paged") as gpu:
+        gpu.generate(prompt, max_new_tokens=8)
+        gpu.save_cache(tmp_path / "cache.safetensors")
+    with open_on_gpu(kv="paged") as other:
         other.load_cache(tmp_path / "cache.safetensors")
         result = other.generate(prompt, max_new_tokens=16, num_assistant_tokens=4)
     assert [result.token_ids] == plain_on_cpu([prompt], 16)
     assert result.stats.cached_tokens == 99
-
-
-def test_memory_of_the_device_itself_holds_blocks_too(open_on_gpu, texts_of_cpu, monkeypatch):
-    context = openvino_core().get_default_context("GPU")
-    monkeypatch.setattr(compiling, "block_memory", lambda device: RemoteMemory(context))
-    with open_on_gpu() as pipeline:
-        results = together(pipeline, 4)
-    assert ids(results) == texts_of_cpu
-    assert verifies(results)
 
 
 @pytest.mark.parametrize("kind", ["f16", "f32"])
@@ -99,8 +91,8 @@ def test_what_is_copied_to_the_device_is_there_at_once(kind):
 
 
 def test_ordinary_memory_would_lose_what_lies_before(open_on_gpu, texts_of_cpu, monkeypatch):
-    assert isinstance(block_memory(find_device("GPU")), VisibleMemory)
-    monkeypatch.setattr(compiling, "block_memory", lambda device: VisibleMemory())
+    assert isinstance(block_memory(find_device("GPU")), RemoteMemory)
+    monkeypatch.setattr(compiling, "block_memory", lambda device: HostMemory())
     with open_on_gpu() as pipeline:
         assert ids(alone(pipeline, 0, PROMPTS[:2])) != texts_of_cpu[:2]
 

@@ -28,6 +28,7 @@ ORIGINAL = embedded_folder("draft")
 
 PACKAGE = Path(ov_specdec.__file__).parent
 EXPANSION = Path(benchmarks.__file__).parent / "expansion"
+COMMAND = Path(benchmarks.__file__).parent / "expand.py"
 NAME = "draft-expanded-30m-int8"
 
 
@@ -52,7 +53,9 @@ def expand(output):
 def expanded(shelf, tmp_path_factory):
     """The folder of the expanded model, and what the command printed about it."""
     target = tmp_path_factory.mktemp("expand") / "made"
-    made = shelf.copy("expanded", expand, target, Path(__file__), PACKAGE, EXPANSION, ORIGINAL)
+    made = shelf.copy(
+        "expanded", expand, target, Path(__file__), PACKAGE, EXPANSION, COMMAND, ORIGINAL
+    )
     return made / "models" / NAME, (made / "printed.txt").read_text(encoding="utf-8")
 
 

@@ -9,9 +9,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from ov_specdec.models.folder import read_json
 from ov_specdec.models.locate import embedded_folder
-from tests.benchmarks.expansion.build import expanded_config
+from tests.benchmarks.expand import expanded_config
 from tests.benchmarks.expansion.shape import LlamaShape, fit_shape, parse_size
-from tests.benchmarks.expansion.weights import expand, tensor_names
+from tests.benchmarks.expansion.weights import expand_weights, tensor_names
 
 pytestmark = pytest.mark.deep
 
@@ -74,7 +74,7 @@ def test_an_expanded_model_computes_the_same(shape, tied):
     live, wide = (dataclasses.replace(s, tied=tied) for s in (LIVE, shape))
     model, weights = random_model(live)
     config = expanded_config(make_config(live), live, wide)
-    larger = load(config, flat(expand(weights, live, wide)))
+    larger = load(config, flat(expand_weights(weights, live, wide)))
     ids = torch.arange(20)[None] * 7 % live.vocab
     with torch.no_grad():
         expected, logits = model(ids).logits, larger(ids).logits

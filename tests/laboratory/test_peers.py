@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from ov_specdec.models.locate import embedded_folder
+from tests.benchmarks.options import Models
 from tests.benchmarks.peers.asks import Ask, BenchmarkError, Request, Served, Setup, decoding_speed
 from tests.benchmarks.peers.methods import find_method
 from tests.benchmarks.peers.worker import Worker, WorkerProcess
@@ -29,7 +30,7 @@ EXACT = {
 
 
 def test_a_process_runs_methods_and_names_what_goes_wrong(tiny_pair):
-    with WorkerProcess(Setup(*map(str, tiny_pair), EXACT)) as process:
+    with WorkerProcess(Setup(Models(*tiny_pair, EXACT))) as process:
         with pytest.raises(BenchmarkError, match="method 'fastest' does not exist"):
             process.ask(Worker.load, "fastest")
         measurement = process.ask(Worker.run, "constant-3", Ask([5, 6, 7], 8))
@@ -53,9 +54,9 @@ def die(_):
 @pytest.fixture(scope="module")
 def setup(tmp_path_factory):
     """The embedded pair in exact precision, with a folder for converted tokenizers."""
-    main, draft = (str(embedded_folder(role)) for role in ("main", "draft"))
+    models = Models(*map(embedded_folder, ("main", "draft")), EXACT)
     scratch = str(tmp_path_factory.mktemp("scratch"))
-    return Setup(main, draft, EXACT, scratch, static_shapes="none")
+    return Setup(models, scratch, static_shapes="none")
 
 
 @pytest.fixture(scope="module")

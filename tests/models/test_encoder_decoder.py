@@ -9,8 +9,6 @@ from ov_specdec.models.compile import load_model, load_models
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
-from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from tests.support.flaky import Flaky, FlakyRequest
 from tests.support.tiny_encoder_decoder import SOURCES, START, TEXT, features
 
 EXACT = RuntimeConfig(precision="exact")
@@ -68,26 +66,9 @@ def test_after_a_trim_it_is_as_if_never_appended_bit_for_bit(architecture, model
     np.testing.assert_array_equal(actual, forward(model, other, [20, 21]))
 
 
-def test_an_encoder_that_has_failed_is_asked_again(bart, encoder_decoder):
-    model, flaky = load(encoder_decoder("bart").main), Flaky()
-    request = FlakyRequest(model.encoder._compiled.create_infer_request(), flaky)
-    model.encoder._request, flaky.fails_in = request, 0
-    cache = CachedSequence(model, source_of("bart", 0))
-    with pytest.raises(RuntimeError, match="the device is gone"):
-        alone(cache.advance([START]))
-    assert cache._slot.length == 0
-    logits = alone(cache.advance([START])).logits
-    assert model.encoder._request is not request
-    expected = alone(CachedSequence(bart, source_of("bart", 0)).advance([START])).logits
-    np.testing.assert_array_equal(logits, expected)
-
-
 def test_what_cannot_be_run_is_refused(bart, encoder_decoder, tiny_pair):
     with pytest.raises(SessionError, match="without a source"):
         bart.open("a namespace")
-    slots = [bart.open(source_of("bart", i)) for i in (0, 1)]
-    with pytest.raises(SessionError, match="over 2 sequences"):
-        bart.forward([Span(slot, [START], 1) for slot in slots])
     source = open_source(encoder_decoder("bart").main)
     for given in ({"kv": "paged"}, {"max_masked_tokens": 8}):
         with pytest.raises(OptionError, match=r"=('paged'|8) can"):

@@ -1,8 +1,10 @@
 """Batch invariance: the check on scripted models, and passes of real ones bit by bit."""
 
 import re
+import tempfile
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,13 +19,13 @@ from ov_specdec.checks.invariance import (
     NOT_CHECKED,
     SMALL_PASS,
     Invariance,
-    InvarianceCheck,
     InvarianceVerdict,
-    write_verdict,
+    read_verdict,
 )
 from ov_specdec.errors import DeviceError
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.records.files import keep_section
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.packed import Feed, Form
@@ -85,14 +87,12 @@ class Trace(Uneven):
 def check(model, fractions=None):
     """The verdict on a model. fractions: gets the fraction done after each pass."""
 
-    def run():
-        done.append((yield from InvarianceCheck(model).passes()))
-
-    done = []
-    seen = list(run())
-    if fractions is not None:
-        fractions += seen
-    return done[0]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "verdict.json"
+        seen = list(Invariance(model, path).passes())
+        if fractions is not None:
+            fractions += seen
+        return read_verdict(path)
 
 
 FAULTS = {
@@ -151,7 +151,7 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     status = Invariance(again, path).status
     assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
     assert "a pass over 9 tokens gave different logits" in status.reason
-    write_verdict(path, InvarianceVerdict(max_pass_tokens=SMALL_PASS))
+    keep_section(path, "invariance", asdict(InvarianceVerdict(max_pass_tokens=SMALL_PASS)))
     small = Uneven(lambda sizes: False)
     assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
     assert small.max_pass_tokens == SMALL_PASS

@@ -47,6 +47,9 @@ def expected(models):
     return tokens
 
 
+PAGED = {"kv": "paged", "precision": "exact"}
+
+
 @pytest.fixture(scope="module", params=BACKENDS)
 def backend(request):
     kv, max_masked_tokens = request.param
@@ -78,16 +81,14 @@ def test_output_is_the_checkpoints_own_from_below_the_border_to_beyond(pipeline,
         ),
     ],
 )
-def test_a_saved_cache_is_that_of_its_side(
-    models, backend, expected, tmp_path, num_new, num_more, is_found
-):
+def test_a_saved_cache_is_that_of_its_side(models, expected, tmp_path, num_new, num_more, is_found):
     prompt, file = prompt_of(40), tmp_path / "prompt.safetensors"
-    with SpeculativePipeline(models.main, models.draft, **backend) as pipeline:
+    with SpeculativePipeline(models.main, models.draft, **PAGED) as pipeline:
         result = pipeline.generate(prompt, max_new_tokens=num_new, ignore_eos=True)
         pipeline.save_cache(file)
     text = [*prompt, *result.token_ids]
     following = text + [9] * num_more
-    with SpeculativePipeline(models.main, models.draft, **backend) as pipeline:
+    with SpeculativePipeline(models.main, models.draft, **PAGED) as pipeline:
         pipeline.load_cache(file)
         result = pipeline.generate(following, max_new_tokens=30, ignore_eos=True)
         assert result.token_ids == expected(*following, num_new=30)

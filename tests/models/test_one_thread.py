@@ -6,7 +6,7 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.models.devices import THREADS, OneThreadModel, with_errors
+from ov_specdec.models.devices import OneThreadModel
 
 
 def compiled():
@@ -15,7 +15,7 @@ def compiled():
     values.output(0).set_names({"values"})
     three = ops.broadcast(values, ops.constant(np.array([3])))
     model = ov.Model([ops.add(ops.relu(three), ops.constant(np.float32(1)))], [values], "add")
-    return with_errors(ov.Core().compile_model(model, "CPU", {THREADS: 1}))
+    return OneThreadModel(ov.Core().compile_model(model, "CPU", {"INFERENCE_NUM_THREADS": 1}))
 
 
 def run(request, *values, **sharing):

@@ -101,7 +101,7 @@ def test_passes_of_hybrids_agree_and_leave_no_states(family, precision, monkeypa
     with SpeculativePipeline(hybrid.main, drafter="suffix", **settings) as pipeline:
         runner = pipeline.main.runner
         assert len(list((tmp_path / "cache").rglob("records/*.json"))) == 1
-        states = runner._recurrent.pool
+        states = runner._states
         assert states.num_sequences == 0
         assert states.blocks.num_unused == states.size
         assert runner.pool.num_unused == runner.pool.size

@@ -7,33 +7,27 @@ import sys
 import pytest
 from safetensors.numpy import load_file
 
-from ov_specdec import OptionError, SpeculativePipeline
-
-
-@pytest.fixture(scope="module", params=["paged", pytest.param("stateful", marks=pytest.mark.deep)])
-def kv(request):
-    return request.param
-
+from ov_specdec import OptionError, SessionError, SpeculativePipeline
 
 SAVED = """
 import sys
 from ov_specdec import SpeculativePipeline
 
-main, draft, kv, file = sys.argv[1:]
-pipeline = SpeculativePipeline(main, draft, kv=kv, precision="exact")
+main, draft, file = sys.argv[1:]
+pipeline = SpeculativePipeline(main, draft, kv="paged", precision="exact")
 pipeline.load_cache(file)
 result = pipeline.generate("area = width * height", max_new_tokens=12, ignore_eos=True)
 print(result.stats.cached_tokens, *result.token_ids)
 """
 
 
-def test_a_saved_cache_is_taken_up_by_another_process(tiny_pair, kv, tmp_path):
+def test_a_saved_cache_is_taken_up_by_another_process(tiny_pair, tmp_path):
     file = tmp_path / "caches" / "prompt.safetensors"
-    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+    with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
         prompt = pipeline.tokenizer.encode("area = width * height")
         result = pipeline.generate(prompt, max_new_tokens=12, ignore_eos=True)
         pipeline.save_cache(file)
-    arguments = (*map(str, tiny_pair), kv, str(file))
+    arguments = (*map(str, tiny_pair), str(file))
     done = subprocess.run(
         [sys.executable, "-c", SAVED, *arguments], capture_output=True, text=True, check=True
     )
@@ -45,14 +39,14 @@ def test_a_saved_cache_is_taken_up_by_another_process(tiny_pair, kv, tmp_path):
     ]
 
 
-def test_a_saved_prompt_is_found_under_its_own_salt_only(tiny_pair, kv, tmp_path):
+def test_a_saved_prompt_is_found_under_its_own_salt_only(tiny_pair, tmp_path):
     file, prompt = tmp_path / "prompt.safetensors", "area = width * height"
     options = {"max_new_tokens": 4, "ignore_eos": True}
-    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+    with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
         pipeline.generate(prompt, cache_salt="tenant", **options)
         pipeline.save_cache(file)
         assert pipeline.generate(prompt, **options).stats.cached_tokens == 0
-    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+    with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
         for other in (None, "other"):
             with pytest.raises(OptionError, match=f"not saved with cache_salt={other!r}: give"):
                 pipeline.load_cache(file, cache_salt=other)
@@ -62,15 +56,15 @@ def test_a_saved_prompt_is_found_under_its_own_salt_only(tiny_pair, kv, tmp_path
         pipeline.save_cache(tmp_path / "again.safetensors")
         for other in (None, "other"):
             assert pipeline.generate(prompt, cache_salt=other, **options).stats.cached_tokens == 0
-    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+    with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
         pipeline.load_cache(tmp_path / "again.safetensors", cache_salt="tenant")
         assert pipeline.generate(prompt, cache_salt="tenant", **options).stats.cached_tokens > 0
     assert b"tenant" not in file.read_bytes()
 
 
-def test_what_was_not_to_be_cached_is_not_saved(tiny_pair, kv, tmp_path):
+def test_what_was_not_to_be_cached_is_not_saved(tiny_pair, tmp_path):
     file = tmp_path / "prompt.safetensors"
-    with SpeculativePipeline(*tiny_pair, kv=kv, precision="exact") as pipeline:
+    with SpeculativePipeline(*tiny_pair, kv="paged", precision="exact") as pipeline:
         pipeline.generate("secret", max_new_tokens=4, cache_prompt=False)
         with pytest.raises(OptionError, match=r"nothing to save in .*, with cache_prompt on"):
             pipeline.save_cache(file)
@@ -80,6 +74,13 @@ def test_what_was_not_to_be_cached_is_not_saved(tiny_pair, kv, tmp_path):
         assert pipeline.generate("secret", max_new_tokens=4).stats.cached_tokens == 0
         held = load_file(file)["tokens"].tolist()
         assert pipeline.tokenizer.decode(held).startswith("area")
+
+
+def test_a_stateful_cache_is_not_saved(tiny_pair, tmp_path):
+    with SpeculativePipeline(*tiny_pair, kv="stateful") as pipeline:
+        pipeline.generate("area", max_new_tokens=4)
+        with pytest.raises(SessionError, match="cannot be saved"):
+            pipeline.save_cache(tmp_path / "prompt.safetensors")
 
 
 @pytest.fixture(scope="module")

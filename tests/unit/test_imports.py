@@ -21,8 +21,6 @@ MAY_IMPORT_OPENVINO = (
     "runner/encoder_decoder.py",
     "runner/packed.py",
     "runner/paged.py",
-    "runner/recurrent.py",
-    "runner/rewinding.py",
     "runner/state_batch.py",
     "runner/stateful.py",
     "graph/",

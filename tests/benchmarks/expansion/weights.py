@@ -36,7 +36,9 @@ FREE = ("self_attn.q_proj.weight", "self_attn.k_proj.weight", "mlp.gate_proj.wei
 """Matrices whose other rows may be random in the live columns."""
 
 
-def expand(weights: Weights, live: LlamaShape, wide: LlamaShape) -> Iterator[dict[str, Array]]:
+def expand_weights(
+    weights: Weights, live: LlamaShape, wide: LlamaShape
+) -> Iterator[dict[str, Array]]:
     """All tensors of the larger model, in parts: what is outside the layers, then each layer.
 
     `wide` is at least as large as `live` in every size, with as many heads to a KV head. The norms

@@ -1,8 +1,9 @@
 """`python -m tests.benchmarks figures`: what the pages state, into docs/figures."""
 
-from collections.abc import Collection, Iterable
+import os
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
 from hashlib import sha256
@@ -15,14 +16,40 @@ from ov_specdec.cli.terminal import with_errors
 from ov_specdec.errors import SpecdecError
 from ov_specdec.models.locate import locate
 from tests.benchmarks import priority
-from tests.benchmarks.figures.columns import COLUMNS, enter
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import FOLDER, NOISY, cells, require_falling, scatter
 from tests.benchmarks.measuring import Measurements, measure_into
 from tests.benchmarks.options import PATH, several
-from tests.benchmarks.record import CPUINFO, Record, Row, current_code, instructions, select
+from tests.benchmarks.peers.asks import BenchmarkError
+from tests.benchmarks.record import CPUINFO, LIMIT, Record, Row, current_code, instructions, select
 from tests.benchmarks.texts import Prompts, heldout_text
+
+
+@dataclass(frozen=True)
+class Column:
+    """One kind of processor.
+
+    needs: beginnings of the names of instructions that it has. limit: what takes wider ones, named
+    in `wider`, away from OpenVINO. properties: what OpenVINO does on such a processor by default,
+    where it would do something else on one that is limited.
+    """
+
+    needs: Sequence[str] = ()
+    limit: str = ""
+    wider: Sequence[str] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+COLUMNS = {
+    "avx512-bf16": Column(("avx512_bf16",), "AVX512_CORE_BF16", ("amx",)),
+    # Intel Core since 2021. Dynamic quantization stays as the plugin sets it there.
+    "avx2-vnni": Column(
+        ("avx_vnni",), "AVX2_VNNI", ("avx512",), {"INFERENCE_PRECISION_HINT": "f32"}
+    ),
+    "native": Column(),
+}
+"""By name. "native" is this processor as it is: to try the laboratory, and to compare commits."""
 
 MODELS = Path("models")
 EXPANDED, LARGER = MODELS / "main-expanded-1b-int8", MODELS / "main-expanded-3b-int8"
@@ -90,9 +117,33 @@ def figures(
         raise click.ClickException(f"not measured: {', '.join(failed)}; the reasons are above")
 
 
+def enter(name: str, instructions: Sequence[str]) -> Column:
+    """Limit this process and what it starts to a column's instructions.
+
+    OpenVINO must not have compiled a model yet: it reads the limit once. `BenchmarkError` on a
+    processor that lacks some.
+    """
+    column = COLUMNS[name]
+    for need in column.needs:
+        if not has(instructions, need):
+            found = ", ".join(instructions) or "none of those known here"
+            raise BenchmarkError(
+                f"{name} needs a processor with {need}, and this one has {found}: measure on "
+                "another one, or 'native'"
+            )
+    if any(has(instructions, wider) for wider in column.wider):
+        os.environ[LIMIT] = column.limit
+    return column
+
+
+def has(instructions: Sequence[str], beginning: str) -> bool:
+    """Whether there are instructions whose names begin so."""
+    return any(each.startswith(beginning) for each in instructions)
+
+
 def prompts_of_parts() -> dict[str, str]:
     """Hashes of the prompts and of the contexts before them."""
-    found = {name: Prompts.read(name).described()["digest"][:12] for name in ("heldout", "tasks")}
+    found = {name: Prompts.read(name).digest for name in ("heldout", "tasks")}
     return {**found, "contexts": sha256(heldout_text().encode()).hexdigest()[:12]}
 
 

@@ -70,16 +70,8 @@ class Given:
     @contextmanager
     def setup(self, pair: str, **settings: Any) -> Iterator[Setup]:
         """A pair as other processes are told of it. settings: further fields of `Setup`."""
-        models = self.pairs[pair]
         with TemporaryDirectory() as scratch:
-            yield Setup(
-                str(models.main),
-                str(models.draft or ""),
-                self.properties,
-                scratch,
-                gguf=str(self.gguf or ""),
-                **settings,
-            )
+            yield Setup(self.pairs[pair], scratch, gguf=self.gguf, **settings)
 
     def prompts(self, pair: str, name: str) -> list[tuple[str, list[int]]]:
         """Task and token ids of a set's prompts, for the main model of a pair."""

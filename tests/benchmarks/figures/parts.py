@@ -8,7 +8,7 @@ from tests.benchmarks.figures.busy import busy
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.load import load
 from tests.benchmarks.figures.passes import passes
-from tests.benchmarks.figures.processes import apart, fresh, memory
+from tests.benchmarks.figures.processes import fresh, memory
 from tests.benchmarks.figures.requests import again, of_pairs, requests, second_turns
 from tests.benchmarks.figures.speech import speech
 from tests.benchmarks.figures.structured import structured
@@ -221,8 +221,18 @@ PARTS: Mapping[str, Part] = {
     "llama-cpp": Part(
         2.5,
         "gguf",
-        f"{SIX_TASKS}, half of them; outputs of 64 tokens",
-        partial(apart, pair="chat", methods=LLAMA_CPP, prompt_set="tasks", tokens=64, rounds=1),
+        f"{SIX_TASKS}; outputs of 64 tokens",
+        partial(
+            requests,
+            pair="chat",
+            methods=LLAMA_CPP,
+            prompt_set="tasks",
+            temperatures=(0.0,),
+            tokens=64,
+            rounds=1,
+            number=24,
+            apart=True,
+        ),
     ),
     "load": Part(5.5, "embedded", "the embedded pair in `exact`", partial(load, seconds=300)),
 }

@@ -1,11 +1,9 @@
-"""What wants processes of its own: a fresh one without options, memory, other frameworks."""
+"""What wants fresh processes: without options, and for memory."""
 
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import count, cycle, product
-from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic
@@ -14,11 +12,10 @@ from typing import Any
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import WARM_UP, compact, generate
+from tests.benchmarks.figures.requests import compact, generate
 from tests.benchmarks.figures.results import best
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.peers.asks import Ask, BenchmarkError, Setup
-from tests.benchmarks.peers.methods import find_method
 from tests.benchmarks.peers.worker import Worker, WorkerProcess
 from tests.benchmarks.record import Key, Row, select
 from tests.benchmarks.texts import long_text
@@ -118,7 +115,7 @@ def held(setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int) -
 
     "token": KiB of its own that a token of a longer prompt has added.
     """
-    long = load_tokenizer(Path(setup.main)).encode(long_text())
+    long = load_tokenizer(setup.models.main).encode(long_text())
     with WorkerProcess(setup) as worker:
         worker.ask(Worker.load, method)
         start, speeds = monotonic(), list[float]()
@@ -139,23 +136,3 @@ def held(setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int) -
             "token": (more[1] - more[0]) / 1024 / (LONG - SHORT),
         }
     )
-
-
-def apart(
-    given: Given, pair: str, methods: Sequence[str], prompt_set: str, tokens: int, rounds: int
-) -> Measurements:
-    """Single requests, each program in a process of its own, whose threads leave others alone."""
-    prompts = given.prompts(pair, prompt_set)
-    loaders = {find_method(name).loader for name in methods}
-    with given.setup(pair) as setup, ExitStack() as stack:
-        workers = {loader: stack.enter_context(WorkerProcess(setup)) for loader in loaders}
-        for name in methods:
-            generate(workers[find_method(name).loader], name, Ask(prompts[0][1], WARM_UP))
-        for turn in range(rounds * len(prompts)):
-            number = turn % len(prompts)
-            task, ids = prompts[number]
-            for name in in_turns(methods, turn):
-                key: Key = {"turn": turn, "task": task, "prompt": number, "heat": 0.0}
-                worker = workers[find_method(name).loader]
-                measure = partial(generate, worker, name, Ask(ids, tokens))
-                yield {**key, "method": name}, measure

@@ -1,6 +1,7 @@
 """Single requests: default, draft lengths and openvino.genai, interleaved in one process."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
@@ -10,6 +11,7 @@ from ov_specdec import GenerationResult, SpeculativePipeline
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.peers.asks import Ask
+from tests.benchmarks.peers.methods import find_method
 from tests.benchmarks.peers.worker import Worker, WorkerProcess
 from tests.benchmarks.record import Key, Row
 from tests.benchmarks.texts import long_text
@@ -35,23 +37,30 @@ def requests(
     *,
     ends: bool = False,
     number: int | None = None,
+    apart: bool = False,
 ) -> Measurements:
     """Prompts of a set, one after the other; each by all methods, at each temperature.
 
     tokens: of each output. ends: whether an end-of-sequence token ends it. number: of the first
-    prompts; None takes all.
+    prompts; None takes all. apart: what loads models has a process of its own, whose threads leave
+    others alone.
     """
     prompts, turns = given.prompts(pair, prompt_set)[:number], count()
-    with given.setup(pair) as setup, WorkerProcess(setup) as worker:
+    loaders = {method: find_method(method).loader * apart for method in methods}
+    with given.setup(pair) as setup, ExitStack() as stack:
+        processes = {
+            each: stack.enter_context(WorkerProcess(setup)) for each in {*loaders.values()}
+        }
+        workers = {method: processes[loader] for method, loader in loaders.items()}
         for method in methods:
-            generate(worker, method, Ask(prompts[-1][1], WARM_UP))
+            generate(workers[method], method, Ask(prompts[-1][1], WARM_UP))
         for round_, number, heat in product(range(rounds), range(len(prompts)), temperatures):
             task, ids = prompts[number]
             turn, ask = next(turns), Ask(ids, tokens, heat, ends)
             about: Key = {"pair": pair, "task": task, "prompt": number, "heat": heat}
             for method in in_turns(methods, turn):
                 key: Key = {"turn": turn, "round": round_, **about, "method": method}
-                yield key, partial(generate, worker, method, ask)
+                yield key, partial(generate, workers[method], method, ask)
 
 
 def of_pairs(given: Given, pairs: Sequence[str], **options: Any) -> Measurements:

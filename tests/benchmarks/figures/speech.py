@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -32,7 +31,7 @@ Transcribe = Callable[[Any], Row]
 def speech(given: Given, rounds: int) -> Measurements:
     """Seconds of transcribing all recordings, joined to one."""
     samples = np.concatenate([read_audio(file, RATE) for file in given.recordings])
-    methods = methods_of(given.speech)
+    methods = methods_of(given)
     names = list(methods)
 
     def measure(name: str, turn: int) -> Row:
@@ -51,14 +50,14 @@ def speech(given: Given, rounds: int) -> Measurements:
             yield {"turn": turn, "prompt": 0, "method": name}, partial(measure, name, turn)
 
 
-def methods_of(main: Path | None) -> dict[str, Transcribe]:
+def methods_of(given: Given) -> dict[str, Transcribe]:
     """What transcribes samples, by name."""
-    pipeline = SpeechPipeline(str(main))
+    pipeline = SpeechPipeline(str(given.speech), properties=dict(given.properties))
     pipeline.prepare()
     return {
         "plain": own(pipeline, num_assistant_tokens=0),
         "default": own(pipeline),
-        "genai-plain": genai(main),
+        "genai-plain": genai(given),
     }
 
 
@@ -77,11 +76,11 @@ def own(pipeline: SpeechPipeline, **options: Any) -> Transcribe:
     return run
 
 
-def genai(main: Path | None) -> Transcribe:
+def genai(given: Given) -> Transcribe:
     """openvino.genai's pipeline, which says nothing."""
     import openvino_genai
 
-    pipeline = openvino_genai.WhisperPipeline(str(main), "CPU")
+    pipeline = openvino_genai.WhisperPipeline(str(given.speech), "CPU", **given.properties)
     config = pipeline.get_generation_config()
     config.language, config.task, config.return_timestamps = "<|en|>", "transcribe", True
 

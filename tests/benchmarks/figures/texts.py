@@ -97,11 +97,9 @@ def ways(models: Models, room: float, folder: Path) -> Iterator[tuple[str, Produ
         yield f"{first}, static shapes, 16 at a time", staggered(static)
     with load(first) as saved, load(first) as fresh:
         yield f"{first}, on loaded caches", loaded(saved, fresh, folder)
-    for restart in ("", ", restarted"):
-        with load(first, max_batch_size=16) as served:
-            for stream in (False, True):
-                how = "streamed" if stream else "whole"
-                yield f"server, {CLIENTS} clients, {how}{restart}", over_http(served, stream=stream)
+    with load(first, max_batch_size=16) as served:
+        for how in ("whole", "streamed"):
+            yield f"server, {CLIENTS} clients, {how}", over_http(served, stream=how == "streamed")
 
 
 def one_by_one(pipeline: SpeculativePipeline, **more: Any) -> Produce:
@@ -154,15 +152,9 @@ def over_http(pipeline: SpeculativePipeline, *, stream: bool) -> Produce:
     """All of them by clients of a server, at once: texts, for its answers have no ids."""
 
     def produce(prompts: Ids, run: Mapping[str, Any]) -> list[str]:
-        fields = {
-            "max_tokens": run["max_new_tokens"],
-            "ignore_eos": True,
-            "temperature": run.get("temperature", 0),
-            "stream": stream,
-            "model": NAME,
-        }
-        if "seed" in run:
-            fields["seed"] = run["seed"]
+        drawn = {name: run[name] for name in ("temperature", "seed") if name in run}
+        fields = {"max_tokens": run["max_new_tokens"], "ignore_eos": True, "stream": stream}
+        fields |= {"model": NAME, "temperature": 0, **drawn}
 
         def ask(prompt: list[int]) -> str:
             body = {**fields, "prompt": prompt}

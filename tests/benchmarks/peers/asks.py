@@ -1,12 +1,14 @@
 """What methods are asked, one request at a time or several, and what they answer."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Protocol
 
 from ov_specdec.errors import SpecdecError
 from ov_specdec.models.runtime_config import WantedShapes
+from tests.benchmarks.options import Models
 
 
 class BenchmarkError(SpecdecError):
@@ -15,36 +17,21 @@ class BenchmarkError(SpecdecError):
 
 @dataclass(frozen=True)
 class Setup:
-    """What all methods of one measurement share: the models and how they are compiled.
+    """What all methods of one measurement share.
 
-    main, draft: folders of exported models; draft is empty where no draft model takes part.
-    properties: OpenVINO's, for all models and programs. scratch: a folder for what openvino.genai
-    wants converted. static_shapes, is_prepared: of this project's own methods. gguf: the main
-    model's file for llama.cpp. max_batch_size: requests at once. kv_cache_gb: memory for kept
-    prefixes, of those programs that keep them; None: prompts are read anew.
+    scratch: a folder for what openvino.genai wants converted. static_shapes, is_prepared: of this
+    project's own methods. gguf: the main model's file for llama.cpp. max_batch_size: requests at
+    once. kv_cache_gb: memory for kept prefixes, of those programs that keep them; None: prompts are
+    read anew.
     """
 
-    main: str
-    draft: str = ""
-    properties: Mapping[str, str] = field(default_factory=dict)
+    models: Models
     scratch: str = ""
     static_shapes: WantedShapes = "auto"
     is_prepared: bool = True
-    gguf: str = ""
+    gguf: Path | None = None
     max_batch_size: int = 1
     kv_cache_gb: float | None = None
-
-    def pipeline_arguments(self) -> dict[str, Any]:
-        """Keyword arguments for a `SpeculativePipeline` with its default drafter."""
-        return {
-            "main": self.main,
-            "draft": self.draft or None,
-            "max_batch_size": self.max_batch_size,
-            "properties": dict(self.properties),
-            "profile": "none",  # all methods run with the settings that were asked for
-            "static_shapes": self.static_shapes,
-            "kv_cache_size": self.kv_cache_gb,
-        }
 
 
 @dataclass(frozen=True)

@@ -98,9 +98,9 @@ def load(setup: Setup, drafts: Drafts = "") -> GenaiRunner:
     scheduler = genai.SchedulerConfig()
     scheduler.max_num_batched_tokens = ALL_AT_ONCE
     scheduler.enable_prefix_caching = False
-    settings = {**setup.properties, "scheduler_config": scheduler, **drafting(setup, drafts)}
-    pipeline = genai.LLMPipeline(with_tokenizer(setup.main, setup, "main"), "CPU", **settings)
-    return GenaiRunner(pipeline, open_source(Path(setup.main)).eos_token_ids)
+    settings = {**setup.models.properties, "scheduler_config": scheduler, **drafting(setup, drafts)}
+    pipeline = genai.LLMPipeline(with_tokenizer(setup.models.main, setup), "CPU", **settings)
+    return GenaiRunner(pipeline, open_source(setup.models.main).eos_token_ids)
 
 
 def load_engine(setup: Setup, drafts: Drafts = "") -> GenaiEngine:
@@ -111,8 +111,8 @@ def load_engine(setup: Setup, drafts: Drafts = "") -> GenaiEngine:
     scheduler.dynamic_split_fuse = True
     scheduler.enable_prefix_caching = setup.kv_cache_gb is not None
     scheduler.cache_size = int(setup.kv_cache_gb or 0)
-    folder = with_tokenizer(setup.main, setup, "main")
-    settings = {**setup.properties, **drafting(setup, drafts)}
+    folder = with_tokenizer(setup.models.main, setup)
+    settings = {**setup.models.properties, **drafting(setup, drafts)}
     pipeline = genai.ContinuousBatchingPipeline(
         folder, genai.Tokenizer(folder), scheduler, "CPU", **settings
     )
@@ -121,9 +121,9 @@ def load_engine(setup: Setup, drafts: Drafts = "") -> GenaiEngine:
 
 def drafting(setup: Setup, drafts: Drafts) -> dict[str, Any]:
     """What tells a pipeline who drafts."""
-    if drafts == "model":
-        folder = with_tokenizer(setup.draft, setup, "draft")
-        return {"draft_model": import_genai().draft_model(folder, "CPU", **setup.properties)}
+    if drafts == "model" and setup.models.draft:
+        folder = with_tokenizer(setup.models.draft, setup)
+        return {"draft_model": import_genai().draft_model(folder, "CPU", **setup.models.properties)}
     return {"prompt_lookup": True} if drafts else {}
 
 
@@ -151,20 +151,20 @@ def import_genai() -> Any:
     return openvino_genai
 
 
-def with_tokenizer(model: str, setup: Setup, role: str) -> str:
+def with_tokenizer(model: Path, setup: Setup) -> str:
     """A folder with the model and its tokenizer as an IR, which a pipeline wants.
 
     A tokenizer that is not there is converted once, into the scratch folder, in a process of its
     own, which takes memory that is not this one's.
     """
-    if Path(model, TOKENIZER).exists():
-        return model
-    folder = Path(setup.scratch, role)
+    if (model / TOKENIZER).exists():
+        return str(model)
+    folder = Path(setup.scratch, model.name)
     if not folder.exists():
         folder.mkdir()
-        for file in Path(model).iterdir():
+        for file in model.iterdir():
             (folder / file.name).symlink_to(file.resolve())
-        options = (model, "--with-detokenizer", "-o", str(folder))
+        options = (str(model), "--with-detokenizer", "-o", str(folder))
         command = [sys.executable, "-c", CONVERT, *options]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:

@@ -40,7 +40,9 @@ def load(setup: Setup, *, drafts: bool = False) -> LlamaCppRunner:
     cores = usable_cores()
     threads = {"n_threads": cores, "n_threads_batch": cores}
     package = _import()
-    llama = package.Llama(setup.gguf, n_ctx=CONTEXT, logits_all=drafts, verbose=False, **threads)
+    llama = package.Llama(
+        str(setup.gguf), n_ctx=CONTEXT, logits_all=drafts, verbose=False, **threads
+    )
     return LlamaCppRunner(llama, package.llama_speculative.LlamaPromptLookupDecoding)
 
 

@@ -58,6 +58,22 @@ WITH_LENGTH = {
 """The loaders of methods whose names end in a draft length."""
 
 
+FAMILIES = {
+    "plain": "plain decoding",
+    "default": "default",
+    "default-not-invariant": "`batch_invariant=False`",
+    "without-copies": "without escaped copies",
+    "constant": "constant length",
+    "genai-plain": "openvino.genai, plain",
+    "genai-draft": "openvino.genai, draft model",
+    "genai-confidence": "openvino.genai, draft model, confidence 0.4",
+    "genai-prompt-lookup": "openvino.genai, prompt lookup",
+    "llama-cpp-plain": "llama.cpp, plain",
+    "llama-cpp-prompt-lookup": "llama.cpp, prompt lookup",
+}
+"""What families of methods are called in tables and charts."""
+
+
 def find_method(name: str) -> Method:
     """The method of a name. `OptionError` for a name that means nothing."""
     if name in SINGLE:
@@ -73,3 +89,9 @@ def split(name: str) -> tuple[str, int | None]:
     """The family of a name, and its draft length where it has one."""
     parts = re.fullmatch(r"(.+)-([1-9]\d*)", name)
     return (parts[1], int(parts[2])) if parts else (name, None)
+
+
+def label(method: str) -> str:
+    """A method in words, with its draft length where it has one."""
+    family, length = split(method)
+    return FAMILIES.get(family, family) + (f", {length}" if length else "")

@@ -77,7 +77,12 @@ def load_engine(setup: Setup, *, batch_invariant: bool | Literal["auto"] = "auto
 
 
 def _pipeline(setup: Setup, batch_invariant: bool | Literal["auto"]) -> SpeculativePipeline:
-    pipeline = SpeculativePipeline(**setup.pipeline_arguments(), batch_invariant=batch_invariant)
+    pipeline = setup.models.pipeline(
+        batch_invariant=batch_invariant,
+        max_batch_size=setup.max_batch_size,
+        static_shapes=setup.static_shapes,
+        kv_cache_size=setup.kv_cache_gb,
+    )
     if setup.is_prepared:
         pipeline.prepare()
     return pipeline

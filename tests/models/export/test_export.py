@@ -5,7 +5,6 @@ import shutil
 import subprocess
 import sys
 from importlib.metadata import version
-from pathlib import Path
 
 import pytest
 
@@ -183,11 +182,12 @@ def make_source(folder, **config):
     return str(folder)
 
 
-def test_what_fits_is_left_to_optimum(tmp_path, fake_optimum):
-    source = make_source(tmp_path / "wide", hidden_size=256, intermediate_size=640)
+def test_what_is_not_given_is_left_to_optimum(tmp_path, fake_optimum):
+    source = make_source(tmp_path / "wide")
     export_model(source, tmp_path, "int4")
     made = export_model(source, tmp_path, "int4", Int4Options(sym=True))
-    assert fake_optimum == [["int4"], ["int4", "--sym"]]
+    adjusted = ["--group-size-fallback", "adjust"]
+    assert fake_optimum == [["int4", *adjusted], ["int4", "--sym", *adjusted]]
     given = Int4Options(group_size=-1, ratio=0.8, sym=True)
     other = export_model(source, tmp_path, "int4", given)
     assert (made.folder.name, other.folder.name) == (
@@ -196,20 +196,6 @@ def test_what_fits_is_left_to_optimum(tmp_path, fake_optimum):
     )
     assert fake_optimum[2] == ["int4", "--group-size", "-1", "--ratio", "0.8", "--sym"]
     assert not export_model(source, tmp_path, "int4", given).is_new
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {"n_embd": 48, "n_inner": None},
-        {"hidden_size": 128, "intermediate_size": [256, 96]},
-        {"text_config": {"hidden_size": 64}, "hidden_size": 128},
-    ],
-)
-def test_where_a_width_does_not_fit_optimum_adjusts_the_groups(tmp_path, fake_optimum, config):
-    export_model(make_source(tmp_path / "odd", **config), tmp_path, "int4")
-    adjusted = ["--group-size", "128", "--group-size-fallback", "adjust"]
-    assert fake_optimum[0] == ["int4", *adjusted]
 
 
 @pytest.mark.parametrize(
@@ -226,14 +212,6 @@ def test_options_that_cannot_be_followed_are_refused(tmp_path, arguments, compla
     assert done.returncode == 2
     assert done.stderr.startswith(f"error: {complaint}")
     assert not (tmp_path / "models").exists()
-
-
-def test_the_widths_of_a_model_of_the_hub_are_read_there(tmp_path, fake_optimum, monkeypatch):
-    source = Path(make_source(tmp_path / "snapshot", hidden_size=576, intermediate_size=1536))
-    monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: str(source / file))
-    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: str(source))
-    export_model("owner/x", tmp_path / "models", "int4")
-    assert fake_optimum[0][:2] == ["int4", "--group-size"]
 
 
 # Notes its arguments, and runs the command with a version of transformers of its own.

@@ -8,14 +8,6 @@ from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError, SessionError
 
 
-@pytest.mark.parametrize("length", [-1, 6])
-def test_rollback_outside_the_cache_is_refused(length):
-    table = BlockTable(BlockPool(8, 8), block_size=4)
-    table.append(5)
-    with pytest.raises(SessionError, match=f"to {length}: .* 5 tokens"):
-        table.rollback(length)
-
-
 def test_blocks_that_were_used_come_first_and_those_added_last():
     pool = BlockPool(2, 5)
     assert [pool.allocate() for _ in range(2)] == [0, 1]
@@ -73,18 +65,6 @@ def test_a_copy_that_fails_leaves_the_shared_block_to_others():
     assert table.length == 8
     table.free()
     assert pool.num_used == 0
-
-
-def test_a_pool_grows_for_the_copy_of_a_partial_block():
-    pool = BlockPool(3, 4)
-    left_behind(pool, TEXT)
-
-    def make_room(num_blocks):
-        pool.size += num_blocks
-
-    pool.make_room = make_room
-    assert BlockTable(pool, block_size=4).match_prefix(TEXT) == 10
-    assert pool.size == 4
 
 
 NEAR = st.lists(st.integers(0, 2), max_size=11)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.checks.invariance import InvarianceVerdict, read_verdict, write_verdict
+from ov_specdec.checks.invariance import InvarianceVerdict, read_verdict
 from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.static_shapes import most_saving
@@ -24,6 +24,7 @@ from ov_specdec.planning.costs import (
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.records.files import keep_section
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
@@ -163,7 +164,7 @@ KEPT = CostCurve(PassCurve({1: 1.0, 8: 2.5}, 0.5), PassCurve({1: 0.1}), sweeps=5
 KINDS = {
     "costs": (lambda path: write_curve(path, KEPT), read_curve),
     "verdict": (
-        lambda path: write_verdict(path, InvarianceVerdict(max_pass_tokens=64)),
+        lambda path: keep_section(path, "invariance", asdict(InvarianceVerdict("", 64))),
         read_verdict,
     ),
 }
