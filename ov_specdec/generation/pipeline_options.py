@@ -120,12 +120,11 @@ class ModelOptions(Options):
                 " or ",
                 Option("drafter", "none"),
             )
-        of_draft = ["draft", "draft_device", "draft_properties", "pairing"]
-        for name, neutral in (("profile", ("auto", "none")), ("draft_vocabulary", ("full",))):
-            if getattr(self, name, neutral[0]) not in neutral:
-                of_draft.append(name)
-        for name in () if self.kind.has_draft_model else of_draft:
-            if value := getattr(self, name, None):
+        of_draft = ("draft", "draft_device", "draft_properties", "pairing", "profile")
+        fields = type(self).model_fields
+        for name in () if self.kind.has_draft_model else (*of_draft, "draft_vocabulary"):
+            value = getattr(self, name, None)  # pipelines for speech have less
+            if value and value not in ("none", fields[name].default):
                 raise OptionError(
                     Option(name, str(value) if isinstance(value, Path) else value),
                     " has no effect with ",

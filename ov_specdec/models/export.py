@@ -28,7 +28,7 @@ from ov_specdec.models.locate import (
 from ov_specdec.models.optimum import Int4Options, require, run_optimum
 from ov_specdec.records.files import expand_home, read_json
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
-from ov_specdec.text.tokenizer import MARIAN_FILE, load_tokenizer
+from ov_specdec.text.tokenizer import load_tokenizer
 
 WeightFormat = Literal["fp16", "int8", "int4"]
 NEEDED_FILES = (IR_FILE, "openvino_model.bin", "config.json", "tokenizer.json")
@@ -138,9 +138,9 @@ def _check_source(name: str) -> None:
 
 def _require_tokenizer(checkpoint: Path, name: str) -> None:
     """Refuse a checkpoint without a vocabulary: transformers would invent a tokenizer."""
-    if (checkpoint / MARIAN_FILE).is_file():
+    if (checkpoint / "source.spm").is_file():
         raise ExportError(
-            f"'{name}' has Marian's tokenizer ({MARIAN_FILE}), which cannot be saved as a "
+            f"'{name}' has Marian's tokenizer (source.spm), which cannot be saved as a "
             "tokenizer.json: use a model with another one, such as T5, mBART or NLLB"
         )
     if not any(all(any(checkpoint.glob(file)) for file in kind.split()) for kind in TOKENIZERS):

@@ -1,8 +1,9 @@
 """Token ids to text: the bytes of tokens, whole characters, up to the first stop string."""
 
+import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
 from typing import Any
@@ -37,8 +38,8 @@ def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
     sentencepiece.
     """
     added = {token["content"] for token in spec["added_tokens"]}
-    parts = (spec.get(name) for name in ("normalizer", "pre_tokenizer", "decoder"))
-    kinds = {kind for part in parts for kind in _kinds(part)}
+    parts = [spec.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
+    kinds = {*re.findall(r'"type": "(\w+)"', json.dumps(parts))}  # of their own parts too
     if "ByteLevel" in kinds:
         # One byte for each character; a token with any other character is plain text.
         return lambda token: (
@@ -52,15 +53,6 @@ def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
 def as_text(piece: bytes) -> str:
     """The bytes of a token as text; those of a part of a character in Python's notation."""
     return piece.decode(errors="backslashreplace")
-
-
-def _kinds(part: dict[str, Any] | None) -> Iterator[str]:
-    """The type of a component, and those of its own components."""
-    if part is not None:
-        yield part["type"]
-        for name in ("normalizers", "pretokenizers", "decoders"):
-            for inner in part.get(name, ()):
-                yield from _kinds(inner)
 
 
 def _sentencepiece(token: str) -> bytes:

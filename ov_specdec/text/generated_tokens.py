@@ -14,6 +14,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -46,47 +47,41 @@ class EncodedText:
 
 
 @dataclass(frozen=True)
-class _Answer:
-    """An answer with calls or reasoning. start: characters before it. end: the token after it."""
-
-    render: Render
-    message: Mapping[str, Any]
-    start: int
-    end: str
-
-    def written(self) -> str | None:
-        """The conversation in the template; None if that leaves out reasoning, or cannot write."""
-        try:
-            text = self.render(self.message)
-        except OptionError:  # such as for a call without an id
-            return None
-        size, reasoning = text.rfind(self.end), self.message.get("reasoning_content") or ""
-        is_whole = size >= self.start and reasoning.strip() in text[self.start : size]
-        return text[:size] if is_whole else None
-
-
-@dataclass(frozen=True)
 class _Conversation:
     """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each.
 
-    render: of a prompt. answer: at the end, until its text is that of the template.
+    render: of a prompt. An answer with calls or reasoning at its end has a text of the template,
+    which `write` gives; None if the template leaves out reasoning, or cannot write it. start:
+    characters before that answer.
     """
 
     text: str
     ids: "array[int]"
     cuts: tuple[tuple[int, int], ...] = ()
     render: Render | None = None
-    answer: _Answer | None = None
+    write: Callable[[], str | None] | None = None
+    start: int = 0
 
     def before(self, later: str) -> "_Conversation":
         """With the text of the template, if it has one and this may be the beginning of `later`."""
-        if self.answer is None or not later.startswith(self.text[: self.answer.start]):
+        if self.write is None or not later.startswith(self.text[: self.start]):
             return self
-        if (text := self.answer.written()) is None:
-            return replace(self, answer=None)
+        if (text := self.write()) is None:
+            return replace(self, write=None)
         shared = min(_num_shared(self.text, text), len(text) - 1)
         cuts = [cut for cut in self.cuts if cut[0] <= shared]
         return _Conversation(text, self.ids, (*cuts, (len(text), len(self.ids))))
+
+
+def _written(render: Render, message: Mapping[str, Any], start: int, end: str) -> str | None:
+    """A conversation in the template: see `_Conversation`. end: the token after its answer."""
+    try:
+        text = render(message)
+    except OptionError:  # such as for a call without an id
+        return None
+    size, reasoning = text.rfind(end), message.get("reasoning_content") or ""
+    is_whole = size >= start and reasoning.strip() in text[start:size]
+    return text[:size] if is_whole else None
 
 
 class GeneratedTokens:
@@ -160,12 +155,12 @@ class GeneratedTokens:
             if cuts:
                 size, num_ids = cuts[-1]
                 generated = array("i", [*prompt, *ids][:num_ids])
-                told = None
+                write, start = None, len(before.text)
                 if message is not None and before.render is not None:
                     end = as_text(piece_after(generated[-1], ids[-1]))
-                    told = _Answer(before.render, message, len(before.text), end)
+                    write = partial(_written, before.render, message, start, end)
                 whole = (before.text + answer)[:size]
-                self._keep(salt, _Conversation(whole, generated, tuple(cuts), answer=told))
+                self._keep(salt, _Conversation(whole, generated, tuple(cuts), None, write, start))
 
     def _keep(self, salt: str, text: _Conversation) -> None:
         """Store a text as the latest. The caller holds the lock, here and below."""

@@ -20,9 +20,6 @@ from ov_specdec.text.generated_tokens import EncodedText
 if TYPE_CHECKING:
     from transformers import BatchEncoding
 
-MARIAN_FILE = "source.spm"
-"""File of a Marian tokenizer, which the `tokenizers` library does not support."""
-
 LONG_TEXT = 10_000
 """Characters that take some ms to encode. Shorter texts need no thread pool, as batches do."""
 
@@ -259,13 +256,10 @@ def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Token
     chat_template: a file that replaces the folder's; `OptionError` if it cannot be read.
     """
     if not (path / "tokenizer.json").is_file():
-        remedy = (
-            ", which Marian's tokenizer cannot be saved as: use a model with another one, such as "
-            "T5, mBART or NLLB"
-            if (path / MARIAN_FILE).is_file()
-            else ": export the model again with ov-specdec export, which saves a fast tokenizer"
+        raise ModelError(
+            f"{path} holds no tokenizer.json: export the model again with ov-specdec export, which "
+            "saves a fast tokenizer"
         )
-        raise ModelError(f"{path} holds no tokenizer.json{remedy}")
     try:
         return Tokenizer(path, chat_template)
     except SpecdecError:

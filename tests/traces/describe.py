@@ -37,21 +37,16 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Add:
-    """A prompt joins the batch. `{a}` in it is the whole text of a prompt before."""
+class Ask:
+    """A prompt joins the batch, or is streamed: it runs while it, or another one, is read.
+
+    `{a}` in it is the whole text of a prompt before.
+    """
 
     key: str
     prompt: str
     options: Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Stream:
-    """A prompt is streamed: it runs while it, or another one, is read."""
-
-    key: str
-    prompt: str
-    options: Mapping[str, Any]
+    is_streamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -83,17 +78,17 @@ class Close:
     key: str | None = None
 
 
-Action = Add | Stream | Step | Read | Cancel | Close
+Action = Ask | Step | Read | Cancel | Close
 
 
-def add(key: str, prompt: str, **options: Any) -> Add:
-    """`Add`, with options as keywords."""
-    return Add(key, prompt, options)
+def add(key: str, prompt: str, **options: Any) -> Ask:
+    """A prompt that joins the batch."""
+    return Ask(key, prompt, options)
 
 
-def stream(key: str, prompt: str, **options: Any) -> Stream:
-    """`Stream`, with options as keywords."""
-    return Stream(key, prompt, options)
+def stream(key: str, prompt: str, **options: Any) -> Ask:
+    """A prompt that is streamed."""
+    return Ask(key, prompt, options, is_streamed=True)
 
 
 FINISH = Step(None)

@@ -14,7 +14,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.runner.paged import PagedModel
 from tests.traces.adapter import Core, determined
-from tests.traces.describe import Action, Add, Cancel, Close, Read, Run, Step, Stream
+from tests.traces.describe import Action, Ask, Cancel, Close, Read, Run, Step
 from tests.traces.journal import Journal, Pass, Row, ScriptedError
 from tests.traces.letters import MAIN, OTHER, signs
 
@@ -71,7 +71,7 @@ class Player:
         """Do one thing, and write it down."""
         batch = self._core.batch
         match action:
-            case Add() | Stream():
+            case Ask():
                 self._begin(action)
             case Step(times):
                 most = MOST_STEPS if times is None else times
@@ -104,9 +104,9 @@ class Player:
         runners = self._core.runners.items()
         return {role: each.pool for role, each in runners if isinstance(each, PagedModel)}
 
-    def _begin(self, action: Add | Stream) -> None:
+    def _begin(self, action: Ask) -> None:
         key, prompt = action.key, action.prompt.format(**self._texts)
-        if isinstance(action, Add):
+        if not action.is_streamed:
             self._core.batch.add(key, prompt, **action.options)
             self._sequences[key] = self._core.batch._running[key]
         else:  # as `TextGenerator.stream` makes it

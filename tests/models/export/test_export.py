@@ -8,11 +8,10 @@ from importlib.metadata import version
 
 import pytest
 
-from ov_specdec import ExportError, ModelError, SpeculativePipeline
+from ov_specdec import ExportError, SpeculativePipeline
 from ov_specdec.models import export as export_module
 from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model
 from ov_specdec.models.optimum import Int4Options, python_with
-from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.command_line import run
 from tests.support.kept import save_checkpoint as save_family
 from tests.support.optimum import names, stub_optimum
@@ -78,8 +77,6 @@ def test_marians_tokenizer_is_refused(tmp_path):
     (tmp_path / "source.spm").touch()
     with pytest.raises(ExportError, match="Marian's tokenizer"):
         export_model(str(tmp_path), tmp_path / "output", "int8")
-    with pytest.raises(ModelError, match="Marian's tokenizer"):
-        load_tokenizer(tmp_path)
 
 
 @pytest.fixture

@@ -1,25 +1,14 @@
 """The runs, in groups: each is a module with `RUNS`, and a file of records."""
 
-from tests.traces.runs import (
-    alone,
-    batches,
-    cancelled,
-    choosing,
-    drafters,
-    encoders,
-    ends,
-    failures,
-    forms,
-    kept,
-    lengths,
-    memory,
-)
+from importlib import import_module
 
-GROUPS = {
-    module.__name__.rpartition(".")[2]: module.RUNS
-    for module in (
-        *(alone, batches, cancelled, choosing, drafters, encoders),
-        *(ends, failures, forms, kept, lengths, memory),
+from tests.traces.describe import Run
+
+GROUPS: dict[str, tuple[Run, ...]] = {
+    name: import_module(f"tests.traces.runs.{name}").RUNS
+    for name in (
+        *("alone", "batches", "cancelled", "choosing", "drafters", "encoders"),
+        *("ends", "failures", "forms", "kept", "lengths", "memory"),
     )
 }
 """The runs of each group."""

@@ -22,6 +22,13 @@ def test_keeps_outputs_with_the_end_of_their_prompt():
     assert outputs.num_tokens == MAX_MATCH + 2 + 1
 
 
+def test_an_output_without_tokens_is_none():
+    outputs = EarlierOutputs()
+    outputs.remember(None, [1, 2, 3], num_prompt=3)
+    outputs.take_in()
+    assert outputs.indexes(None) == []
+
+
 def test_an_output_is_in_no_index_until_it_is_taken_in():
     outputs = EarlierOutputs()
     outputs.remember(None, [1, 2, 3], num_prompt=0)

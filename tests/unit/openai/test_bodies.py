@@ -143,6 +143,7 @@ def test_neutral_values_pass(fields):
         ),
         ({"temperature": -1}, "temperature=-1 must be greater than or equal to 0"),
         ({"max_tokens": 1.5}, "max_tokens=1.5 must be a whole number"),
+        ({"max_tokens": 1, "max_completion_tokens": 2}, "max_tokens=1 contradicts max_completion"),
         ({"top_logprobs": 3}, "top_logprobs=3 needs logprobs=true"),
         ({"stop": ""}, 'stop="" must be a text or up to 16, none empty'),
         ({"stop_token_ids": [-1]}, "stop_token_ids[0]=-1"),
@@ -324,6 +325,7 @@ def test_choices_come_prompt_by_prompt_and_are_choices_of_the_seed():
         ("b", 1),
     ]
     assert all(options.seed == 7 for _, options in generations)
+    assert refused(completion, n=2, best_of=3).param == "best_of"
 
 
 def test_echo_with_logprobs_asks_for_those_of_the_prompt():

@@ -213,34 +213,26 @@ ITEMS = [
 def test_items_of_one_turn_are_one_message():
     function = {"name": "mcp__maps__area", "arguments": {"width": 2}}
     custom = {"name": "apply_patch", "arguments": {"input": '*** "x"\n'}}
-    assert responses(input=ITEMS).prompts == (
-        [
-            {"role": "user", "content": "x"},
-            {
-                "role": "assistant",
-                "reasoning": "Hm",
-                "reasoning_content": "Hm",
-                "content": [{"type": "text", "text": "So"}],
-                "tool_calls": [
-                    {"id": "a1", "type": "function", "function": function},
-                    {"id": "a2", "type": "function", "function": custom},
-                ],
-            },
-            {"role": "tool", "tool_call_id": "a1", "content": "4"},
-            {
-                "role": "tool",
-                "tool_call_id": "a2",
-                "content": [{"type": "text", "text": "done"}],
-            },
-            {
-                "role": "assistant",
-                "reasoning": "Aha",
-                "reasoning_content": "Aha",
-                "content": "4",
-            },
-            {"role": "assistant", "content": "5"},
-        ],
-    )
+    calls = [
+        {"id": id_, "type": "function", "function": each}
+        for id_, each in (("a1", function), ("a2", custom))
+    ]
+
+    def part(text):
+        return [{"type": "text", "text": text}]
+
+    def thought(text):
+        return {"role": "assistant", "reasoning": text, "reasoning_content": text}
+
+    [messages] = responses(input=ITEMS).prompts
+    assert messages == [
+        {"role": "user", "content": "x"},
+        {**thought("Hm"), "content": part("So"), "tool_calls": calls},
+        {"role": "tool", "tool_call_id": "a1", "content": "4"},
+        {"role": "tool", "tool_call_id": "a2", "content": part("done")},
+        {**thought("Aha"), "content": "4"},
+        {"role": "assistant", "content": "5"},
+    ]
 
 
 def test_reasoning_that_cannot_be_read_is_no_message():

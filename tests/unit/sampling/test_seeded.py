@@ -12,7 +12,7 @@ from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise, uniform
-from ov_specdec.sampling.samplers import SeededSampler
+from ov_specdec.sampling.samplers import GreedySampler, SeededSampler
 from ov_specdec.sampling.verification import Draft
 from ov_specdec.sampling.warpers import LogitsWarper
 from tests.support.fakes import ScriptedModel, table_model
@@ -142,6 +142,18 @@ def test_a_draft_model_drafts_with_the_same_noise(name):
     options = {**OPTION_SETS[name], "seed": 11, "choice": 2}
     _, accepted, drafted = speculative(main, main, "sampled", 4, **options)
     assert accepted == drafted > 0
+
+
+def test_with_a_greedy_draft_the_noise_is_the_main_models_alone():
+    samplers = samplers_for(temperature=1.0, seed=3, assistant_do_sample=False)
+    assert isinstance(samplers[0], SeededSampler)
+    assert samplers[1] == GreedySampler()
+    flat = table_model(np.full((VOCAB, VOCAB), 1.0) + np.eye(VOCAB, k=1))
+    options = {"temperature": 1.0, "seed": 3}
+    drawn = speculative(flat, flat, "sampled", 3, **options)
+    greedy = speculative(flat, flat, "greedy", 3, **options)
+    assert greedy[0] == drawn[0]
+    assert greedy[1] < drawn[1]
 
 
 def test_drafts_of_another_vocabulary_couple_by_the_main_models_ids():

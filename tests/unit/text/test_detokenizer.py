@@ -56,6 +56,7 @@ def test_a_stop_string_may_begin_in_one_round_and_end_in_the_next():
 
 
 @given(st.text(max_size=40), st.lists(st.text(min_size=1, max_size=3), max_size=3))
+@example("a xyz", ["z", "xyz"])
 def test_pieces_add_up_to_the_text_before_the_first_stop_string(text, stops):
     pieces = stream(text, stops)
     ends = [text.find(stop) for stop in stops if stop in text]

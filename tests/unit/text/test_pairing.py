@@ -57,6 +57,14 @@ def test_a_letter_goes_with_the_letter_and_the_fallback_with_the_fallback(make):
     assert [draft_of[letter], draft_of[code]] == partners
 
 
+def test_a_letter_is_preferred_to_the_fallback_of_the_same_bytes(make):
+    main, draft = make("main", kind=save_byte_fallback), make("draft")
+    common = pair(main, draft)
+    assert main._backend.token_to_id("a") in common.draft_of
+    assert main._backend.token_to_id("<0x61>") not in common.draft_of
+    assert main._backend.token_to_id("<0xE2>") in common.draft_of, "which has no letter beside it"
+
+
 def rename_eos(spec):
     for added in spec["added_tokens"]:
         added["content"] = "<end>"
