@@ -52,6 +52,9 @@ FORCED, TOGETHER, HOSTILE = "forced tokens alone", "8 requests, 8 schemas", "hos
 GRAMMARS = (FORCED, TOGETHER, HOSTILE)
 """Tasks besides those of single requests."""
 
+CURVE_SECONDS = 6.0
+"""Of measuring the curve that forced tokens are replayed on."""
+
 FIELDS = 15
 """Of the schemas of requests that share passes or a server."""
 
@@ -125,6 +128,7 @@ def forced_alone(models: Models, rounds: int) -> Measurements:
     grammars = Grammars(models.main / "tokenizer.json", source.vocab_size, sorted(ends))
     with models.pipeline("none") as pipeline:
         pipeline.prepare()
+        pipeline.measure_costs(seconds=CURVE_SECONDS)  # at this priority, and beside this work
         own = (schema for turn in range(rounds) for schema in schemas(Random(turn)).values())
         for number, schema in enumerate(own):
             grammar = grammars.compile(GenerationOptions(json_schema=schema), ends)(0)
