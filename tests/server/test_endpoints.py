@@ -4,6 +4,7 @@ import gzip
 import json
 import logging
 
+import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
@@ -283,6 +284,19 @@ def test_a_prediction_is_honoured_beside_the_draft_model(server):
     assert answer["choices"][0]["message"] == expected
     details = answer["usage"]["completion_tokens_details"]
     assert details["accepted_prediction_tokens"] > 10
+
+
+def test_metrics_count_what_was_answered(server):
+    names = ("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_drafts_total")
+    before = [server.metric(name) for name in names]
+    usage = server.complete("def area(", max_tokens=9, num_assistant_tokens=3)["usage"]
+    prompt, generated, drafts = (
+        server.metric(name) - b for name, b in zip(names, before, strict=True)
+    )
+    assert (prompt, generated) == (usage["prompt_tokens"], usage["completion_tokens"])
+    assert drafts > 0
+    text = httpx.get(f"{server.url}/metrics").text
+    assert 'request_success_total{finished_reason="length",model_name="org/tiny"}' in text
 
 
 def test_unknown_fields_are_ignored_unless_they_are_to_be_refused(server, pipeline):
