@@ -136,12 +136,12 @@ def alone(prompt, num_new=5):
 PROMPTS = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 JOBS = st.tuples(
     PROMPTS,
-    st.integers(1, 12),
+    st.integers(1, 12) | st.just(90),  # as many as need room that others hold
     st.integers(0, 5) | st.sampled_from([300, None]),  # long, and planned
     st.sampled_from(["model", "parallel", "lookup", "none"]),
 )
-POOLS = st.integers(15, 60)
-"""Blocks of four tokens: 14 hold the longest of these requests."""
+POOLS = st.integers(34, 80)
+"""Blocks of four tokens: 33 hold the longest of these requests."""
 BORDERS = st.none() | st.integers(1, 50)
 """Lengths beyond which a sequence is computed anew; most models have none."""
 

@@ -602,6 +602,9 @@ def last(text="", index=0):
 
 def test_the_usage_of_a_stream_comes_last_with_the_metrics():
     fields = {"stream": True, "stream_options": {"include_usage": True}}
+    assert not completion(
+        stream=True, stream_options={"continuous_usage_stats": True}
+    ).usage_in_events
     *chunks, usage, _ = events_of(completion(**fields), last("i"))
     assert all(data_of(event)["usage"] is None for event in chunks)
     assert data_of(usage)["choices"] == []

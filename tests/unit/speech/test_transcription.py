@@ -287,6 +287,13 @@ def test_a_window_is_not_the_end_of_the_recording(reason):
     assert last.finish_reason == "stop"
 
 
+def test_times_are_within_the_recording_and_rounded():
+    decoder = ScriptedDecoder([[T, 1, T + 33, T + 33, 2, T + 50, END]])
+    found = run(decoder, noise(0.8), language="en", return_timestamps=True)
+    times = [(segment.start, segment.end) for segment in found.segments]
+    assert times == [(0.0, 0.66), (0.66, 0.8)]
+
+
 def test_an_initial_prompt_may_hold_no_special_token():
     with pytest.raises(OptionError, match=r"'a x.* the special token 58: leave it out"):
         transcription(ScriptedDecoder([]), noise(0.5), initial_prompt="a " + "x" * 58)

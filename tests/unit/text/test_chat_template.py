@@ -226,6 +226,14 @@ def test_bad_messages_are_refused_in_one_line(messages, complaint, tokenizer):
     assert "\n" not in str(error.value)
 
 
+def test_messages_need_a_template(tmp_path, tokenizer):
+    save_tokenizer(tmp_path)
+    with pytest.raises(OptionError, match=r"no chat template .* give the prompt as one text"):
+        ids(load_tokenizer(tmp_path), [USER])
+    with pytest.raises(OptionError, match="apply_chat_template=False: leave it out"):
+        ids(tokenizer, [USER], apply_chat_template=False)
+
+
 @pytest.mark.parametrize(
     "option",
     [
