@@ -43,8 +43,8 @@ from ov_specdec.text.prompt import (
     may_fit,
     overflow,
 )
+from ov_specdec.text.template_format import read_format
 from ov_specdec.text.tokenizer import Tokenizer
-from ov_specdec.text.tool_format import read_format
 
 PROMPT_END = 32
 """Tokens at the end of a prompt that show whether it has begun the reasoning."""
