@@ -9,7 +9,7 @@ import numpy as np
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
-from ov_specdec.planning.costs import SIZES, CostCurve, Costs
+from ov_specdec.planning.costs import CostCurve, Costs
 from ov_specdec.results.stats import Reason, RoundStats
 
 HEURISTIC_START = 5
@@ -18,9 +18,8 @@ HORIZON = 24
 """Steps over which paces, the rate and the costs of home sizes are taken: 12 and 64 differ by less
 than 0.3 % in the replay."""
 
-MAX_PLANNED_LENGTH = SIZES[-1] - 1
-"""Maximum draft tokens of a planned round: with the token before them they fill the largest size of
-one sequence."""
+MAX_PLANNED_LENGTH = 15
+"""Maximum draft tokens of a planned round: with the token before them they fill a pass over 16."""
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,7 @@ class HeuristicLength(Policy):
 def best_speed(estimate: Estimate, curve: CostCurve) -> float:
     """Tokens per second with the best draft length, if all rounds are alike.
 
-    Source: Leviathan et al., section 3.1 (arXiv 2211.17192).
+    Source: Leviathan et al., section 3.5 (arXiv 2211.17192).
     """
     seconds = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1)
     if curve.draft is not None and estimate.num_passes == 1:

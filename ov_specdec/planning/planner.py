@@ -77,7 +77,7 @@ class Planner:
         tokens - rate * seconds,
 
     where `rate` is the best rate of tokens over this and recent steps. For one sequence this is the
-    optimal length of Leviathan et al., section 3.1 (arXiv 2211.17192), for many the goodput of Liu
+    optimal length of Leviathan et al., section 3.5 (arXiv 2211.17192), for many the goodput of Liu
     et al. (SmartSpec, arXiv 2406.14066), in which tokens of sequences that are ahead count less.
 
     A pass of another size than the last one takes longer, so most passes are padded to a home size.

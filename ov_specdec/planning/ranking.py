@@ -6,13 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.planning.costs import SIZES, CostCurve
+from ov_specdec.planning.costs import CostCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
 
 INDICES = np.arange(MAX_PLANNED_LENGTH)
 FIRST = 1.0 * (INDICES == 0)
+
+LIMITS = (1, 2, 3, 4, 6, 8, 12, MAX_PLANNED_LENGTH)
+"""Draft lengths to which drafts of several sequences are limited, the last by none."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Ranking:
         alive: Numbers = np.array([each.expected for each in estimates], float)
         alive = alive.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
         values, order = alive, INDICES[: alive.size]
-        limits: tuple[int, ...] = SIZES[-1:]
+        limits: tuple[int, ...] = LIMITS[-1:]
         fits = np.ones((1, 1))
         if len(estimates) > 1:
             paces = np.array([each.pace for each in estimates])
@@ -48,7 +51,7 @@ class Ranking:
             # A last pass over one sequence costs about as much as the first over all: without
             # limits 32 sequences had 0.90 of the speed when all passes of the main model cost the
             # same.
-            limits, fits = SIZES, order % MAX_PLANNED_LENGTH < np.array(SIZES)[:, None]
+            limits, fits = LIMITS, order % MAX_PLANNED_LENGTH < np.array(LIMITS)[:, None]
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
 
         def sums(each: Numbers) -> Numbers:
