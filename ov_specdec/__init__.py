@@ -63,7 +63,8 @@ if TYPE_CHECKING:
     from ov_specdec.options.generation import GenerationOptions
     from ov_specdec.options.kwargs import GenerationKwargs, TranscriptionKwargs
     from ov_specdec.pipeline import SpeculativePipeline
-    from ov_specdec.results.chunks import Chunk, GenerationResult, Origin
+    from ov_specdec.results.chunks import Chunk, GenerationResult
+    from ov_specdec.results.origins import Origin
     from ov_specdec.results.parts import ToolCall
     from ov_specdec.results.stats import GenerationStats, RoundStats
     from ov_specdec.speech.options import TranscriptionOptions
@@ -88,7 +89,8 @@ else:
             "TokenizerMismatchError",
         ),
         "generation.batch": ("Batch",),
-        "results.chunks": ("Chunk", "GenerationResult", "Origin"),
+        "results.chunks": ("Chunk", "GenerationResult"),
+        "results.origins": ("Origin",),
         "results.parts": ("ToolCall",),
         "generation.text_generator": ("GenerationStream",),
         "options.kwargs": ("GenerationKwargs", "TranscriptionKwargs"),

@@ -67,11 +67,11 @@ class Beyond:
 
 
 @dataclass(frozen=True)
-class Source:
-    """The encoder input of sequences of an encoder-decoder model, which is their namespace.
+class EncoderInput:
+    """The source of sequences of an encoder-decoder model, which is their namespace.
 
     values: ids [1, tokens] of a text, or features [1, bins, frames] of a recording. namespace: of
-    its tenant. Sources with equal values and namespace are equal, and share caches.
+    its tenant. Inputs with equal values and namespace are equal, and share caches.
     """
 
     values: NDArray[Any] = field(compare=False, repr=False)

@@ -35,11 +35,12 @@ from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.model import option
 from ov_specdec.records.files import user_cache
-from ov_specdec.results.chunks import GREEN, GenerationResult, ResultBuilder
+from ov_specdec.results.chunks import GenerationResult, ResultBuilder
+from ov_specdec.results.origins import LINES
 from ov_specdec.text.chat import Message
 from ov_specdec.text.tokenizer import load_tokenizer
 
-ACCEPTED = tuple(bytes.fromhex(GREEN[1:]))
+ACCEPTED = tuple(bytes.fromhex(LINES["draft"][0][1:]))
 
 
 @command(

@@ -25,7 +25,7 @@ from ov_specdec.demo.parts import (
 )
 from ov_specdec.errors import SpecdecError
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.results.chunks import BLUE, GREY
+from ov_specdec.results.origins import BLUE, GREY
 from ov_specdec.text.prompt import Prompt
 
 TITLE = "Speculative decoding on OpenVINO"

@@ -12,8 +12,9 @@ from ov_specdec.demo.comparison import Comparison, Run, options_of
 from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.results.chunks import ENDINGS, MEANINGS, as_html
-from ov_specdec.results.chunks import legend as legend_of
+from ov_specdec.results.chunks import ENDINGS
+from ov_specdec.results.origins import MEANINGS, as_html
+from ov_specdec.results.origins import legend as legend_of
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.text.prompt import Prompt
 

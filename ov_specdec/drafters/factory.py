@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
-from ov_specdec.cache.slot import Source
+from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.model import ModelDrafter
@@ -27,7 +27,7 @@ DrafterName = Literal["model", "suffix", "both", "prompt-lookup", "none"]
 
 
 @dataclass(eq=False)
-class Request:
+class DrafterInput:
     """A checked prompt with its options, from which its drafter is made.
 
     A drafter indexes or translates the text when it is made: that takes time, and would delay all
@@ -36,7 +36,7 @@ class Request:
     main, draft: the models. options: with all defaults. tokens: the first ones of the sequence.
     eos_token_ids: end it. namespace: of its KV cache and of earlier outputs. references: an index
     of texts that the output may repeat. earlier: earlier outputs. pairing: of a draft model with
-    another tokenizer. source: the input of an encoder-decoder model; if it is a text, its ids are
+    another tokenizer. encoder_input: of an encoder-decoder model; if it is a text, its ids are
     searched like a reference text. make_grammar: see `make_samplers`. sampler, draft_sampler:
     choose the main model's and a draft model's tokens.
     """
@@ -50,7 +50,7 @@ class Request:
     references: SuffixIndex | None = None
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
     pairing: TokenizerPair | None = None
-    source: Source | None = None
+    encoder_input: EncoderInput | None = None
     make_grammar: Callable[..., Grammar] | None = None
     sampler: Sampler = field(init=False)
     draft_sampler: Sampler = field(init=False)
@@ -60,30 +60,30 @@ class Request:
             self.options,
             prompt_length=len(self.tokens),
             eos_token_ids=self.eos_token_ids,
-            prompt_ids=self.source_ids or self.tokens,
+            prompt_ids=self.encoder_ids or self.tokens,
             make_grammar=self.make_grammar,
         )
 
     @property
-    def source_ids(self) -> Sequence[int]:
-        """The ids of a source that is a text."""
-        return self.source.ids if self.source else ()
+    def encoder_ids(self) -> Sequence[int]:
+        """The ids of an encoder input that is a text."""
+        return self.encoder_input.ids if self.encoder_input else ()
 
 
-Make = Callable[[Request], Drafter]
+Make = Callable[[DrafterInput], Drafter]
 
 
-def draft_model(request: Request) -> Drafter:
+def draft_model(given: DrafterInput) -> Drafter:
     """A draft model, with its pairing."""
-    if request.draft is None:
+    if given.draft is None:
         raise SessionError("a drafter with a draft model was made without one")
     return draft_with(
-        request.draft,
-        request.draft_sampler,
-        request.pairing,
-        request.source or request.namespace,
-        request.tokens,
-        request.options.assistant_confidence_threshold,
+        given.draft,
+        given.draft_sampler,
+        given.pairing,
+        given.encoder_input or given.namespace,
+        given.tokens,
+        given.options.assistant_confidence_threshold,
     )
 
 
@@ -108,21 +108,21 @@ def draft_with(
     return ModelDrafter(cache, sampler, translated, draft.mask_token, min_confidence)
 
 
-def suffix_matches(request: Request) -> Drafter:
+def suffix_matches(given: DrafterInput) -> Drafter:
     """Suffix matches in the text, in reference texts and, if repeatable, in earlier outputs."""
     earlier: Callable[[], Sequence[SuffixIndex]] = tuple
-    if not follows_itself(request.options, request.main):
-        request.earlier.take_in()
-        earlier = partial(request.earlier.indexes, request.namespace)
-    source = [request.source_ids] if request.source_ids else []
-    return SuffixDrafter(source, earlier, request.tokens, request.references)
+    if not follows_itself(given.options, given.main):
+        given.earlier.take_in()
+        earlier = partial(given.earlier.indexes, given.namespace)
+    texts = [given.encoder_ids] if given.encoder_ids else []
+    return SuffixDrafter(texts, earlier, given.tokens, given.references)
 
 
-def prompt_lookup(request: Request) -> Drafter:
+def prompt_lookup(given: DrafterInput) -> Drafter:
     """The most recent match of a few tokens."""
-    options = request.options
+    options = given.options
     limits = options.max_matching_ngram_size, options.prompt_lookup_num_tokens
-    return PromptLookup(*limits, request.source_ids, request.tokens)
+    return PromptLookup(*limits, given.encoder_ids, given.tokens)
 
 
 OF_MODELS = ("assistant_confidence_threshold",)
@@ -151,17 +151,17 @@ class DrafterKind:
         """Whether it searches earlier outputs."""
         return suffix_matches in self.makes
 
-    def make(self, request: Request) -> tuple[Drafter, ...]:
-        """The drafters of a request; none for plain decoding.
+    def make(self, given: DrafterInput) -> tuple[Drafter, ...]:
+        """The drafters of one sequence; none for plain decoding.
 
         Reference texts are searched with every kind of drafter.
         """
         makes = self.makes
-        if request.options.reference_texts and not self.searches_earlier:
+        if given.options.reference_texts and not self.searches_earlier:
             makes = (suffix_matches, *makes)
-        if request.options.num_assistant_tokens == 0:
+        if given.options.num_assistant_tokens == 0:
             return ()
-        return tuple([make(request) for make in makes])
+        return tuple([make(given) for make in makes])
 
     def check(self, options: GenerationOptions) -> None:
         """Refuse options that this drafter does not support."""

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from ov_specdec.results.chunks import Chunk, Origin, Parse, ResultBuilder
+from ov_specdec.results.chunks import Chunk, Parse, ResultBuilder
+from ov_specdec.results.origins import Origin
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 

@@ -5,7 +5,6 @@ Plain decoding proposes nothing. Source: Leviathan et al., algorithm 1 (arXiv 22
 """
 
 from collections.abc import Iterable
-from collections.abc import Sequence as Ids
 from dataclasses import replace
 from functools import partial
 
@@ -61,7 +60,7 @@ def decode(sequence: Sequence) -> Steps[Round]:
     return Round(new, num_from_draft, draft.tokens, stats, logprobs, [])
 
 
-def propose(sequence: Sequence, forced: Ids[int]) -> Steps[Proposal]:
+def propose(sequence: Sequence, forced: list[int]) -> Steps[Proposal]:
     """The drafters' offers, the plan for them, and what the drafter of the taken one proposes.
 
     It proposes nothing in the first round, so that the first token comes early, and while it lacks

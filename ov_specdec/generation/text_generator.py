@@ -9,10 +9,10 @@ from weakref import WeakValueDictionary
 
 import numpy as np
 
-from ov_specdec.cache.slot import Source
+from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.checks.invariance import Invariance
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.drafters.factory import DrafterKind, Request
+from ov_specdec.drafters.factory import DrafterInput, DrafterKind
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output
@@ -43,8 +43,8 @@ from ov_specdec.text.prompt import (
     may_fit,
     overflow,
 )
+from ov_specdec.text.template_format import read_format
 from ov_specdec.text.tokenizer import Tokenizer
-from ov_specdec.text.tool_format import read_format
 
 PROMPT_END = 32
 """Tokens at the end of a prompt that show whether it has begun the reasoning."""
@@ -157,7 +157,7 @@ class TextGenerator:
                 self.loop.cancel(sequence)
 
     def stream_window(
-        self, source: Source, prompt: Sequence[int], options: GenerationOptions
+        self, encoder_input: EncoderInput, prompt: Sequence[int], options: GenerationOptions
     ) -> GenerationStream:
         """Decode the features of a recording, to chunks without text.
 
@@ -168,7 +168,7 @@ class TextGenerator:
         references = SuffixIndex(texts) if texts else None
         text = IncrementalDetokenizer(lambda *_: b"", [])
         output = Output(text, len(prompt))
-        sequence = self._sequence(list(prompt), options, output, references, source)
+        sequence = self._sequence(list(prompt), options, output, references, encoder_input)
         return GenerationStream(self.loop.read(sequence), partial(self.loop.cancel, sequence))
 
     def check(self, options: GenerationOptions) -> None:
@@ -186,11 +186,11 @@ class TextGenerator:
                 raise OptionError(Option("tool_choice"), " contradicts ", raw, ": leave it out")
 
     def _begin(self, ids: Sequence[int], options: GenerationOptions) -> EngineSequence:
-        tokens, source = list(ids), None
+        tokens, encoder_input = list(ids), None
         if self.text_to_text is not None:
             options = self.text_to_text.complete(options, self.tokenizer)
             tokens = [self.text_to_text.decoder_start_token_id]
-            source = Source(np.array([ids]), _namespace(options))
+            encoder_input = EncoderInput(np.array([ids]), _namespace(options))
         self.check(options)
         has_template = options.apply_chat_template and self.tokenizer.chat_template is not None
         form = self.answer_format if has_template else PLAIN
@@ -212,7 +212,7 @@ class TextGenerator:
             eos = options.ending_ids(self.eos_token_ids)
             make_grammar = self.grammars.compile(options, eos, form, is_reasoning)
         output, references = Output(text, len(ids)), self._references(ids, options, form)
-        return self._sequence(tokens, options, output, references, source, make_grammar)
+        return self._sequence(tokens, options, output, references, encoder_input, make_grammar)
 
     def _sequence(
         self,
@@ -220,17 +220,17 @@ class TextGenerator:
         options: GenerationOptions,
         output: Output,
         references: SuffixIndex | None,
-        source: Source | None,
+        encoder_input: EncoderInput | None,
         make_grammar: Callable[..., Grammar] | None = None,
     ) -> EngineSequence:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
-        namespace = source.namespace if source else _namespace(options)
+        namespace = encoder_input.namespace if encoder_input else _namespace(options)
         eos = options.ending_ids(self.eos_token_ids)
-        request = Request(
+        given = DrafterInput(
             *(self.main, self.draft, options, tokens, eos, namespace),
-            *(references, self.earlier, self.pairing, source, make_grammar),
+            *(references, self.earlier, self.pairing, encoder_input, make_grammar),
         )
-        drafters = self.drafter.make(request)
+        drafters = self.drafter.make(given)
         readers = [drafter for drafter in drafters if isinstance(drafter, HiddenStatesReader)]
         policy = make_policy(options, self.learned, self.main) if drafters else ConstantLength(0)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
@@ -242,8 +242,8 @@ class TextGenerator:
         sequence = EngineSequence(
             tokens,
             length,
-            CachedSequence(self.main, source or namespace, readers),
-            request.sampler,
+            CachedSequence(self.main, encoder_input or namespace, readers),
+            given.sampler,
             drafters,
             policy,
             options,

@@ -6,7 +6,7 @@ from math import ceil
 
 import numpy as np
 
-from ov_specdec.cache.slot import Source
+from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import Device, find_device, free_memory
@@ -103,7 +103,7 @@ def _sample_source(folder: ModelFolder) -> Hashable:
         return object()
     if not folder.features:
         num_tokens = min(100, folder.context_length)  # longer sources make all passes longer
-        return Source(np.zeros((1, num_tokens), np.int64), object())
+        return EncoderInput(np.zeros((1, num_tokens), np.int64), object())
     audio = folder.features
     num_frames = audio["chunk_length"] * audio["sampling_rate"] // audio["hop_length"]
-    return Source(np.zeros((1, audio["feature_size"], num_frames), np.float32), object())
+    return EncoderInput(np.zeros((1, audio["feature_size"], num_frames), np.float32), object())

@@ -35,7 +35,7 @@ from ov_specdec.options.tools import definition_of
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
 
-Ids = Annotated[list[int], Field(min_length=1, fail_fast=True)]
+PromptIds = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
 
 UNSUPPORTED: Unsupported = {
@@ -205,7 +205,7 @@ class CompletionBody(ChoicesBody):
     unsupported: ClassVar[Unsupported] = {**UNSUPPORTED, "prompt_embeds": (), "suffix": ("",)}
 
     prompt: Annotated[
-        str | Ids | Annotated[list[str | Ids], Field(min_length=1, fail_fast=True)],
+        str | PromptIds | Annotated[list[str | PromptIds], Field(min_length=1, fail_fast=True)],
         said("a text or token ids, or a list of such"),
     ]
     max_tokens: Annotated[int, Field(ge=0)] | None = None

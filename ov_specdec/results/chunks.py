@@ -4,63 +4,17 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from inspect import GEN_RUNNING, getgeneratorstate
-from itertools import groupby
 from threading import RLock
 from time import monotonic
-from typing import Any, Generic, Literal, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from typing_extensions import Self
 
 from ov_specdec.errors import OptionError, shorten
+from ov_specdec.results.origins import Origin, as_html, legend
 from ov_specdec.results.parts import Part, Text, ToolCall, calls_of, joined, reasoning_of
 from ov_specdec.results.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.sampling.logits import TokenLogprobs
-
-BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#777777"
-"""Okabe and Ito's colours, which colour-blind readers can distinguish."""
-
-Origin = Literal["draft", "correction", "bonus", "plain"]
-"""Origins of tokens: accepted draft tokens; the main model's replacement of a rejected draft token;
-its bonus token after a fully accepted draft; its own token in a round without a draft."""
-
-MEANINGS: Mapping[Origin, str] = {
-    "draft": "accepted draft token",
-    "correction": "main model's replacement of a rejected draft token",
-    "bonus": "main model's token after a fully accepted draft",
-    "plain": "main model's token in a round without a draft",
-}
-
-LINES: Mapping[Origin, tuple[str, str]] = {
-    "draft": (BLUE, "solid"),
-    "correction": (ORANGE, "dashed"),
-    "bonus": (GREEN, "dotted"),
-}
-"""Colour and style of underlines, as in the demo; plain tokens have none."""
-
-TINT = "26"
-"""Opacity of the background: 0.15, so that the text keeps its colour in light and dark mode."""
-
-
-def as_html(pieces: Iterable[tuple[Origin, str]]) -> str:
-    """Pieces of a text as HTML, each marked by its origin; the text is escaped."""
-    runs = groupby(pieces, key=lambda piece: piece[0])
-    return "".join(_marked(origin, "".join(text for _, text in run)) for origin, run in runs)
-
-
-def legend(origins: Iterable[Origin]) -> str:
-    """The meaning of the marks of these origins, as HTML."""
-    used = set(origins)
-    marks = [_marked(origin, text) for origin, text in MEANINGS.items() if origin in used]
-    return "; ".join(marks)
-
-
-def _marked(origin: Origin, text: str) -> str:
-    if origin not in LINES or not text:
-        return escape(text)
-    colour, line = LINES[origin]
-    style = f"background: {colour}{TINT}; border-bottom: 2px {line} {colour}"
-    return f'<span title="{MEANINGS[origin]}" style="{style}">{escape(text)}</span>'
-
 
 C = TypeVar("C")
 Parse = Callable[[str], Any]

@@ -10,7 +10,7 @@ import openvino as ov
 from numpy.typing import NDArray
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.cache.slot import Slot, Source
+from ov_specdec.cache.slot import EncoderInput, Slot
 from ov_specdec.errors import SessionError
 from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.base import LOGITS_INDICES, Runner, Span, require_own
@@ -35,12 +35,12 @@ class Encoder:
         self._compiled = compiled
         self._inputs = {port.any_name for port in compiled.inputs}
         [self._reads] = self._inputs - {ATTENTION_MASK}
-        self._last: tuple[Source, NDArray[np.float32]] | None = None
+        self._last: tuple[EncoderInput, NDArray[np.float32]] | None = None
         self._lock = Lock()
         self.seconds = 0.0
         """Total time of its passes."""
 
-    def encode(self, source: Source) -> NDArray[np.float32]:
+    def encode(self, source: EncoderInput) -> NDArray[np.float32]:
         """The hidden states [1, positions, width] of a source."""
         with self._lock:
             if self._last is None or self._last[0] != source:
@@ -73,7 +73,7 @@ def decoder_inputs(
 class EncoderDecoderModel(Runner):
     """A compiled decoder and the encoder of its sources.
 
-    The namespace of a sequence is its `Source`, which its first pass encodes. The decoder has two
+    The namespace of a sequence is its source, which its first pass encodes. The decoder has two
     kinds of states. Keys and values of the sequence grow, and rollback trims them at once, since
     there is no mask to hide stale entries, and positions count by their length. Keys and values of
     the source are computed by the first pass after a reset; later passes ignore their source. So
@@ -103,15 +103,15 @@ class EncoderDecoderModel(Runner):
         self._vocab_size = vocab_size
         self._request = compiled.create_infer_request()
         # The content of the states: source and length; their owner, or tokens left by the last one.
-        self._source: Source | None = None
+        self._source: EncoderInput | None = None
         self._hidden: NDArray[np.float32] | None = None
         self.length = 0
         self.holder: DecoderSlot | None = None
         self.left: Sequence[int] = ()
 
     def open(self, namespace: Hashable = None) -> "DecoderSlot":
-        """A new sequence. Raises `SessionError` for a namespace that is not a `Source`."""
-        if not isinstance(namespace, Source):
+        """A new sequence. Raises `SessionError` for a namespace that is not an `EncoderInput`."""
+        if not isinstance(namespace, EncoderInput):
             raise SessionError("a sequence of an encoder-decoder model was opened without a source")
         return DecoderSlot(self, namespace)
 
@@ -182,7 +182,7 @@ class DecoderSlot(Slot):
     """A sequence of an `EncoderDecoderModel`, whose namespace is its source."""
 
     owner: EncoderDecoderModel
-    namespace: Source
+    namespace: EncoderInput
 
     @property
     def length(self) -> int:
@@ -215,7 +215,7 @@ class Aligner:
         self._encoder = encoder
         self._inputs = frozenset(port.any_name for port in compiled.inputs)
 
-    def weights(self, source: Source, tokens: Sequence[int]) -> NDArray[np.float32]:
+    def weights(self, source: EncoderInput, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Cross-attention of each token to a source, by head: [heads, tokens, positions]."""
         feed = decoder_inputs(tokens, 0, self._encoder.encode(source))
         request = self._compiled.create_infer_request()  # any thread may ask

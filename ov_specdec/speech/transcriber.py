@@ -7,7 +7,7 @@ from math import exp, inf
 from statistics import fmean
 from typing import Any
 
-from ov_specdec.cache.slot import Source
+from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
@@ -123,7 +123,7 @@ class Transcription:
         if threshold is not None and extractor.is_silent(self.samples[first:last], threshold):
             return self._skip(start + length)
         features = extractor.features(self._filled, start, self._loudest)
-        source = Source(features[None], options.generation.get("cache_salt"))
+        source = EncoderInput(features[None], options.generation.get("cache_salt"))
         if not self._knows_language:
             first_token, languages = settings.decoder_start_token_id, settings.lang_to_id
             self._language = self._predict(source, [first_token], languages.values()).token_id
@@ -168,7 +168,7 @@ class Transcription:
         recent = previous[1 - settings.max_target_positions // 2 :]
         return [settings.prev_sot_token_id, *recent, *start] if previous else start
 
-    def _first_accepted(self, source: Source, prompt: list[int]) -> Attempt:
+    def _first_accepted(self, source: EncoderInput, prompt: list[int]) -> Attempt:
         """The first output that is not rejected, else the last one."""
         processors = self._settings.processors(len(prompt), timestamps=self._predicts_timestamps)
         for number, temperature in enumerate(self.options.temperature):
@@ -179,7 +179,9 @@ class Transcription:
                 break
         return attempt
 
-    def _attempt(self, source: Source, prompt: list[int], given: GenerationOptions) -> Attempt:
+    def _attempt(
+        self, source: EncoderInput, prompt: list[int], given: GenerationOptions
+    ) -> Attempt:
         """An output with the figures that decide whether it is accepted."""
         settings, options = self._settings, self.options
         chunks = self._decode(source, prompt, given)
@@ -204,7 +206,9 @@ class Transcription:
         is_rejected = (repeats or is_unlikely) and not has_no_speech
         return Attempt(chunks, figures, has_no_speech, is_rejected)
 
-    def _predict(self, source: Source, prompt: list[int], allowed: Iterable[int]) -> TokenLogprobs:
+    def _predict(
+        self, source: EncoderInput, prompt: list[int], allowed: Iterable[int]
+    ) -> TokenLogprobs:
         """Predict one token among `allowed`, with its log-probability before processors."""
         options = GenerationOptions(
             max_new_tokens=1,
@@ -216,7 +220,9 @@ class Transcription:
         [chunk] = self._decode(source, prompt, options)
         return chunk.logprobs[0]
 
-    def _decode(self, source: Source, prompt: list[int], options: GenerationOptions) -> list[Chunk]:
+    def _decode(
+        self, source: EncoderInput, prompt: list[int], options: GenerationOptions
+    ) -> list[Chunk]:
         """All chunks of an output; raises `Cancelled` where the transcription was cancelled."""
         self._decoding = decoding = self.model.generator.stream_window(source, prompt, options)
         if self._is_cancelled:  # before the decoding existed
@@ -250,7 +256,12 @@ class Transcription:
         return [token for token in tokens if self._settings.is_text(token)]
 
     def _spoken(
-        self, tokens: Sequence[int], start: int, length: int, source: Source, prompt: list[int]
+        self,
+        tokens: Sequence[int],
+        start: int,
+        length: int,
+        source: EncoderInput,
+        prompt: list[int],
     ) -> list[Spoken]:
         """The tokens of a window's output with their times."""
         weights = self.model.aligner().weights(source, [*prompt, *tokens])

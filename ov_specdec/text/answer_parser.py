@@ -17,7 +17,7 @@ SPACE = r"\s*(?=\S)"
 NEVER = "\udfff"
 """No text contains it."""
 
-Steps = Generator[None, None, Any]
+Reading = Generator[None, None, Any]
 """Reads a part of the answer. Yields where it needs more text, unless that has ended."""
 
 
@@ -37,7 +37,7 @@ class AnswerParser:
         self._held = ""  # not read yet
         self._has_ended = False
         self._parts: list[Part] = []
-        self._steps = self._answer(is_reasoning)
+        self._reading = self._answer(is_reasoning)
 
     def push(self, text: str, token: int | None = None) -> list[Part]:
         """Add a text. Returns the parts that it completes.
@@ -55,7 +55,7 @@ class AnswerParser:
         return self._read()
 
     def _read(self) -> list[Part]:
-        next(self._steps, None)
+        next(self._reading, None)
         parts, self._parts = self._parts, []
         return parts
 
@@ -63,7 +63,7 @@ class AnswerParser:
         if text := text.replace(SPECIAL, ""):
             self._parts.append(kind(text))
 
-    def _answer(self, is_reasoning: bool | None) -> Steps:
+    def _answer(self, is_reasoning: bool | None) -> Reading:
         reasoning, calls = self._form.reasoning, self._form.calls
         put_text = partial(self._put, Text)
         if reasoning and is_reasoning is not None:
@@ -80,7 +80,7 @@ class AnswerParser:
                 yield from self._match(SPACE)
         yield from self._until(NEVER, put_text, trims=False)
 
-    def _begins(self, text: str, *, skips: bool = False) -> Steps:
+    def _begins(self, text: str, *, skips: bool = False) -> Reading:
         """Whether this comes next, then without it. skips: after white space too."""
         text = self._form.marked(text)
         while text.startswith(held := self._held.lstrip() if skips else self._held):
@@ -91,7 +91,7 @@ class AnswerParser:
             self._held = held.removeprefix(text)
         return found
 
-    def _until(self, text: str, put: Callable[[str], object], *, trims: bool = True) -> Steps:
+    def _until(self, text: str, put: Callable[[str], object], *, trims: bool = True) -> Reading:
         """Whether this comes; what is before it is put. trims: without white space at the end."""
         text = self._form.marked(text)
         while text not in self._held:
@@ -109,7 +109,7 @@ class AnswerParser:
         put(before.rstrip() if trims else before)
         return True
 
-    def _match(self, pattern: str) -> Steps:
+    def _match(self, pattern: str) -> Reading:
         """The match of a pattern that comes next; None if it is cut."""
         while not (found := re.match(pattern, self._held, re.DOTALL)):
             if self._has_ended:
@@ -119,7 +119,7 @@ class AnswerParser:
         self._held = self._held[found.end() :]
         return found
 
-    def _calls(self, calls: CallFormat) -> Steps:
+    def _calls(self, calls: CallFormat) -> Reading:
         """The calls after their marker, up to what closes them."""
         pattern, first = self._form.pattern, calls.opening + calls.before
         name = f"(?P<name>{NAME}{{1,128}})" + (pattern(calls.middle) or f"(?!{NAME})(?=.)")
@@ -139,7 +139,7 @@ class AnswerParser:
             more = pattern((calls.separator or "") + calls.before) + name
             head = f"{more}|{pattern(calls.closing)}"
 
-    def _json(self, end: str) -> Steps:
+    def _json(self, end: str) -> Reading:
         """Whether an object or list comes, which is put as it is, and then its end."""
         depth, is_text, is_escaped = 0, False, False
         while True:
@@ -164,7 +164,7 @@ class AnswerParser:
 
     def _arguments(
         self, calls: CallFormat, form: ParameterFormat, schema: Mapping[str, Any]
-    ) -> Steps:
+    ) -> Reading:
         """Whether all arguments come, each by itself, which are put as one object."""
         pattern, separator = self._form.pattern, "{"
         text, other = map(pattern, form.between)
@@ -183,7 +183,7 @@ class AnswerParser:
                 return False
         return False
 
-    def _value(self, end: str, is_text: bool) -> Steps:
+    def _value(self, end: str, is_text: bool) -> Reading:
         """Whether a value comes, which is put as JSON."""
 
         def put(text: str) -> None:

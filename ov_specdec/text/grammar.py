@@ -18,8 +18,8 @@ from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text import grammar_process
 from ov_specdec.text.answer_format import PLAIN, AnswerFormat
+from ov_specdec.text.answer_grammar import write_answer
 from ov_specdec.text.grammar_process import first_error, new_matcher, open_tokenizer
-from ov_specdec.text.tool_grammar import write_answer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer

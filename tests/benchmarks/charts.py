@@ -10,7 +10,7 @@ import click
 import numpy as np
 
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.results.chunks import BLUE, GREEN, GREY, ORANGE
+from ov_specdec.results.origins import BLUE, GREEN, GREY, ORANGE
 from tests.benchmarks.figures.results import (
     FOLDER,
     PAIRS,

@@ -341,11 +341,11 @@ class Stream:
 
 def test_accepted_draft_tokens_have_a_colour(capsys, monkeypatch):
     monkeypatch.setattr("click.utils.should_strip_ansi", lambda *_: False)
-    for no_color, green in ((False, "\x1b[38;2;0;158;115md\te f\x1b[0m"), (True, "d\te f\x1b[0m")):
+    for no_color, shown in ((False, "\x1b[38;2;0;114;178md\te f\x1b[0m"), (True, "d\te f\x1b[0m")):
         monkeypatch.setattr(chat_module.console, "no_color", no_color)
         chunks = Chunk("a\t[b]\n", [1], "plain"), Chunk("d\te f", [2], "draft")
         answer = chat_module.show_answer(Stream(*chunks), is_typed=False, show_draft=True)
-        assert capsys.readouterr().out == f"a\t[b]\n\x1b[0m{green}\n"
+        assert capsys.readouterr().out == f"a\t[b]\n\x1b[0m{shown}\n"
         assert answer.text == "a\t[b]\nd\te f"
 
 

@@ -12,7 +12,8 @@ from ov_specdec.cli import demo as cli_demo
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import Comparison, Run, messages_of, options_of
 from ov_specdec.errors import OptionError
-from ov_specdec.results.chunks import Chunk, as_html
+from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.origins import as_html
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.server.settings import LOOPBACK_NAMES
 from tests.cli.test_input import AS_ARGUMENT, AS_OPTION, refused

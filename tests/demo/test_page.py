@@ -10,7 +10,7 @@ import pytest
 
 from ov_specdec.demo.view import NUM_STEPS
 from ov_specdec.errors import OptionError
-from ov_specdec.results.chunks import MEANINGS
+from ov_specdec.results.origins import MEANINGS
 from tests.support.browser import chromium, demo_process, expect
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.factory import DrafterKind, Request
+from ov_specdec.drafters.factory import DrafterInput, DrafterKind
 from ov_specdec.errors import SpecdecError, openvino_message
 from ov_specdec.planning.draft_length import Offer, Plan
 from ov_specdec.runner.cached_sequence import Passes
@@ -25,8 +25,8 @@ class Rehearsed:
     sources = ("rehearsed",)
     caches = ()
 
-    def __init__(self, texts: Sequence[Sequence[int]], request: Request) -> None:
-        start = list(request.tokens)
+    def __init__(self, texts: Sequence[Sequence[int]], given: DrafterInput) -> None:
+        start = list(given.tokens)
         self._text = next(text for text in texts if list(text[: len(start)]) == start)
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import ModelError, OptionError, SessionError
-from ov_specdec.cache.slot import Source
+from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.models.compile import load_model, load_models
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
@@ -17,8 +17,8 @@ EXACT = RuntimeConfig(precision="exact")
 def source_of(architecture, index, namespace=None):
     """One of two sources, with start tokens that are equal."""
     if architecture == "whisper":
-        return Source(features(index), namespace)
-    return Source(np.array([SOURCES[index]]), namespace)
+        return EncoderInput(features(index), namespace)
+    return EncoderInput(np.array([SOURCES[index]]), namespace)
 
 
 @pytest.fixture(

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.factory import DrafterKind, Request, draft_model
+from ov_specdec.drafters.factory import DrafterInput, DrafterKind, draft_model
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.scheduler import Limits
@@ -179,8 +179,8 @@ class Echo:
     sources = ("echo",)
     caches = ()
 
-    def __init__(self, request: Request):
-        self.prompt = list(request.tokens)
+    def __init__(self, given: DrafterInput):
+        self.prompt = list(given.tokens)
 
     def offers(self, tokens):
         assert tokens[: len(self.prompt)] == self.prompt

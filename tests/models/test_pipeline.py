@@ -17,7 +17,8 @@ from ov_specdec import (
     SessionError,
     SpeculativePipeline,
 )
-from ov_specdec.results.chunks import MEANINGS, Chunk, collect
+from ov_specdec.results.chunks import Chunk, collect
+from ov_specdec.results.origins import MEANINGS
 from ov_specdec.results.stats import GenerationStats
 from tests.support.folders import changed
 from tests.support.server import wait_until

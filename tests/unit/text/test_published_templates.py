@@ -15,9 +15,9 @@ from jsonschema import validate
 
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.parts import Text, calls_of
-from ov_specdec.text.tool_format import read_format
+from ov_specdec.text.template_format import read_format
 from tests.support.answers import Words, draw, function, grammar_of, read
-from tests.unit.text.test_tool_format import Template
+from tests.unit.text.test_template_format import Template
 
 pytestmark = pytest.mark.deep
 

@@ -15,7 +15,7 @@ from ov_specdec.text.answer_format import (
     ReasoningFormat,
 )
 from ov_specdec.text.chat import render_chat
-from ov_specdec.text.tool_format import read_format
+from ov_specdec.text.template_format import read_format
 from tests.support.tools import TEMPLATES
 
 THINK = ReasoningFormat("<think>", "</think>", "\n\n")

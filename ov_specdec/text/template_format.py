@@ -1,4 +1,4 @@
-"""Reads how answers are written from a chat template: renders known calls, and parses them."""
+"""Reads the format of answers from a chat template: renders known calls, and parses them."""
 
 import json
 import re
