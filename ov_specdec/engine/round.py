@@ -161,7 +161,7 @@ def record(
         match_confidence=plan.offer.confidence if plan.length else None,
         cached_tokens=done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
-        expected_accepted=sum(plan.expected[: len(proposal.draft.tokens)]),
+        expected_accepted=sum(plan.acceptance[: len(proposal.draft.tokens)]),
         declined=declined(plan, offers, new[num_forced]) if offers else None,
         num_sequences=done.num_sequences,
         draft_failed=proposal.has_failed,

@@ -14,7 +14,8 @@ import numpy as np
 import psutil
 
 from ov_specdec.errors import CacheFullError, ModelError, SpecdecError
-from ov_specdec.planning.costs import GRID, LARGER, SIZES, Costs, PassCurve, Progress, Role
+from ov_specdec.planning.costs import GRID, Costs, PassCurve, Progress, Role
+from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH
 from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static
@@ -26,6 +27,9 @@ MAX_SHAPES = 2
 """Maximum static shapes of passes over one sequence, and as many of larger ones. Embedded pair,
 speedup over dynamic shapes with the default draft length and plain: 1.22 and 1.28 with one shape
 (8), 1.29 and 1.55 with two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each takes 40 MB."""
+
+OF_ONE = MAX_PLANNED_LENGTH + 1
+"""The largest size of a planned pass over one sequence."""
 
 WORTH = 0.04
 """Minimum fraction of the time of passes that a static shape must save."""
@@ -170,8 +174,8 @@ class StaticShapes:
             return 0
         best, share = 0, WORTH
         most = self._runner.max_length - NUM_CACHED  # others would have no room for their trial
-        for sizes in (SIZES, LARGER):
-            allowed = [n for n in sizes if least <= n <= most and n not in self._refused]
+        for first, last in ((least, min(OF_ONE, most)), (OF_ONE + 1, most)):
+            allowed = [n for n in GRID if first <= n <= last and n not in self._refused]
             if len(static & set(allowed)) < MAX_SHAPES:
                 size, saved = most_saving(self._demand, curve, allowed)
                 if saved >= share:

@@ -59,7 +59,7 @@ class KeptCosts(LiveCurve):
         return self.curve
 
     def improve(self) -> None:
-        """Measure a part of the curve: the required sizes at once, in 0.1 s.
+        """Measure a part of the curve: the required sizes at once, each by a pass or two.
 
         Others follow during decoding, for a small fraction of its time.
         """

@@ -14,14 +14,8 @@ from pydantic import Field
 
 from ov_specdec.results.stats import GenerationStats, PassStats, StepStats
 
-SIZES = (1, 2, 3, 4, 6, 8, 12, 16)
-"""Sizes of measured passes over one sequence; each takes time to measure."""
-
-LARGER = (24, 32, 48, 64, 96, 128, 192, 256)
-"""Sizes of passes over several sequences: two are measured, all are corrected in use."""
-
-GRID = (*SIZES, *LARGER)
-"""All sizes of the curve."""
+GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
+"""Sizes that are corrected in use, whichever are measured; other passes count for the nearest."""
 
 LONGEST = 1024
 """Tokens of the longest distinguished pass: twice the longest chunk of a prefill."""
@@ -141,7 +135,7 @@ class CostCurve:
 
 
 NOMINAL = CostCurve(
-    PassCurve({size: 1.0 + 0.1 * (size - 1) for size in SIZES}), PassCurve({1: 0.1})
+    PassCurve({size: 1.0 + 0.1 * (size - 1) for size in GRID if size <= 16}), PassCurve({1: 0.1})
 )
 """The nominal cost curve, in plain passes, for draft lengths that must not depend on measurements.
 

@@ -9,34 +9,42 @@ import numpy as np
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
-from ov_specdec.planning.costs import SIZES, CostCurve, Costs
+from ov_specdec.planning.costs import CostCurve, Costs
 from ov_specdec.results.stats import Reason, RoundStats
 
 HEURISTIC_START = 5
 
 HORIZON = 24
-"""Steps over which paces, the rate and the costs of home sizes are taken: 12 and 64 differ by less
-than 0.3 % in the replay."""
+"""Steps over which throughputs, the rate and the costs of home sizes are taken: 12 and 64 differ by
+less than 0.3 % in the replay."""
 
-MAX_PLANNED_LENGTH = SIZES[-1] - 1
-"""Maximum draft tokens of a planned round: with the token before them they fill the largest size of
-one sequence."""
+MAX_PLANNED_LENGTH = 15
+"""Maximum draft tokens of a planned round: with the token before them they fill a pass over 16."""
 
 
 @dataclass(frozen=True)
 class Offer:
     """What a source can draft next.
 
-    confidence: in each draft token, if the source knows it in advance; one of a few values, since
-    acceptance is learnt for each. token: the first draft token, if it is known in advance: whether
-    it would have been accepted is then learnt at no cost. takes_one_pass: one pass of the draft
-    model drafts all tokens, instead of one for each.
+    confidence: in each draft token of a match; one of a few values, since acceptance is learnt for
+    each. token: the first draft token, if it is known in advance. takes_one_pass: a parallel draft,
+    all of whose tokens take one pass of the draft model, instead of one each.
     """
 
     source: str = ""
     confidence: float | None = None
     token: int | None = None
     takes_one_pass: bool = False
+
+    @property
+    def is_match(self) -> bool:
+        """Whether its tokens are a match in a text, which takes no pass of a draft model."""
+        return self.confidence is not None
+
+    @property
+    def needs_probe(self) -> bool:
+        """Whether only a draft shows its acceptance; a known token is compared without one."""
+        return self.token is None
 
 
 Offers = tuple[Offer, ...]
@@ -48,13 +56,13 @@ class Plan:
     """The draft of one sequence in the next round.
 
     length: maximum draft tokens; 0 drafts nothing. reason: of the length, in one word, for the
-    statistics. offer: the one that is taken, if the length is not 0. expected: see `Estimate`.
+    statistics. offer: the one that is taken, if the length is not 0. acceptance: see `Estimate`.
     """
 
     length: int
     reason: Reason
     offer: Offer = Offer()
-    expected: tuple[float, ...] = ()
+    acceptance: tuple[float, ...] = ()
 
     def within(self, room: int) -> "Plan":
         """The same plan, with at most `room` draft tokens."""
@@ -72,22 +80,20 @@ FULL = Plan(0, "full")
 class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
-    expected: the probability that the first n draft tokens are all accepted, from n = 1 to
-    `MAX_PLANNED_LENGTH`. num_passes: of the draft model, for the longest draft: one for each token,
-    one in all, or none for a match. num_unread: tokens that its cache lacks. is_hopeful: the
-    last probe was accepted. pace: the mean of tokens that recent steps gave the sequence.
+    acceptance: the probability that the first n draft tokens are all accepted, from n = 1 to
+    `MAX_PLANNED_LENGTH`. num_unread: tokens that the draft model's cache lacks. is_hopeful: the
+    last probe was accepted. throughput: tokens that recent steps gave the sequence, on average.
     """
 
     offer: Offer
-    expected: tuple[float, ...]
-    num_passes: int = 0
+    acceptance: tuple[float, ...]
     num_unread: int = 1
     is_hopeful: bool = False
-    pace: float = 1.0
+    throughput: float = 1.0
 
 
 class Policy(ABC):
-    """Chooses the draft lengths of one sequence.
+    """Gives the draft lengths of one sequence, or what the planner needs to choose them.
 
     is_planned: whether the planner chooses draft lengths and sizes of passes.
     """
@@ -138,19 +144,18 @@ class HeuristicLength(Policy):
 def best_speed(estimate: Estimate, curve: CostCurve) -> float:
     """Tokens per second with the best draft length, if all rounds are alike.
 
-    Source: Leviathan et al., section 3.1 (arXiv 2211.17192).
+    Source: Leviathan et al., section 3.5 (arXiv 2211.17192).
     """
     seconds = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1)
-    if curve.draft is not None and estimate.num_passes == 1:
-        seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.expected)))
-    else:
-        num_passes = np.arange(MAX_PLANNED_LENGTH + 1).clip(max=estimate.num_passes)
-        seconds += curve.drafting[0] * num_passes
-    return float((np.cumsum([1.0, *estimate.expected]) / seconds).max())
+    if curve.draft is not None and estimate.offer.takes_one_pass:
+        seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.acceptance)))
+    elif not estimate.offer.is_match:
+        seconds += curve.drafting[0] * np.arange(MAX_PLANNED_LENGTH + 1)
+    return float((np.cumsum([1.0, *estimate.acceptance]) / seconds).max())
 
 
-class AdaptiveLength(Policy):
-    """Estimates the acceptance of one sequence, so that the planner chooses.
+class PlannedLength(Policy):
+    """Leaves the length to the planner, and estimates what a draft of its sequence is worth.
 
     common: the counts of sequences of this kind; this one adds to them. costs: of passes, by which
     offers are compared.
@@ -160,7 +165,7 @@ class AdaptiveLength(Policy):
 
     def __init__(self, common: Counts, costs: Costs) -> None:
         self._acceptance, self._costs = Acceptance(common), costs
-        self._num_unread, self._has_found, self._pace = 1, False, 1.0
+        self._num_unread, self._has_found, self._throughput = 1, False, 1.0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
@@ -172,24 +177,15 @@ class AdaptiveLength(Policy):
 
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
-        expected = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
-        if offer.confidence is not None:
-            return Estimate(offer, expected, pace=self._pace)
-        return Estimate(
-            offer,
-            expected,
-            num_passes=1 if offer.takes_one_pass else MAX_PLANNED_LENGTH,
-            num_unread=self._num_unread,
-            is_hopeful=self._has_found,
-            pace=self._pace,
-        )
+        acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
+        return Estimate(offer, acceptance, self._num_unread, self._has_found, self._throughput)
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
         if stats.reason == "prefill":
             self._num_unread = stats.cached_tokens + stats.pass_tokens
             return
-        self._pace += (stats.num_generated - self._pace) / HORIZON
+        self._throughput += (stats.num_generated - self._throughput) / HORIZON
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._num_unread = 1 if drafted else self._num_unread + stats.num_generated
         self._has_found = stats.reason == "probe" and stats.num_accepted > 0

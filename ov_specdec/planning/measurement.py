@@ -8,7 +8,7 @@ from statistics import median
 from time import perf_counter
 
 from ov_specdec.errors import CacheFullError
-from ov_specdec.planning.costs import SIZES, CostCurve, PassCurve
+from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward, max_tokens
 from ov_specdec.runner.probe import probe_tokens
@@ -17,12 +17,15 @@ SWEEPS = 5
 """Sweeps over all sizes, for a median."""
 
 FIRST_SWEEP = (1, 8, 4, 1, 2, 3, 4, 16, 6, 12)
-"""Order of sizes, the most important first; two of them twice, to measure a change of size.
+"""Measured sizes, the most important first; two of them twice, to measure a change of size.
 
 If there is no time for all, passes are long, and a line through one and eight tokens predicts more
 than a single pass over 16 that takes half of the time. The very first pass of a size is longer
 than any other, so it does not show the cost of a change.
 """
+
+SIZES = tuple(sorted(set(FIRST_SWEEP)))
+"""Order of later sweeps."""
 
 WIDE = (32, 64)
 """Sizes for several sequences: measured after the others, if there is time.

@@ -61,7 +61,7 @@ class Choice:
             and self.curve is curve
             and self.follows == follows
             and all(
-                abs(one.expected[0] - other.expected[0]) <= SAME_ACCEPTANCE
+                abs(one.acceptance[0] - other.acceptance[0]) <= SAME_ACCEPTANCE
                 for one, other in zip(self.estimates, estimates, strict=True)
             )
         )
@@ -77,7 +77,7 @@ class Planner:
         tokens - rate * seconds,
 
     where `rate` is the best rate of tokens over this and recent steps. For one sequence this is the
-    optimal length of Leviathan et al., section 3.1 (arXiv 2211.17192), for many the goodput of Liu
+    optimal length of Leviathan et al., section 3.5 (arXiv 2211.17192), for many the goodput of Liu
     et al. (SmartSpec, arXiv 2406.14066), in which tokens of sequences that are ahead count less.
 
     A pass of another size than the last one takes longer, so most passes are padded to a home size.
@@ -124,7 +124,7 @@ class Planner:
             self._past = decay * (tokens + choice.done[0]), decay * (seconds + choice.done[1])
             self._home_costs = decay * self._home_costs + choice.at_home
         plans = [
-            Plan(n, "pays" if n else "loses", each.offer, each.expected)
+            Plan(n, "pays" if n else "loses", each.offer, each.acceptance)
             for each, n in zip(estimates, choice.lengths, strict=True)
         ]
         return self._probe(plans, estimates, load)
@@ -146,7 +146,7 @@ class Planner:
         ranking = Ranking.of(estimates, curve)
         number, seconds = ranking.number.ravel() + forced, ranking.seconds.ravel()
         number = number.clip(max=most)  # a pass may be larger by as many as are forced
-        tokens = load.num_answered + forced + ranking.accepted.ravel()
+        tokens = load.num_answered + forced + ranking.expected_accepted.ravel()
         all_tokens, all_seconds = self._past
         rate = float(((all_tokens + tokens) / (all_seconds + seconds + passes[number])).max())
         gains, size, wished, at_home = tokens - rate * seconds, 0, 0, self._home_costs
@@ -203,18 +203,17 @@ class Planner:
         """
         num_idle = sum(plan.length == 0 for plan in plans)
         self._credit += SPENT_ON_PROBES * num_idle / load.num_sequences
-        # A match needs no probe: its first token is known.
-        idle = [i for i, plan in enumerate(plans) if plan.length == 0 and plan.offer.token is None]
+        idle = [i for i, plan in enumerate(plans) if plan.length == 0 and plan.offer.needs_probe]
         if not idle:
             return plans
-        index = max(idle, key=lambda i: (estimates[i].is_hopeful, estimates[i].expected[0]))
+        index = max(idle, key=lambda i: (estimates[i].is_hopeful, estimates[i].acceptance[0]))
         probed = estimates[index]
         if not probed.is_hopeful:
             main, draft = self.costs.curve.main, self.costs.curve.draft
             size, others = load.num_tokens + load.num_prefill, load.num_sequences
             trying = main.at(size + 1, others) - main.at(size, others)
             trying += 2 * main.change  # its pass has a rare size
-            if draft is not None and probed.num_passes:
+            if draft is not None and not probed.offer.is_match:
                 # Skipped tokens count half: drafts that go on need them too. Else a draft of a
                 # fifth of the main model, once it has stopped, would not come back in a text.
                 trying += (draft.at(1) + draft.at(probed.num_unread)) / 2

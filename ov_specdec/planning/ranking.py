@@ -6,13 +6,16 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from ov_specdec.planning.costs import SIZES, CostCurve
+from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
 
 INDICES = np.arange(MAX_PLANNED_LENGTH)
 FIRST = 1.0 * (INDICES == 0)
+
+LIMITS = (1, 2, 3, 4, 6, 8, 12, MAX_PLANNED_LENGTH)
+"""Draft lengths to which drafts of several sequences are limited, the last by none."""
 
 
 @dataclass(frozen=True)
@@ -23,32 +26,32 @@ class Ranking:
     together end with the slowest (proportional fairness, Kelly 1997). The rank is known before a
     token is drawn. sequence, index: of each, and its index in the draft. The rest are arrays
     [limits, tokens + 1] for the first k tokens in drafts of limited length. number: of tokens.
-    accepted: expected number of accepted ones, as they count. seconds: to draft them.
+    expected_accepted: of these, as they count. seconds: to draft them.
     """
 
     sequence: NDArray[np.integer]
     index: NDArray[np.integer]
     limits: tuple[int, ...]
     number: NDArray[np.integer]
-    accepted: Numbers
+    expected_accepted: Numbers
     seconds: Numbers
 
     @classmethod
     def of(cls, estimates: Sequence[Estimate], curve: CostCurve) -> "Ranking":
         """The ranking of all."""
-        alive: Numbers = np.array([each.expected for each in estimates], float)
-        alive = alive.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
-        values, order = alive, INDICES[: alive.size]
-        limits: tuple[int, ...] = SIZES[-1:]
+        acceptance: Numbers = np.array([each.acceptance for each in estimates], float)
+        acceptance = acceptance.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
+        values, order = acceptance, INDICES[: acceptance.size]
+        limits: tuple[int, ...] = LIMITS[-1:]
         fits = np.ones((1, 1))
         if len(estimates) > 1:
-            paces = np.array([each.pace for each in estimates])
-            values = alive * (paces.mean() / paces)[:, None]
+            throughput = np.array([each.throughput for each in estimates])
+            values = acceptance * (throughput.mean() / throughput)[:, None]
             order = (-values.ravel()).argsort(kind="stable")
             # A last pass over one sequence costs about as much as the first over all: without
             # limits 32 sequences had 0.90 of the speed when all passes of the main model cost the
             # same.
-            limits, fits = SIZES, order % MAX_PLANNED_LENGTH < np.array(SIZES)[:, None]
+            limits, fits = LIMITS, order % MAX_PLANNED_LENGTH < np.array(LIMITS)[:, None]
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
 
         def sums(each: Numbers) -> Numbers:
@@ -57,15 +60,18 @@ class Ranking:
             np.cumsum(fits * each.ravel()[order], axis=1, out=result[:, 1:])
             return result
 
-        number = sums(np.ones(alive.shape)).astype(int)
-        if curve.draft is not None and any(each.num_passes == 1 for each in estimates):
+        number = sums(np.ones(acceptance.shape)).astype(int)
+        if curve.draft is None or all(each.offer.is_match for each in estimates):
+            seconds: Numbers = np.zeros(number.shape)
+        elif any(each.offer.takes_one_pass for each in estimates):
             # One pass over all: a draft token adds the one before it or a mask token, and itself to
             # the next pass if it is accepted.
-            drafts = np.array([[each.num_passes == 1] for each in estimates])
-            seconds = curve.draft.varying(sums(drafts * (1.0 + alive)))
+            drafts = np.array([[each.offer.takes_one_pass] for each in estimates])
+            seconds = curve.draft.varying(sums(drafts * (1.0 + acceptance)))
             seconds += curve.draft.per_sequence * (sums(drafts * FIRST) - 1).clip(min=0)
         else:
-            seconds = sums(_drafting(curve, estimates, alive, values))
+            drafts = np.array([[not each.offer.is_match] for each in estimates])
+            seconds = sums(_pass_by_pass(curve, curve.draft, drafts, acceptance, values))
         return cls(sequence, index, limits, number, sums(values), seconds)
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
@@ -76,32 +82,29 @@ class Ranking:
         return lengths
 
 
-def _drafting(
-    curve: CostCurve, estimates: Sequence[Estimate], alive: Numbers, values: Numbers
+def _pass_by_pass(
+    curve: CostCurve,
+    draft: PassCurve,
+    drafts: NDArray[np.bool_],
+    acceptance: Numbers,
+    values: Numbers,
 ) -> Numbers:
-    """Seconds that each draft token adds to the passes of the draft model.
+    """Seconds that each draft token adds to a draft model's passes, where each takes one.
 
-    Shape: [sequences, MAX_PLANNED_LENGTH]. Tokens at the same index share a pass, whose base cost
-    belongs to the one of most value. After a fully accepted draft the first pass also feeds its
-    last token, so over several sequences it has another size than the passes before and after it.
+    Shape: [sequences, MAX_PLANNED_LENGTH]. Sequences share the passes: the base cost of one belongs
+    to the token of most value. After a fully accepted draft the first pass also feeds its last
+    token, so over several sequences it has another size than the passes before and after it.
+    drafts: which sequences have draft tokens of the model.
     """
-    seconds = np.zeros(alive.shape)
-    if curve.draft is None or not any(each.num_passes > 1 for each in estimates):
-        return seconds
-    step, again = curve.drafting
-    if len(estimates) == 1:
-        seconds += step + again * alive
-        seconds[:, 1:] -= again * alive[:, :-1]
-        seconds[:, estimates[0].num_passes :] = 0.0
-        return seconds
-    num_passes = np.array([each.num_passes for each in estimates], int)
-    ranked = np.where(num_passes[:, None] > 0, -values, 1.0)
-    rank = ranked.argsort(axis=0, kind="stable").argsort(axis=0)
-    by_size = curve.draft.by_size(0, len(alive))
-    steps = by_size[1:] - by_size[:-1] + curve.draft.per_sequence
-    steps[0] = step
-    last = by_size[2] - by_size[1]
-    seconds += steps[rank] + last * alive
-    seconds[:, :2] += curve.draft.change * (rank[:, :2] == 0)
-    seconds[:, 1:] -= last * alive[:, :-1]
-    return seconds * (num_passes[:, None] > INDICES)
+    per_token, catching_up = curve.drafting
+    if len(drafts) == 1:
+        seconds = per_token + catching_up * acceptance
+    else:
+        rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
+        by_size = draft.by_size(0, len(drafts))
+        added = by_size[1:] - by_size[:-1] + draft.per_sequence
+        added[0], catching_up = per_token, by_size[2] - by_size[1]
+        seconds = added[rank] + catching_up * acceptance
+        seconds[:, :2] += draft.change * (rank[:, :2] == 0)
+    seconds[:, 1:] -= catching_up * acceptance[:, :-1]
+    return seconds * drafts

@@ -8,11 +8,11 @@ from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.draft_length import (
     HEURISTIC_START,
-    AdaptiveLength,
     ConstantLength,
     HeuristicLength,
     Offers,
     Plan,
+    PlannedLength,
     Policy,
 )
 from ov_specdec.planning.planner import Load, Planner
@@ -37,7 +37,7 @@ class IsolatedLength(Policy):
 
     def __init__(self) -> None:
         costs = Costs(NOMINAL)
-        self._learned = AdaptiveLength(Counts(), costs)
+        self._learned = PlannedLength(Counts(), costs)
         self._planner = Planner(costs)
 
     def answer(self, offers: Offers) -> Plan:
@@ -70,4 +70,4 @@ def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner)
     if follows_itself(options, main):
         return IsolatedLength()
     drawn = "seeded" if options.is_repeatable_draw else "sampled"
-    return AdaptiveLength(learned.counts[drawn if options.samples else "greedy"], learned.costs)
+    return PlannedLength(learned.counts[drawn if options.samples else "greedy"], learned.costs)

@@ -9,13 +9,13 @@ from ov_specdec.sampling.samplers import RandomSampler, Sampler
 
 
 class Draft(NamedTuple):
-    """Draft tokens. probs: the distribution that each was drawn from; None for certain tokens."""
+    """Draft tokens. probs: the distribution that each was drawn from; None if none was drawn."""
 
     tokens: list[int]
     probs: list[Distribution] | None = None
 
     def after(self, forced: Sequence[int]) -> "Draft":
-        """The draft behind tokens that are certain to be accepted."""
+        """The draft behind tokens that a grammar forces, which are always accepted."""
         if not forced:
             return self
         probs = None if self.probs is None else [*map(one_hot, forced), *self.probs]
@@ -69,8 +69,8 @@ def _verify_by_chance(
 ) -> VerificationResult:
     """Verify for a random sampler, by distributions.
 
-    Drawn draft tokens are verified as a block. For certain ones a block accepts no more than
-    verification one by one, and takes longer.
+    Drawn draft tokens are verified as a block. For others a block accepts no more than verification
+    one by one, and takes longer.
     """
     history = list(tokens)
 
@@ -94,19 +94,18 @@ def verify_tokens(
 ) -> VerificationResult:
     """Accept draft tokens one by one so that the tokens kept follow the main model's distribution.
 
-    main: returns the main model's distribution at draft token i, or, at len(draft_tokens), after
-    all of them; called once each, in order, and not beyond the first rejection. draft: the
-    distribution that each draft token was drawn from (`one_hot` for a certain one). In greedy
+    main: returns p, the main model's distribution at draft token i, or, at len(draft_tokens), after
+    all of them; called once each, in order, and not beyond the first rejection. draft: q, the
+    distribution that each draft token was drawn from (`one_hot` if it was not drawn). In greedy
     decoding main is `one_hot` everywhere.
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192); Chen et al., algorithm 2
-    (arXiv 2302.01318).
+    (arXiv 2302.01318), with p and q swapped.
     """
     for index, draft_token in enumerate(draft_tokens):
-        main_probs, draft_probs = main(index), draft[index]
-        # A draft token that was drawn has a probability above 0.
-        ratio = main_probs.prob(draft_token) / draft_probs.prob(draft_token)
+        p, q = main(index), draft[index]
+        ratio = p.prob(draft_token) / q.prob(draft_token)  # q > 0, as the token was drawn from it
         if not random.accept(min(ratio, 1.0)):
-            return VerificationResult(index, random.draw(residual(main_probs, draft_probs)))
+            return VerificationResult(index, random.draw(residual(p, q)))
     return VerificationResult(len(draft_tokens), random.draw(main(len(draft_tokens))))
 
 
@@ -118,11 +117,12 @@ def verify_block(
 ) -> VerificationResult:
     """Verify a draft as a block: the same distribution, and never fewer accepted tokens.
 
-    A draft token with a ratio above 1 may compensate for an earlier one below 1, so all ratios
-    are computed before any is rejected. Parameters: see `verify_tokens`; main is not called beyond
-    a draft token of probability 0.
-    Source: Sun et al., algorithm 2 (arXiv 2403.10444). It keeps the longest prefix that passes;
-    here prefixes are tried from the longest, and the first that passes is kept.
+    A draft token with p/q above 1 may compensate for an earlier one below 1, so all ratios are
+    computed before any is rejected. Parameters: see `verify_tokens`; main is not called beyond a
+    draft token of probability 0.
+    Source: Sun et al., algorithm 2 (arXiv 2403.10444), where `ratios[i]` is p_i, `main_probs` M_b
+    and `draft` M_s. It keeps the longest prefix that passes; here prefixes are tried from the
+    longest, and the first that passes is kept.
     """
     main_probs, ratios = list[Distribution](), [1.0]
     for index, draft_token in enumerate(draft_tokens):
@@ -143,10 +143,10 @@ def verify_block(
 
 
 def prefix_probability(main: Distribution, draft: Distribution, ratio: float) -> float:
-    """The probability that exactly this prefix is accepted, if no longer one is.
+    """The probability that exactly this prefix is accepted, if no longer one is: h_i of Sun et al.
 
-    main, draft: distributions after the prefix. ratio: of the prefix's probabilities, capped at 1
-    after each token. Source: as above.
+    main, draft: distributions after the prefix. ratio: their p_i, the ratio of its probabilities,
+    capped at 1 after each token.
     """
     mass = float(excess(main, draft, ratio).sum())
     return mass / (mass + (1.0 - ratio)) if mass > 0.0 else 0.0

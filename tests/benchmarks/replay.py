@@ -22,7 +22,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.cost_source import read_curve
 from ov_specdec.planning.costs import CostCurve, Costs
-from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, Offers, Plan, Policy
+from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, PlannedLength, Policy
 from ov_specdec.planning.planner import Planner
 from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.options import PATH, several
@@ -47,7 +47,7 @@ def run(
     found = []
     for row in outputs:
         text = output_of(row, DRAFTERS[drafter](row, earlier))
-        policy: Policy = AdaptiveLength(common, costs) if length is None else ConstantLength(length)
+        policy: Policy = PlannedLength(common, costs) if length is None else ConstantLength(length)
         done, times = 1, []
         for stats in rounds_of(planner, policy, text, curve):
             times.append((done, stats.seconds))

@@ -97,13 +97,6 @@ def test_ordinary_memory_would_lose_what_lies_before(open_on_gpu, texts_of_cpu, 
         assert ids(alone(pipeline, 0, PROMPTS[:2])) != texts_of_cpu[:2]
 
 
-def test_entries_may_be_hidden_where_it_is_asked_for(open_on_gpu, texts_of_cpu):
-    with open_on_gpu(kv="stateful", max_masked_tokens=16) as pipeline:
-        results = alone(pipeline, 8)
-    assert ids(results) == texts_of_cpu
-    assert verifies(results)
-
-
 @pytest.mark.parametrize("kv", ["auto", "stateful"])
 def test_default_options_run_past_the_first_trim(kv, compiled):
     """States of a stateful cache that the plugin compresses could not be read for one."""

@@ -40,11 +40,6 @@ def profile(folders):
     return Profile(pair, MAIN_PROPERTIES, DRAFT_PROPERTIES, {"ratio": 1.5})
 
 
-def test_a_profile_survives_being_written(profile, tmp_path):
-    profile.write(tmp_path / "deep" / "profile.json")
-    assert read_profile(tmp_path / "deep" / "profile.json") == profile
-
-
 def test_another_machine_or_model_has_another_fingerprint(
     folders, tiny_pair, tmp_path, monkeypatch
 ):

@@ -63,9 +63,6 @@ def test_texts_past_windows_are_those_of_transformers(models, pipeline, length):
             accepted += result.stats.accepted
             drafted += result.stats.drafted
     assert accepted < drafted or length == 0, "nothing was rejected"
-
-
-def test_so_they_are_in_batches(models, pipeline):
     prompts, outputs = zip(*models.expected, strict=True)
     results = pipeline.generate_batch(prompts, **SEVERAL)
     assert [result.token_ids for result in results] == list(outputs)

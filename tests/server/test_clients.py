@@ -94,3 +94,25 @@ def test_langchain_knows_an_overflow(server):
     for ask in (model.invoke, lambda text: list(model.stream(text))):
         with pytest.raises(ContextOverflowError, match="This model's maximum context length is 2"):
             ask("return " * 300)
+
+
+def test_langchain_chats(server):
+    from langchain_openai import ChatOpenAI
+
+    model = ChatOpenAI(
+        model=NAME, base_url=f"{server.url}/v1", api_key="none", temperature=0, max_tokens=6
+    )
+    answer = model.invoke("return width")
+    assert answer.content == "".join(part.content for part in model.stream("return width"))
+    assert answer.usage_metadata["output_tokens"] == 6
+
+
+def test_llm_chats(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
+    from llm.default_plugins.openai_models import Chat
+
+    model = Chat("tiny", model_name=NAME, api_base=f"{server.url}/v1")
+    answer = model.prompt("return width", temperature=0, max_tokens=6, stream=True, key="none")
+    body = {"messages": MESSAGES, "temperature": 0, "max_tokens": 6}
+    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    assert answer.text() == expected["content"]

@@ -8,7 +8,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.cost_source import KeptCosts
-from ov_specdec.planning.costs import SIZES
+from ov_specdec.planning.measurement import SIZES
 from ov_specdec.results.chunks import collect
 from ov_specdec.server.metrics import Metrics
 from tests.support.fakes import ScriptedModel, counting

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
-from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength, HeuristicLength
+from ov_specdec.planning.draft_length import ConstantLength, HeuristicLength, PlannedLength
 from ov_specdec.planning.schedule import LearnedStats, make_policy
 from ov_specdec.results.stats import RoundStats
 from tests.support.fakes import ScriptedModel, counting
@@ -129,7 +129,7 @@ def test_lengths_follow_costs_unless_given_or_a_text_must_repeat(is_verified):
 
     def follows(**options):
         policy = make_policy(GenerationOptions(**options), LearnedStats(), main)
-        return isinstance(policy, AdaptiveLength)
+        return isinstance(policy, PlannedLength)
 
     assert follows()
     assert follows(seed=1)

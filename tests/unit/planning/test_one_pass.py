@@ -11,10 +11,10 @@ from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
-    AdaptiveLength,
     ConstantLength,
     Estimate,
     Offer,
+    PlannedLength,
 )
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
@@ -33,8 +33,8 @@ CURVE = CostCurve(MAIN, DRAFT)
 
 
 def drafted(chance):
-    expected = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
-    return Estimate(OFFER, expected, num_passes=1)
+    acceptance = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
+    return Estimate(OFFER, acceptance)
 
 
 def drafting(chances, lengths):
@@ -64,7 +64,7 @@ def test_no_lengths_yield_more(chances):
 
 
 def test_the_pass_of_all_is_counted_once():
-    match = replace(drafted(0.8), num_passes=0)
+    match = replace(drafted(0.8), offer=Offer("suffix", 0.5, 1))
     ranking = Ranking.of([drafted(0.9), drafted(0.7), match], CURVE)
     for choice in range(ranking.seconds.size):
         expected = drafting((0.9, 0.7), ranking.lengths(choice, 3)[:2])
@@ -76,12 +76,10 @@ def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():
 
     def taken(short, long):
         curve = CostCurve(PassCurve({1: 1.0, 16: 1.1}), PassCurve({1: short, 16: long}))
-        policy = AdaptiveLength(Counts(), Costs(curve))
+        policy = PlannedLength(Counts(), Costs(curve))
         for _ in range(20):
             policy.update(a_round(6, 6))
-        answer = policy.answer(offers)
-        assert answer.num_passes == answer.offer.takes_one_pass
-        return answer.offer.source
+        return policy.answer(offers).offer.source
 
     assert taken(0.01, 0.02) == "model"
     assert taken(3.0, 3.5) == "suffix"

@@ -11,11 +11,11 @@ from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, Pass
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
     MAX_REQUESTED_LENGTH,
-    AdaptiveLength,
     Estimate,
     HeuristicLength,
     Offer,
     Plan,
+    PlannedLength,
 )
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.ranking import Ranking
@@ -66,12 +66,12 @@ def answering(number, num_tokens=None, num_prefill=0):
 
 
 def drafted(chance, **more):
-    return replace(match(chance), offer=Offer("model"), num_passes=MAX_PLANNED_LENGTH, **more)
+    return replace(match(chance), offer=Offer("model"), **more)
 
 
 def match(chance):
-    expected = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
-    return Estimate(Offer("prompt-lookup", 0.5, 1), expected)
+    acceptance = tuple(chance**n for n in range(1, MAX_PLANNED_LENGTH + 1))
+    return Estimate(Offer("prompt-lookup", 0.5, 1), acceptance)
 
 
 def lengths(estimates, costs=COSTS, **load):
@@ -160,8 +160,8 @@ def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
     costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
 
-    def shares(pace):
-        ahead = replace(match(0.8), pace=pace)
+    def shares(throughput):
+        ahead = replace(match(0.8), throughput=throughput)
         return [plan.length for plan in Planner(costs).plan([ahead, match(0.8)], answering(2))]
 
     assert shares(1.0)[0] == shares(1.0)[1]
@@ -238,26 +238,25 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
 
 
 def test_a_sequence_tells_what_it_has_learnt():
-    policy = AdaptiveLength(Counts(), COSTS)
+    policy = PlannedLength(Counts(), COSTS)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
     found = policy.answer(asking("model"))
-    assert (found.num_unread, found.num_passes) == (30, MAX_PLANNED_LENGTH)
+    assert found.num_unread == 30
     for _ in range(40):
         policy.update(a_round(4, 4))
     found = policy.answer(asking("model"))
-    assert found.expected[1] == found.expected[0] ** 2 > 0.8
-    assert 3.0 < found.pace < 5.0
+    assert found.acceptance[1] == found.acceptance[0] ** 2 > 0.8
+    assert 3.0 < found.throughput < 5.0
     assert (found.num_unread, found.is_hopeful) == (1, False)
     policy.update(a_round(1, 1, reason="probe"))
     assert policy.answer(asking("model")).is_hopeful
-    assert policy.answer(asking("prompt-lookup", 0.5)).num_passes == 0
 
 
 @pytest.mark.parametrize("draft", [NOMINAL.draft, None])
 def test_a_source_that_is_never_right_is_seldom_probed_and_then_drafts(draft):
     def probes(source):
         planner = Planner(Costs(CostCurve(NOMINAL.main, draft)))
-        policy, found = AdaptiveLength(Counts(), COSTS), Counter()
+        policy, found = PlannedLength(Counts(), COSTS), Counter()
         for _ in range(400):
             [plan] = planner.plan([policy.answer(asking(source))], Load())
             policy.update(a_round(plan.length, 0, reason=plan.reason, source=source))
@@ -293,8 +292,8 @@ def test_heuristic_follows_the_last_round(start, drafted, accepted, expected):
 
 @pytest.mark.parametrize(("room", "length"), [(9, 4), (4, 4), (3, 3), (0, 0), (-1, 0)])
 def test_a_plan_stays_within_the_room_there_is(room, length):
-    plan = Plan(4, "constant", expected=(0.1,)).within(room)
-    assert (plan.length, plan.expected) == (length, (0.1,))
+    plan = Plan(4, "constant", acceptance=(0.1,)).within(room)
+    assert (plan.length, plan.acceptance) == (length, (0.1,))
 
 
 def taught(*rounds, common=None):

@@ -13,16 +13,9 @@ from ov_specdec.drafters.model import ModelDrafter
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.static_shapes import most_saving
 from ov_specdec.planning.cost_source import read_curve, write_curve
-from ov_specdec.planning.costs import (
-    GRID,
-    NOMINAL,
-    SIZES,
-    CostCurve,
-    Costs,
-    PassCurve,
-)
+from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
-from ov_specdec.planning.measurement import Measurement
+from ov_specdec.planning.measurement import SIZES, Measurement
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.records.files import keep_section
 from ov_specdec.results.stats import PassStats, StepStats
@@ -51,9 +44,9 @@ def chances(rate):
 
 
 OF_DRAFT = st.builds(
-    lambda rate, **more: Estimate(Offer("model"), chances(rate), **more),
+    lambda rate, one, **more: Estimate(Offer("model", takes_one_pass=one), chances(rate), **more),
     RATES,
-    num_passes=st.sampled_from([1, 3, MAX_PLANNED_LENGTH]),
+    st.booleans(),
     num_unread=st.integers(1, 3000),
     is_hopeful=st.booleans(),
 )
@@ -91,7 +84,7 @@ def is_valid(plan):
 
 
 MATCH = Estimate(Offer("suffix", 0.9, 1), chances(0.8))
-DRAFTED = Estimate(Offer("model"), chances(0.8), num_passes=MAX_PLANNED_LENGTH)
+DRAFTED = Estimate(Offer("model"), chances(0.8))
 ALONE = Load()
 
 
@@ -228,7 +221,7 @@ class Failing:
     def answer(self, ask):
         if self._fails_in == "answer":
             raise IndexError("list index out of range")
-        return Estimate(ask[0], chances(0.9), num_passes=MAX_PLANNED_LENGTH)
+        return Estimate(ask[0], chances(0.9))
 
     def update(self, stats):
         if self._fails_in == "update":

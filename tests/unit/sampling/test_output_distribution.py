@@ -13,7 +13,7 @@ from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.graph.vocabulary import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
-from ov_specdec.planning.draft_length import AdaptiveLength, ConstantLength
+from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import residual
@@ -239,7 +239,7 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
     num_drafted = set()
 
     def beside_a_planned_one(text):
-        cache, policy = text.cache.runner, AdaptiveLength(text.policy._acceptance._common, PLANNED)
+        cache, policy = text.cache.runner, PlannedLength(text.policy._acceptance._common, PLANNED)
         drafter = make_drafter("greedy", text.drafters[0].caches[0].runner, GreedySampler())
         for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
             num_drafted.add(round_.stats.num_drafted)
@@ -249,7 +249,7 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
         main,
         draft,
         "sampled",
-        lambda: AdaptiveLength(Counts(), PLANNED),
+        lambda: PlannedLength(Counts(), PLANNED),
         *WARPERS["as it is"],
         rounds_of=beside_a_planned_one,
     )

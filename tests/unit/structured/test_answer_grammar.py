@@ -13,7 +13,7 @@ from jsonschema import validate
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.tools import parameters_of
-from ov_specdec.results.parts import CallBegin, Reasoning, Text, calls_of
+from ov_specdec.results.parts import CallBegin, Text, calls_of
 from ov_specdec.text.answer_format import CALL_FORMATS
 from tests.support.answers import LETTERS, TOKENS, draw, fits, function, grammar_of, read
 
@@ -345,15 +345,3 @@ def test_the_token_that_ends_answers_is_left_to_the_model():
     options = GenerationOptions(tools=[STOP], tool_choice="required")
     ids = TOKENS.encode('[TOOL_CALLS][{"name": "stop", "arguments": {}}]')
     assert fits(TOKENS, grammar_of(TOKENS, form, options), ids) == (len(ids), True)
-
-
-def test_reasoning_is_told_from_the_answer(words):
-    form = words.form("hermes", thinks=True)
-    text = "<think>\nSo <tool_call>.\n</think>\n\n"
-    call = '<tool_call>\n{"name": "stop", "arguments": {}}\n</tool_call>'
-    ids = words.encode(text + call)
-    grammar = grammar_of(words, form, GenerationOptions(tools=[STOP], tool_choice="required"))
-    assert fits(words, grammar, ids) == (len(ids), True)
-    parts = read(words, form, [STOP], ids)
-    assert parts[0] == Reasoning("So <tool_call>.")
-    assert [call.name for call in calls_of(parts)] == ["stop"]
