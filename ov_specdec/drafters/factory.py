@@ -194,7 +194,7 @@ KINDS = (
     DrafterKind("prompt-lookup", (prompt_lookup,), OF_LOOKUP),
     DrafterKind("none"),
 )
-"""All kinds with a name. A new drafter is a line here, or is passed as a `DrafterKind`."""
+"""All kinds of a `DrafterName`. Others are passed as a `DrafterKind`."""
 
 WITH_DRAFT = tuple(kind.name for kind in KINDS if kind.has_draft_model)
 

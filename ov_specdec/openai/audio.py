@@ -9,8 +9,8 @@ from pydantic import ConfigDict, Field
 from ov_specdec.openai.answer import make_metrics
 from ov_specdec.openai.body import (
     Body,
+    NeutralValues,
     Rules,
-    Unsupported,
     read,
     with_options,
 )
@@ -87,7 +87,7 @@ class TranslationForm(Body):
 class TranscriptionForm(TranslationForm):
     """A recording to transcribe; its fields except for the file."""
 
-    unsupported: ClassVar[Unsupported] = {
+    neutral_values: ClassVar[NeutralValues] = {
         "chunking_strategy": ("auto",),
         "include[]": (),
         "known_speaker_names[]": (),
