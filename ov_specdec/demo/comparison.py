@@ -1,18 +1,31 @@
-"""One prompt decoded plainly and then speculatively: both texts so far, and what they share."""
+"""Plain and speculative decoding compared: on one prompt, and over a sweep of temperatures."""
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import Any, Literal
+
+import pandas as pd
 
 from ov_specdec.cache import common_prefix
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
+from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN
+from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk, ResultBuilder
-from ov_specdec.results.stats import FinishReason
+from ov_specdec.results.stats import FinishReason, GenerationStats
 from ov_specdec.text.chat import Message
+from ov_specdec.text.prompt import Prompt
+
+SWEPT_TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
+REPEATS = 3
+SWEEP_TOKENS = 64
+"""Maximum tokens of each run of the sweep, and of the example on the page."""
+
+NUM_STEPS = len(SWEPT_TEMPERATURES) * REPEATS
 
 Chunks = GenerationStream | Generator[Chunk, None, None]
 
@@ -174,3 +187,28 @@ def messages_of(turns: Sequence[Comparison], system: str = "") -> list[Message]:
         messages.append({"role": "user", "content": turn.message})
         messages.append({"role": "assistant", "content": turn.plain.output.text})
     return [*messages, {"role": "user", "content": last.message}]
+
+
+def sweep(
+    pipeline: SpeculativePipeline, prompt: Prompt, form: Mapping[str, Any]
+) -> Iterator[pd.DataFrame]:
+    """Measure all temperatures, interleaved; yields a table of medians after each step.
+
+    Raises `OptionError` for an invalid prompt.
+    """
+    # Without a seed, since draft lengths are not adaptive with one.
+    most = min(form["max_new_tokens"] or SWEEP_TOKENS, SWEEP_TOKENS)
+    given = {**form, "max_new_tokens": most, "seed": None}
+
+    def run(own: Mapping[str, Any], temperature: float) -> GenerationStats:
+        options = {**options_of({**given, "temperature": temperature}), **own}
+        return pipeline.generate(prompt, **options, ignore_eos=True).stats
+
+    methods = {"plain": partial(run, PLAIN), "speculative": partial(run, {})}
+    rows = []
+    for step, turn in enumerate(interleave(methods, SWEPT_TEMPERATURES * REPEATS)):
+        temperature = SWEPT_TEMPERATURES[step % len(SWEPT_TEMPERATURES)]
+        for name, stats in turn.items():
+            rows.append((temperature, name, stats.tokens_per_second, stats.acceptance_rate))
+        table = pd.DataFrame(rows, columns=["temperature", "method", "tokens/s", "acceptance"])
+        yield table.groupby(["temperature", "method"], as_index=False).median()

@@ -10,7 +10,7 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from ov_specdec.demo import view
+from ov_specdec.demo import comparison, view
 from ov_specdec.demo.comparison import Comparison, messages_of, options_of
 from ov_specdec.demo.parts import (
     LENGTH_CHOICES,
@@ -63,7 +63,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
     models, decode = describe(pipeline), pipeline.tokenizer.decode
     example = Comparison(models, MESSAGES[0] if has_chat else "")
     prompt = messages_of([example]) if has_chat else PROMPTS[0]
-    most = {"max_new_tokens": view.SWEEP_TOKENS, "cache_prompt": False}
+    most = {"max_new_tokens": comparison.SWEEP_TOKENS, "cache_prompt": False}
     for _ in example.compare(partial(pipeline.stream, prompt), most, decode):
         pass
 
@@ -83,9 +83,9 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
     def sweep(values: Values) -> Iterator[tuple[Any, ...]]:
         try:
             prompt = prompt_of(values, values[state])
-            for step, table in enumerate(view.sweep(pipeline, prompt, form_of(values)), 1):
+            for step, table in enumerate(comparison.sweep(pipeline, prompt, form_of(values)), 1):
                 rates = table[table["method"] == "speculative"]
-                yield view.status(f"{step} of {view.NUM_STEPS}."), table, rates
+                yield view.status(f"{step} of {comparison.NUM_STEPS}."), table, rates
         except SpecdecError as error:
             raise shown_error(error) from error
         # gradio infers nominal axes from an empty table, and keeps them.

@@ -1,32 +1,15 @@
-"""The state of runs as HTML, with model output escaped, and as tables for charts."""
+"""The state of runs as HTML, with model output escaped."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Sequence
 from html import escape
 from itertools import groupby
-from typing import Any
 
-import pandas as pd
-
-from ov_specdec.demo.comparison import Comparison, Run, options_of
-from ov_specdec.measure.methods import interleave
-from ov_specdec.options.generation import PLAIN
-from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.demo.comparison import Comparison, Run
 from ov_specdec.results.chunks import ENDINGS
-from ov_specdec.results.origins import MEANINGS, as_html
-from ov_specdec.results.origins import legend as legend_of
-from ov_specdec.results.stats import GenerationStats
-from ov_specdec.text.prompt import Prompt
+from ov_specdec.results.origins import MEANINGS, as_html, legend_of
 
 NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"
-
-SWEPT_TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)
-REPEATS = 3
-SWEEP_TOKENS = 64
-"""Maximum tokens of each run of the sweep, and of the example on the page."""
-
-NUM_STEPS = len(SWEPT_TEMPERATURES) * REPEATS
 
 
 def panes(turns: Sequence[Comparison]) -> tuple[str, str]:
@@ -130,28 +113,3 @@ def _figures(run: Run) -> str:
 
 def _one_line(text: str) -> str:
     return text.replace("\n", NEW_LINE)
-
-
-def sweep(
-    pipeline: SpeculativePipeline, prompt: Prompt, form: Mapping[str, Any]
-) -> Iterator[pd.DataFrame]:
-    """Measure all temperatures, interleaved; yields a table of medians after each step.
-
-    Raises `OptionError` for an invalid prompt.
-    """
-    # Without a seed, since draft lengths are not adaptive with one.
-    most = min(form["max_new_tokens"] or SWEEP_TOKENS, SWEEP_TOKENS)
-    given = {**form, "max_new_tokens": most, "seed": None}
-
-    def run(own: Mapping[str, Any], temperature: float) -> GenerationStats:
-        options = {**options_of({**given, "temperature": temperature}), **own}
-        return pipeline.generate(prompt, **options, ignore_eos=True).stats
-
-    methods = {"plain": partial(run, PLAIN), "speculative": partial(run, {})}
-    rows = []
-    for step, turn in enumerate(interleave(methods, SWEPT_TEMPERATURES * REPEATS)):
-        temperature = SWEPT_TEMPERATURES[step % len(SWEPT_TEMPERATURES)]
-        for name, stats in turn.items():
-            rows.append((temperature, name, stats.tokens_per_second, stats.acceptance_rate))
-        table = pd.DataFrame(rows, columns=["temperature", "method", "tokens/s", "acceptance"])
-        yield table.groupby(["temperature", "method"], as_index=False).median()

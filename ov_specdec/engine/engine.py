@@ -14,8 +14,8 @@ from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, Role
 from ov_specdec.planning.draft_length import FULL, NO_PLAN, Estimate, Plan
-from ov_specdec.planning.planner import Planner
-from ov_specdec.results.stats import PassStats, StepStats
+from ov_specdec.planning.planner import Planner, StepPlan
+from ov_specdec.results.stats import PassStats, Round, StepStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import forward
 
@@ -41,6 +41,7 @@ class Engine:
         self.scheduler = Scheduler(main, draft, limits)
         self._costs = costs
         self._planner = Planner(costs)
+        self._step_plan = StepPlan([])
         self._has_warned = False
 
     def add_request(self, sequence: Sequence) -> None:
@@ -99,23 +100,27 @@ class Engine:
         try:
             sequence.wait_for(sequence.round.send(plan))
         except StopIteration as done:
-            sequence.wait_for(None)
-            with self._plainly_after_errors():
-                sequence.policy.update(done.value.stats)
-            try:
-                sequence.publish(done.value)
-            except Exception as error:
-                sequence.end(error)
-            if sequence.finish_reason is not None:
-                sequence.end()
+            self._complete(sequence, done.value)
         except BaseException as error:
             sequence.end(error)
             if not isinstance(error, Exception):
                 raise
 
+    def _complete(self, sequence: Sequence, round_: Round) -> None:
+        """Learn from a complete round and publish it; the sequence may end with it."""
+        sequence.wait_for(None)
+        with self._plainly_after_errors():
+            sequence.policy.update(round_.stats)
+        try:
+            sequence.publish(round_)
+        except Exception as error:
+            sequence.end(error)
+        if sequence.finish_reason is not None:
+            sequence.end()
+
     def _plan(self) -> None:
         """Plan draft lengths: first those that are given, then all others together."""
-        stepping, self._planner.size = self.scheduler.stepping, 0
+        stepping, self._step_plan = self.scheduler.stepping, StepPlan([])
         planned, estimates = list[Sequence](), list[Estimate]()
         for sequence in stepping:
             if (offers := sequence.offers) is None:
@@ -134,8 +139,9 @@ class Engine:
             return
         plans = [(sequence, NO_PLAN) for sequence in planned]
         with self._plainly_after_errors():
-            found = self._planner.plan(estimates, self.scheduler.load)
-            plans = [*zip(planned, found, strict=True)]
+            step_plan = self._planner.plan(estimates, self.scheduler.load)
+            plans = [*zip(planned, step_plan.plans, strict=True)]
+            self._step_plan = step_plan
         for sequence, plan in plans:
             self._resume(sequence, plan.within(sequence.room))
 
@@ -195,7 +201,7 @@ class Engine:
             is_step = model is self._main or model.mask_token is not None
             is_usual = is_step or num_needed <= 2 * len(batch)
             if model is self._main and any(sequence.policy.is_planned for sequence in batch):
-                num_needed = self._planner.wished
+                num_needed = self._step_plan.best_size or num_needed
             return PassStats(sum(sizes), len(sizes), num_prefill, seconds, is_usual, num_needed)
         return None
 
@@ -210,7 +216,7 @@ class Engine:
         may_pad = len(decoding) == len(batch)
         if model is self._main:
             is_planned = any(s.policy.is_planned for s in batch if s.state is State.DECODE)
-            may_pad, planned = is_planned or model.is_verified, self._planner.size
+            may_pad, planned = is_planned or model.is_verified, self._step_plan.size
         if decoding and may_pad:
             padding[decoding[-1]] = model.padded_size(num_tokens, planned) - num_tokens
         return padding

@@ -5,7 +5,7 @@ et al. (Sarathi-Serve, arXiv 2403.02310).
 """
 
 from collections import Counter, deque
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from math import ceil
 from time import monotonic
@@ -90,8 +90,8 @@ class Scheduler:
         """Seconds of the last step with it."""
         self._saved = 0.0
         """Seconds by which steps of others were shorter than they may be, negative if longer."""
-        self.num_preemptions = 0
-        """Preemptions for lack of memory."""
+        self.on_preemption: Callable[[], object] = lambda: None
+        """Called at each preemption."""
 
     @property
     def has_work(self) -> bool:
@@ -199,7 +199,6 @@ class Scheduler:
         An only one ends with the error.
         """
         if len(self.running) > 1:
-            self.num_preemptions += 1
             self._requeue(self._newest)
         else:
             self.running.pop().end(error)
@@ -271,6 +270,7 @@ class Scheduler:
 
     def _requeue(self, sequence: Sequence) -> None:
         sequence.preempt()
+        self.on_preemption()
         self.running.remove(sequence)
         if sequence in self.stepping:
             self.stepping.remove(sequence)

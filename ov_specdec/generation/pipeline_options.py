@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, get_args
 
 from pydantic import AfterValidator, Field, InstanceOf, model_validator
 from typing_extensions import Self
@@ -25,14 +25,13 @@ from ov_specdec.text.pairing import PairingName
 CONFIG = frozenset(field.name for field in fields(RuntimeConfig)) - {"batch_invariant"}
 """Settings of a model that are arguments of its pipeline."""
 
-
 DeviceName = Annotated[str, AfterValidator(str.upper)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
 
 ParserName = Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
 
 WHERE = "a folder or a name on the Hub"
-DRAFTERS = "one of model, suffix, both, prompt-lookup, none, or a DrafterKind"
+DRAFTERS = f"one of {', '.join(get_args(DrafterName))}, or a DrafterKind"
 
 
 class ModelOptions(Options):

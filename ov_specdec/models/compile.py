@@ -11,7 +11,7 @@ from pathlib import Path
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
-from ov_specdec.graph.attention import Heads, give_weights
+from ov_specdec.graph.alignment import Heads, give_weights
 from ov_specdec.models.devices import (
     block_memory,
     compile_for,

@@ -68,8 +68,8 @@ NEWER_NAMES = {
 }
 """What to give instead of older fields, and of fields of llama.cpp and other endpoints."""
 
-Unsupported = Mapping[str, Sequence[Any]]
-"""Values without an effect, by the name of a field."""
+NeutralValues = Mapping[str, Sequence[Any]]
+"""The only values that are taken of each field: those that change nothing. () refuses all."""
 
 B = TypeVar("B", bound="Body")
 
@@ -110,14 +110,14 @@ class Rules:
 class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
-    option_names: its fields that are generation options, by the names of the options. unsupported:
-    fields that are refused, unless they have one of these values.
+    option_names: its fields that are generation options, by the names of the options.
+    neutral_values: of fields that are refused otherwise.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
     option_names: ClassVar[tuple[str, ...]] = ()
-    unsupported: ClassVar[Unsupported] = {}
+    neutral_values: ClassVar[NeutralValues] = {}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -128,10 +128,10 @@ class Body(BaseModel):
     def check_others(self, rules: Rules, where: str = "") -> None:
         """Refuse unsupported fields, and have unknown ones logged or refused."""
         fields = type(self).model_fields
-        known = {*self.unsupported, *(each.alias or name for name, each in fields.items())}
+        known = {*self.neutral_values, *(each.alias or name for name, each in fields.items())}
         given = {k: v for k, v in (self.model_extra or {}).items() if v is not None}
         for name, value in given.items():
-            neutral = self.unsupported.get(name)
+            neutral = self.neutral_values.get(name)
             if neutral is None:
                 rules.check_unknown(where + name, value, known)
             elif not any(value == each and type(value) is type(each) for each in neutral):
@@ -267,7 +267,7 @@ FORMS: Mapping[str, Any] = {
 
 
 def with_options(
-    options: type[Options], names: Iterable[str], unsupported: Unsupported = MappingProxyType({})
+    options: type[Options], names: Iterable[str], neutral: NeutralValues = MappingProxyType({})
 ) -> Callable[[type[B]], type[B]]:
     """Adds these options as fields to a body; null counts as missing."""
 
@@ -286,7 +286,7 @@ def with_options(
             **taken,  # type: ignore[call-overload]  # it declares them as Any
         )
         made.option_names = (*body.option_names, *taken)
-        made.unsupported = {**body.unsupported, **unsupported}
+        made.neutral_values = {**body.neutral_values, **neutral}
         return made  # type: ignore[no-any-return]
 
     return decorate

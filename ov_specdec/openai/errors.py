@@ -59,7 +59,7 @@ NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass
 class ApiError(Exception):
-    """An error as an answer. param: the field at fault. retry_after: in seconds."""
+    """An error as an answer; docs/server.md lists all. param: at fault. retry_after: in seconds."""
 
     status: int
     message: str

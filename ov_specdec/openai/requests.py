@@ -9,15 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.answer import Ask
-from ov_specdec.openai.body import (
-    Body,
-    Positive,
-    Rules,
-    Unsupported,
-    read,
-    said,
-    with_options_of,
-)
+from ov_specdec.openai.body import Body, NeutralValues, Positive, Rules, read, said, with_options_of
 from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.structured import (
@@ -37,8 +29,7 @@ TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 
 PromptIds = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
-
-UNSUPPORTED: Unsupported = {
+NEUTRAL: NeutralValues = {
     **dict.fromkeys(("allowed_token_ids", "grammar", "json_schema", "logits_processors"), ()),
     **dict.fromkeys(("guided_choice", "guided_grammar", "guided_json", "guided_regex"), ()),
     "bad_words": ([],),
@@ -53,7 +44,7 @@ class GenerationBody(Body):
     """Common fields of generating endpoints."""
 
     endpoint: ClassVar[Endpoint]
-    unsupported: ClassVar[Unsupported] = UNSUPPORTED
+    neutral_values: ClassVar[NeutralValues] = NEUTRAL
 
     model: str | None = None
     stream: bool | None = None
@@ -108,7 +99,7 @@ def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = Non
 class StreamOptions(Body):
     """Additions to a stream besides the text."""
 
-    unsupported: ClassVar[Unsupported] = {"include_obfuscation": (False,)}
+    neutral_values: ClassVar[NeutralValues] = {"include_obfuscation": (False,)}
 
     include_usage: bool | None = None
     continuous_usage_stats: bool | None = None
@@ -149,8 +140,8 @@ class ChatBody(ChoicesBody):
     """A conversation to answer, in the model's chat template."""
 
     endpoint = "chat"
-    unsupported: ClassVar[Unsupported] = {
-        **UNSUPPORTED,
+    neutral_values: ClassVar[NeutralValues] = {
+        **NEUTRAL,
         **dict.fromkeys(("audio", "chat_template", "documents", "web_search_options"), ()),
         "functions": ([],),
         "function_call": ("none", "auto"),
@@ -202,7 +193,7 @@ class CompletionBody(ChoicesBody):
     """Prompts to continue, texts or token ids, without a chat template."""
 
     endpoint = "completions"
-    unsupported: ClassVar[Unsupported] = {**UNSUPPORTED, "prompt_embeds": (), "suffix": ("",)}
+    neutral_values: ClassVar[NeutralValues] = {**NEUTRAL, "prompt_embeds": (), "suffix": ("",)}
 
     prompt: Annotated[
         str | PromptIds | Annotated[list[str | PromptIds], Field(min_length=1, fail_fast=True)],
@@ -245,8 +236,8 @@ class ResponsesBody(GenerationBody):
     """A text or a conversation to answer; nothing is stored."""
 
     endpoint = "responses"
-    unsupported: ClassVar[Unsupported] = {
-        **UNSUPPORTED,
+    neutral_values: ClassVar[NeutralValues] = {
+        **NEUTRAL,
         **dict.fromkeys(("conversation", "max_tokens", "max_tool_calls", "prompt"), ()),
         **dict.fromkeys(("background", "store"), (False,)),
         "previous_response_id": (),

@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ov_specdec.openai.body import Body, Unsupported, said
+from ov_specdec.openai.body import Body, NeutralValues, said
 from ov_specdec.openai.errors import invalid, show
 
 FormatType = Literal["text", "json_object", "json_schema"]
@@ -22,7 +22,7 @@ class NamedSchema(Body):
 class TextFormat(NamedSchema):
     """The format of a response."""
 
-    unsupported: ClassVar[Unsupported] = {"json_schema": ()}
+    neutral_values: ClassVar[NeutralValues] = {"json_schema": ()}
 
     type: FormatType
 
@@ -30,7 +30,7 @@ class TextFormat(NamedSchema):
 class ResponseFormat(Body):
     """The format of another answer, where the schema is nested."""
 
-    unsupported: ClassVar[Unsupported] = {"schema": ()}
+    neutral_values: ClassVar[NeutralValues] = {"schema": ()}
 
     type: FormatType
     json_schema: NamedSchema | None = None
@@ -54,7 +54,7 @@ class TextOptions(Body):
 class StructuredOutputs(Body):
     """What the output has to fit, one of these."""
 
-    unsupported: ClassVar[Unsupported] = {
+    neutral_values: ClassVar[NeutralValues] = {
         **dict.fromkeys(("structural_tag", "whitespace_pattern"), ()),
         **dict.fromkeys(("disable_additional_properties", "disable_fallback"), (False,)),
         "disable_any_whitespace": (True, False),  # json_whitespace is compact by default

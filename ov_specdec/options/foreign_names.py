@@ -11,12 +11,12 @@ def _each(table: Mapping[str, T]) -> dict[str, T]:
     return {name: value for names, value in table.items() for name in names.split()}
 
 
-NEUTRAL: Mapping[str, tuple[Any, ...]] = _each(
+NEUTRAL: Mapping[str, tuple[Any, ...] | None] = _each(
     {
         "assistant_early_exit assistant_lookbehind bos_token_id cache_config compile_config "
         "continuous_batching_config disable_compile early_stopping is_assistant length_penalty "
         "low_memory pad_token_id prefill_chunk_size renormalize_logits return_legacy_cache "
-        "target_lookbehind tokenizer": (),
+        "target_lookbehind tokenizer": None,
         "begin_suppress_tokens constraints diversity_penalty echo epsilon_cutoff eta_cutoff "
         "force_words_ids min_length output_attentions output_hidden_states output_logits "
         "output_scores penalty_alpha remove_invalid_values return_dict_in_generate "
@@ -29,7 +29,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = _each(
         "use_cache": (True,),
     }
 )
-"""Values that change no text, by option of transformers: None too, and for () any value."""
+"""Values that change no text, by option of transformers, besides None. In their place None: all."""
 
 NO_COUNTERPART = "it has no counterpart here, leave it out"
 
@@ -103,5 +103,5 @@ def drop_neutral(options: Mapping[str, Any], own: Collection[str] = ()) -> dict[
 
 def is_neutral(name: str, value: object) -> bool:
     """Whether this value of an option of another program changes no text."""
-    values = NEUTRAL.get(name)
-    return value is None or values == () or value in (values or ())
+    values = NEUTRAL.get(name, ())
+    return value is None or values is None or value in values

@@ -1,14 +1,16 @@
 """Plans the draft lengths of a step for most tokens per second."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
+from ov_specdec.planning.costs import CostCurve, Costs
 from ov_specdec.planning.draft_length import HORIZON, MAX_PLANNED_LENGTH, Estimate, Plan
 from ov_specdec.planning.ranking import Numbers, Ranking
+
+DECAY = 1.0 - 1.0 / HORIZON
 
 SAME_ACCEPTANCE, MOST_USES = 0.02, 4
 """A choice serves for so many steps while acceptances differ by less: making one takes 0.05 to 0.2
@@ -21,36 +23,48 @@ that the draft model reads for them it is twice as much at most."""
 
 @dataclass(frozen=True)
 class Load:
-    """The main model's next pass without draft tokens; by default over a single sequence.
-
-    num_sequences: in the pass. num_answered: those that get a token from it. num_tokens: of these,
-    without draft tokens that are to be planned. num_prefill: prefill tokens. num_forced: of
-    `num_tokens`, those that grammars force, which sequences get too.
-    """
+    """The main model's next pass without draft tokens; by default over a single sequence."""
 
     num_sequences: int = 1
+    """In the pass."""
     num_answered: int = 1
+    """Those that get a token from it."""
     num_tokens: int = 1
+    """Of these, without draft tokens that are to be planned."""
     num_prefill: int = 0
+    """Prefill tokens."""
     num_forced: int = 0
+    """Of `num_tokens`, those that grammars force, which sequences get too."""
+
+
+class StepPlan(NamedTuple):
+    """The drafts of a step, and the size of the main model's pass, in tokens."""
+
+    plans: list[Plan]
+    """One for each estimate."""
+    size: int = 0
+    """To which to pad the pass; 0: not at all."""
+    best_size: int = 0
+    """The best if changes of size were free, as with static shapes; 0: unknown."""
 
 
 @dataclass
 class Choice:
-    """What was chosen in a step, for the next ones in which estimates are about the same.
-
-    follows: what else it depends on. wished: the size if changes of size were free. done: expected
-    tokens and seconds. at_home: costs of the step by home size.
-    """
+    """What was chosen in a step, for the next ones in which estimates are about the same."""
 
     estimates: Sequence[Estimate]
     curve: CostCurve
     follows: Hashable
+    """What else it depends on."""
     lengths: list[int]
-    size: int
-    wished: int
-    done: tuple[float, float]
-    at_home: Numbers
+    """Draft lengths, one for each estimate."""
+    size: int = 0
+    best_size: int = 0
+    """See `StepPlan`."""
+    done: tuple[float, float] = (0.0, 0.0)
+    """Expected tokens and seconds."""
+    by_home: Numbers = field(default_factory=lambda: np.zeros(1))
+    """What the step is worth by home size, in tokens."""
     uses: int = 0
 
     def serves(self, estimates: Sequence[Estimate], curve: CostCurve, follows: Hashable) -> bool:
@@ -67,22 +81,70 @@ class Choice:
         )
 
 
+class PassSize:
+    """Chooses sizes of passes, as one of another size than the last takes longer.
+
+    Most passes are padded to a home size. A step takes another size where that gains more than the
+    change and the change back. The home size moves once another one would have gained more than a
+    change in recent steps.
+    """
+
+    def __init__(self) -> None:
+        self.last = 0
+        """The size of the last pass."""
+        self.forget()
+
+    def forget(self) -> None:
+        """Find a new home size, under another load."""
+        self.home: int | None = None
+        self._by_home: Numbers = np.zeros(1)
+        """What recent steps would have been worth by home size, in tokens."""
+
+    def choose(self, values: Numbers, change: Numbers) -> tuple[int, Numbers]:
+        """The size of this step's pass, and what the step is worth by home size.
+
+        values: of the step, by size. change: what a change to or from each size costs, in tokens.
+        """
+        # At another size and back, if that is worth more.
+        by_home = np.maximum(values, (values - 2.0 * change).max())
+        recent = DECAY * self._by_home + by_home
+        if self.home is None:
+            self.home = int(values.argmax())
+        if recent[self.home] < recent.max() - change[self.home]:
+            self.home = int(recent.argmax())
+        sizes = np.arange(len(values))
+        values = values - change * (sizes != self.last) - change[self.home] * (sizes != self.home)
+        return int(values.argmax()), by_home
+
+    def learn(self, by_home: Numbers) -> None:
+        """Add a step that is taken, as `choose` has valued it."""
+        self._by_home = DECAY * self._by_home + by_home
+
+
+def dinkelbach_step(
+    past: tuple[float, float], tokens: Numbers, drafting: Numbers, passing: Numbers
+) -> tuple[float, Numbers]:
+    """The best rate of tokens, and the gain of each choice at this rate before its pass.
+
+    Where `rate` is the best ratio of tokens to seconds, the choice with the greatest
+
+        tokens - rate * seconds
+
+    has it (Dinkelbach, Management Science 13, 1967). past: tokens and seconds that count too.
+    """
+    rate = float(((past[0] + tokens) / (past[1] + drafting + passing)).max())
+    return rate, tokens - rate * drafting
+
+
 class Planner:
     """Plans the drafts of all sequences of a step together.
 
     Draft tokens of all sequences are ranked by the probability that they and those before them are
     accepted. For the first k of them, in drafts of at most n, tokens and seconds of the whole step
-    are estimated, and the pair of k and n maximizes
-
-        tokens - rate * seconds,
-
-    where `rate` is the best rate of tokens over this and recent steps. For one sequence this is the
-    optimal length of Leviathan et al., section 3.5 (arXiv 2211.17192), for many the goodput of Liu
-    et al. (SmartSpec, arXiv 2406.14066), in which tokens of sequences that are ahead count less.
-
-    A pass of another size than the last one takes longer, so most passes are padded to a home size.
-    A step takes another size where that gains more than the change and the change back. The home
-    size moves once another one would have saved more than a change in recent steps.
+    are estimated, and the pair of k and n is chosen that has the best rate of tokens over this and
+    recent steps. For one sequence this is the optimal length of Leviathan et al., section 3.5
+    (arXiv 2211.17192), for many the goodput of Liu et al. (SmartSpec, arXiv 2406.14066), in which
+    tokens of sequences that are ahead count less.
 
     While nothing is drafted, 1 to 2 % of the time goes to probes, rounds with one draft token.
 
@@ -96,38 +158,29 @@ class Planner:
         """Tokens and seconds of recent steps under the same load."""
         self._choice: Choice | None = None
         """That of the last step."""
-        self._home_costs: Numbers = np.zeros(1)
-        """By home size, what recent steps would have cost, in tokens."""
-        self._home = self._last_size = 0
-        """The home size without the tokens of `Load`, and the size of the last pass."""
-        self.size = 0
-        """The size to which to pad this step's pass."""
-        self.wished = 0
-        """The size of the last planned pass if changes of size were free."""
+        self._pass_size = PassSize()
         self._credit = 0.0
         """Saved time for probes, in plain passes."""
 
-    def plan(self, estimates: Sequence[Estimate], load: Load) -> list[Plan]:
+    def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
-        curve = self.costs.curve
+        curve, pass_size = self.costs.curve, self._pass_size
         self._forget_others(load, curve.sweeps)
         offers = tuple([(each.offer.source, each.offer.confidence) for each in estimates])
-        choice, follows = self._choice, (offers, load, self._home, self._last_size)
+        choice, follows = self._choice, (offers, load, pass_size.home, pass_size.last)
         if choice is None or not choice.serves(estimates, curve, follows):
             choice = self._choice = self._choose(estimates, load, follows)
-        self.size = 0
         if not load.num_prefill:
-            self.size, self.wished = choice.size, choice.wished
-            if self.size not in curve.main.static:
-                self._last_size = self.size
-            decay, (tokens, seconds) = 1.0 - 1.0 / HORIZON, self._past
-            self._past = decay * (tokens + choice.done[0]), decay * (seconds + choice.done[1])
-            self._home_costs = decay * self._home_costs + choice.at_home
+            (tokens, seconds), done = self._past, choice.done
+            self._past = DECAY * (tokens + done[0]), DECAY * (seconds + done[1])
+            pass_size.learn(choice.by_home)
+            if choice.size not in curve.main.static:
+                pass_size.last = choice.size
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.acceptance)
             for each, n in zip(estimates, choice.lengths, strict=True)
         ]
-        return self._probe(plans, estimates, load)
+        return StepPlan(self._probe(plans, estimates, load), choice.size, choice.best_size)
 
     def _forget_others(self, load: Load, sweeps: int) -> None:
         """Forget what was planned under another load, or with a nominal curve."""
@@ -135,66 +188,35 @@ class Planner:
         num_tokens = load.num_tokens - load.num_forced
         alike = sweeps, load.num_sequences, load.num_answered, num_tokens
         if not load.num_prefill and alike != self._load:
-            self._load, self._past, self._home = alike, (0.0, 0.0), -1
-            self._home_costs = np.zeros(MAX_PLANNED_LENGTH * load.num_answered + 1)
+            self._load, self._past = alike, (0.0, 0.0)
+            self._pass_size.forget()
 
     def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
-        curve, forced = self.costs.curve, load.num_forced
-        first = load.num_tokens - forced
-        most = MAX_PLANNED_LENGTH * (len(estimates) if load.num_prefill else load.num_answered)
-        passes = curve.main.by_size(first, first + most, load.num_sequences)
+        """The best draft lengths and size of the pass."""
+        curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, curve)
-        number, seconds = ranking.number.ravel() + forced, ranking.seconds.ravel()
-        number = number.clip(max=most)  # a pass may be larger by as many as are forced
-        tokens = load.num_answered + forced + ranking.expected_accepted.ravel()
-        all_tokens, all_seconds = self._past
-        rate = float(((all_tokens + tokens) / (all_seconds + seconds + passes[number])).max())
-        gains, size, wished, at_home = tokens - rate * seconds, 0, 0, self._home_costs
+        num_drafting = num if load.num_prefill else load.num_answered
+        largest = load.num_tokens - load.num_forced + MAX_PLANNED_LENGTH * num_drafting
+        passes = main.by_size(0, largest + load.num_prefill, load.num_sequences)
+        # Of each choice. A pass may be larger than the largest by as many as are forced.
+        fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
+        tokens = load.num_answered + load.num_forced + ranking.expected_accepted.ravel()
+        drafting = ranking.seconds.ravel()
+        rate, gains = dinkelbach_step(self._past, tokens, drafting, passes[fed])
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
-            first += load.num_prefill
-            passes = curve.main.by_size(first, first + most, load.num_sequences)
-            best = int((gains - rate * passes[number]).argmax())
-        else:
-            size, wished, at_home = self._choose_size(
-                gains, number, passes, rate, curve.main, first
-            )
-            best = int(np.where(number <= size - first, gains, -np.inf).argmax())
-        spent = float(seconds[best] + passes[size - first if size else 0])
-        lengths = ranking.lengths(best, len(estimates))
-        done = float(tokens[best]), spent
-        return Choice(estimates, curve, follows, lengths, size, wished, done, at_home)
-
-    def _choose_size(
-        self,
-        gains: Numbers,
-        number: NDArray[np.integer],
-        passes: Numbers,
-        rate: float,
-        main: PassCurve,
-        first: int,
-    ) -> tuple[int, int, Numbers]:
-        """The size of this step's pass, the one if changes were free, and costs by home size.
-
-        passes: seconds by size, from `first` tokens.
-        """
-        best = np.full(len(passes), -np.inf)
-        np.maximum.at(best, number, gains)
-        costs = rate * passes - np.maximum.accumulate(best)
-        wished = first + int(costs.argmin())
-        change = np.full(len(costs), rate * main.change)
-        if main.static:
-            change[[n - first for n in main.static if 0 <= n - first < len(costs)]] = 0.0
-        # At another size and back, if that costs less.
-        at_home = np.minimum(costs, float((costs + 2.0 * change).min()))
-        recent = (1.0 - 1.0 / HORIZON) * self._home_costs + at_home
-        if self._home < 0:
-            self._home = int(costs.argmin())
-        if recent[self._home] > recent.min() + change[self._home]:
-            self._home = int(recent.argmin())
-        sizes = np.arange(len(costs))
-        costs += change * (sizes != self._last_size - first)
-        costs += change[self._home] * (sizes != self._home)
-        return first + int(costs.argmin()), wished, at_home
+            best = int((gains - rate * passes[fed + load.num_prefill]).argmax())
+            return Choice(estimates, curve, follows, ranking.lengths(best, num))
+        # By size of the pass: the best choice that fits, if any.
+        most = np.full(len(passes), -np.inf)
+        np.maximum.at(most, fed, gains)
+        values = np.maximum.accumulate(most) - rate * passes
+        change = np.full(len(passes), rate * main.change)
+        change[[size for size in main.static if size < len(change)]] = 0.0
+        size, by_home = self._pass_size.choose(values, change)
+        best = int(np.where(fed <= size, gains, -np.inf).argmax())
+        lengths, best_size = ranking.lengths(best, num), int(values.argmax())
+        done = float(tokens[best]), float(drafting[best] + passes[size])
+        return Choice(estimates, curve, follows, lengths, size, best_size, done, by_home)
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.

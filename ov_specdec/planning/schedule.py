@@ -42,7 +42,7 @@ class IsolatedLength(Policy):
 
     def answer(self, offers: Offers) -> Plan:
         """The plan of the sequence as if it ran alone."""
-        return self._planner.plan([self._learned.answer(offers)], Load())[0]
+        return self._planner.plan([self._learned.answer(offers)], Load()).plans[0]
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens, and rounds with a match."""

@@ -1,6 +1,6 @@
 """Prometheus metrics, with vLLM's names after the prefix."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
@@ -13,11 +13,9 @@ from prometheus_client import (
     Metric,
     generate_latest,
 )
-from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Scheduler
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.results.chunks import Chunk, ResultBuilder
 from ov_specdec.results.stats import GenerationStats
@@ -51,6 +49,7 @@ ENGINE = (
     Spec(Gauge, "num_requests_waiting_for_memory", "Preempted requests that wait to run again."),
     Spec(Gauge, "kv_cache_usage_perc", "KV cache in use, 0 to 1."),
     Spec(Gauge, "batch_invariant", "1 if passes are known to be batch-invariant, else 0."),
+    Spec(Counter, "num_preemptions", "Preemptions, for memory or the share of another key."),
     Spec(Counter, "prompt_tokens", "Tokens of prompts."),
     Spec(Counter, "generation_tokens", "Tokens of outputs."),
     Spec(Counter, "prefix_cache_queries", "Prompt tokens looked up."),
@@ -141,13 +140,13 @@ class Metrics(Registry):
             self.labelled("request_success", finished_reason=reason)
 
     def watch(self, loop: EngineLoop, main: Runner, context: int) -> None:
-        """Read the gauges from the engine and the main model. context: in tokens."""
+        """Read gauges from the engine and the main model, count preemptions. context: in tokens."""
         scheduler = loop.engine.scheduler
         self["num_requests_running"].set_function(lambda: len(scheduler.running))
         self["num_requests_waiting"].set_function(lambda: loop.num_waiting[0])
         self["num_requests_waiting_for_memory"].set_function(lambda: loop.num_waiting[1])
         self["kv_cache_usage_perc"].set_function(partial(_usage, main))
-        self.registry.register(_Families(partial(_preemptions, scheduler, self.labels)))
+        scheduler.on_preemption = self["num_preemptions"].inc
         name, text = f"{METRIC_PREFIX}cache_config_info", "Size of the main model's KV cache."
         sizes = {"kv_cache_size_tokens": main.capacity or 0, "max_model_len": context}
         labels = {**self.labels, **sizes}
@@ -196,7 +195,7 @@ def export(families: Iterable[Metric]) -> bytes:
             family.name, Metric(family.name, family.documentation, family.type)
         )
         first.samples += family.samples
-    return generate_latest(_Families(merged.values))
+    return generate_latest(_Families(merged.values()))
 
 
 def _usage(main: Runner) -> float:
@@ -205,18 +204,11 @@ def _usage(main: Runner) -> float:
     return 0.0 if free is None or not capacity else 1 - free / capacity
 
 
-def _preemptions(scheduler: Scheduler, labels: Mapping[str, str]) -> Iterable[Metric]:
-    name, text = f"{METRIC_PREFIX}num_preemptions", "Preemptions of requests for lack of memory."
-    family = CounterMetricFamily(name, text, labels=list(labels))
-    family.add_metric(list(labels.values()), scheduler.num_preemptions)
-    return [family]
-
-
 class _Families(Collector):
-    """Metrics that a function gives."""
+    """Metrics that are collected already."""
 
-    def __init__(self, give: Callable[[], Iterable[Metric]]) -> None:
-        self._give = give
+    def __init__(self, families: Iterable[Metric]) -> None:
+        self._families = families
 
     def collect(self) -> Iterable[Metric]:
-        return self._give()
+        return self._families

@@ -15,7 +15,7 @@ from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.round import declined
 from ov_specdec.planning.costs import CostCurve
 from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan, Policy
-from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.planner import Load, Planner, StepPlan
 from ov_specdec.results.stats import RoundStats
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone
 from ov_specdec.sampling.verification import Draft
@@ -128,20 +128,21 @@ def rounds_of(
     policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, text.prompt, reason="prefill"))
     done, last_size, is_complete = 1, text.prompt, False
     while done < text.size:
-        has_asked = False
+        step_plan: StepPlan | None = None
 
         def plan(offers: Offers) -> Plan:
-            nonlocal has_asked
-            has_asked = True
+            nonlocal step_plan
             answer = policy.answer(offers)
-            return answer if isinstance(answer, Plan) else planner.plan([answer], Load())[0]
+            if isinstance(answer, Plan):
+                return answer
+            step_plan = planner.plan([answer], Load())
+            return step_plan.plans[0]
 
         drafted = text.draft(done, plan)
         size, offer = drafted.num_drafted + 1, drafted.plan.offer
         if policy.is_planned:
-            if not has_asked:
-                planner.plan([], Load())
-            size = max(size, planner.size)
+            step_plan = step_plan or planner.plan([], Load())
+            size = max(size, step_plan.size)
         step, again = curve.drafting if drafted.takes_passes and drafted.num_drafted else (0, 0)
         drafting = drafted.num_drafted * step + is_complete * again
         verifying = passing(curve, size, last_size)

@@ -10,7 +10,16 @@ import pytest
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import demo as cli_demo
 from ov_specdec.demo import view
-from ov_specdec.demo.comparison import Comparison, Run, messages_of, options_of
+from ov_specdec.demo.comparison import (
+    NUM_STEPS,
+    SWEEP_TOKENS,
+    SWEPT_TEMPERATURES,
+    Comparison,
+    Run,
+    messages_of,
+    options_of,
+    sweep,
+)
 from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import as_html
@@ -204,14 +213,14 @@ def test_the_sweep_measures_every_temperature(pipeline, monkeypatch):
         return generate(pipeline, prompt, **{**options, "max_new_tokens": 4})
 
     monkeypatch.setattr(SpeculativePipeline, "generate", watch)
-    tables = list(view.sweep(pipeline, "def area(", form(max_new_tokens=500, seed=7)))
+    tables = list(sweep(pipeline, "def area(", form(max_new_tokens=500, seed=7)))
     assert [len(table) for table in tables[:2]] == [2, 4]
-    assert list(tables[-1]["temperature"].unique()) == list(view.SWEPT_TEMPERATURES)
+    assert list(tables[-1]["temperature"].unique()) == list(SWEPT_TEMPERATURES)
     assert (tables[-1]["tokens/s"] > 0).all()
     assert tables[-1]["acceptance"].between(0, 1).all()
-    assert len(tables) == view.NUM_STEPS == len(given) // 2
+    assert len(tables) == NUM_STEPS == len(given) // 2
     assert all(options["ignore_eos"] and options.get("seed") is None for options in given)
-    assert {options["max_new_tokens"] for options in given} == {view.SWEEP_TOKENS}
+    assert {options["max_new_tokens"] for options in given} == {SWEEP_TOKENS}
 
 
 def test_without_gradio_the_extra_is_named():

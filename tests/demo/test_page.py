@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from ov_specdec.demo.view import NUM_STEPS
+from ov_specdec.demo.comparison import NUM_STEPS
 from ov_specdec.errors import OptionError
 from ov_specdec.results.origins import MEANINGS
 from tests.support.browser import chromium, demo_process, expect

@@ -87,7 +87,7 @@ def about(name: str) -> str:
 
 def metrics() -> str:
     """The metrics in the server's own words."""
-    scheduler = SimpleNamespace(running=(), num_preemptions=0)
+    scheduler = SimpleNamespace(running=())
     loop: Any = SimpleNamespace(engine=SimpleNamespace(scheduler=scheduler), num_waiting=(0, 0))
     main: Any = SimpleNamespace(num_free=None, capacity=None)
     engine, requests = Metrics("model"), RequestMetrics("model")

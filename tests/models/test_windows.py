@@ -62,7 +62,8 @@ def test_texts_past_windows_are_those_of_transformers(models, pipeline, length):
             assert result.token_ids == output
             accepted += result.stats.accepted
             drafted += result.stats.drafted
-    assert accepted < drafted or length == 0, "nothing was rejected"
+    # With such a draft, the planner decodes plainly.
+    assert accepted < drafted or length in (0, "auto"), "nothing was rejected"
     prompts, outputs = zip(*models.expected, strict=True)
     results = pipeline.generate_batch(prompts, **SEVERAL)
     assert [result.token_ids for result in results] == list(outputs)

@@ -21,6 +21,7 @@ from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.server.metrics import Metrics
 from tests.support.fakes import MASK, ScriptedModel, in_parallel, mixing, wrong_at
 from tests.support.scripted import PATIENCE
 
@@ -276,8 +277,8 @@ def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
     assert service.main.passes[-1] < 20  # most of its prompt is still to be read
     late = service.request([3] * 20, 20, drafter="none")
     service.submit(late)
+    service.engine.scheduler.on_preemption = lambda: pytest.fail("a request was preempted")
     service.finish()
-    assert service.engine.scheduler.num_preemptions == 0
     assert list(late.unread) == alone([3] * 20, 20)
 
 
@@ -315,6 +316,8 @@ def test_tenants_with_as_many_running_are_served_in_turns():
 @pytest.mark.parametrize("memory", [None, 30], ids=["places", "memory"])
 def test_a_request_of_many_choices_makes_room_for_another_tenant(memory):
     service = Service(max_batch_size=4 if memory is None else 16, num_blocks=memory)
+    metrics = Metrics("tiny")
+    metrics.watch(service.loop, service.main, 1)
     many = [service.request([i] * 12, 12, drafter="none", tenant="a") for i in range(12)]
     service.submit(*many)
     for _ in range(3):
@@ -327,6 +330,8 @@ def test_a_request_of_many_choices_makes_room_for_another_tenant(memory):
     assert not any(request.has_ended for request in many)
     service.finish()
     assert [list(r.unread) for r in many] == [alone([i] * 12, 12) for i in range(12)]
+    name = "ov_specdec:num_preemptions_total"
+    assert metrics.registry.get_sample_value(name, {"model_name": "tiny"}) > 0
 
 
 class Clock:

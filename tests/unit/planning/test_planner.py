@@ -76,7 +76,7 @@ def match(chance):
 
 def lengths(estimates, costs=COSTS, **load):
     load = answering(len(estimates), **load)
-    return [plan.length for plan in Planner(costs).plan(estimates, load)]
+    return [plan.length for plan in Planner(costs).plan(estimates, load).plans]
 
 
 def best_by_trying(chances):
@@ -106,15 +106,14 @@ def test_forced_tokens_fill_a_pass_like_draft_tokens():
     planner, sizes, lengths = Planner(Costs(CostCurve(main))), [], []
     for step in range(24):
         forced = (0, 3, 5, 0)[step % 4]
-        [plan] = planner.plan([match(0.9)], Load(1, 1, 1 + forced, 0, forced))
-        sizes.append(planner.size)
-        lengths.append(plan.length)
+        step = planner.plan([match(0.9)], Load(1, 1, 1 + forced, 0, forced))
+        sizes.append(step.size)
+        lengths.append(step.plans[0].length)
     assert set(sizes) == {8}
     assert lengths == [7, 4, 2, 7] * 6
     # Nor do they make it forget the home size, which a poor match alone does not move.
     planner.plan([match(0.9)], Load(1, 1, 4, 0, 3))
-    planner.plan([match(0.05)], Load(1, 1, 1))
-    assert planner.size == 8
+    assert planner.plan([match(0.05)], Load(1, 1, 1)).size == 8
 
 
 def test_forced_tokens_are_worth_no_less_than_they_cost():
@@ -124,7 +123,7 @@ def test_forced_tokens_are_worth_no_less_than_they_cost():
             length: (1 + forced + sum(0.8**n for n in range(1, length + 1))) for length in range(16)
         }
         rates = {n: total / (1.0 + 0.2 * (n + forced)) for n, total in best.items()}
-        [plan] = Planner(COSTS).plan([match(0.8)], Load(1, 1, 1 + forced, 0, forced))
+        [plan] = Planner(COSTS).plan([match(0.8)], Load(1, 1, 1 + forced, 0, forced)).plans
         assert rates[plan.length] == pytest.approx(max(rates.values()), rel=0.003)
 
 
@@ -134,7 +133,7 @@ FLAT_THEN_STEEP = Costs(CostCurve(PassCurve({1: 1.0, 16: 1.0, 17: 3.0, 32: 40.0}
 def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
     estimates = [drafted(chance, is_hopeful=True) for chance in (0.01, 0.05, 0.02)]
     estimates.append(replace(match(0.06), is_hopeful=True))  # whose first token is known
-    plans = Planner(COSTS).plan(estimates, answering(4))
+    plans = Planner(COSTS).plan(estimates, answering(4)).plans
     assert [(plan.length, plan.reason) for plan in plans] == [
         (0, "loses"),
         (1, "probe"),
@@ -145,7 +144,7 @@ def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
 
 def probes(estimates, load, steps=4000):
     planner = Planner(COSTS)
-    plans = [planner.plan(estimates, load) for _ in range(steps)]
+    plans = [planner.plan(estimates, load).plans for _ in range(steps)]
     return sum(plan.reason == "probe" for step in plans for plan in step)
 
 
@@ -153,8 +152,7 @@ def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
     """Else passes over many sequences would seem to be short, and so their best sizes."""
     main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
     planner = Planner(Costs(CostCurve(main, PassCurve({1: 1e-3}))))
-    planner.plan([drafted(0.9)] * 4, answering(4))
-    assert planner.wished > 8
+    assert planner.plan([drafted(0.9)] * 4, answering(4)).best_size > 8
 
 
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
@@ -162,7 +160,8 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
 
     def shares(throughput):
         ahead = replace(match(0.8), throughput=throughput)
-        return [plan.length for plan in Planner(costs).plan([ahead, match(0.8)], answering(2))]
+        plans = Planner(costs).plan([ahead, match(0.8)], answering(2)).plans
+        return [plan.length for plan in plans]
 
     assert shares(1.0)[0] == shares(1.0)[1]
     assert shares(3.0)[0] < shares(3.0)[1]
@@ -181,9 +180,9 @@ def test_plans_are_made_anew_when_passes_cost_something_else():
     costs = LiveCurve(COSTS.curve)
     planner = Planner(costs)
     for _ in range(2):  # the first time it finds the home size
-        before = planner.plan([drafted(0.9)] * 2, answering(2))
+        before = planner.plan([drafted(0.9)] * 2, answering(2)).plans
     costs.curve = FLAT_THEN_STEEP.curve
-    assert planner.plan([drafted(0.9)] * 2, answering(2)) != before
+    assert planner.plan([drafted(0.9)] * 2, answering(2)).plans != before
 
 
 def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
@@ -195,7 +194,7 @@ def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
             planner.plan([match(0.7)], answering(1))
         main = {size: 0.01 * seconds for size, seconds in NOMINAL.main.seconds.items()}
         costs.curve = CostCurve(PassCurve(main), PassCurve({1: 0.001}), sweeps=5)
-        [plan] = planner.plan([match(0.6)], answering(1))
+        [plan] = planner.plan([match(0.6)], answering(1)).plans
         return plan.length
 
     assert measured_after(50) == measured_after(0) < 8
@@ -204,11 +203,8 @@ def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
 def sizes(change, rates):
     """Of passes where another number of draft tokens is best in each step."""
     main = PassCurve({1: 1.0, 4: 1.2, 8: 1.6, 16: 3.0}, change=change)
-    planner, found = Planner(Costs(CostCurve(main))), []
-    for rate in rates:
-        planner.plan([match(rate)], answering(1))
-        found.append(planner.size)
-    return found
+    planner = Planner(Costs(CostCurve(main)))
+    return [planner.plan([match(rate)], answering(1)).size for rate in rates]
 
 
 def test_a_size_is_kept_where_another_one_gains_less_than_the_change():
@@ -232,7 +228,7 @@ def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():
         planner.plan([], answering(1))
     lengths = []
     for rate in (0.99, 0.3):
-        lengths += [planner.plan([match(rate)], answering(1))[0].length]
+        lengths += [planner.plan([match(rate)], answering(1)).plans[0].length]
         planner.plan([], answering(1))
     assert lengths[0] > lengths[1] == 0
 
@@ -258,11 +254,11 @@ def test_a_source_that_is_never_right_is_seldom_probed_and_then_drafts(draft):
         planner = Planner(Costs(CostCurve(NOMINAL.main, draft)))
         policy, found = PlannedLength(Counts(), COSTS), Counter()
         for _ in range(400):
-            [plan] = planner.plan([policy.answer(asking(source))], Load())
+            [plan] = planner.plan([policy.answer(asking(source))], Load()).plans
             policy.update(a_round(plan.length, 0, reason=plan.reason, source=source))
             found[plan.reason] += 1
         for _ in range(100):  # it is right from now on
-            [plan] = planner.plan([policy.answer(asking(source))], Load())
+            [plan] = planner.plan([policy.answer(asking(source))], Load()).plans
             policy.update(a_round(plan.length, plan.length, reason=plan.reason, source=source))
         assert plan.reason == "pays"
         return found["probe"]

@@ -16,7 +16,7 @@ from ov_specdec.planning.cost_source import read_curve, write_curve
 from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
 from ov_specdec.planning.measurement import SIZES, Measurement
-from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.planner import Load, Planner, StepPlan
 from ov_specdec.records.files import keep_section
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -102,14 +102,14 @@ def test_every_plan_is_valid_whatever_static_shapes_and_costs_change(curve, take
                 costs.curve = change
             elif change is not None:
                 costs.curve = costs.curve.with_static("main", change, 0.1)
-            plans = planner.plan(estimates, load)
+            plans, size, best_size = planner.plan(estimates, load)
             assert len(plans) == len(estimates)
             assert all(map(is_valid, plans))
             fed = load.num_tokens + sum(plan.length for plan in plans)
-            size = max(fed, planner.size)
+            size = max(fed, size)
             # A probe comes last, and need not fit.
             assert load.num_prefill or fed <= size + sum(plan.reason == "probe" for plan in plans)
-            assert planner.wished >= 0
+            assert best_size >= 0
             done = PassStats(size, load.num_sequences, load.num_prefill, 0.1)
             planner.costs.learn(StepStats(done))
 
@@ -148,7 +148,7 @@ def test_any_context_is_measured_and_planned_for(main, draft):
     assert {1} <= set(curve.main.seconds) & set(curve.draft.seconds)
     assert [model.pool.num_used for model in models] == [0, 0]
     planner = Planner(Changing(curve))
-    assert all(map(is_valid, planner.plan([DRAFTED], ALONE)))
+    assert all(map(is_valid, planner.plan([DRAFTED], ALONE).plans))
 
 
 KEPT = CostCurve(PassCurve({1: 1.0, 8: 2.5}, 0.5), PassCurve({1: 0.1}), sweeps=5)
@@ -179,7 +179,7 @@ def places(content, path=()):
 def is_plausible(found):
     """Whether a value that was read can be used."""
     if isinstance(found, CostCurve):
-        plans = Planner(Changing(found)).plan([MATCH, DRAFTED], Load(2, 2, 2))
+        plans = Planner(Changing(found)).plan([MATCH, DRAFTED], Load(2, 2, 2)).plans
         return all(map(is_valid, plans))
     kinds = [type(value) for value in asdict(found).values()] if found else [str, int]
     return kinds in ([str, int], [str, type(None)])
@@ -243,7 +243,7 @@ PLACES = {"plan": Planner, "learn": Costs}
 def test_a_request_decodes_on_after_an_error_of_planning(fails_in, monkeypatch):
     expected = running.plain(ScriptedModel(mixing(1)), PROMPT, 40).tokens
     if fails_in == "no plans":
-        monkeypatch.setattr(Planner, "plan", lambda *_: [])
+        monkeypatch.setattr(Planner, "plan", lambda *_: StepPlan([]))
     elif fails_in in PLACES:
         monkeypatch.setattr(PLACES[fails_in], fails_in, broken)
     main, draft = ScriptedModel(mixing(1)), ScriptedModel(wrong_at(mixing(1), {9, 20}))
