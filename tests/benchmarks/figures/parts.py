@@ -158,7 +158,7 @@ PARTS: Mapping[str, Part] = {
         "chat",
         "6 schemas of each kind, strings of at most 24 characters; compact JSON, but any "
         "whitespace beside openvino.genai, which knows no other; timed with the compilation of "
-        f"the schema, to the end or {MOST:,} tokens; a server at the usual priority",
+        f"a new schema, to the end or {MOST:,} tokens; a server at the usual priority",
         partial(
             structured,
             pair="chat",
