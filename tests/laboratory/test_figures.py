@@ -23,7 +23,7 @@ from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import Part
 from tests.benchmarks.figures.results import speedups
 from tests.benchmarks.figures.together import together
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.record import Record, select
 from tests.support.command_line import run

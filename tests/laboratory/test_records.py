@@ -10,7 +10,8 @@ import pytest
 from ov_specdec.errors import OptionError
 from ov_specdec.models.locate import embedded_folder
 from tests.benchmarks.measuring import measure_into
-from tests.benchmarks.options import Models, model_options
+from tests.benchmarks.models import Models
+from tests.benchmarks.options import model_options
 from tests.benchmarks.record import Record, current_code
 
 

@@ -23,7 +23,7 @@ from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.requests import LENGTHS, compact, warmed
 from tests.benchmarks.measuring import Measurements, in_turns
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import Ask, BenchmarkError
 from tests.benchmarks.peers.worker import WorkerProcess
 from tests.benchmarks.record import Key, Row

@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ov_specdec.errors import SpecdecError
-from ov_specdec.models.runtime_config import WantedShapes
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
+
+if TYPE_CHECKING:
+    from ov_specdec.models.runtime_config import WantedShapes
 
 
 class BenchmarkError(SpecdecError):
@@ -27,7 +29,7 @@ class Setup:
 
     models: Models
     scratch: str = ""
-    static_shapes: WantedShapes = "auto"
+    static_shapes: "WantedShapes" = "auto"
     is_prepared: bool = True
     gguf: Path | None = None
     max_batch_size: int = 1
