@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
+from typing import Literal, Protocol
 
 from ov_specdec.errors import SpecdecError
 from ov_specdec.models.runtime_config import WantedShapes
@@ -39,6 +39,7 @@ class Ask:
     """One generation; greedy at temperature 0.
 
     ends: an end-of-sequence token ends the output. json_schema: what it fits; "" for any text.
+    json_whitespace: of this project's JSON; openvino.genai always writes any.
     """
 
     prompt_ids: Sequence[int]
@@ -46,6 +47,7 @@ class Ask:
     temperature: float = 0.0
     ends: bool = False
     json_schema: str = ""
+    json_whitespace: Literal["compact", "any"] = "compact"
 
 
 @dataclass(frozen=True)

@@ -42,12 +42,14 @@ SINGLE = {
     "plain": Method("own", 0),
     "plain-again": Method("own", 0),
     "default": Method("own", None),
+    "default-any-whitespace": Method("own", None),
     "default-not-invariant": Method("own-not-invariant", None),
     "genai-plain": Method("genai", 0),
+    "genai-plain-again": Method("genai", 0),
     "genai-confidence": Method("genai-draft", None),
     "llama-cpp-plain": Method("llama-cpp", 0),
 }
-"""Methods by name. "plain-again" shows the scatter."""
+"""Methods by name. Those that decode plainly "again" show the scatter."""
 
 WITH_LENGTH = {
     "constant": "own",
@@ -61,6 +63,7 @@ WITH_LENGTH = {
 FAMILIES = {
     "plain": "plain decoding",
     "default": "default",
+    "default-any-whitespace": "default, any whitespace",
     "default-not-invariant": "`batch_invariant=False`",
     "without-copies": "without escaped copies",
     "constant": "constant length",
