@@ -6,8 +6,7 @@ from itertools import groupby
 
 from ov_specdec.demo.comparison import Comparison, Run
 from ov_specdec.results.chunks import ENDINGS
-from ov_specdec.results.origins import MEANINGS, as_html
-from ov_specdec.results.origins import legend as legend_of
+from ov_specdec.results.origins import MEANINGS, as_html, legend_of
 
 NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"

@@ -36,9 +36,8 @@ class DrafterInput:
     main, draft: the models. options: with all defaults. tokens: the first ones of the sequence.
     eos_token_ids: end it. namespace: of its KV cache and of earlier outputs. references: an index
     of texts that the output may repeat. earlier: earlier outputs. pairing: of a draft model with
-    another tokenizer. encoder_input: of an encoder-decoder model; if it is a text, its ids are
-    searched like a reference text. make_grammar: see `make_samplers`. sampler, draft_sampler:
-    choose the main model's and a draft model's tokens.
+    another tokenizer. encoder_input: if it is a text, it is searched like a reference text.
+    make_grammar: see `make_samplers`. sampler, draft_sampler: of the main and the draft model.
     """
 
     main: Runner

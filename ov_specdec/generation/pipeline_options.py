@@ -25,7 +25,6 @@ from ov_specdec.text.pairing import PairingName
 CONFIG = frozenset(field.name for field in fields(RuntimeConfig)) - {"batch_invariant"}
 """Settings of a model that are arguments of its pipeline."""
 
-
 DeviceName = Annotated[str, AfterValidator(str.upper)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
 

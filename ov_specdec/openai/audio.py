@@ -7,13 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from ov_specdec.openai.answer import make_metrics
-from ov_specdec.openai.body import (
-    Body,
-    NeutralValues,
-    Rules,
-    read,
-    with_options,
-)
+from ov_specdec.openai.body import Body, NeutralValues, Rules, read, with_options
 from ov_specdec.openai.errors import NONE, ApiError, Json, encode_event, invalid
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import ResultBuilder

@@ -9,15 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.answer import Ask
-from ov_specdec.openai.body import (
-    Body,
-    NeutralValues,
-    Positive,
-    Rules,
-    read,
-    said,
-    with_options_of,
-)
+from ov_specdec.openai.body import Body, NeutralValues, Positive, Rules, read, said, with_options_of
 from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.structured import (
@@ -36,7 +28,6 @@ TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
 
 PromptIds = Annotated[list[int], Field(min_length=1, fail_fast=True)]
-
 
 NEUTRAL: NeutralValues = {
     **dict.fromkeys(("allowed_token_ids", "grammar", "json_schema", "logits_processors"), ()),

@@ -11,7 +11,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from typing_extensions import Self
 
 from ov_specdec.errors import OptionError, shorten
-from ov_specdec.results.origins import Origin, as_html, legend
+from ov_specdec.results.origins import Origin, as_html, legend_of
 from ov_specdec.results.parts import Part, Text, ToolCall, calls_of, joined, reasoning_of
 from ov_specdec.results.stats import FinishReason, GenerationStats, LengthLimit
 from ov_specdec.sampling.logits import TokenLogprobs
@@ -208,7 +208,7 @@ class GenerationResult:
         figures = escape(f"{self.stats!r}; {self.finish_message}")
         return (
             f'<pre style="white-space: pre-wrap">{as_html(pieces)}</pre>'
-            f"<small>{figures}<br>{legend(origin for origin, _ in pieces)}</small>"
+            f"<small>{figures}<br>{legend_of(origin for origin, _ in pieces)}</small>"
         )
 
 

@@ -35,7 +35,7 @@ def as_html(pieces: Iterable[tuple[Origin, str]]) -> str:
     return "".join(_marked(origin, "".join(text for _, text in run)) for origin, run in runs)
 
 
-def legend(origins: Iterable[Origin]) -> str:
+def legend_of(origins: Iterable[Origin]) -> str:
     """The meaning of the marks of these origins, as HTML."""
     used = set(origins)
     marks = [_marked(origin, text) for origin, text in MEANINGS.items() if origin in used]

@@ -13,7 +13,8 @@ from ov_specdec.cli.terminal import with_errors
 from ov_specdec.options.generation import PLAIN
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from tests.benchmarks.options import Models, model_options, prompt_options, several
+from tests.benchmarks.models import Models
+from tests.benchmarks.options import model_options, prompt_options, several
 from tests.benchmarks.tables import markdown
 from tests.benchmarks.texts import Prompts
 

@@ -14,7 +14,8 @@ from ov_specdec.models.locate import locate
 from ov_specdec.options.generation import PLAIN
 from tests.benchmarks import priority
 from tests.benchmarks.measuring import in_turns
-from tests.benchmarks.options import Models, model_options, prompt_options, several
+from tests.benchmarks.models import Models
+from tests.benchmarks.options import model_options, prompt_options, several
 from tests.benchmarks.tables import in_quartiles, markdown
 from tests.benchmarks.texts import Prompts
 

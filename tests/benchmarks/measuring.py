@@ -1,6 +1,7 @@
 """What parts of the figures have in common: their rows are measured in turns, and kept."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
+from random import Random
 from time import monotonic
 
 import click
@@ -39,7 +40,6 @@ def measure_into(
     write()
 
 
-def in_turns(names: Sequence[str], turn: int) -> list[str]:
-    """The names in the order of a turn, each of which begins with another one."""
-    first = turn % len(names)
-    return [*names[first:], *names[:first]]
+def in_turns(names: Sequence[str], turn: object) -> list[str]:
+    """The names in the order of a turn: any, so that none has the same one before it each time."""
+    return Random(str(turn)).sample(names, len(names))

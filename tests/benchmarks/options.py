@@ -1,39 +1,18 @@
 """How every command of the laboratory sets a run up: models and prompts."""
 
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ov_specdec import SpeculativePipeline
-from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.models.locate import embedded_folder, locate
+from tests.benchmarks.models import Models
 from tests.benchmarks.texts import Prompts
 
 PATH = click.Path(path_type=Path)
 Command = Callable[..., Any]
-
-
-@dataclass(frozen=True)
-class Models:
-    """The models of a run, and OpenVINO's properties. draft: None where none takes part."""
-
-    main: Path
-    draft: Path | None = None
-    properties: Mapping[str, str] = field(default_factory=dict)
-
-    def pipeline(self, drafter: DrafterName | None = None, **settings: Any) -> SpeculativePipeline:
-        """A pipeline of them, with what was asked for and nothing that `tune` has left behind.
-
-        drafter: the draft model where there is one, else suffix matches.
-        """
-        drafter = drafter or ("model" if self.draft else "suffix")
-        drafts = {"draft": self.draft} if drafter in WITH_DRAFT else {}
-        given = {"properties": dict(self.properties), "profile": "none", **drafts, **settings}
-        return SpeculativePipeline(self.main, drafter=drafter, **given)
 
 
 def model_options(command: Command) -> Command:

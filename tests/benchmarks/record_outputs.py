@@ -12,7 +12,8 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.terminal import with_errors
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from tests.benchmarks.options import PATH, Models, model_options, prompt_options
+from tests.benchmarks.models import Models
+from tests.benchmarks.options import PATH, model_options, prompt_options
 from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts
 

@@ -7,6 +7,7 @@ blocks anew, from the files: it measures nothing.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,13 +25,13 @@ from tests.benchmarks.figures.results import (
     count,
     methods,
     over_best,
-    require_falling,
     scatter,
     speeds,
     speedups,
 )
-from tests.benchmarks.figures.structured import CLIENTS, FREE, GRAMMARS, TOGETHER
+from tests.benchmarks.figures.structured import CLIENTS, FREE, GRAMMARS, MOST, SPACED, TOGETHER
 from tests.benchmarks.figures.tools import CURVES, MANY
+from tests.benchmarks.peers.genai import MAX_NGRAM_SIZE
 from tests.benchmarks.peers.methods import label
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import in_quartiles, markdown, numbers
@@ -75,8 +76,6 @@ def show(parts: Sequence[str], make: Table, results: Results) -> str:
     rows = [row for part in parts for row in results.parts.get(part, [])]
     if not rows:
         return ""
-    for group in cells(rows).values():
-        require_falling(group)
     lines = make(results)
     if len(lines) < 2:
         return ""
@@ -88,7 +87,6 @@ def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
     groups = [group for group in cells(rows).values() if "prompt" in group[0]]
     sizes = [count(group) for group in groups] or [1]
     often = f"n = {min(sizes)}" + (f" to {max(sizes)}" if max(sizes) > min(sizes) else "")
-    noise = max((s for group in groups if (s := scatter(group)) is not None), default=None)
     facts = [f"`{results.name}`, {results.measured(parts)}"]
     by_about: dict[str, list[str]] = {}
     for part in (part for part in parts if part in results.parts):
@@ -96,14 +94,29 @@ def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
     is_one = len(by_about) == 1
     facts += (f"{'' if is_one else ', '.join(own) + ': '}{said}" for said, own in by_about.items())
     facts.append(often)
-    if noise is not None:
-        noisy = ", **which is much**" if noise > NOISY else ""
-        facts.append(f"plain decoding and its repetition differ by at most {noise:.0%}{noisy}")
+    for name, said in {"plain": "plain decoding", "genai-plain": "openvino.genai's"}.items():
+        found = [noise for group in groups if (noise := scatter(group, name)) is not None]
+        if found:
+            noisy = ", **which is much**" if max(found) > NOISY else ""
+            facts.append(f"{said} and its repetition differ by at most {max(found):.0%}{noisy}")
+    if any(str(row.get("method")).startswith("genai-prompt-lookup") for row in rows):
+        facts.append(f"prompt lookup with max_ngram_size={MAX_NGRAM_SIZE} only")
+    facts += cut_off(rows)
     said = f"{'; '.join(facts)}."
     needs = {PARTS[part].needs for part in parts} | {row.get("pair") for row in rows}
     models = "".join(f" {option}" for need, option in MODELS.items() if need in needs)
     command = f"python -m tests.benchmarks figures {results.name} --only {','.join(parts)}{models}"
     return f"{said} `{command}`"
+
+
+def cut_off(rows: Sequence[Row]) -> list[str]:
+    """How many answers under a schema did not end, and whose they are."""
+    answers = [row for row in rows if row["part"] == "structured" and row.get("passes")]
+    answers = [row for row in answers if not row["form"].startswith(FREE)]
+    counts = Counter(label(row["method"]) for row in answers if row["tokens"] == MOST)
+    whose = ", ".join(f"{number} by {method}" for method, number in counts.items())
+    said = f"{counts.total()} of {len(answers)} answers were cut off, and count as what they took"
+    return [f"{said} ({whose})"] if counts else []
 
 
 def spread(values: Iterable[float], form: str = ".2f") -> str:
@@ -188,22 +201,23 @@ def of_structured(results: Results) -> Lines:
     lines: Lines = [
         [
             *("", "tokens", "plain decoding with the schema, tokens/s", "default / plain"),
-            *("default / openvino.genai's best", "schema / free text, without drafts"),
+            "answers/s, any whitespace: default / openvino.genai's best",
+            "schema / free text, without drafts",
         ]
     ]
     rows = results.rows("structured")
-    kinds = dict.fromkeys(row["task"] for row in rows if row["task"] not in GRAMMARS)
+    kinds = dict.fromkeys(row["form"] for row in rows if row["form"] not in GRAMMARS)
     for kind in (kind for kind in kinds if not kind.startswith(FREE)):
-        own = select(rows, task=kind)
+        own = [{**row, "answers": row["speed"] / row["tokens"]} for row in select(rows, form=kind)]
         plain = by_prompt(select(own, method="plain"))
-        free = by_prompt(select(rows, task=f"{FREE}, {kind}"))
+        free = by_prompt(select(rows, form=f"{FREE}, {kind}"))
         lines.append(
             [
                 kind,
                 spread(numbers(select(own, method="default"), "tokens"), ".0f"),
                 spread(plain.values(), ".0f"),
                 spread(speedups(own, "default")),
-                spread(over_best(own, "default", "genai")),
+                spread(over_best(own, SPACED, "genai", "answers")),
                 spread(plain[prompt] / free[prompt] for prompt in plain.keys() & free.keys()),
             ]
         )
@@ -212,7 +226,7 @@ def of_structured(results: Results) -> Lines:
 
 def of_grammars(results: Results) -> Lines:
     """What else a grammar does: to requests that share passes, and to other clients."""
-    forced, together, hostile = (results.rows("structured", task=task) for task in GRAMMARS)
+    forced, together, hostile = (results.rows("structured", form=form) for form in GRAMMARS)
     found = {
         "forced tokens alone / replay on this machine's cost curve": [
             row["speed"] / row["replayed"] for row in forced
@@ -236,10 +250,9 @@ def of_again(results: Results) -> Lines:
 
 
 def of_tools(results: Results) -> Lines:
-    """Calls: what drafts gain, by task; edits by machine; first tokens; and a loop."""
+    """Calls: what drafts gain, by task; first tokens; and a loop."""
     rows = results.rows("tools")
-    calls, edits = select(rows, form="calls"), [row for row in rows if row["form"] in CURVES]
-    lines: Lines = [["", "measured", "n"]]
+    calls, lines = select(rows, form="calls"), [["", "measured", "n"]]
 
     def line(name: str, values: Iterable[float], form: str = ".2f") -> None:
         lines.append([name, spread(found := list(values), form), str(len(found))])
@@ -247,11 +260,6 @@ def of_tools(results: Results) -> Lines:
     for task in dict.fromkeys(row["task"] for row in calls):
         line(f"{task}: default / plain, SmolLM2", speedups(select(calls, task=task), "default"))
     line("worst of them", sorted(speedups(calls, "default"))[:1])
-    for machine in dict.fromkeys(row["form"] for row in edits):
-        own = select(edits, form=machine)
-        line(f"recorded edits, {machine}: default / plain", speedups(own, "default"))
-        copies = speedups(own, "default", "without-copies")
-        line(f"recorded edits, {machine}: with escaped copies / without", copies)
     many, loop = select(rows, form="many tools"), select(rows, form="loop")
     extra = (1000 * (row["bound"] - row["bare"]) for row in many)
     line(
@@ -261,6 +269,20 @@ def of_tools(results: Results) -> Lines:
     reused = f"{cached:,} of {known:,}"
     lines.append([f"prompt tokens of {len(loop)} later turns that were cached", reused, "1"])
     return lines
+
+
+def of_edits(results: Results) -> Lines:
+    """Recorded edits on the cost curves of machines, without a clock."""
+    lines: Lines = [["recorded edits, simulated on the cost curve of", "n", *EDIT_RATIOS]]
+    for machine in CURVES:
+        if rows := results.rows("tools", form=machine):
+            ratios = (spread(speedups(rows, "default", base)) for base in EDIT_RATIOS.values())
+            lines.append([machine, str(count(rows)), *ratios])
+    return lines
+
+
+EDIT_RATIOS = {"default / plain": "plain", "with escaped copies / without": "without-copies"}
+"""What edits are compared with, by what the ratio is called."""
 
 
 def of_busy(results: Results) -> Lines:
@@ -404,15 +426,8 @@ def of_defaults(results: Results) -> Lines:
     ) -> list[str]:
         return [name, *(cell(rows[pair]) if rows[pair] else "" for pair in found)]
 
-    def at_best(name: str = "default", beginning: str = "genai") -> Callable[[list[Row]], str]:
-        return lambda rows: spread(over_best(rows, name, beginning))
-
-    def of_peer(field: str) -> Callable[[list[Row]], str]:
-        def slowest(rows: list[Row]) -> str:
-            ratios = (speedups(rows, "default", name, field) for name in methods(rows, "genai"))
-            return spread(min(filter(None, ratios), key=median, default=[]))
-
-        return slowest
+    def at_best(beginning: str = "genai", field: str = "speed") -> Callable[[list[Row]], str]:
+        return lambda rows: spread(over_best(rows, "default", beginning, field))
 
     genai = "openvino.genai's best setting"
     lines = [
@@ -421,17 +436,15 @@ def of_defaults(results: Results) -> Lines:
         line("default / plain", greedy, lambda rows: spread(speedups(rows, "default"))),
         line(f"default / {genai}", greedy, at_best()),
         line(f"default / {genai}, temperature 0.8", drawn, at_best()),
-        line("default / best constant length", greedy, at_best(beginning="constant")),
-        line(
-            "default / best constant length, temperature 0.8", drawn, at_best(beginning="constant")
-        ),
+        line("default / best constant length", greedy, at_best("constant")),
+        line("default / best constant length, temperature 0.8", drawn, at_best("constant")),
         line(
             "plain / openvino.genai's plain",
             greedy,
             lambda rows: spread(speedups(rows, "plain", "genai-plain")),
         ),
-        line(f"fresh process: default / {genai}", fresh, of_peer("speed")),
-        line(f"after ten seconds: default / {genai}", fresh, of_peer("later speed")),
+        line(f"fresh process: default / {genai}", fresh, at_best()),
+        line(f"after ten seconds: default / {genai}", fresh, at_best(field="later speed")),
     ]
     for requests in (4, 8):
         for cached in (200, 1500):
@@ -454,6 +467,7 @@ TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
     "grammars": (("structured",), of_grammars),
     "again": (("again",), of_again),
     "tools": (("tools",), of_tools),
+    "edits": (("tools",), of_edits),
     "busy": (("busy",), of_busy),
     "fresh": (("fresh",), of_fresh),
     "memory": (("memory",), of_memory),

@@ -12,6 +12,7 @@ from tests.benchmarks.figures.results import (
     PAIRS,
     SINGLE,
     Results,
+    differing,
     over_best,
     require_falling,
 )
@@ -30,18 +31,25 @@ def rows_of(**by_method):
     ]
 
 
-def test_the_best_is_chosen_on_the_prompts_that_it_is_not_measured_on():
-    """Each is the faster one of half of them, so that the slower one is always measured."""
-    rows = rows_of(default=[2.0] * 4, genai_draft_1=[4, 1, 4, 1], genai_plain=[1, 4, 1, 4])
-    assert over_best(rows, "default", "genai") == [2.0] * 4
+def test_the_best_is_one_setting_for_all_prompts():
+    rows = rows_of(default=[2.0] * 3, genai_draft_1=[4, 1, 4], genai_plain=[1, 4, 2])
+    assert over_best(rows, "default", "genai") == [0.5, 2.0, 0.5]
+
+
+def test_texts_of_the_default_are_compared_with_those_of_plain_decoding():
+    rows = rows_of(plain=[1.0] * 3, default=[2.0] * 3, constant_2=[2.0] * 3)
+    for row, text in zip(rows, "abcabdxyz", strict=True):
+        row |= {"part": "1b", "text": text}
+    assert differing(rows) == (1, 3)
 
 
 def test_a_sweep_that_ends_while_rising_is_an_error():
     falling = rows_of(genai_draft_1=[1], genai_draft_2=[3], genai_draft_10=[2], constant_2=[1])
     require_falling(falling)
-    rising = rows_of(genai_draft_1=[1], genai_draft_2=[3], genai_draft_10=[4])
-    with pytest.raises(BenchmarkError, match="ends while rising, at genai-draft-10"):
-        require_falling(rising)
+    rising = rows_of(default=[5], genai_draft_1=[1], genai_draft_2=[3], genai_draft_10=[4])
+    for refuse in (require_falling, lambda rows: over_best(rows, "default", "genai")):
+        with pytest.raises(BenchmarkError, match="ends while rising, at genai-draft-10"):
+            refuse(rising)
 
 
 SPEEDS = {"plain": 10.0, "plain-again": 10.1, "default": 20.0, "default-not-invariant": 25.0}

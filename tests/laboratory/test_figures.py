@@ -23,7 +23,7 @@ from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import Part
 from tests.benchmarks.figures.results import speedups
 from tests.benchmarks.figures.together import together
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.record import Record, select
 from tests.support.command_line import run
@@ -132,10 +132,12 @@ def test_single_requests_take_turns_over_prompts_and_temperatures(given):
         *((0, 0.0), (0, 0.8)),
         *((1, 0.0), (1, 0.8)),
     ]
-    assert [row["method"] for row in rows[:4]] == [*methods, "plain-again"]
+    assert all({row["method"] for row in rows[n : n + 3]} == {*methods} for n in (0, 3, 6, 9))
     assert [row["turn"] for row in rows[::3]] == [0, 1, 2, 3]
     assert all(row["tokens"] == 4 and row["speed"] > 0 and row["first"] > 0 for row in rows)
     assert [row["method"] for row in rows if "drafted" in row] == ["constant-2"] * 4
+    greedy = [rows[:3], rows[6:9]]
+    assert all(len({row["text"] for row in turn}) == 1 for turn in greedy)
 
 
 def test_escaped_copies_gain_in_replayed_edits(agent_model):
@@ -181,6 +183,7 @@ def test_a_fresh_process_runs_the_default_and_the_fastest_peer(given, monkeypatc
     for method, speed in (("genai-plain", 1.0), ("genai-draft-2", 3.0), ("genai-draft-4", 2.0)):
         row = {"part": "embedded", "heat": 0.0, "prompt": 0, "method": method, "speed": speed}
         given.rows.append(row)
+    monkeypatch.setattr(processes, "in_turns", lambda names, _: names)
     (row,) = measured(processes.fresh(given, *arguments), 1)
     assert row["method"] == "default"
     assert min(row[name] for name in ("speed", "first", "later speed")) > 0

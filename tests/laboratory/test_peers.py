@@ -1,12 +1,14 @@
 """Methods in processes that die, and other frameworks beside this project. No speed is checked."""
 
 import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
 from ov_specdec.models.locate import embedded_folder
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import Ask, BenchmarkError, Request, Served, Setup, decoding_speed
 from tests.benchmarks.peers.methods import find_method
 from tests.benchmarks.peers.worker import Worker, WorkerProcess
@@ -45,6 +47,14 @@ def test_a_process_runs_methods_and_names_what_goes_wrong(tiny_pair):
         for _ in range(2):
             with pytest.raises(BenchmarkError, match="died with exit status 3"):
                 process.ask(die)
+
+
+def test_processes_of_others_import_nothing_of_this_project_but_its_errors():
+    """Their memory is compared with ours."""
+    modules = "sys, tests.benchmarks.peers.worker, tests.benchmarks.peers.genai"
+    code = f"import {modules}; print(*(m for m in sys.modules if m.startswith('ov_specdec')))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout.split() == ["ov_specdec", "ov_specdec.errors"], done.stderr
 
 
 def die(_):

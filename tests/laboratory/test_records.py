@@ -9,8 +9,9 @@ import pytest
 
 from ov_specdec.errors import OptionError
 from ov_specdec.models.locate import embedded_folder
-from tests.benchmarks.measuring import in_turns, measure_into
-from tests.benchmarks.options import Models, model_options
+from tests.benchmarks.measuring import measure_into
+from tests.benchmarks.models import Models
+from tests.benchmarks.options import model_options
 from tests.benchmarks.record import Record, current_code
 
 
@@ -71,7 +72,7 @@ def test_a_changed_model_has_another_hash(tiny_pair, record, tmp_path):
 
 def in_two_turns(calls, ends_in=None):
     for turn in range(2):
-        for name in in_turns(["a", "b", "c"], turn):
+        for name in ("abc", "bca")[turn]:
 
             def measure(name=name, turn=turn):
                 if (name, turn) == ends_in:

@@ -10,7 +10,7 @@ from typing import Any
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import Setup
 from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts

@@ -11,7 +11,7 @@ from tests.benchmarks.figures.passes import passes
 from tests.benchmarks.figures.processes import fresh, memory
 from tests.benchmarks.figures.requests import again, of_pairs, requests, second_turns
 from tests.benchmarks.figures.speech import speech
-from tests.benchmarks.figures.structured import structured
+from tests.benchmarks.figures.structured import MOST, SPACED, structured
 from tests.benchmarks.figures.texts import texts
 from tests.benchmarks.figures.together import together
 from tests.benchmarks.figures.tools import tools
@@ -30,7 +30,8 @@ PROMPTS = {
 def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, ...]:
     """Default, plain, and the same draft lengths of this project and of openvino.genai."""
     constant = tuple(f"constant-{n}" for n in lengths if own)
-    return (*PLAIN, *constant, "genai-plain", *(f"{peer}-{n}" for n in lengths))
+    peers = ("genai-plain", "genai-plain-again", *(f"{peer}-{n}" for n in lengths))
+    return (*PLAIN, *constant, *peers)
 
 
 SETS = {
@@ -153,14 +154,15 @@ PARTS: Mapping[str, Part] = {
     "several-1b": several("1b", 10, rounds=3),
     "several-chat": several("chat", 5, rounds=6),
     "structured": Part(
-        8,
+        10,
         "chat",
-        "6 schemas of each kind, strings of at most 24 characters; outputs to their end; a server "
-        "at the usual priority",
+        "6 schemas of each kind, strings of at most 24 characters; compact JSON, but any "
+        "whitespace beside openvino.genai, which knows no other; timed with the compilation of "
+        f"a new schema, to the end or {MOST:,} tokens; a server at the usual priority",
         partial(
             structured,
             pair="chat",
-            methods=sweep("genai-prompt-lookup", (2, 4, 8, 16), own=False),
+            methods=(*sweep("genai-prompt-lookup", (2, 4, 8, 16, 32), own=False), SPACED),
             rounds=6,
         ),
     ),
@@ -168,7 +170,7 @@ PARTS: Mapping[str, Part] = {
         1.5,
         "chat",
         "24 turns of agents, each answered by a call that is required, of at most 160 tokens; "
-        "its 6 edits also as recorded, replayed on cost curves",
+        "its 6 edits also as recorded, simulated on cost curves",
         partial(tools, tokens=160, rounds=6),
     ),
     "again": Part(

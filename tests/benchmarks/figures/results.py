@@ -96,8 +96,8 @@ def widest(instructions: Sequence[str]) -> str:
 
 
 def methods(rows: Sequence[Row], beginning: str = "") -> list[str]:
-    """The methods of rows, by family and length; without the one that repeats plain decoding."""
-    named = [row for row in rows if row.get("method", "plain-again") != "plain-again"]
+    """The methods of rows, by family and length; without those that repeat plain decoding."""
+    named = [row for row in rows if not row.get("method", "-again").endswith("-again")]
     names = {row["method"] for row in named if row["method"].startswith(beginning)}
     order = list(dict.fromkeys(split(row["method"])[0] for row in named))
     return sorted(names, key=lambda name: (order.index(split(name)[0]), split(name)[1] or 0))
@@ -130,52 +130,54 @@ def speedups(
     return list(by_prompt(ratios, "ratio").values())
 
 
-def best(rows: Sequence[Row], beginning: str) -> str | None:
-    """The fastest of the methods that begin so; None without any.
+def best(rows: Sequence[Row], beginning: str, name: str = "speed") -> str | None:
+    """The fastest of the methods that begin so on all prompts together; None without any.
 
     By the geometric mean, to which all prompts count: the median of a few is one of them.
     """
     names = methods(rows, beginning)
-    return max(names, key=lambda name: geometric_mean(speeds(rows, name)), default=None)
+    return max(names, key=lambda each: geometric_mean(speeds(rows, each, name)), default=None)
 
 
-def over_best(rows: Sequence[Row], method: str, beginning: str) -> list[float]:
-    """The speed of a method over that of the best of those that begin so, by prompt.
-
-    The best is chosen on one half of the prompts and measured on the other, so that luck does not
-    choose it. A single prompt chooses and measures.
-    """
-    prompts = sorted({row["prompt"] for row in rows})
-    halves = [(prompts[::2], prompts[1::2]), (prompts[1::2], prompts[::2])]
-    found = list[float]()
-    for choosing, measured in halves if len(prompts) > 1 else [(prompts, prompts)]:
-        chosen = best([row for row in rows if row["prompt"] in choosing], beginning)
-        if chosen is not None:
-            own = [row for row in rows if row["prompt"] in measured]
-            found += speedups(own, method, chosen)
+def over_best(rows: Sequence[Row], method: str, beginning: str, name: str = "speed") -> list[float]:
+    """The speed of a method over that of the best of those that begin so, by prompt."""
+    chosen = best(rows, beginning, name)
+    found = [] if chosen is None else speedups(rows, method, chosen, name)
+    if found:
+        require_falling([row for row in rows if row["method"].startswith(beginning)], name)
     return found
 
 
-def require_falling(rows: Sequence[Row]) -> None:
+def require_falling(rows: Sequence[Row], name: str = "speed") -> None:
     """`BenchmarkError` where the longest draft length of a sweep is the fastest one.
 
     Then a longer one may be faster still, and the best of them is unknown.
     """
-    for family in dict.fromkeys(split(name)[0] for name in methods(rows) if split(name)[1]):
+    for family in dict.fromkeys(split(each)[0] for each in methods(rows) if split(each)[1]):
         names = methods(rows, f"{family}-")
-        if len(names) > 1 and best(rows, f"{family}-") == names[-1]:
+        if len(names) > 1 and best(rows, f"{family}-", name) == names[-1]:
             raise BenchmarkError(f"the sweep ends while rising, at {names[-1]}: add longer ones")
 
 
-def scatter(rows: Sequence[Row]) -> float | None:
+def scatter(rows: Sequence[Row], plain: str = "plain") -> float | None:
     """How much plain decoding differs from itself in the same turn, in the median."""
-    again = {row["turn"]: row["speed"] for row in select(rows, method="plain-again")}
+    again = {row["turn"]: row["speed"] for row in select(rows, method=f"{plain}-again")}
     found = [
         abs(again[row["turn"]] / row["speed"] - 1)
-        for row in select(rows, method="plain")
+        for row in select(rows, method=plain)
         if row["turn"] in again and row["speed"]
     ]
     return median(found) if found else None
+
+
+def differing(rows: Sequence[Row]) -> tuple[int, int]:
+    """Greedy texts of the default that are not plain decoding's in the same turn; of how many."""
+    pairs = []
+    for group in cells(rows).values():
+        plain = {row["turn"]: row.get("text") for row in select(group, method="plain")}
+        own = (row for row in select(group, method="default") if "text" in row)
+        pairs += [(row["text"], plain[row["turn"]]) for row in own if plain.get(row["turn"])]
+    return sum(one != other for one, other in pairs), len(pairs)
 
 
 def cells(rows: Sequence[Row]) -> dict[tuple[object, ...], list[Row]]:

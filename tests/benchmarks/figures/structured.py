@@ -1,8 +1,9 @@
 """Outputs that fit a JSON schema: alone by all methods, forced tokens, eight at once, a server."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from random import Random
@@ -20,9 +21,9 @@ from ov_specdec.text.grammar import Grammars
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import LENGTHS, WARM_UP, compact, generate
+from tests.benchmarks.figures.requests import LENGTHS, compact, warmed
 from tests.benchmarks.measuring import Measurements, in_turns
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import Ask, BenchmarkError
 from tests.benchmarks.peers.worker import WorkerProcess
 from tests.benchmarks.record import Key, Row
@@ -43,14 +44,17 @@ KINDS: tuple[dict[str, Any], ...] = (
     {"enum": ["low", "medium", "high"]},
 )
 FREE = "free text"
-"""The task of plain decoding without a schema, over as many tokens."""
+"""Plain decoding without a schema, over as many tokens as with it."""
+
+SPACED = "default-any-whitespace"
+"""What is compared with openvino.genai, which writes any whitespace."""
 
 MOST = 1000
-"""Tokens of an output, which its schema ends before."""
+"""Tokens after which an answer is cut off, which its schema need not end."""
 
 FORCED, TOGETHER, HOSTILE = "forced tokens alone", "8 requests, 8 schemas", "hostile grammars"
 GRAMMARS = (FORCED, TOGETHER, HOSTILE)
-"""Tasks besides those of single requests."""
+"""Forms besides those of single requests."""
 
 CURVE_SECONDS = 6.0
 """Of measuring the curve that forced tokens are replayed on."""
@@ -97,27 +101,37 @@ def single(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Meas
     """Schemas of each kind, others in each round, by all methods; and free text of that length."""
     ids = load_tokenizer(given.pairs[pair].main).encode(PROMPT)
     with given.setup(pair) as setup, WorkerProcess(setup) as worker:
-        for method in methods:
-            generate(worker, method, Ask(ids, WARM_UP))
+        measure = warmed(dict.fromkeys(methods, worker), ids)
         for turn in range(rounds):
             for kind, schema in schemas(Random(turn)).items():
-                ask = Ask(ids, MOST, ends=True, json_schema=json.dumps(schema))
-                key: Key = {"turn": turn, "pair": pair, "prompt": turn, "task": kind}
-                lengths = list[int]()
-                for method in in_turns(methods, turn):
-                    yield {**key, "method": method}, partial(noted, worker, method, ask, lengths)
-                if lengths:  # nothing where the file has these rows
-                    free = Ask(ids, lengths[0])
+                key: Key = {"turn": turn, "pair": pair, "prompt": turn, "form": kind}
+                lengths = dict[str, int]()
+                for method in in_turns(methods, f"{turn}, {kind}"):
+                    ask = ask_of(ids, schema, method, methods.index(method))
+                    yield {**key, "method": method}, partial(noted, measure, method, ask, lengths)
+                if "plain" in lengths:  # not where the file has this row
                     yield (
-                        {**key, "task": f"{FREE}, {kind}", "method": "plain"},
-                        partial(generate, worker, "plain", free),
+                        {**key, "form": f"{FREE}, {kind}", "method": "plain"},
+                        partial(measure, "plain", Ask(ids, lengths["plain"])),
                     )
 
 
-def noted(worker: WorkerProcess, method: str, ask: Ask, lengths: list[int]) -> Row:
+def ask_of(ids: Sequence[int], schema: Mapping[str, Any], method: str, depth: int) -> Ask:
+    """An answer by a method. depth: of alternatives around the schema, the same to anyone but a
+    cache: openvino.genai would have compiled it for another of its settings.
+    """
+    for _ in range(depth):
+        schema = {"anyOf": [schema]}
+    ask = Ask(ids, MOST, ends=True, json_schema=json.dumps(schema))
+    return replace(ask, json_whitespace="any") if method == SPACED else ask
+
+
+def noted(
+    measure: Callable[[str, Ask], Row], method: str, ask: Ask, lengths: dict[str, int]
+) -> Row:
     """One generation, whose length is noted."""
-    row = generate(worker, method, ask)
-    lengths.append(row["tokens"])
+    row = measure(method, ask)
+    lengths[method] = row["tokens"]
     return row
 
 
@@ -132,7 +146,7 @@ def forced_alone(models: Models, rounds: int) -> Measurements:
         own = (schema for turn in range(rounds) for schema in schemas(Random(turn)).values())
         for number, schema in enumerate(own):
             grammar = grammars.compile(GenerationOptions(json_schema=schema), ends)(0)
-            key: Key = {"turn": number, "prompt": number, "task": FORCED}
+            key: Key = {"turn": number, "prompt": number, "form": FORCED}
             yield key, partial(forced, pipeline, schema, grammar)
 
 
@@ -159,7 +173,7 @@ def together(models: Models, rounds: int) -> Measurements:
         for turn in range(-1, rounds):  # the first one warms up
             own = [an_object(FIELDS, Random(8 * turn + n)) for n in range(8)]
             for method in in_turns(tuple(LENGTHS), turn):
-                key: Key = {"turn": turn, "prompt": turn, "task": TOGETHER, "method": method}
+                key: Key = {"turn": turn, "prompt": turn, "form": TOGETHER, "method": method}
                 measure = partial(all_at_once, pipeline, own, LENGTHS[method])
                 if turn < 0:
                     measure()
@@ -195,7 +209,7 @@ def beside_hostile(given: Given, pair: str, rounds: int) -> Measurements:
             numbers = count()
             list(seconds_of_tokens(http, 0, monotonic() + 1.0))
             for turn in range(rounds):
-                key: Key = {"turn": turn, "prompt": turn, "task": HOSTILE}
+                key: Key = {"turn": turn, "prompt": turn, "form": HOSTILE}
                 yield key, partial(p95, http, numbers)
     finally:
         priority.change_all(given.priority)

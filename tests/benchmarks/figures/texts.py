@@ -20,7 +20,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.drafters.factory import DrafterName
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.measuring import Measurements
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
 from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts
 from tests.support.server import NAME, serving

@@ -7,7 +7,7 @@ from itertools import count, product
 
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import WARM_UP, compact
+from tests.benchmarks.figures.requests import WARM_UP, compact, digest
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.peers.asks import Request, decoding_speed
 from tests.benchmarks.peers.methods import find_method
@@ -46,7 +46,7 @@ def together(
             first, turn = sum(sizes[: sizes.index(size)]), next(turns)
             prompts = behind_contexts(text, ends, length, round_, first)[:size]
             about: Key = {"pair": pair, "cached": length, "requests": size, "prompt": round_}
-            for name in in_turns(methods, round_):
+            for name in in_turns(methods, turn):
                 worker = workers[find_method(name).loader]
                 # The first round reads contexts, and prepares passes.
                 measure = partial(serve, worker, name, prompts, tokens if round_ >= 0 else WARM_UP)
@@ -73,11 +73,18 @@ def behind_contexts(
 
 
 def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], tokens: int) -> Row:
-    """One load. What a method has kept, prefixes and outputs, no other method finds."""
+    """One load. What a method has kept, prefixes and outputs, no other method finds.
+
+    A repetition has the contexts of what it repeats, and other ends: prompts are kept, too.
+    """
     length, owner = find_method(method).length, method.removesuffix("-again")
+    if owner != method:
+        prompts = [[*ids[:-OWN], *reversed(ids[-OWN:])] for ids in prompts]
     requests = [
         Request(ids, tokens, length, f"{owner}, {place} of {len(prompts)}, {len(ids)}")
         for place, ids in enumerate(prompts)
     ]
-    speed, first = decoding_speed(worker.ask(Worker.serve, method, requests))
-    return compact({"speed": speed, "first": first})
+    served = worker.ask(Worker.serve, method, requests)
+    speed, first = decoding_speed(served)
+    text = digest(token for each in served for token in each.token_ids)
+    return compact({"speed": speed, "first": first, "text": text})

@@ -9,7 +9,7 @@ from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.text.prompt import escaped_copy
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import LENGTHS, compact
+from tests.benchmarks.figures.requests import LENGTHS, compact, digest
 from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.record import Key, Row
@@ -106,7 +106,8 @@ def called(pipeline: SpeculativePipeline, turn: Row, length: int | str, tokens: 
     result = pipeline.generate(turn["messages"], **options)
     stats = result.stats
     row = {"speed": stats.tokens_per_second, "tokens": len(result.token_ids)}
-    return compact({**row, "passes": stats.main_passes, "forced": stats.forced})
+    row |= {"passes": stats.main_passes, "forced": stats.forced}
+    return compact({**row, "text": digest(result.token_ids)})
 
 
 def first_token(pipeline: SpeculativePipeline, number: int) -> Row:

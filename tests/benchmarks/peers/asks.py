@@ -4,11 +4,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ov_specdec.errors import SpecdecError
-from ov_specdec.models.runtime_config import WantedShapes
-from tests.benchmarks.options import Models
+from tests.benchmarks.models import Models
+
+if TYPE_CHECKING:
+    from ov_specdec.models.runtime_config import WantedShapes
 
 
 class BenchmarkError(SpecdecError):
@@ -27,7 +29,7 @@ class Setup:
 
     models: Models
     scratch: str = ""
-    static_shapes: WantedShapes = "auto"
+    static_shapes: "WantedShapes" = "auto"
     is_prepared: bool = True
     gguf: Path | None = None
     max_batch_size: int = 1
@@ -39,6 +41,7 @@ class Ask:
     """One generation; greedy at temperature 0.
 
     ends: an end-of-sequence token ends the output. json_schema: what it fits; "" for any text.
+    json_whitespace: of this project's JSON; openvino.genai always writes any.
     """
 
     prompt_ids: Sequence[int]
@@ -46,6 +49,7 @@ class Ask:
     temperature: float = 0.0
     ends: bool = False
     json_schema: str = ""
+    json_whitespace: Literal["compact", "any"] = "compact"
 
 
 @dataclass(frozen=True)

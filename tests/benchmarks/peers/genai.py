@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 from typing import Any, Literal
@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import openvino as ov
 
-from ov_specdec.models.source import open_source
 from tests.benchmarks.peers.asks import Ask, BenchmarkError, Measurement, Progress, Request, Setup
 
 REMEDY = "pip install openvino-genai openvino-tokenizers"
@@ -29,15 +28,15 @@ Drafts = Literal["", "model", "lookup"]
 class GenaiRunner:
     """Runs an `LLMPipeline`. Implements `Runner`; with length 0 it decodes plainly."""
 
-    def __init__(self, pipeline: Any, stop_ids: Collection[int]) -> None:
+    def __init__(self, pipeline: Any, model: Path) -> None:
         self._pipeline = pipeline
-        self._stop_ids = set(stop_ids)
+        self._model = model
 
     def run(self, ask: Ask, length: int | None) -> Measurement:
         """See `Runner`. Token ids go in and come out, so that no tokenizer has a part in it."""
         config = configured(length, ask.max_new_tokens)
         if ask.ends:
-            config.ignore_eos, config.stop_token_ids = False, self._stop_ids
+            config.ignore_eos, config.stop_token_ids = False, stop_ids(self._model)
         if ask.temperature:
             config.do_sample, config.temperature = True, ask.temperature
         if ask.json_schema:
@@ -100,7 +99,7 @@ def load(setup: Setup, drafts: Drafts = "") -> GenaiRunner:
     scheduler.enable_prefix_caching = False
     settings = {**setup.models.properties, "scheduler_config": scheduler, **drafting(setup, drafts)}
     pipeline = genai.LLMPipeline(with_tokenizer(setup.models.main, setup), "CPU", **settings)
-    return GenaiRunner(pipeline, open_source(setup.models.main).eos_token_ids)
+    return GenaiRunner(pipeline, setup.models.main)
 
 
 def load_engine(setup: Setup, drafts: Drafts = "") -> GenaiEngine:
@@ -140,6 +139,13 @@ def configured(length: int | None, max_new_tokens: int) -> Any:
     elif length:
         config.num_assistant_tokens, config.max_ngram_size = length, MAX_NGRAM_SIZE
     return config
+
+
+def stop_ids(model: Path) -> set[int]:
+    """The end-of-sequence tokens that this project knows. Memory is measured without them."""
+    from ov_specdec.models.source import open_source
+
+    return set(open_source(model).eos_token_ids)
 
 
 def import_genai() -> Any:

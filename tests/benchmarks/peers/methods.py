@@ -1,34 +1,37 @@
 """What runs: the methods by their names. Those of one loader share its models."""
 
 import re
-from collections.abc import Callable
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, NamedTuple
 
-from ov_specdec.errors import OptionError
-from ov_specdec.options.generation import MAX_DRAFT_LENGTH
-from tests.benchmarks.peers import genai, llama_cpp_peer, own
-from tests.benchmarks.peers.asks import Engine, Runner, Setup
+from tests.benchmarks.peers.asks import BenchmarkError, Engine, Runner, Setup
 
-LOADERS: dict[str, Callable[[Setup], Runner]] = {
-    "own": own.load,
-    "own-not-invariant": partial(own.load, batch_invariant=False),
-    "genai": genai.load,
-    "genai-draft": partial(genai.load, drafts="model"),
-    "genai-prompt-lookup": partial(genai.load, drafts="lookup"),
-    "llama-cpp": llama_cpp_peer.load,
-    "llama-cpp-prompt-lookup": partial(llama_cpp_peer.load, drafts=True),
+LOADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
+    "own": ("own", {}),
+    "own-not-invariant": ("own", {"batch_invariant": False}),
+    "genai": ("genai", {}),
+    "genai-draft": ("genai", {"drafts": "model"}),
+    "genai-prompt-lookup": ("genai", {"drafts": "lookup"}),
+    "llama-cpp": ("llama_cpp_peer", {}),
+    "llama-cpp-prompt-lookup": ("llama_cpp_peer", {"drafts": True}),
 }
-"""What loads models, for one request at a time."""
+"""What loads models: a module, imported by who runs it alone, and options of its `load`."""
 
-ENGINES: dict[str, Callable[[Setup], Engine]] = {
-    "own": own.load_engine,
-    "own-not-invariant": partial(own.load_engine, batch_invariant=False),
-    "genai": genai.load_engine,
-    "genai-draft": partial(genai.load_engine, drafts="model"),
-    "genai-prompt-lookup": partial(genai.load_engine, drafts="lookup"),
-}
-"""The same for many requests at once."""
+
+def load(loader: str, setup: Setup) -> Runner:
+    """A program for one request at a time."""
+    module, options = LOADERS[loader]
+    return import_module(f"{__package__}.{module}").load(setup, **options)  # type: ignore[no-any-return]
+
+
+def load_engine(loader: str, setup: Setup) -> Engine:
+    """The same for many requests at once. `BenchmarkError` where there is none."""
+    module, options = LOADERS[loader]
+    program = import_module(f"{__package__}.{module}")
+    if not hasattr(program, "load_engine"):
+        raise BenchmarkError(f"{loader} does not answer many requests at once")
+    return program.load_engine(setup, **options)  # type: ignore[no-any-return]
 
 
 class Method(NamedTuple):
@@ -42,12 +45,14 @@ SINGLE = {
     "plain": Method("own", 0),
     "plain-again": Method("own", 0),
     "default": Method("own", None),
+    "default-any-whitespace": Method("own", None),
     "default-not-invariant": Method("own-not-invariant", None),
     "genai-plain": Method("genai", 0),
+    "genai-plain-again": Method("genai", 0),
     "genai-confidence": Method("genai-draft", None),
     "llama-cpp-plain": Method("llama-cpp", 0),
 }
-"""Methods by name. "plain-again" shows the scatter."""
+"""Methods by name. Those that decode plainly "again" show the scatter."""
 
 WITH_LENGTH = {
     "constant": "own",
@@ -61,6 +66,7 @@ WITH_LENGTH = {
 FAMILIES = {
     "plain": "plain decoding",
     "default": "default",
+    "default-any-whitespace": "default, any whitespace",
     "default-not-invariant": "`batch_invariant=False`",
     "without-copies": "without escaped copies",
     "constant": "constant length",
@@ -75,14 +81,14 @@ FAMILIES = {
 
 
 def find_method(name: str) -> Method:
-    """The method of a name. `OptionError` for a name that means nothing."""
+    """The method of a name. `BenchmarkError` for a name that means nothing."""
     if name in SINGLE:
         return SINGLE[name]
     family, length = split(name)
-    if family in WITH_LENGTH and length and length <= MAX_DRAFT_LENGTH:
+    if family in WITH_LENGTH and length:
         return Method(WITH_LENGTH[family], length)
     known = [*SINGLE, *(f"{family}-N" for family in WITH_LENGTH)]
-    raise OptionError(f"method '{name}' does not exist: there are {', '.join(known)}")
+    raise BenchmarkError(f"method '{name}' does not exist: there are {', '.join(known)}")
 
 
 def split(name: str) -> tuple[str, int | None]:

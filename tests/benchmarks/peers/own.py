@@ -20,7 +20,8 @@ class PipelineRunner:
         """See `Runner`."""
         options: dict[str, Any] = {"cache_prompt": False, "ignore_eos": not ask.ends}
         options |= {"temperature": ask.temperature} if ask.temperature else {}
-        options |= {"json_schema": ask.json_schema} if ask.json_schema else {}
+        if ask.json_schema:
+            options |= {"json_schema": ask.json_schema, "json_whitespace": ask.json_whitespace}
         options |= {} if length is None else {"num_assistant_tokens": length}
         start = perf_counter()
         result = self._pipeline.generate(

@@ -21,7 +21,7 @@ from tests.benchmarks.peers.asks import (
     Setup,
     serve_load,
 )
-from tests.benchmarks.peers.methods import ENGINES, LOADERS, find_method
+from tests.benchmarks.peers.methods import find_method, load, load_engine
 
 TIMEOUT = 600.0
 """Seconds to load models or to answer, after which a process is given up."""
@@ -44,7 +44,7 @@ class Worker:
         """Load the models of a method, for one request at a time."""
         loader = find_method(name).loader
         if loader not in self._runners:
-            self._runners[loader] = LOADERS[loader](self._setup)
+            self._runners[loader] = load(loader, self._setup)
 
     def run(self, name: str, ask: Ask) -> Measurement:
         """One generation."""
@@ -53,10 +53,7 @@ class Worker:
 
     def serve(self, name: str, requests: list[Request]) -> list[Served]:
         """Requests that come together, by the engine of the first method that was asked."""
-        loader = find_method(name).loader
-        if loader not in ENGINES:
-            raise BenchmarkError(f"{name} does not answer many requests at once")
-        self._engine = self._engine or ENGINES[loader](self._setup)
+        self._engine = self._engine or load_engine(find_method(name).loader, self._setup)
         return serve_load(self._engine, requests)
 
     def memory(self) -> dict[str, int]:
