@@ -67,7 +67,9 @@ class Ranking:
             # the next pass if it is accepted.
             drafts = np.array([[each.offer.takes_one_pass] for each in estimates])
             seconds = curve.draft.varying(sums(drafts * (1.0 + acceptance)))
-            seconds += curve.draft.per_sequence * (sums(drafts * 1.0 * (INDICES == 0)) - 1).clip(min=0)
+            seconds += curve.draft.per_sequence * (sums(drafts * 1.0 * (INDICES == 0)) - 1).clip(
+                min=0
+            )
         else:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
             seconds = sums(_pass_by_pass(curve, curve.draft, drafts, acceptance, values))
