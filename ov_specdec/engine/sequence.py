@@ -10,11 +10,7 @@ from typing import Any
 from ov_specdec.drafters.base import Drafter, Steps
 from ov_specdec.engine.output import Output
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import (
-    ConstantLength,
-    Offers,
-    Policy,
-)
+from ov_specdec.planning.draft_length import ConstantLength, Offers, Policy
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
@@ -43,54 +39,55 @@ class State(Enum):
 
 @dataclass(eq=False)
 class Sequence:
-    """Prompt and output, when to end, and the KV caches that hold them.
-
-    tokens: prompt and output, owned by the sequence alone. max_length: maximum length of both
-    together. cache: the main model's. sampler: chooses the main model's tokens, and knows those
-    that end it. drafters: propose draft tokens, such as suffix matches and a draft model; none for
-    plain decoding. policy: chooses the offer of one of them, and draft lengths. options: as
-    requested. finish_reason: None until it ends, "stop" after an end-of-sequence token or a stop
-    string, "length" at max_length; speculation ends it where plain decoding does.
-
-    output: turns rounds into chunks; None: the reader gets the rounds. receive: gets the chunks
-    instead of `unread`. on_admit: called once when it first runs, in the stepping thread. on_end:
-    called once when it has ended, in the stepping thread, or else in the thread that cancels it.
-    tenant: whose it is, for a fair share of the batch. begun, first_token, latest: when it was
-    admitted, and had its first and latest output, by `time.monotonic`.
-
-    round: the current round, a coroutine; None between rounds. It waits for a plan for `offers`, or
-    for a pass that feeds the cache `fed_cache`.
-    num_planned: draft tokens of its plan, until they are proposed. grammar: that its
-    output fits, if any. num_forced: tokens that it forces in this round, before the drafter's.
-    """
+    """Prompt and output, when to end, and the KV caches that hold them."""
 
     tokens: list[int]
+    """Prompt and output, owned by the sequence alone."""
     max_length: int
+    """Maximum length of both together."""
     cache: CachedSequence
+    """The main model's."""
     sampler: Sampler
+    """Chooses the main model's tokens, and knows those that end it."""
     drafters: tuple[Drafter, ...] = ()
+    """Propose draft tokens, such as suffix matches and a draft model; none for plain decoding."""
     policy: Policy = ConstantLength(0)
+    """Chooses the offer of one of them, and draft lengths."""
     options: GenerationOptions = field(default_factory=GenerationOptions)
     output: Output | None = None
+    """Turns rounds into chunks; None: the reader gets the rounds."""
     receive: Callable[[list[Any]], None] | None = None
+    """Gets the chunks instead of `unread`."""
     on_admit: Callable[[], None] | None = None
+    """Called once when it first runs, in the stepping thread."""
     on_end: Callable[[BaseException | None], None] | None = None
+    """Called once at its end, in the stepping thread, or else in the thread that cancels it."""
     tenant: Hashable = None
+    """Whose it is, for a fair share of the batch."""
     finish_reason: FinishReason | None = None
+    """None until it ends, "stop" after an end-of-sequence token or a stop string, "length" at
+    max_length; speculation ends it where plain decoding does."""
     state: State = field(default=State.NEW, init=False)
     is_cancelled: bool = field(default=False, init=False)
     num_prompt_tokens: int = field(init=False)
     round: Steps[Round] | None = field(default=None, init=False)
+    """The current round, a coroutine; None between rounds."""
     offers: Offers | None = field(default=None, init=False)
+    """Those for which its round waits for a plan."""
     fed_cache: CachedSequence | None = field(default=None, init=False)
+    """That for which its round waits for a pass."""
     num_planned: int = field(default=0, init=False)
+    """Draft tokens of its plan, until they are proposed."""
     grammar: Grammar | None = field(default=None, init=False)
+    """That its output fits, if any."""
     num_forced: int = field(default=0, init=False)
+    """Tokens that the grammar forces in this round, before the drafter's."""
     unread: deque[Any] = field(default_factory=deque, init=False)
     error: BaseException | None = field(default=None, init=False)
     begun: float | None = field(default=None, init=False)
     first_token: float | None = field(default=None, init=False)
     latest: float | None = field(default=None, init=False)
+    """When it was admitted, and had its first and latest output, by `time.monotonic`."""
 
     def __post_init__(self) -> None:
         self.num_prompt_tokens = len(self.tokens)

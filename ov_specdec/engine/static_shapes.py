@@ -28,12 +28,8 @@ MAX_SHAPES = 2
 speedup over dynamic shapes with the default draft length and plain: 1.22 and 1.28 with one shape
 (8), 1.29 and 1.55 with two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each takes 40 MB."""
 
-OF_ONE = MAX_PLANNED_LENGTH + 1
-"""The largest size of a planned pass over one sequence."""
-
 WORTH = 0.04
 """Minimum fraction of the time of passes that a static shape must save."""
-
 
 MOST_WEIGHTS = 300 * 2**20
 """Maximum bytes of weights of a model's static shapes, each with as many as the model, plus 15 to
@@ -174,7 +170,8 @@ class StaticShapes:
             return 0
         best, share = 0, WORTH
         most = self._runner.max_length - NUM_CACHED  # others would have no room for their trial
-        for first, last in ((least, min(OF_ONE, most)), (OF_ONE + 1, most)):
+        of_one = MAX_PLANNED_LENGTH + 1  # the largest planned pass over one sequence
+        for first, last in ((least, min(of_one, most)), (of_one + 1, most)):
             allowed = [n for n in GRID if first <= n <= last and n not in self._refused]
             if len(static & set(allowed)) < MAX_SHAPES:
                 size, saved = most_saving(self._demand, curve, allowed)
@@ -241,7 +238,7 @@ def most_saving(
     candidates = [size for size in allowed if size <= enough and size not in curve.static]
     if not largest or not candidates:
         return 0, 0.0
-    dynamic = replace(curve, static=frozenset()).by_size(0, max(largest, *allowed))
+    dynamic = replace(curve, static=frozenset()).by_size(max(largest, *allowed))
     saved = curve.saving or GUESSED_SHARE * float(dynamic[1])
     times = np.array([demand[size] for size in wished.tolist()], float)
 

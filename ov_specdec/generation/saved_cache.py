@@ -119,7 +119,7 @@ def _read(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: st
         )
     try:
         sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
-    except (KeyError, SessionError) as error:
+    except (KeyError, ValueError, SessionError) as error:
         raise OptionError(f"the cache file '{path}' cannot be used ({error}): {REMEDY}") from error
 
 

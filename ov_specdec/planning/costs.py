@@ -52,12 +52,10 @@ class PassCurve:
         seconds = float(self._by_size[min(num_tokens, LONGEST)])
         return seconds + self.per_sequence * (num_sequences - 1)
 
-    def by_size(self, first: int, last: int, num_sequences: int = 1) -> NDArray[np.floating]:
-        """Seconds of passes over `first` to `last` tokens; constant beyond the longest."""
-        result: NDArray[np.floating] = self._by_size[min(first, LONGEST) : last + 1]
-        if len(result) <= last - first:
-            result = np.pad(result, (0, last - first + 1 - len(result)), "edge")
-        return result + self.per_sequence * (num_sequences - 1)
+    def by_size(self, last: int, num_sequences: int = 1) -> NDArray[np.floating]:
+        """Seconds of passes over 0 to `last` tokens; constant beyond the longest."""
+        seconds: NDArray[np.floating] = self._by_size[np.arange(last + 1).clip(max=LONGEST)]
+        return seconds + self.per_sequence * (num_sequences - 1)
 
     def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
         """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass."""
@@ -115,11 +113,9 @@ class CostCurve:
     def with_static(self, role: Role, sizes: frozenset[int], saved: float) -> "CostCurve":
         """The curve with static shapes of these sizes, each of which saves `saved` seconds."""
         passes = getattr(self, role)
-        return (
-            self
-            if passes is None
-            else replace(self, **{role: replace(passes, static=sizes, saved=saved)})
-        )
+        if passes is None:
+            return self
+        return replace(self, **{role: replace(passes, static=sizes, saved=saved)})
 
     @cached_property
     def drafting(self) -> tuple[float, float]:

@@ -27,8 +27,9 @@ class Offer:
     """What a source can draft next.
 
     confidence: in each draft token of a match; one of a few values, since acceptance is learnt for
-    each. token: the first draft token, if it is known in advance. takes_one_pass: a parallel draft,
-    all of whose tokens take one pass of the draft model, instead of one each.
+    each. token: the first one of a match: whether it would have been accepted is learnt at no cost,
+    without a probe. takes_one_pass: a parallel draft, all of whose tokens take one pass of the
+    draft model, instead of one each.
     """
 
     source: str = ""
@@ -40,11 +41,6 @@ class Offer:
     def is_match(self) -> bool:
         """Whether its tokens are a match in a text, which takes no pass of a draft model."""
         return self.confidence is not None
-
-    @property
-    def needs_probe(self) -> bool:
-        """Whether only a draft shows its acceptance; a known token is compared without one."""
-        return self.token is None
 
 
 Offers = tuple[Offer, ...]
@@ -146,7 +142,7 @@ def best_speed(estimate: Estimate, curve: CostCurve) -> float:
 
     Source: Leviathan et al., section 3.5 (arXiv 2211.17192).
     """
-    seconds = curve.main.by_size(1, MAX_PLANNED_LENGTH + 1)
+    seconds = curve.main.by_size(MAX_PLANNED_LENGTH + 1)[1:]
     if curve.draft is not None and estimate.offer.takes_one_pass:
         seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.acceptance)))
     elif not estimate.offer.is_match:

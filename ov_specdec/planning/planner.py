@@ -146,8 +146,6 @@ class Planner:
     (arXiv 2211.17192), for many the goodput of Liu et al. (SmartSpec, arXiv 2406.14066), in which
     tokens of sequences that are ahead count less.
 
-    While nothing is drafted, 1 to 2 % of the time goes to probes, rounds with one draft token.
-
     costs: the cost curves, looked up for each plan.
     """
 
@@ -197,7 +195,7 @@ class Planner:
         ranking = Ranking.of(estimates, curve)
         num_drafting = num if load.num_prefill else load.num_answered
         largest = load.num_tokens - load.num_forced + MAX_PLANNED_LENGTH * num_drafting
-        passes = main.by_size(0, largest + load.num_prefill, load.num_sequences)
+        passes = main.by_size(largest + load.num_prefill, load.num_sequences)
         # Of each choice. A pass may be larger than the largest by as many as are forced.
         fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
         tokens = load.num_answered + load.num_forced + ranking.expected_accepted.ravel()
@@ -225,7 +223,7 @@ class Planner:
         """
         num_idle = sum(plan.length == 0 for plan in plans)
         self._credit += SPENT_ON_PROBES * num_idle / load.num_sequences
-        idle = [i for i, plan in enumerate(plans) if plan.length == 0 and plan.offer.needs_probe]
+        idle = [i for i, plan in enumerate(plans) if plan.length == 0 and not plan.offer.is_match]
         if not idle:
             return plans
         index = max(idle, key=lambda i: (estimates[i].is_hopeful, estimates[i].acceptance[0]))
@@ -235,7 +233,7 @@ class Planner:
             size, others = load.num_tokens + load.num_prefill, load.num_sequences
             trying = main.at(size + 1, others) - main.at(size, others)
             trying += 2 * main.change  # its pass has a rare size
-            if draft is not None and not probed.offer.is_match:
+            if draft is not None:
                 # Skipped tokens count half: drafts that go on need them too. Else a draft of a
                 # fifth of the main model, once it has stopped, would not come back in a text.
                 trying += (draft.at(1) + draft.at(probed.num_unread)) / 2

@@ -12,7 +12,6 @@ from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
 Numbers = NDArray[np.floating]
 
 INDICES = np.arange(MAX_PLANNED_LENGTH)
-FIRST = 1.0 * (INDICES == 0)
 
 LIMITS = (1, 2, 3, 4, 6, 8, 12, MAX_PLANNED_LENGTH)
 """Draft lengths to which drafts of several sequences are limited, the last by none."""
@@ -68,7 +67,9 @@ class Ranking:
             # the next pass if it is accepted.
             drafts = np.array([[each.offer.takes_one_pass] for each in estimates])
             seconds = curve.draft.varying(sums(drafts * (1.0 + acceptance)))
-            seconds += curve.draft.per_sequence * (sums(drafts * FIRST) - 1).clip(min=0)
+            seconds += curve.draft.per_sequence * (sums(drafts * 1.0 * (INDICES == 0)) - 1).clip(
+                min=0
+            )
         else:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
             seconds = sums(_pass_by_pass(curve, curve.draft, drafts, acceptance, values))
@@ -101,7 +102,7 @@ def _pass_by_pass(
         seconds = per_token + catching_up * acceptance
     else:
         rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
-        by_size = draft.by_size(0, len(drafts))
+        by_size = draft.by_size(len(drafts))
         added = by_size[1:] - by_size[:-1] + draft.per_sequence
         added[0], catching_up = per_token, by_size[2] - by_size[1]
         seconds = added[rank] + catching_up * acceptance

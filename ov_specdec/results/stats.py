@@ -24,20 +24,25 @@ LengthLimit = Literal["kv_cache_size", "max_model_len", "max_new_tokens"]
 class RoundStats:
     """One round: tokens drafted, one pass of the main model, rollback.
 
-    Treat it as immutable. It is not frozen, since that would take 12 instead of 3 us for each
-    sequence in each step.
+    Treat it as immutable. Frozen, it would take 12 instead of 3 us for each sequence and step.
 
     num_accepted: accepted draft tokens within the text, which a stop string may end among them.
-    num_forced: tokens before the drafter's that a grammar forced; no draft tokens by count.
     num_generated: tokens that the round added to the text: num_forced + num_accepted + 1, unless
-    the text ended among them. seconds: of the whole round, with more than its three parts.
-    pass_tokens: tokens fed to the main model. num_sequences: sequences in its pass; seconds are of
-    the whole pass. source: of the draft tokens. cached_tokens: tokens in its KV cache before.
-    planned, reason: the planned draft length, and why, in one word. expected_accepted: expected
-    number of accepted draft tokens. draft_pass_tokens: tokens fed to the draft model. declined: a
-    match that the policy rejected, by source and confidence, and whether its first draft token was
-    right. draft_failed: the draft model gave no distribution, and was disabled for this sequence.
-    confidences, match_confidence: see `Proposal`.
+    the text ended among them.
+    seconds: of the whole round, with more than its three parts.
+    pass_tokens: tokens fed to the main model.
+    source: of the draft tokens.
+    planned, reason: the planned draft length, and why, in one word.
+    confidences: of each draft token, if the source knows them.
+    match_confidence: of the match that was drafted, if any.
+    cached_tokens: tokens in the main model's KV cache before.
+    draft_pass_tokens: tokens fed to the draft model.
+    expected_accepted: expected number of accepted draft tokens.
+    declined: a match that the policy rejected, by source and confidence, and whether its first
+    draft token was right.
+    num_sequences: sequences in the main model's pass; seconds are of the whole pass.
+    draft_failed: the draft model gave no distribution, and was disabled for this sequence.
+    num_forced: tokens before the drafter's that a grammar forced; no draft tokens by count.
     """
 
     num_drafted: int

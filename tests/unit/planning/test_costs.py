@@ -31,7 +31,7 @@ def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     assert falling.at(16) == 1.0
     # On average a token more costs (2 - 1) / 7.
     assert CURVE.main.at(16) == pytest.approx(2.0 + 8 / 7)
-    assert CURVE.main.at(5000) == CURVE.main.by_size(4999, 5001)[0]
+    assert CURVE.main.at(5000) == CURVE.main.by_size(5001)[4999]
 
 
 def test_drafting_costs_per_draft_token_and_after_a_full_draft():
