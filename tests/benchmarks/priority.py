@@ -23,12 +23,7 @@ def take() -> str:
 def change_all(name: str) -> None:
     """Give all threads of this process a priority, but those that run when nothing else does."""
     policy, level = (os.SCHED_RR, LEVEL) if name == REAL_TIME else (os.SCHED_OTHER, 0)
-    for thread in threads():
+    for thread in (int(task.name) for task in Path("/proc/self/task").iterdir()):
         with suppress(ProcessLookupError):  # it has ended meanwhile
             if os.sched_getscheduler(thread) != os.SCHED_IDLE:
                 os.sched_setscheduler(thread, policy, os.sched_param(level))
-
-
-def threads() -> list[int]:
-    """Those of this process."""
-    return [int(task.name) for task in Path("/proc/self/task").iterdir()]

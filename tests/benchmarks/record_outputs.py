@@ -1,7 +1,4 @@
-"""Outputs of plain decoding, and what a draft model would have drafted in each place of them.
-
-`replay` tries drafters and draft lengths on the record.
-"""
+"""Outputs of plain decoding, and what a draft model would have drafted in each place of them."""
 
 import json
 from pathlib import Path

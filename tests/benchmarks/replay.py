@@ -1,8 +1,5 @@
 """The planner on recorded drafts and measured machines, without a clock: seconds for all of it.
 
-    python -m tests.benchmarks record-outputs --output OUTPUTS.jsonl --drafts 16
-    python -m tests.benchmarks replay OUTPUTS.jsonl --machines "avx512 1B 100M","vnni 1B 100M"
-
 Draft tokens are accepted where they agree with the output, as in greedy decoding, and passes take
 what the machine's curve says. Compared are the planner, the best constant length for all outputs
 together, and perfect foresight: the lengths that an oracle of all agreements would choose if

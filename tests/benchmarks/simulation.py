@@ -79,11 +79,8 @@ class RecordedModel:
     caches: tuple[CachedSequence, ...] = ()
 
     def __init__(self, row: Row) -> None:
-        self._text, self._right, self._most = (
-            row["prompt"] + row["output"],
-            row["right"],
-            row["most"],
-        )
+        self._text = row["prompt"] + row["output"]
+        self._right, self._most = row["right"], row["most"]
         self._first = len(row["prompt"]) + 1
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:

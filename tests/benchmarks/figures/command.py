@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks figures`: what the pages state, into docs/figures."""
 
 import os
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -18,11 +18,11 @@ from ov_specdec.models.locate import locate
 from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import PARTS
-from tests.benchmarks.figures.results import FOLDER, NOISY, cells, require_falling, scatter
+from tests.benchmarks.figures.results import FOLDER, cells, require_falling
 from tests.benchmarks.measuring import Measurements, measure_into
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.peers.asks import BenchmarkError
-from tests.benchmarks.record import CPUINFO, LIMIT, Record, Row, current_code, instructions, select
+from tests.benchmarks.record import CPUINFO, LIMIT, Record, current_code, instructions, select
 from tests.benchmarks.texts import Prompts, heldout_text
 
 
@@ -110,8 +110,6 @@ def figures(
     file = output or FOLDER / f"{column}.json"
     record = resumed(record, file, only)
     failed = measure_parts(record, given, only, minutes, most, file)
-    for line in warnings(record.rows):
-        click.echo(line, err=True)
     click.echo(file)
     if failed:
         raise click.ClickException(f"not measured: {', '.join(failed)}; the reasons are above")
@@ -206,17 +204,3 @@ def rows_of(part: str, measurements: Measurements, most: int | None) -> Measurem
     for key, measure in measurements:
         if most is None or int(key.get("prompt") or 0) < most:
             yield {"part": part, **key}, measure
-
-
-def warnings(rows: Iterable[Row]) -> list[str]:
-    """A line for each comparison whose plain runs differ too much."""
-    found = []
-    for key, group in cells(list(rows)).items():
-        noise = scatter(group)
-        if noise is not None and noise > NOISY:
-            name = ", ".join(str(value) for value in key if value is not None)
-            found.append(
-                f"{name}: plain runs in a turn differ by {noise:.0%}, more than {NOISY:.0%}: "
-                "end other work, and measure anew"
-            )
-    return found

@@ -57,10 +57,7 @@ LOADS = {
     "chat": (*sweep("genai-prompt-lookup", (1, 2, 4), own=False), "default-not-invariant"),
 }
 LLAMA_CPP = (*PLAIN, "llama-cpp-plain", *(f"llama-cpp-prompt-lookup-{n}" for n in SHORT))
-CASES = (
-    *(("default", "none"), ("default", (8,)), ("default", "auto")),
-    ("genai-plain", None),
-)
+CASES = (("default", "none"), ("default", (8,)), ("default", "auto"), ("genai-plain", None))
 """Methods and static shapes whose memory is measured."""
 
 HEAVY = {"1b": "1b", "chat": "tasks"}

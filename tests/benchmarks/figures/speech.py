@@ -43,53 +43,33 @@ def speech(given: Given, rounds: int) -> Measurements:
         start = perf_counter()
         found = methods[name](audio)
         seconds = perf_counter() - start
-        duration = len(samples) / RATE
-        return compact({**found, "seconds": seconds, "duration": duration, "speed": 1 / seconds})
+        row = {"seconds": seconds, "duration": len(samples) / RATE, "speed": 1 / seconds}
+        return compact({**found, **row})
 
-    for name in names:
-        measure(name, 0)
-    for turn in range(1, rounds + 1):
+    for turn in range(rounds):
         for name in in_turns(names, turn):
             yield {"turn": turn, "prompt": 0, "method": name}, partial(measure, name, turn)
 
 
 def methods_of(given: Given) -> dict[str, Transcribe]:
-    """What transcribes samples, by name."""
-    pipeline = SpeechPipeline(str(given.speech), properties=dict(given.properties))
-    pipeline.prepare()
-    plain, peer = own(pipeline, num_assistant_tokens=0), genai(given)
-    return {
-        **dict.fromkeys(("plain", "plain-again"), plain),
-        "default": own(pipeline),
-        **dict.fromkeys(("genai-plain", "genai-plain-again"), peer),
-    }
-
-
-def own(pipeline: SpeechPipeline, **options: Any) -> Transcribe:
-    """This project's pipeline, and what its statistics say."""
-
-    def run(samples: Any) -> Row:
-        stats = pipeline.transcribe((samples, RATE), **OPTIONS, **options).stats.generation
-        return {
-            "tokens": stats.generated_tokens,
-            "passes": stats.main_passes,
-            "drafted": stats.drafted,
-            "accepted": stats.accepted,
-        }
-
-    return run
-
-
-def genai(given: Given) -> Transcribe:
-    """openvino.genai's pipeline, which says nothing."""
+    """What transcribes samples, by name. openvino.genai's says nothing about it."""
     import openvino_genai
 
-    pipeline = openvino_genai.WhisperPipeline(str(given.speech), "CPU", **given.properties)
-    config = pipeline.get_generation_config()
+    pipeline = SpeechPipeline(str(given.speech), properties=dict(given.properties))
+    pipeline.prepare()
+    peer = openvino_genai.WhisperPipeline(str(given.speech), "CPU", **given.properties)
+    config = peer.get_generation_config()
     config.language, config.task, config.return_timestamps = "<|en|>", "transcribe", True
 
-    def run(samples: Any) -> Row:
-        pipeline.generate(samples, config)
+    def own(samples: Any, **options: Any) -> Row:
+        stats = pipeline.transcribe((samples, RATE), **OPTIONS, **options).stats.generation
+        row = {"tokens": stats.generated_tokens, "passes": stats.main_passes}
+        return {**row, "drafted": stats.drafted, "accepted": stats.accepted}
+
+    def genai(samples: list[float]) -> Row:
+        peer.generate(samples, config)
         return {}
 
-    return run
+    plain = partial(own, num_assistant_tokens=0)
+    plains = dict.fromkeys(("plain", "plain-again"), plain)
+    return {**plains, "default": own, "genai-plain": genai, "genai-plain-again": genai}

@@ -1,7 +1,7 @@
 """Outputs that fit a JSON schema: alone by all methods, forced tokens, eight at once, a server."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import Ask, BenchmarkError
 from tests.benchmarks.peers.worker import WorkerProcess
-from tests.benchmarks.record import Key, Row
+from tests.benchmarks.record import Key, Row, select
 from tests.benchmarks.simulation import passing
 from tests.support.server import serving_process
 
@@ -105,15 +105,12 @@ def single(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Meas
         for turn in range(rounds):
             for kind, schema in schemas(Random(turn)).items():
                 key: Key = {"turn": turn, "pair": pair, "prompt": turn, "form": kind}
-                lengths = dict[str, int]()
                 for method in in_turns(methods, f"{turn}, {kind}"):
                     ask = ask_of(ids, schema, method, methods.index(method))
-                    yield {**key, "method": method}, partial(noted, measure, method, ask, lengths)
-                if "plain" in lengths:  # not where the file has this row
-                    yield (
-                        {**key, "form": f"{FREE}, {kind}", "method": "plain"},
-                        partial(measure, "plain", Ask(ids, lengths["plain"])),
-                    )
+                    yield {**key, "method": method}, partial(measure, method, ask)
+                for row in select(given.rows, **key, method="plain"):
+                    free: Key = {**key, "form": f"{FREE}, {kind}", "method": "plain"}
+                    yield free, partial(measure, "plain", Ask(ids, row["tokens"]))
 
 
 def ask_of(ids: Sequence[int], schema: Mapping[str, Any], method: str, depth: int) -> Ask:
@@ -124,15 +121,6 @@ def ask_of(ids: Sequence[int], schema: Mapping[str, Any], method: str, depth: in
         schema = {"anyOf": [schema]}
     ask = Ask(ids, MOST, ends=True, json_schema=json.dumps(schema))
     return replace(ask, json_whitespace="any") if method == SPACED else ask
-
-
-def noted(
-    measure: Callable[[str, Ask], Row], method: str, ask: Ask, lengths: dict[str, int]
-) -> Row:
-    """One generation, whose length is noted."""
-    row = measure(method, ask)
-    lengths[method] = row["tokens"]
-    return row
 
 
 def forced_alone(models: Models, rounds: int) -> Measurements:

@@ -36,7 +36,10 @@ class GenaiRunner:
         """See `Runner`. Token ids go in and come out, so that no tokenizer has a part in it."""
         config = configured(length, ask.max_new_tokens)
         if ask.ends:
-            config.ignore_eos, config.stop_token_ids = False, stop_ids(self._model)
+            from ov_specdec.models.source import open_source  # here, for the sake of memory
+
+            config.ignore_eos = False
+            config.stop_token_ids = set(open_source(self._model).eos_token_ids)
         if ask.temperature:
             config.do_sample, config.temperature = True, ask.temperature
         if ask.json_schema:
@@ -139,13 +142,6 @@ def configured(length: int | None, max_new_tokens: int) -> Any:
     elif length:
         config.num_assistant_tokens, config.max_ngram_size = length, MAX_NGRAM_SIZE
     return config
-
-
-def stop_ids(model: Path) -> set[int]:
-    """The end-of-sequence tokens that this project knows. Memory is measured without them."""
-    from ov_specdec.models.source import open_source
-
-    return set(open_source(model).eos_token_ids)
 
 
 def import_genai() -> Any:

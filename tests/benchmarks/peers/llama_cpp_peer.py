@@ -39,17 +39,12 @@ def load(setup: Setup, *, drafts: bool = False) -> LlamaCppRunner:
         raise BenchmarkError("llama.cpp needs the model as a GGUF file: give --gguf")
     cores = usable_cores()
     threads = {"n_threads": cores, "n_threads_batch": cores}
-    package = _import()
-    llama = package.Llama(
-        str(setup.gguf), n_ctx=CONTEXT, logits_all=drafts, verbose=False, **threads
-    )
-    return LlamaCppRunner(llama, package.llama_speculative.LlamaPromptLookupDecoding)
-
-
-def _import() -> Any:
     try:
         import llama_cpp
-        import llama_cpp.llama_speculative
+        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
     except ImportError as error:
         raise BenchmarkError(f"llama-cpp-python cannot be imported ({error}): {REMEDY}") from error
-    return llama_cpp
+    llama = llama_cpp.Llama(
+        str(setup.gguf), n_ctx=CONTEXT, logits_all=drafts, verbose=False, **threads
+    )
+    return LlamaCppRunner(llama, LlamaPromptLookupDecoding)

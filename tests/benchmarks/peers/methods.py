@@ -3,9 +3,9 @@
 import re
 from collections.abc import Mapping
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
-from tests.benchmarks.peers.asks import BenchmarkError, Engine, Runner, Setup
+from tests.benchmarks.peers.asks import BenchmarkError, Setup
 
 LOADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "own": ("own", {}),
@@ -16,22 +16,13 @@ LOADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "llama-cpp": ("llama_cpp_peer", {}),
     "llama-cpp-prompt-lookup": ("llama_cpp_peer", {"drafts": True}),
 }
-"""What loads models: a module, imported by who runs it alone, and options of its `load`."""
+"""What loads models: a module, imported by who runs it alone, and options of its functions."""
 
 
-def load(loader: str, setup: Setup) -> Runner:
-    """A program for one request at a time."""
+def load(loader: str, setup: Setup, name: Literal["load", "load_engine"] = "load") -> Any:
+    """A `Runner`, or an `Engine`, with its models loaded."""
     module, options = LOADERS[loader]
-    return import_module(f"{__package__}.{module}").load(setup, **options)  # type: ignore[no-any-return]
-
-
-def load_engine(loader: str, setup: Setup) -> Engine:
-    """The same for many requests at once. `BenchmarkError` where there is none."""
-    module, options = LOADERS[loader]
-    program = import_module(f"{__package__}.{module}")
-    if not hasattr(program, "load_engine"):
-        raise BenchmarkError(f"{loader} does not answer many requests at once")
-    return program.load_engine(setup, **options)  # type: ignore[no-any-return]
+    return getattr(import_module(f"{__package__}.{module}"), name)(setup, **options)
 
 
 class Method(NamedTuple):
@@ -54,14 +45,8 @@ SINGLE = {
 }
 """Methods by name. Those that decode plainly "again" show the scatter."""
 
-WITH_LENGTH = {
-    "constant": "own",
-    "genai-draft": "genai-draft",
-    "genai-prompt-lookup": "genai-prompt-lookup",
-    "llama-cpp-prompt-lookup": "llama-cpp-prompt-lookup",
-}
-"""The loaders of methods whose names end in a draft length."""
-
+WITH_LENGTH = ("constant", "genai-draft", "genai-prompt-lookup", "llama-cpp-prompt-lookup")
+"""Beginnings of methods whose names end in a draft length; but the first, loaders."""
 
 FAMILIES = {
     "plain": "plain decoding",
@@ -86,7 +71,7 @@ def find_method(name: str) -> Method:
         return SINGLE[name]
     family, length = split(name)
     if family in WITH_LENGTH and length:
-        return Method(WITH_LENGTH[family], length)
+        return Method("own" if family == "constant" else family, length)
     known = [*SINGLE, *(f"{family}-N" for family in WITH_LENGTH)]
     raise BenchmarkError(f"method '{name}' does not exist: there are {', '.join(known)}")
 

@@ -21,7 +21,7 @@ from tests.benchmarks.peers.asks import (
     Setup,
     serve_load,
 )
-from tests.benchmarks.peers.methods import find_method, load, load_engine
+from tests.benchmarks.peers.methods import find_method, load
 
 TIMEOUT = 600.0
 """Seconds to load models or to answer, after which a process is given up."""
@@ -53,7 +53,7 @@ class Worker:
 
     def serve(self, name: str, requests: list[Request]) -> list[Served]:
         """Requests that come together, by the engine of the first method that was asked."""
-        self._engine = self._engine or load_engine(find_method(name).loader, self._setup)
+        self._engine = self._engine or load(find_method(name).loader, self._setup, "load_engine")
         return serve_load(self._engine, requests)
 
     def memory(self) -> dict[str, int]:
