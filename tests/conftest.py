@@ -6,6 +6,7 @@ from functools import cache, partial
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.support import agents, tiny_encoder_decoder, tiny_whisper
 from tests.support.chats import PLAIN
@@ -31,6 +32,9 @@ def pytest_configure(config):
     # Profiles and cost curves are the user's: tests keep their own, from one run to the next, so
     # that passes are timed once for each model.
     os.environ["XDG_CACHE_HOME"] = str(config.cache.mkdir("user-cache"))
+    # No test fails because the machine is busy.
+    settings.register_profile("patient", deadline=None)
+    settings.load_profile("patient")
     worker = getattr(config, "workerinput", None)  # of `pytest -n`
     if worker is not None:
         keep_to_one_core(int(worker["workerid"].removeprefix("gw")))

@@ -173,9 +173,7 @@ def crowded(request):
         yield pipeline
 
 
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(actions=st.lists(ACTIONS, min_size=4, max_size=25))
 def test_so_are_those_of_requests_in_any_order(crowded, alone, actions):
     with crowded.open_batch() as batch:

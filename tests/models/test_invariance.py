@@ -255,7 +255,7 @@ def opened(model, *chunks):
     return slot
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     chunks=st.lists(st.integers(1, 50), max_size=9) | st.just([1] * PLACE),
     size=st.integers(1, 40),

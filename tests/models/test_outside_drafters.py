@@ -132,7 +132,7 @@ JOBS = st.tuples(
     kind=st.sampled_from([ScriptedModel, Snapshots]),
     interval=st.sampled_from([None, 3]),
 )
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_every_draft_is_made_of_the_right_states(
     jobs, blocks, chunk, wrong, border, kind, interval
 ):

@@ -66,7 +66,6 @@ def test_no_answer_is_a_failure_or_has_another_shape(server, path, method):
     @given(case=schema[path][method].as_strategy())
     @settings(
         max_examples=10,
-        deadline=None,
         database=None,
         derandomize=True,
         phases=[Phase.generate],

@@ -188,7 +188,7 @@ def expected_text(tokens, stops, min_tokens, includes_stop):
     return offsets, "".join(LETTERS[token] for token in tokens if token in LETTERS), None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(st.sampled_from([*ALL]), max_size=20),
     st.lists(st.text("ab <x>", min_size=1, max_size=LONGEST), max_size=3),

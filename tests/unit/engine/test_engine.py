@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import ModelDrafter
@@ -79,7 +79,6 @@ def test_a_pass_is_not_filled_up_with_what_takes_time_to_forget():
     eos=st.sets(st.integers(0, 49), max_size=2),
     start=st.integers(1, 9),
 )
-@settings(deadline=None)
 def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, start):
     main_next = mixing(seed)
     max_length = len(prompt) + budget

@@ -155,7 +155,7 @@ BORDERS = st.none() | st.integers(1, 50)
     st.just(set()) | st.sets(st.integers(0, 60)),
     st.tuples(BORDERS, BORDERS),
 )
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_request_gets_what_it_gets_alone(jobs, batch, num_blocks, chunk, wrong, borders):
     limits = {"num_blocks": num_blocks, "max_batch_size": batch, "chunk": chunk}
     service = Service(**limits, wrong=wrong, borders=borders, costs=LiveCurve(NOMINAL))
@@ -181,7 +181,7 @@ EVENTS = st.one_of(
 
 
 @given(st.lists(EVENTS, max_size=40), st.integers(1, 4), POOLS, st.integers(1, 20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_arrivals_cancellations_and_errors_change_nothing_for_others(
     events, batch, num_blocks, chunk
 ):

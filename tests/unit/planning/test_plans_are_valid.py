@@ -91,7 +91,7 @@ ALONE = Load()
 @given(COSTS, st.lists(steps(), min_size=1, max_size=6))
 @example(NOMINAL, [([MATCH], ALONE, None), ([], ALONE, frozenset({5})), ([MATCH], ALONE, None)])
 @example(NOMINAL, [([DRAFTED], ALONE, None), ([MATCH], ALONE, frozenset({5}))] * 2)
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=200)
 def test_every_plan_is_valid_whatever_static_shapes_and_costs_change(curve, taken):
     costs = Changing(curve)
     planner = Planner(costs)
@@ -187,7 +187,7 @@ def is_plausible(found):
 
 @pytest.mark.parametrize("kind", KINDS)
 @given(data=st.data())
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_what_a_record_says_is_plausible_or_is_replaced(kind, data, tmp_path):
     path = tmp_path / "file.json"
     write, read = KINDS[kind]

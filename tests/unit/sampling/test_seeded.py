@@ -121,7 +121,7 @@ def speculative(main, draft, kind, length, rounds_of=rounds, **options):
     noise=st.sampled_from([0.0, 0.3, 2.0]),
     length=st.integers(1, 6),
 )
-@settings(deadline=None, max_examples=12)
+@settings(max_examples=12)
 def test_whatever_is_drafted_the_text_is_the_one_of_the_seed(
     rounds_of, kind, name, seed, choice, model, noise, length
 ):

@@ -146,7 +146,7 @@ warpers = st.builds(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(rows, warpers)
 def test_any_row_and_any_options_give_a_valid_distribution(
     logits: Logits, warper: LogitsWarper
@@ -159,7 +159,7 @@ def test_any_row_and_any_options_give_a_valid_distribution(
     assert np.array_equal(logits, before)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(rows)
 def test_limits_are_greedy(logits: Logits) -> None:
     """A top_p of 0 is greedy, and a top_k of 1 leaves what ties with the greedy choice."""

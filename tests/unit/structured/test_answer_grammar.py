@@ -70,7 +70,7 @@ SCHEMAS = st.recursive(
 KEYS = st.sampled_from(["path", "line_1", "x"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.sampled_from([*WORDS]),
     st.sampled_from([*CALL_FORMATS]),

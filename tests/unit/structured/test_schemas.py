@@ -83,7 +83,7 @@ SCHEMAS = st.recursive(LEAVES, nested, max_leaves=8).map(
 def test_every_finished_output_is_valid(num_examples):
     made, finished = generator(draft=random_logits(noise=0.5)), []
 
-    @settings(max_examples=num_examples, deadline=None, derandomize=True)
+    @settings(max_examples=num_examples, derandomize=True)
     @given(SCHEMAS, st.sampled_from(["compact", "spaced"]), st.integers(0, 1000))
     def run(schema, whitespace, seed):
         options = GenerationOptions(

@@ -4,7 +4,7 @@ import json
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.results.parts import (
@@ -67,7 +67,6 @@ def parse(form, text, cuts=(), *, tools=TOOLS, is_reasoning=False):
     return [*joined([*parts, *parser.end()])]
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([*CALL_FORMATS]),
     st.lists(st.tuples(TEXTS, st.lists(JSON, max_size=3)), min_size=1, max_size=3),
@@ -89,7 +88,6 @@ def test_calls_are_those_that_were_written(name, given, cuts):
     assert parts == parse(form, text, range(len(text)))
 
 
-@settings(deadline=None)
 @given(
     st.sampled_from([*CALL_FORMATS]),
     st.lists(
@@ -104,7 +102,6 @@ def test_any_text_is_read_alike_however_it_is_cut(name, text, cuts, is_reasoning
     assert parse(form, text, cuts, is_reasoning=is_reasoning) == whole
 
 
-@settings(deadline=None)
 @given(st.text(), st.lists(st.integers(0, 60), max_size=8))
 def test_a_text_without_markers_stays_as_it_is(text, cuts):
     for form in (AnswerFormat(), AnswerFormat(CALL_FORMATS["hermes"], THINK)):

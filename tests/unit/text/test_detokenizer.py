@@ -155,7 +155,7 @@ texts = st.lists(st.text(max_size=12) | st.sampled_from(SCRIPTS), max_size=6).ma
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(prompt=texts, text=texts, sizes=st.lists(st.integers(1, 12), min_size=1, max_size=4))
 @example(prompt="鱻" * 9, text="鱻a", sizes=[1])
 @example(prompt="", text="a鱻鱻鱻鱻鱻a", sizes=[1])
@@ -182,7 +182,7 @@ NO_TEXT = ids_of("<s>", in_bytes=False)
 chunk_sizes = st.lists(st.integers(1, 12), min_size=1, max_size=4)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(
     st.lists(st.builds(ids_of, characters, in_bytes=st.booleans()) | st.just(NO_TEXT), max_size=40),
     st.integers(0, 80),
@@ -201,7 +201,7 @@ def test_bytes_that_are_a_text_are_shown_as_they_decode_at_once(spelled, cut, si
     assert streamed(tokenizer, ids[:cut], ids[cut:], sizes) == text.removeprefix(known)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.binary(max_size=12) | st.text(max_size=4).map(str.encode)), chunk_sizes)
 @example(["鱻".encode() + b"\xff", b"\n", b"\x80" * 40, "글".encode()], [1])
 def test_of_bytes_that_are_no_text_what_was_shown_stays(runs, sizes):
@@ -230,7 +230,7 @@ def broken(embedded):
     return [i for i in range(embedded.vocab_size) if "\ufffd" in embedded.decode([i])]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.data(), chunk_sizes)
 def test_any_ids_of_the_embedded_tokenizer_are_shown_as_they_decode(embedded, broken, data, sizes):
     tokens = st.integers(0, embedded.vocab_size - 1) | st.sampled_from(broken)
@@ -238,7 +238,7 @@ def test_any_ids_of_the_embedded_tokenizer_are_shown_as_they_decode(embedded, br
     assert streamed(embedded, [], ids, sizes) == embedded.decode(ids)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.sampled_from(["area", "areas", "of", "there", "the"]), max_size=9))
 def test_words_without_spaces_are_shown_as_they_decode_at_once(words):
     tokenizer = loaded(saved(word_piece()))

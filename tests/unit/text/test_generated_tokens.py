@@ -342,7 +342,7 @@ def test_an_answer_that_a_template_does_not_write_is_read_again(agent, old, new,
     assert decode(agent.ids()) == decode(agent.encoded().ids)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_what_was_never_answered_depends_on_its_messages_alone(tokenizer, data):
     """Whatever else the same salt has asked, where no text begins with an answered one."""
@@ -356,7 +356,7 @@ def test_what_was_never_answered_depends_on_its_messages_alone(tokenizer, data):
     assert chat.ask("2" + data.draw(texts)) == chat.encoded().ids
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.data())
 def test_any_ids_leave_the_text_what_it_is(tokenizer, data):
     chat = Conversation(tokenizer)
