@@ -43,8 +43,12 @@ LARGEST_ROOM = CACHED + WIDE[-1]
 SEQUENCES = 8
 """Sequences of the pass that measures the cost of each."""
 
-LEAST = 7
-"""Measurements that every curve needs, however long they take: the draft's, and 1, 8, 4, 1."""
+LEAST = 4
+"""Measurements of the main model that every curve needs, however long they take: 1, 8, 4, 1.
+
+All of the draft's come before them. A first generation waits for these, and most of the time of a
+first pass of a size goes into preparing it.
+"""
 
 DRAFT_SIZES = (16, 2, 1)
 """Passes of a draft model: prefill, one that also feeds the last accepted draft token, and a
@@ -158,6 +162,7 @@ class Measurement:
         self._models = [PassTimes(model, new_namespace) for model in models]
         self._turns = self._all_turns(sweeps)
         self._num_sweeps = self._num_timed = 0
+        self._num_needed = LEAST + sum(len(model.draft_sizes) for model in self._models[1:])
 
     def run(self, seconds: float, progress: Callable[[float], None] | None = None) -> None:
         """Go on for so long, and at first for some sizes at least; the others are interpolated.
@@ -167,7 +172,7 @@ class Measurement:
         """
         begin = perf_counter()
         try:
-            while (spent := perf_counter() - begin) <= seconds or self._num_timed < LEAST:
+            while (spent := perf_counter() - begin) <= seconds or self._num_timed < self._num_needed:
                 if progress is not None:
                     progress(min(spent / seconds, 1.0) if seconds else 0.0)
                 turn = next(self._turns, None)
