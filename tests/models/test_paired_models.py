@@ -172,7 +172,7 @@ def test_another_models_draft_changes_nothing_of_a_text(tiny_pair, other_draft, 
             paired = pipeline.generate(PROMPT, num_assistant_tokens=length, **options)
             assert paired.token_ids == plain.token_ids
             assert paired.stats.drafted > 0
-        drawn = {"max_new_tokens": 16, "temperature": 1.0, "num_assistant_tokens": 4}
+        drawn = {**options, "max_new_tokens": 16, "temperature": 1.0, "num_assistant_tokens": 4}
         assert pipeline.generate(PROMPT, **drawn).stats.drafted > 0
 
 
