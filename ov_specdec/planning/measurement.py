@@ -172,7 +172,9 @@ class Measurement:
         """
         begin = perf_counter()
         try:
-            while (spent := perf_counter() - begin) <= seconds or self._num_timed < self._num_needed:
+            while (
+                spent := perf_counter() - begin
+            ) <= seconds or self._num_timed < self._num_needed:
                 if progress is not None:
                     progress(min(spent / seconds, 1.0) if seconds else 0.0)
                 turn = next(self._turns, None)
