@@ -20,7 +20,7 @@ from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, Pass
 from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.server.metrics import Metrics
 from tests.support.fakes import MASK, ScriptedModel, in_parallel, mixing, wrong_at
 from tests.support.scripted import PATIENCE
@@ -83,7 +83,7 @@ class Service:
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
         def with_model(mask_token=None):
             self.draft.mask_token = mask_token
-            return ModelDrafter(DraftCache(self.draft), GreedySampler())
+            return ModelDrafter(DraftCache(self.draft), Sampler())
 
         drafters = {
             "model": lambda: (with_model(),),
@@ -98,7 +98,7 @@ class Service:
             list(prompt),
             len(prompt) + num_new,
             CachedSequence(self.main),
-            GreedySampler(processors),
+            Sampler(processors),
             drafters[drafter](),
             policy,
             output=Tokens(),
