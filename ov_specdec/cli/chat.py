@@ -1,6 +1,5 @@
 """`ov-specdec chat`: a conversation with the models, in the terminal or from a pipe."""
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -168,7 +167,7 @@ def _history() -> History:
     if folder := user_cache():
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(folder / "history", os.O_CREAT | os.O_RDWR, mode=0o600))
+            (folder / "history").touch(mode=0o600)
             return FileHistory(folder / "history")
     return InMemoryHistory()
 

@@ -64,7 +64,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
     example = Comparison(models, MESSAGES[0] if has_chat else "")
     prompt = messages_of([example]) if has_chat else PROMPTS[0]
     most = {"max_new_tokens": comparison.SWEEP_TOKENS, "cache_prompt": False}
-    for _ in example.compare(partial(pipeline.stream, prompt), most, decode):
+    for _ in example.compare(partial(pipeline.stream, prompt), most):
         pass
 
     def prompt_of(values: Values, turns: Turns) -> Prompt:
@@ -75,7 +75,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
         turn = Comparison(models, values[text] if has_chat else "")
         turn.samples = "temperature" in options and options["seed"] is None
         stream = partial(pipeline.stream, prompt_of(values, [*earlier, turn]))
-        return turn.compare(stream, options, decode)
+        return turn.compare(stream, options)
 
     def form_of(values: Values) -> dict[str, Any]:
         return {name: values[each] for name, each in settings.items()}
@@ -107,7 +107,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
             gr.Markdown(HISTORY, visible=has_chat)
         inputs = {text, system, *settings.values()}
         with gr.Tab("Side by side"):
-            state = side_by_side(run, inputs, example, text if has_chat else None)
+            state = side_by_side(run, inputs, example, decode, text if has_chat else None)
         with gr.Tab("Speed against temperature"):
             what = "the conversation up to its last message" if has_chat else "the prompt"
             gr.Markdown(SWEEP.format(what))

@@ -44,7 +44,8 @@ def make_speech_page(pipeline: SpeechPipeline) -> gr.Blocks:
                 options["language"] = spoken
             return transcribe(pipeline, Comparison(models), values[audio], options)
 
-        side_by_side(run, {audio, language, task, length}, Comparison(models))
+        inputs, decode = {audio, language, task, length}, pipeline.tokenizer.decode
+        side_by_side(run, inputs, Comparison(models), decode)
     return page
 
 
@@ -60,7 +61,7 @@ def transcribe(
             for piece in pieces:
                 yield from piece.chunks
 
-    return turn.compare(stream, options, pipeline.tokenizer.decode)
+    return turn.compare(stream, options)
 
 
 def describe(pipeline: SpeechPipeline) -> str:

@@ -52,7 +52,7 @@ def test_a_transcription_may_be_stopped(heard):
     comparison = next(running)
     comparison.stop()
     running.close()
-    assert (comparison.status, comparison.speculative.pieces) == ("Stopped.", [])
+    assert (comparison.status, comparison.speculative.chunks) == ("Stopped.", [])
 
 
 @pytest.mark.deep
