@@ -14,7 +14,7 @@ from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import PLAIN, AnswerFormat
 from ov_specdec.text.answer_grammar import write_answer
-from ov_specdec.text.grammar_process import BUSY, Trial, first_error, new_matcher, open_tokenizer
+from ov_specdec.text.grammar_process import UNTRIED, Trial, first_error, new_matcher, open_tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -70,7 +70,6 @@ class Grammars:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
         tokenizer = self._tokenizer(name)
-
         error_of = partial(self._error_of, tokenizer)
 
         def check(name: str, grammar: str) -> None:
@@ -93,12 +92,11 @@ class Grammars:
 
     def _error_of(self, tokenizer: "LLTokenizer", grammar: str) -> str:
         key = blake2b(grammar.encode()).digest()
-        if (error := self._errors.get(key)) is None:
+        if (error := self._errors.get(key, UNTRIED)) == UNTRIED:
             error = self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
-            if error != BUSY:
-                if len(self._errors) >= MAX_TRIED:
-                    self._errors.clear()
-                self._errors[key] = error
+            if len(self._errors) >= MAX_TRIED:
+                self._errors.clear()
+            self._errors[key] = error
         return error
 
     def _tokenizer(self, name: str) -> "LLTokenizer":

@@ -33,7 +33,7 @@ MAX_AT_ONCE = 4
 """Grammars that are tried at the same time: those that take long delay no other."""
 
 TOO_MUCH = f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
-BUSY = f"this machine was too busy to try it within {MAX_WAIT} s: send it again later"
+UNTRIED = f"it could not be tried within {MAX_WAIT} s: send it again later"
 
 STARTED = "\n"
 """What a copy writes first: if no more follows, the grammar has ended it."""
@@ -125,52 +125,40 @@ class Trial:
         """The error of a grammar; empty if there is none."""
         if not hasattr(os, "fork"):
             return "grammars of requests need os.fork, which Windows does not have"
-        with self._room:
-            begin = monotonic()
-            # What ended the process may have been an accident.
-            answer = self._ask(grammar) or self._ask(grammar)
-        if answer == STARTED:
-            return TOO_MUCH if monotonic() - begin < MAX_WAIT else BUSY
-        return str(json.loads(answer)) if answer else "the process that tries it has ended twice"
-
-    def _ask(self, grammar: str) -> str:
-        """What a copy of the process writes; nothing if the process has ended."""
-        process, stdin = self._open()
+        answer = ""
         own, other = socket.socketpair()
-        with own, suppress(OSError):
+        with self._room, own, suppress(OSError):  # the process has ended
+            begin = monotonic()
             with other:
-                socket.send_fds(stdin, [b"."], [other.fileno()])
+                socket.send_fds(self._open(), [b"."], [other.fileno()])
             own.sendall(grammar.encode())
             own.shutdown(socket.SHUT_WR)
-            if answer := own.makefile().read():
-                return answer
-        end(process, stdin)
-        return ""
+            answer = own.makefile().read()
+        if answer == STARTED and monotonic() - begin < MAX_WAIT:
+            return TOO_MUCH
+        return UNTRIED if answer in ("", STARTED) else str(json.loads(answer))
 
-    def _open(self) -> tuple[Popen[bytes], socket.socket]:
-        """The process, and its standard input."""
+    def _open(self) -> socket.socket:
+        """The standard input of the process, which by accident may have ended."""
         with self._lock:
             if self._running is None or self._running[0].poll() is not None:
+                self.close()
                 own, other = socket.socketpair()
                 with other:
                     process = Popen(  # noqa: S603
                         self._command, stdin=other.fileno(), stdout=DEVNULL, stderr=DEVNULL
                     )
                 self._running = process, own
-            return self._running
+            return self._running[1]
 
     def close(self) -> None:
         """End the process."""
         running, self._running = self._running, None
         if running is not None:
-            end(*running)
-
-
-def end(process: Popen[bytes], stdin: socket.socket) -> None:
-    """End a process, which may have ended."""
-    process.kill()
-    process.wait()
-    stdin.close()
+            process, stdin = running
+            process.kill()
+            process.wait()
+            stdin.close()
 
 
 if __name__ == "__main__":
