@@ -76,39 +76,17 @@ Make = Callable[[DrafterInput], Drafter]
 
 
 def draft_model(given: DrafterInput) -> Drafter:
-    """A draft model, with its pairing."""
+    """A draft model; its pairing decides what holds its ids."""
     if given.draft is None:
         raise SessionError("a drafter with a draft model was made without one")
-    return draft_with(
-        given.draft,
-        given.draft_sampler,
-        given.pairing,
-        given.encoder_input or given.namespace,
-        given.tokens,
-        given.options.assistant_confidence_threshold,
-    )
-
-
-def draft_with(
-    draft: Runner,
-    sampler: Sampler,
-    pairing: TokenizerPair | None = None,
-    namespace: Hashable = None,
-    tokens: Sequence[int] = (),
-    min_confidence: float = 0.0,
-) -> Drafter:
-    """The drafter of a draft model for one sequence.
-
-    sampler: chooses draft tokens, unless a pairing takes the most likely ones. pairing: None if it
-    has the main model's tokenizer. tokens: the sequence's first tokens, translated at once.
-    """
-    if pairing is None:
-        return ModelDrafter(DraftCache(draft, namespace), sampler, min_confidence)
-    if pairing.used == "intersection":
-        cache = IntersectionCache(draft, pairing, tokens, namespace)
-        return ModelDrafter(cache, sampler, min_confidence)
-    translated = TranslatedCache(draft, pairing, tokens, namespace)
-    return RetokenizedDrafter(translated, pairing, min_confidence)
+    namespace = given.encoder_input or given.namespace
+    floor = given.options.assistant_confidence_threshold
+    if given.pairing is None:
+        return ModelDrafter(DraftCache(given.draft, namespace), given.draft_sampler, floor)
+    paired = given.draft, given.pairing, given.tokens, namespace
+    if given.pairing.used == "intersection":
+        return ModelDrafter(IntersectionCache(*paired), given.draft_sampler, floor)
+    return RetokenizedDrafter(TranslatedCache(*paired), floor)
 
 
 def suffix_matches(given: DrafterInput) -> Drafter:

@@ -36,6 +36,7 @@ class TranslatedCache(DraftCache):
         namespace: Hashable = None,
     ) -> None:
         super().__init__(runner, namespace)
+        self.tokenizers = tokenizers
         self.translation = tokenizers.translation()
         self.translation.read(tokens)
 
@@ -101,14 +102,9 @@ class RetokenizedDrafter(ModelDrafter):
     transformers.
     """
 
-    def __init__(
-        self,
-        cache: TranslatedCache,
-        tokenizers: TokenizerPair,
-        min_confidence: float = 0.0,
-    ) -> None:
+    def __init__(self, cache: TranslatedCache, min_confidence: float = 0.0) -> None:
         super().__init__(cache, Sampler(), min_confidence)
-        self._translation = cache.translation
+        self._translation, tokenizers = cache.translation, cache.tokenizers
         self._main, self._draft = tokenizers.main, tokenizers.draft
         self._main_special = {b: a for a, b in tokenizers.special.items()}
 

@@ -44,10 +44,6 @@ class Engine:
         self._step_plan = StepPlan([])
         self._has_warned = False
 
-    def add_request(self, sequence: Sequence) -> None:
-        """Queue a sequence."""
-        self.scheduler.add(sequence)
-
     def step(self) -> None:
         """One round of drafting and verification for all running sequences.
 

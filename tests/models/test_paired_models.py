@@ -7,7 +7,6 @@ import pytest
 from safetensors.numpy import load_file
 
 from ov_specdec import SpeculativePipeline, TokenizerMismatchError
-from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.other_tokenizer import OUTSIDE, IntersectionCache
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
@@ -20,7 +19,7 @@ from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.chats import save_byte_fallback
 from tests.support.fakes import ScriptedModel
-from tests.support.running import plain, propose, rounds, sequence
+from tests.support.running import paired, plain, propose, rounds, sequence
 from tests.support.tiny import export, save_checkpoint, save_tokenizer
 
 PAIRINGS = ["intersection", "retokenize"]
@@ -51,8 +50,8 @@ def tokenizers(tmp_path_factory):
 
 
 def paired_drafter(draft, pair, name, sampler=GREEDY, **more):
-    paired = pair if pair.pairing == name else replace(pair, pairing=name)
-    return draft_with(draft, sampler, paired, **more)
+    named = pair if pair.pairing == name else replace(pair, pairing=name)
+    return paired(draft, sampler, named, **more)
 
 
 def reciting(ids, end):

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import ModelError, SpeculativePipeline, TokenizerMismatchError
-from ov_specdec.drafters.factory import draft_with
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.generation.models import USUAL_STEPS
 from ov_specdec.models.compile import load_model
@@ -82,7 +81,7 @@ def test_rows_are_those_of_torch_wherever_a_draft_was_rejected(drafts, architect
     runner = load_model(open_source(folder), config).runner
     lengths, texts = (5, 3, 1), [tokens(9, 1), tokens(40, 2), tokens(2, 3)]
     samplers = [Noting() for _ in texts]
-    drafters = [draft_with(runner, sampler) for sampler in samplers]
+    drafters = [ModelDrafter(DraftCache(runner), sampler) for sampler in samplers]
     assert all(drafter.offers([])[0].takes_one_pass for drafter in drafters)
     for number in range(2 * max(lengths)):
         plans = [Plan(length, "constant") for length in lengths]

@@ -6,10 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 from ov_specdec.drafters.base import Drafter, Proposal
+from ov_specdec.drafters.factory import DrafterInput, draft_model
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.sequence import Sequence
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Policy
 from ov_specdec.results.stats import Round
@@ -17,6 +19,7 @@ from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
+from ov_specdec.text.pairing import TokenizerPair
 
 
 def sequence(
@@ -54,6 +57,20 @@ def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[Offers], Plan]) 
     if not offers:
         return Proposal(Draft([]))
     return alone(drafter.propose(tokens, plan(tuple(offers))))
+
+
+def paired(
+    draft: Runner,
+    sampler: Sampler,
+    pairing: TokenizerPair,
+    tokens: Ids[int] = (),
+    min_confidence: float = 0.0,
+) -> Drafter:
+    """The drafter of a draft model with another tokenizer."""
+    options = GenerationOptions(assistant_confidence_threshold=min_confidence)
+    given = DrafterInput(draft, draft, options, list(tokens), pairing=pairing)
+    given.draft_sampler = sampler
+    return draft_model(given)
 
 
 def rounds(

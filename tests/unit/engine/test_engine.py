@@ -135,7 +135,7 @@ def test_a_pass_after_a_long_prefill_of_the_draft_counts_by_its_own_size():
     main, (drafter, draft), demand = ScriptedModel(counting), drafting(counting), Demand()
     text = running.sequence(main, [5, 6] * 300, 610, drafter, Filling(1))
     engine = Engine(main, draft, costs=passes_of(8), shapes={"main": demand})
-    engine.add_request(text)
+    engine.scheduler.add(text)
     while not text.has_ended:
         engine.step()
     found = [(done.num_tokens, done.num_needed) for done in demand.passes if not done.num_prefill]

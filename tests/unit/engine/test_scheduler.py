@@ -107,7 +107,7 @@ class Service:
 
     def submit(self, *requests):
         for request in requests:
-            self.engine.add_request(request)
+            self.engine.scheduler.add(request)
 
     def run(self, requests):
         """What each request publishes, read one after the other."""

@@ -254,7 +254,7 @@ def test_a_request_decodes_on_after_an_error_of_planning(fails_in, monkeypatch):
         RuntimeWarning, match=r"planning has failed \(.*Error: .*report this"
     ) as said:
         for text in texts:
-            engine.add_request(text)
+            engine.scheduler.add(text)
         while not all(text.has_ended for text in texts):
             engine.step()
     assert len(said) == 1

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
@@ -22,7 +21,7 @@ from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.text.pairing import TokenizerPair
 from tests.support.enumeration import enumerate_outcomes
 from tests.support.fakes import ScriptedModel, table_model
-from tests.support.running import rounds, sequence
+from tests.support.running import paired, rounds, sequence
 from tests.traces.letters import Letters, Pieces
 
 OUTPUT_LENGTH = 3
@@ -79,7 +78,7 @@ def make_drafter(kind, draft, sampler, min_confidence=0.0):
         earlier.add([1, 0, 1, 0, 2, 2])
         return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
     if kind in ("intersection", "retokenize"):
-        return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
+        return paired(draft, sampler, table_pair(draft.vocab_size, kind))
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
         draft.mask_token = 3 if "3" in kind else 99
     elif kind not in ("sampled", "reduced"):

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.factory import draft_with
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.errors import DeadEndError, OptionError
@@ -170,7 +169,7 @@ def test_sampled_texts_have_the_law_of_plain_decoding(kind, constraint):
             drafter = None
             if kind == "model":
                 other = ScriptedModel(random_logits(noise=1.0), vocab_size=SIZE)
-                drafter = draft_with(other, sampler)
+                drafter = ModelDrafter(DraftCache(other), sampler)
             if kind == "suffix":
                 drafter = SuffixDrafter([TOKENIZER.encode("abzzaabyaaab")], tokens=PROMPT)
             main = ScriptedModel(MODEL, vocab_size=SIZE)
