@@ -138,8 +138,8 @@ def _compare(
 ) -> Agreement:
     """How the first tokens of texts agree with others.
 
-    way: precision, KV cache and draft length. num_needed: how many have to be equal; not all in f16, where rounding decides between nearly
-    tied tokens.
+    way: precision, KV cache and draft length. num_needed: how many have to be equal; not all in
+    f16, where rounding decides between nearly tied tokens.
     """
     pairs = zip(texts, others, strict=True)
     equal = [own.token_ids[:num_tokens] == other.token_ids[:num_tokens] for own, other in pairs]
