@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from llguidance import LLMatcher, LLTokenizer
 
 T = TypeVar("T")
-FORBIDDEN = np.float32(-np.inf)
 
 SPECIAL = b"\xff"
 """In llguidance's bytes, the beginning of a special token."""
@@ -59,7 +58,7 @@ class Grammar:
         """The row with -inf at tokens that do not fit."""
         if len(tokens) < self._start:
             return logits
-        return np.where(self._mask(tokens)[: len(logits)], logits, FORBIDDEN)
+        return np.where(self._mask(tokens)[: len(logits)], logits, -np.inf)
 
     def follow(self, tokens: Sequence[int]) -> None:
         """Take accepted tokens, the last of which may end the text."""

@@ -19,6 +19,7 @@ from ov_specdec.options.tools import (
     types_of,
 )
 from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
+from ov_specdec.text.grammar_process import TOO_MUCH, UNTRIED
 
 HOLES = {ID: "/[A-Za-z0-9]{9}/", INDEX: "/[0-9]{1,3}/"}
 
@@ -72,6 +73,8 @@ def write_answer(
 
     def check(tools: Sequence[Any]) -> None:
         half, problem = len(tools) // 2, problem_of(tools)
+        if problem in (TOO_MUCH, UNTRIED):
+            return  # the whole is refused: to try each part could take as long
         if problem and half:
             check(tools[:half])
             check(tools[half:])

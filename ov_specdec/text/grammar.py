@@ -1,12 +1,8 @@
 """Structured output: options of a generation as a grammar, compiled by llguidance."""
 
 import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable, Sequence, Set
-from contextlib import suppress
-from functools import cache, partial
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -16,10 +12,9 @@ from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.text import grammar_process
 from ov_specdec.text.answer_format import PLAIN, AnswerFormat
 from ov_specdec.text.answer_grammar import write_answer
-from ov_specdec.text.grammar_process import first_error, new_matcher, open_tokenizer
+from ov_specdec.text.grammar_process import UNTRIED, Trial, first_error, new_matcher, open_tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -33,7 +28,7 @@ WHITESPACE: dict[str, "JsonCompileOptions"] = {
 """llguidance's options of JSON, by `json_whitespace`."""
 
 MAX_TRIED = 1024
-"""Maximum grammars whose trial is remembered."""
+"""Maximum grammars whose error, or that they have none, is remembered."""
 
 
 class Grammars:
@@ -48,6 +43,7 @@ class Grammars:
         self._lock = Lock()
         self._read: LLTokenizer | None = None
         self._trial: Trial | None = None
+        self._errors: dict[bytes, str] = {}
 
     def try_first(self) -> None:
         """From now on, try each new grammar in a child process first: others may have made it."""
@@ -74,10 +70,7 @@ class Grammars:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
         tokenizer = self._tokenizer(name)
-
-        @cache
-        def error_of(grammar: str) -> str:
-            return self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
+        error_of = partial(self._error_of, tokenizer)
 
         def check(name: str, grammar: str) -> None:
             if error := error_of(grammar):
@@ -96,6 +89,15 @@ class Grammars:
         """End the child process."""
         if self._trial is not None:
             self._trial.close()
+
+    def _error_of(self, tokenizer: "LLTokenizer", grammar: str) -> str:
+        key = blake2b(grammar.encode()).digest()
+        if (error := self._errors.get(key, UNTRIED)) == UNTRIED:
+            error = self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
+            if len(self._errors) >= MAX_TRIED:
+                self._errors.clear()
+            self._errors[key] = error
+        return error
 
     def _tokenizer(self, name: str) -> "LLTokenizer":
         with self._lock:
@@ -138,52 +140,3 @@ def _write(name: str, options: GenerationOptions) -> str:
         texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in options.choices)
         grammar = f"start: CHOICE\nCHOICE: {texts}"
     return LLMatcher.grammar_from_lark(str(grammar))
-
-
-class Trial:
-    """Tries grammars in a child process. Thread-safe. Arguments: see `open_tokenizer`."""
-
-    def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
-        script = grammar_process.__file__
-        self._command = [sys.executable, script, str(file), *map(str, (vocab_size, *eos_ids))]
-        self._lock = Lock()
-        self._process: subprocess.Popen[str] | None = None
-        self._errors: dict[bytes, str] = {}
-
-    def __call__(self, grammar: str) -> str:
-        """The error of a grammar; empty if there is none."""
-        if not hasattr(os, "fork"):
-            return "grammars of requests need os.fork, which Windows does not have"
-        key = blake2b(grammar.encode()).digest()
-        if (known := self._errors.get(key)) is not None:  # without a wait for one that is tried
-            return known
-        with self._lock:
-            if len(self._errors) >= MAX_TRIED:
-                self._errors.clear()
-            for _ in range(2):  # what ended the process may have been an accident
-                if (error := self._ask(grammar)) is not None:
-                    self._errors[key] = error
-                    return error
-        return "the process that tries it has ended twice"
-
-    def _ask(self, grammar: str) -> str | None:
-        """The error that the process finds, or None if that has ended."""
-        if self._process is None:
-            pipe, nothing = subprocess.PIPE, subprocess.DEVNULL  # a broken process says so
-            self._process = subprocess.Popen(  # noqa: S603
-                self._command, stdin=pipe, stdout=pipe, stderr=nothing, text=True
-            )
-        asks, answers = self._process.stdin, self._process.stdout
-        with suppress(OSError, ValueError):  # it has ended, perhaps within a line
-            print(json.dumps(grammar), file=asks, flush=True)
-            if answers is not None and (answer := answers.readline()):
-                return str(json.loads(answer))
-        self.close()
-        return None
-
-    def close(self) -> None:
-        """End the process."""
-        process, self._process = self._process, None
-        if process is not None:
-            process.kill()
-            process.communicate()

@@ -1,15 +1,21 @@
 """Compiles grammars, and tries them in processes that a hostile one may kill.
 
-`TOKENIZER VOCAB_SIZE [EOS_ID ...]` reads grammars, and prints the error of each, all as lines of
-JSON. It runs as a file, since with -m Python would import from the current folder.
+`TOKENIZER VOCAB_SIZE [EOS_ID ...]` reads a tokenizer once, and takes a socket for each grammar. A
+copy of the process writes a line there, reads the grammar, and writes its error as JSON.
+It runs as a file, since with -m Python would import from the current folder.
 """
 
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
+from subprocess import DEVNULL, Popen
+from threading import BoundedSemaphore, Lock
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -20,7 +26,17 @@ if TYPE_CHECKING:
 MAX_SECONDS, MAX_BYTES = 2.0, 500 * 2**20
 """Limits of one grammar: processor time, and memory besides the tokenizer's."""
 
+MAX_WAIT = 5
+"""Seconds after which one ends that a busy machine gives less processor time."""
+
+MAX_AT_ONCE = 4
+"""Grammars that are tried at the same time: those that take long delay no other."""
+
 TOO_MUCH = f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
+UNTRIED = f"it could not be tried within {MAX_WAIT} s: send it again later"
+
+STARTED = "\n"
+"""What a copy writes first: if no more follows, the grammar has ended it."""
 
 THREAD_STACK = 2 * 2**20
 """Bytes of a thread's stack where there is no limit."""
@@ -63,8 +79,10 @@ def first_error(tokenizer: "LLTokenizer", grammar: str) -> str:
     return str(matcher.get_error()).partition("\n<")[0].strip()
 
 
-def try_out(tokenizer: "LLTokenizer", grammar: str) -> None:
-    """Print the error of a grammar, unless that ends this process before."""
+def try_out(tokenizer: "LLTokenizer", asked: socket.socket) -> None:
+    """Answer with the error of a grammar, unless that ends this process before."""
+    asked.sendall(STARTED.encode())
+    grammar = asked.makefile(encoding="utf-8").read()
     os.nice(10)  # passes of the models come first
     if sys.platform == "linux":
         import resource
@@ -78,21 +96,69 @@ def try_out(tokenizer: "LLTokenizer", grammar: str) -> None:
         stack = THREAD_STACK if stack == resource.RLIM_INFINITY else stack
         resource.setrlimit(resource.RLIMIT_STACK, (stack // 2, hard))
     signal.setitimer(signal.ITIMER_PROF, MAX_SECONDS)  # its signal ends native code too
-    sys.stdout.write(json.dumps(first_error(tokenizer, grammar)) + "\n")
-    sys.stdout.flush()
+    signal.alarm(MAX_WAIT)
+    asked.sendall(json.dumps(first_error(tokenizer, grammar)).encode())
     os._exit(0)
 
 
 def main() -> None:
-    """Try each grammar in a copy of this process, until the parent or its end closes the pipe."""
+    """Try each grammar in a copy of this process, until the parent or its end closes stdin."""
     file, vocab_size, *eos_ids = sys.argv[1:]
     tokenizer = open_tokenizer(Path(file), int(vocab_size), list(map(int, eos_ids)))
-    for line in sys.stdin:
-        if not (copy := os.fork()):
-            try_out(tokenizer, json.loads(line))
-        if os.waitpid(copy, 0)[1]:
-            sys.stdout.write(json.dumps(TOO_MUCH) + "\n")
-            sys.stdout.flush()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for the copies
+    stdin = socket.socket(fileno=0)
+    while files := socket.recv_fds(stdin, 1, 1)[1]:
+        with socket.socket(fileno=files[0]) as asked:
+            if not os.fork():
+                try_out(tokenizer, asked)
+
+
+class Trial:
+    """Tries grammars in a child process. Thread-safe. Arguments: see `open_tokenizer`."""
+
+    def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
+        self._command = [sys.executable, __file__, str(file), *map(str, (vocab_size, *eos_ids))]
+        self._room, self._lock = BoundedSemaphore(MAX_AT_ONCE), Lock()
+        self._running: tuple[Popen[bytes], socket.socket] | None = None
+
+    def __call__(self, grammar: str) -> str:
+        """The error of a grammar; empty if there is none."""
+        if not hasattr(os, "fork"):
+            return "grammars of requests need os.fork, which Windows does not have"
+        answer = ""
+        own, other = socket.socketpair()
+        with self._room, own, suppress(OSError):  # the process has ended
+            begin = monotonic()
+            with other:
+                socket.send_fds(self._open(), [b"."], [other.fileno()])
+            own.sendall(grammar.encode())
+            own.shutdown(socket.SHUT_WR)
+            answer = own.makefile().read()
+        if answer == STARTED and monotonic() - begin < MAX_WAIT:
+            return TOO_MUCH
+        return UNTRIED if answer in ("", STARTED) else str(json.loads(answer))
+
+    def _open(self) -> socket.socket:
+        """The standard input of the process, which by accident may have ended."""
+        with self._lock:
+            if self._running is None or self._running[0].poll() is not None:
+                self.close()
+                own, other = socket.socketpair()
+                with other:
+                    process = Popen(  # noqa: S603
+                        self._command, stdin=other.fileno(), stdout=DEVNULL, stderr=DEVNULL
+                    )
+                self._running = process, own
+            return self._running[1]
+
+    def close(self) -> None:
+        """End the process."""
+        running, self._running = self._running, None
+        if running is not None:
+            process, stdin = running
+            process.kill()
+            process.wait()
+            stdin.close()
 
 
 if __name__ == "__main__":

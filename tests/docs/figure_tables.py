@@ -231,6 +231,9 @@ def of_grammars(results: Results) -> Lines:
         "forced tokens alone / replay on this machine's cost curve": [
             row["speed"] / row["replayed"] for row in forced
         ],
+        "the same at the pace of free text right after": [
+            row["pace"] * row["speed"] / row["replayed"] for row in forced if "pace" in row
+        ],
         f"{TOGETHER}: default / plain": speedups(together, "default"),
         f"{CLIENTS} clients, p95 of a token's time: beside one with hostile grammars / without": [
             row["beside"] / row["alone"] for row in hostile

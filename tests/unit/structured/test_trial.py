@@ -3,15 +3,18 @@
 import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from time import sleep
 
+import psutil
 import pytest
 from llguidance import LLMatcher
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text import grammar
-from ov_specdec.text.grammar import Trial
-from ov_specdec.text.grammar_process import TOO_MUCH
+from ov_specdec.text.answer_format import CALL_FORMATS, AnswerFormat
+from ov_specdec.text.grammar_process import MAX_WAIT, TOO_MUCH, UNTRIED, Trial
+from tests.support.server import wait_until
 from tests.support.structured import FOLDER, SIZE, generator
 
 GOOD = LLMatcher.grammar_from_regex("a{3}")
@@ -35,21 +38,39 @@ def trial():
     made.close()
 
 
-def test_a_hostile_grammar_ends_the_process_alone(trial):
+def test_a_hostile_grammar_ends_its_copy_alone(trial):
     assert trial(GOOD) == ""
     assert "unclosed group" in trial(WRONG)
-    first = trial._process
+    process, _ = trial._running
     assert trial(DEEP) == TOO_MUCH
     assert trial(SLOW) == TOO_MUCH
     assert trial(LLMatcher.grammar_from_regex("b")) == ""
-    assert (trial._process, first.poll()) == (first, None)
+    assert (trial._running[0], process.poll()) == (process, None)
     trial.close()
-    assert trial(DEEP) == TOO_MUCH  # it is remembered, and needs no process
-    assert trial._process is None
+    assert process.poll() is not None
     assert trial(LLMatcher.grammar_from_regex("c")) == ""
 
 
-def test_threads_take_turns(trial):
+def test_a_quick_grammar_does_not_wait_for_a_slow_one(trial):
+    assert trial(GOOD) == ""
+    process = psutil.Process(trial._running[0].pid)
+    wait_until(lambda: not process.children())
+    with ThreadPoolExecutor(2) as pool:
+        slow = pool.submit(trial, SLOW)
+        wait_until(process.children)
+        [copy] = process.children()
+        copy.suspend()  # as if others had all processor time
+        try:
+            quick = pool.submit(trial, LLMatcher.grammar_from_regex("b"))
+            assert quick.result(timeout=30) == ""
+            sleep(MAX_WAIT)
+            assert not slow.done()
+        finally:
+            copy.resume()
+        assert slow.result() == UNTRIED
+
+
+def test_threads_try_at_the_same_time(trial):
     grammars = [LLMatcher.grammar_from_regex(f"a{{{n}}}") for n in range(8)] + [WRONG, GOOD] * 4
     with ThreadPoolExecutor(4) as pool:
         errors = list(pool.map(trial, grammars))
@@ -64,14 +85,16 @@ def test_what_just_fits_the_stack_is_refused(trial):
 
 def test_an_accident_is_not_held_against_a_grammar(trial, monkeypatch):
     assert trial(GOOD) == ""
-    trial._process.kill()
-    trial._process.wait()
+    process, _ = trial._running
+    process.kill()
+    process.wait()
     other = LLMatcher.grammar_from_regex("b")
     assert trial(other) == ""  # in a new process
     trial.close()
     command, third = trial._command, LLMatcher.grammar_from_regex("c")
-    monkeypatch.setattr(trial, "_command", [sys.executable, "-c", "print('half a line', end='')"])
-    assert trial(third) == "the process that tries it has ended twice"
+    monkeypatch.setattr(trial, "_command", [sys.executable, "-c", ""])
+    assert trial(third) == UNTRIED
+    wait_until(lambda: trial._running[0].poll() is not None)
     monkeypatch.setattr(trial, "_command", command)
     assert trial(third) == ""
 
@@ -79,7 +102,7 @@ def test_an_accident_is_not_held_against_a_grammar(trial, monkeypatch):
 def test_a_system_that_cannot_fork_is_the_reason(trial, monkeypatch):
     monkeypatch.delattr(os, "fork")
     assert "need os.fork, which Windows does not have" in trial(GOOD)
-    assert trial._process is None
+    assert trial._running is None
 
 
 def test_the_server_compiles_no_grammar_to_try_it(monkeypatch):
@@ -92,3 +115,25 @@ def test_the_server_compiles_no_grammar_to_try_it(monkeypatch):
             made.grammars.compile(GenerationOptions(regex="("), frozenset([0]))
     finally:
         made.grammars.close()
+
+
+def test_what_could_not_be_tried_is_not_remembered(monkeypatch):
+    made, answers = generator(), iter([UNTRIED, ""])
+    monkeypatch.setattr(made.grammars, "_trial", lambda grammar: next(answers))
+    options, ends = GenerationOptions(regex="a"), frozenset([0])
+    with pytest.raises(OptionError, match="could not be tried within 5 s: send it again"):
+        made.grammars.compile(options, ends)
+    for _ in range(2):
+        made.grammars.compile(options, ends)
+
+
+def test_tools_that_take_too_long_are_not_tried_one_by_one(monkeypatch):
+    made, tried = generator(), []
+    monkeypatch.setattr(made.grammars, "_trial", lambda grammar: tried.append(grammar) or TOO_MUCH)
+    tools = [{"name": f"f{n}", "parameters": {"type": "object"}} for n in range(8)]
+    options = GenerationOptions(tools=tools, tool_choice="required")
+    form = AnswerFormat(calls=CALL_FORMATS["hermes"])
+    with pytest.raises(OptionError, match=r"tools .*more than 2 s") as error:
+        made.grammars.compile(options, frozenset([0]), form)
+    assert error.value.option == "tools"
+    assert len(tried) == 1
