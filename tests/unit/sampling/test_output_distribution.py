@@ -13,8 +13,6 @@ from ov_specdec.graph.vocabulary import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
-from ov_specdec.sampling import verification
-from ov_specdec.sampling.distribution import residual
 from ov_specdec.sampling.processors import OccurrencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -271,19 +269,3 @@ def test_draft_tokens_of_a_pairing_are_accepted_and_rejected(kind, pair):
 
     enumerate_outcomes(run)
     assert accepted == {True, False}
-
-
-@pytest.mark.parametrize(
-    ("rule", "broken"),
-    [
-        ("prefix_probability", lambda main, draft, ratio: ratio),
-        ("prefix_probability", lambda main, draft, ratio: 0.0),
-        ("residual", lambda main, draft, ratio=1.0: residual(main, draft)),
-    ],
-    ids=["prefix by its ratio", "all or nothing", "ratio forgotten"],
-)
-def test_a_broken_rule_is_noticed(monkeypatch, rule, broken):
-    monkeypatch.setattr(verification, rule, broken)
-    main, draft = map(table_model, PAIRS["8 tokens"])
-    actual = speculative_output_probs(main, draft, "sampled", ConstantLength(2), LogitsWarper(), ())
-    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3
