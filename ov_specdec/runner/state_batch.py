@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import openvino as ov
@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 from ov_specdec.cache import common_prefix
 from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import SessionError
-from ov_specdec.runner.base import LOGITS_INDICES, LONG
+from ov_specdec.runner.base import LOGITS_INDICES, LONG, Runner
 from ov_specdec.sampling.logits import Logits
-
-if TYPE_CHECKING:
-    from ov_specdec.runner.stateful import StatefulModel
 
 
 @dataclass(eq=False)
@@ -135,6 +132,14 @@ class StateBatch:
             raise
 
 
+class BatchedModel(Runner):
+    """A model whose sequences are rows of its batches: see `StatefulModel`."""
+
+    batches: list[StateBatch]
+    max_masked: int
+    is_recurrent: bool
+
+
 class StatefulSlot(Slot):
     """A sequence of a `StatefulModel`: a row of a batch from the first pass on.
 
@@ -144,7 +149,7 @@ class StatefulSlot(Slot):
     sequence left.
     """
 
-    owner: "StatefulModel"
+    owner: BatchedModel
     batch: StateBatch | None = None
     source: int = 0
     mask: NDArray[np.int64]

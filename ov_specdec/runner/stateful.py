@@ -4,8 +4,8 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import openvino as ov
 
-from ov_specdec.runner.base import Runner, Span, require_own
-from ov_specdec.runner.state_batch import StateBatch, StatefulSlot
+from ov_specdec.runner.base import Span, require_own
+from ov_specdec.runner.state_batch import BatchedModel, StateBatch, StatefulSlot
 from ov_specdec.sampling.logits import Logits
 
 MAX_MASKED = 128
@@ -15,7 +15,7 @@ MAX_PADDED = 2
 """Maximum ratio of lengths of prompts that share a pass."""
 
 
-class StatefulModel(Runner):
+class StatefulModel(BatchedModel):
     """A compiled stateful model.
 
     Sequences after their prefill share the states of one infer request, one row each, so that a

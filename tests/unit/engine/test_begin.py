@@ -30,10 +30,10 @@ def built(monkeypatch):
     def watch(owner, name, size):
         method = getattr(owner, name)
 
-        def watched(self, tokens):
+        def watched(self, tokens, *more, **named):
             thread = "steps" if current_thread().name == "ov-specdec steps" else "caller"
             sizes[thread].append(size(self, tokens))
-            return method(self, tokens)
+            return method(self, tokens, *more, **named)
 
         monkeypatch.setattr(owner, name, watched)
 
