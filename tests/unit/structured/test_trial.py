@@ -43,7 +43,7 @@ def test_a_hostile_grammar_ends_its_copy_alone(trial):
     assert "unclosed group" in trial(WRONG)
     process, _ = trial._running
     assert trial(DEEP) == TOO_MUCH
-    assert trial(SLOW) == TOO_MUCH
+    assert trial(SLOW) in (TOO_MUCH, UNTRIED)  # by processor time, or on a busy machine
     assert trial(LLMatcher.grammar_from_regex("b")) == ""
     assert (trial._running[0], process.poll()) == (process, None)
     trial.close()
@@ -63,6 +63,7 @@ def test_a_quick_grammar_does_not_wait_for_a_slow_one(trial):
         try:
             quick = pool.submit(trial, LLMatcher.grammar_from_regex("b"))
             assert quick.result(timeout=30) == ""
+            wait_until(lambda: copy.nice() == 10)
             sleep(MAX_WAIT)
             assert not slow.done()
         finally:
