@@ -232,5 +232,15 @@ class SpeculativePipeline(Pipeline):
         return f"SpeculativePipeline({', '.join(arguments)})"
 
 
+def complete_request(
+    pipeline: SpeculativePipeline, options: GenerationOptions
+) -> GenerationOptions:
+    """The options of a request with all defaults: it samples by default, as in vLLM."""
+    complete = pipeline.complete_options(options)
+    if complete.temperature is None:  # the model recommends none
+        return pipeline.complete_options(options, temperature=1.0)
+    return complete
+
+
 def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)

@@ -45,19 +45,13 @@ class Prefix(NamedTuple):
 class BlockPool:
     """Allocates, shares and frees the blocks of one model's KV cache, and finds them by content.
 
-    `size` blocks exist; the owner of the tensors may add more, up to `max_blocks`. Freed blocks
-    without content are allocated first, then new ones. If there are none, cached blocks without
-    users are evicted, the least recently used first. copy: copies a block's content to another.
+    Freed blocks without content are allocated first, then new ones. If there are none, cached
+    blocks without users are evicted, the least recently used first. copy: copies a block's content
+    to another.
     """
 
-    def __init__(
-        self,
-        size: int,
-        max_blocks: int,
-        copy: Callable[[int, int], None] = lambda *_: None,
-    ) -> None:
+    def __init__(self, size: int, copy: Callable[[int, int], None] = lambda *_: None) -> None:
         self.size = size
-        self.max_blocks = max_blocks
         self.copy = copy
         self._free: list[int] = []
         self._num_touched = 0  # blocks from this index on were never used
@@ -71,18 +65,13 @@ class BlockPool:
 
     @property
     def num_available(self) -> int:
-        """Blocks that can be allocated, growth included."""
-        return self.max_blocks - self.num_used
+        """Blocks that can be allocated."""
+        return self.size - self.num_used
 
     @property
     def num_used(self) -> int:
         """Blocks that sequences hold."""
         return len(self._users)
-
-    @property
-    def num_unused(self) -> int:
-        """Existing blocks without users or cached content."""
-        return self.size - self.num_used - len(self._idle)
 
     def allocate(self) -> int:
         """Allocate a block. Raises `CacheFullError` if all are in use."""

@@ -42,24 +42,20 @@ class BlockTable(Slot):
         """The blocks with tokens; after a rollback others may follow."""
         return self.blocks[: -(-self.length // self._block_size)]
 
-    def num_missing(self, num_tokens: int) -> int:
-        """Blocks to allocate for `num_tokens` more."""
-        return max(-(-(self.length + num_tokens) // self._block_size) - len(self.blocks), 0)
-
     def append(self, num_tokens: int) -> None:
         """Make room for `num_tokens` more and count them as held.
 
         Raises `CacheFullError`, and then changes nothing.
         """
-        held = len(self.blocks)
+        held, length = len(self.blocks), self.length + num_tokens
         try:
-            for _ in range(self.num_missing(num_tokens)):
+            while len(self.blocks) * self._block_size < length:
                 self.blocks.append(self.pool.allocate())
         except CacheFullError:
             self.pool.release(self.blocks[held:])
             del self.blocks[held:]
             raise
-        self.length += num_tokens
+        self.length = length
 
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Start an empty table with the cached blocks of the first of these tokens.

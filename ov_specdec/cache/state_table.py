@@ -31,7 +31,7 @@ class StatePool:
     """
 
     def __init__(self, size: int) -> None:
-        self.blocks = BlockPool(size, size)
+        self.blocks = BlockPool(size)
         self.num_sequences = 0
         for _ in (ZEROS, SPARE):
             self.blocks.allocate()

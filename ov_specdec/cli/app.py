@@ -68,10 +68,8 @@ class LazyCommands(click.Group):
         """The names, in the order in which a newcomer needs them."""
         return list(self._lines)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        """The command with this name, imported now; None if there is none."""
-        if cmd_name not in self._lines:
-            return None
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:  # noqa: ARG002
+        """The command with this name, imported now."""
         name = cmd_name.replace("-", "_")
         module = import_module(f"{self._package}.{BESIDE.get(name, name)}")
         command: click.Command = getattr(module, name)
@@ -79,20 +77,18 @@ class LazyCommands(click.Group):
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
+    ) -> tuple[str, click.Command, list[str]]:
         """As in click, but errors suggest what to type instead."""
-        name = args[0]
+        name, *rest = args
         if name not in self._lines:
             hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
             ctx.fail(f"there is no command '{name}': {hint}")
-        _, command, rest = found = super().resolve_command(ctx, args)
-        if command is None:
-            return found
+        command = self.get_command(ctx, name)
         for word in takewhile("--".__ne__, rest):
             # click would read -ngl letter by letter, as -n gl.
             if word in HINTS and len(word) > 2 and word[0] == "-" != word[1]:
                 raise click.NoSuchOption(word, ctx=click.Context(command, ctx, name))
-        return found
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands to the help."""

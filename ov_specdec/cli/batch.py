@@ -52,11 +52,8 @@ def batch(
     name = served_model_name or model_name(pipeline["main"])
     results = Results(output)
     with make_pipeline(pipeline) as models:
-        recommended = models.complete_options().temperature
-        rules = Rules(1.0 if recommended is None else None, strict=strict_fields)
-        _answer(
-            requests, num_lines, results, BatchRun(models, name, pipeline["max_batch_size"], rules)
-        )
+        run = BatchRun(models, name, pipeline["max_batch_size"], Rules(strict_fields))
+        _answer(requests, num_lines, results, run)
     if results.failed or results.failed_before:
         sys.exit(1)
 

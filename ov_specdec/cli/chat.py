@@ -1,10 +1,9 @@
 """`ov-specdec chat`: a conversation with the models, in the terminal or from a pipe."""
 
-import os
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import partial
 from itertools import chain
 from typing import Any
@@ -77,9 +76,10 @@ def chat(
     settable = {flag_of(each).removeprefix("--"): each for each in known}
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     with make_pipeline(pipeline) as models:
-        show = partial(show_answer, is_typed=is_typed, show_draft=show_draft)
-        talk = Chat(models, show, settable, given, messages)
+        talk = Chat(models, partial(show_answer, show_draft=show_draft), settable, given, messages)
         if is_typed:
+            # A second Ctrl-C may come just after the end of an answer.
+            signal.signal(signal.SIGINT, lambda *_: talk.cancel())
             source = models.drafter if draft is None else f"{models.drafter} {model_name(draft)}"
             note(f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves")
         converse(talk, typed_lines(talk.options) if is_typed else piped_lines(), goes_on=is_typed)
@@ -99,20 +99,10 @@ def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
             show_error(error)
 
 
-@contextmanager
-def interrupts_call(function: Callable[[], object]) -> Iterator[None]:
-    """Let Ctrl-C call a function, and do nothing else."""
-    before = signal.signal(signal.SIGINT, lambda *_: function())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
-
-
-def show_answer(stream: GenerationStream, *, is_typed: bool, show_draft: bool) -> GenerationResult:
+def show_answer(stream: GenerationStream, *, show_draft: bool) -> GenerationResult:
     """Show an answer as it arrives; until then a spinner on stderr. show_draft: in a colour."""
     answer, shown = ResultBuilder(), Transcript()
-    with stream, interrupts_call(stream.cancel) if is_typed else nullcontext():
+    with stream:
         with console.status("Reading"):
             first = next(stream)
         try:
@@ -146,8 +136,7 @@ def typed_lines(options: Iterable[str]) -> Iterator[str]:
         # If only stdout is redirected, the prompt goes to stderr.
         output=create_output(always_prefer_tty=True),
     )
-    # A second Ctrl-C may come just after the end of an answer.
-    with interrupts_call(lambda: None), suppress(EOFError):
+    with suppress(EOFError):
         while True:
             with suppress(KeyboardInterrupt):  # clears a line
                 yield editor.prompt()
@@ -168,7 +157,7 @@ def _history() -> History:
     if folder := user_cache():
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(folder / "history", os.O_CREAT | os.O_RDWR, mode=0o600))
+            (folder / "history").touch(mode=0o600)
             return FileHistory(folder / "history")
     return InMemoryHistory()
 

@@ -52,8 +52,7 @@ def demo(
     """Show plain and speculative decoding side by side in a browser."""
     port = check_address(host, port)
     with requiring("the demo needs gradio", "demo"):
-        from ov_specdec.demo.page import make_page
-        from ov_specdec.demo.speech_page import make_speech_page
+        from ov_specdec.demo.page import make_page, make_speech_page
     models: SpeechPipeline | SpeculativePipeline
     if is_speech(options["main"]):
         models = make_speech_pipeline(speech_arguments(options))

@@ -32,13 +32,9 @@ Chunks = GenerationStream | Generator[Chunk, None, None]
 
 @dataclass
 class Run:
-    """A generation so far. Times in seconds, without pauses between chunks.
-
-    pieces: chunks with tokens, each with the text of the draft tokens rejected there.
-    """
+    """A generation so far. Times in seconds, without pauses between chunks."""
 
     output: ResultBuilder = field(default_factory=ResultBuilder)
-    pieces: list[tuple[Chunk, str]] = field(default_factory=list)
     outcome: Literal["not started", "running"] | FinishReason = "not started"
     seconds: float = 0.0
 
@@ -53,16 +49,21 @@ class Run:
         return len(self.output.token_ids) / self.seconds if self.seconds else 0.0
 
     @property
-    def rounds(self) -> list[list[tuple[Chunk, str]]]:
-        """The pieces, round by round: the main model's own token ends a round."""
-        rounds: list[list[tuple[Chunk, str]]] = [[]]
-        for piece in self.pieces:
-            rounds[-1].append(piece)
-            if not piece[0].from_draft:
-                rounds.append([])
-        return [pieces for pieces in rounds if pieces]
+    def chunks(self) -> list[Chunk]:
+        """The chunks with tokens: the last one of a cancelled generation has none."""
+        return [chunk for chunk in self.output.chunks if chunk.token_ids]
 
-    def follow(self, chunks: Chunks, decode: Callable[[list[int]], str]) -> Iterator[None]:
+    @property
+    def rounds(self) -> list[list[Chunk]]:
+        """The chunks, round by round: the main model's own token ends a round."""
+        rounds: list[list[Chunk]] = [[]]
+        for chunk in self.chunks:
+            rounds[-1].append(chunk)
+            if not chunk.from_draft:
+                rounds.append([])
+        return [chunks for chunks in rounds if chunks]
+
+    def follow(self, chunks: Chunks) -> Iterator[None]:
         """Read all chunks, and pause after each."""
         self.outcome = "running"
         with closing(chunks):
@@ -70,9 +71,6 @@ class Run:
             for chunk in chunks:
                 self.seconds += perf_counter() - start
                 self.output.add(chunk, self.seconds)
-                if chunk.token_ids:  # the last chunk of a cancelled generation has none
-                    rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
-                    self.pieces.append((chunk, rejected))
                 self.outcome = chunk.finish_reason or self.outcome
                 yield
                 start = perf_counter()
@@ -93,10 +91,7 @@ class Comparison:
     speculative: Run = field(default_factory=Run)
 
     def compare(
-        self,
-        stream: Callable[..., Chunks],
-        options: Mapping[str, Any],
-        decode: Callable[[list[int]], str],
+        self, stream: Callable[..., Chunks], options: Mapping[str, Any]
     ) -> Iterator["Comparison"]:
         """Decode plainly, then speculatively; yields itself after each piece of output.
 
@@ -104,7 +99,7 @@ class Comparison:
         generation with options. Raises `OptionError` for an invalid prompt or option.
         """
         for run, own in ((self.plain, {**options, **PLAIN}), (self.speculative, options)):
-            for _ in run.follow(stream(**own), decode):
+            for _ in run.follow(stream(**own)):
                 yield self
             if not run.is_complete:
                 self.stop()

@@ -1,10 +1,10 @@
-"""The page for text: a prompt or a conversation, and the sweep of temperatures. Needs gradio."""
+"""The pages: for text, with the sweep of temperatures, and for speech. Needs gradio."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import gradio as gr
 from starlette.middleware import Middleware
@@ -23,9 +23,12 @@ from ov_specdec.demo.parts import (
     shown_error,
     side_by_side,
 )
-from ov_specdec.errors import SpecdecError
+from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import BLUE, GREY
+from ov_specdec.speech.settings import Task
+from ov_specdec.speech_pipeline import SpeechPipeline
 from ov_specdec.text.prompt import Prompt
 
 TITLE = "Speculative decoding on OpenVINO"
@@ -52,6 +55,12 @@ MESSAGES = (
     "Say that again in fewer words.",
 )
 
+SPEECH_TITLE = "Speculative speech recognition on OpenVINO"
+SPEECH_INTRODUCTION = f"""# {SPEECH_TITLE}
+A drafter proposes tokens, and the main model verifies them in one pass. Either way the text is the
+main model's own; only the speed differs. The panes run **one after the other**; text appears after
+each window of up to 30 seconds."""
+
 STYLE = Path(__file__).with_name("style.css")
 # No remote fonts: the page works offline.
 SANS, MONO = ("system-ui", "sans-serif"), ("ui-monospace", "Menlo", "Consolas", "monospace")
@@ -64,7 +73,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
     example = Comparison(models, MESSAGES[0] if has_chat else "")
     prompt = messages_of([example]) if has_chat else PROMPTS[0]
     most = {"max_new_tokens": comparison.SWEEP_TOKENS, "cache_prompt": False}
-    for _ in example.compare(partial(pipeline.stream, prompt), most, decode):
+    for _ in example.compare(partial(pipeline.stream, prompt), most):
         pass
 
     def prompt_of(values: Values, turns: Turns) -> Prompt:
@@ -75,7 +84,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
         turn = Comparison(models, values[text] if has_chat else "")
         turn.samples = "temperature" in options and options["seed"] is None
         stream = partial(pipeline.stream, prompt_of(values, [*earlier, turn]))
-        return turn.compare(stream, options, decode)
+        return turn.compare(stream, options)
 
     def form_of(values: Values) -> dict[str, Any]:
         return {name: values[each] for name, each in settings.items()}
@@ -107,7 +116,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
             gr.Markdown(HISTORY, visible=has_chat)
         inputs = {text, system, *settings.values()}
         with gr.Tab("Side by side"):
-            state = side_by_side(run, inputs, example, text if has_chat else None)
+            state = side_by_side(run, inputs, example, decode, text if has_chat else None)
         with gr.Tab("Speed against temperature"):
             what = "the conversation up to its last message" if has_chat else "the prompt"
             gr.Markdown(SWEEP.format(what))
@@ -159,6 +168,58 @@ def describe(pipeline: SpeculativePipeline) -> str:
     profile = "none" if pipeline.profile is None else pipeline.profile.name
     pairing = "" if pipeline.pairing is None else f" Pairing: {pipeline.pairing}."
     return f"Drafter: {pipeline.drafter}. KV cache: {caches}. Profile: {profile}.{pairing}"
+
+
+def make_speech_page(pipeline: SpeechPipeline) -> gr.Blocks:
+    """The page of a speech model."""
+    models = describe_speech(pipeline)
+    with gr.Blocks(title=SPEECH_TITLE, analytics_enabled=False) as page:
+        gr.Markdown(SPEECH_INTRODUCTION, elem_id="introduction")
+        with gr.Row():
+            # As a file, which `read_audio` decodes: gradio itself needs ffmpeg for most formats.
+            audio = gr.Audio(
+                sources=["upload", "microphone"],
+                type="filepath",
+                label="Recording",
+                elem_id="recording",
+            )
+            with gr.Column():
+                language = gr.Textbox(label="Language", placeholder="detected", max_lines=1)
+                task = gr.Radio(list(get_args(Task)), value="transcribe", label="Task")
+                length = gr.Dropdown(LENGTH_CHOICES, value="auto", label="Draft length")
+
+        def run(values: Values, _: Turns) -> Iterator[Comparison]:
+            options = {"task": values[task], "num_assistant_tokens": values[length]}
+            if spoken := values[language].strip():
+                options["language"] = spoken
+            return transcribe(pipeline, Comparison(models), values[audio], options)
+
+        inputs, decode = {audio, language, task, length}, pipeline.tokenizer.decode
+        side_by_side(run, inputs, Comparison(models), decode)
+    return page
+
+
+def transcribe(
+    pipeline: SpeechPipeline, turn: Comparison, audio: str | None, options: dict[str, Any]
+) -> Iterator[Comparison]:
+    """Transcribe a file with both methods; yields the comparison after each piece of output."""
+    if audio is None:
+        raise OptionError("there is no recording: record one, or choose a file")
+
+    def stream(**own: Any) -> Generator[Chunk, None, None]:
+        with pipeline.stream(Path(audio), temperature=0.0, **own) as pieces:
+            for piece in pieces:
+                yield from piece.chunks
+
+    return turn.compare(stream, options)
+
+
+def describe_speech(pipeline: SpeechPipeline) -> str:
+    """The loaded models, in a line."""
+    if pipeline.draft is None:
+        return f"Drafter: {pipeline.drafter}."
+    shares = "shares the main model's" if pipeline.shares_encoder else "has its own"
+    return f"Drafter: {pipeline.drafter}. The draft model {shares} encoder."
 
 
 def launch_arguments(hosts: Sequence[str]) -> dict[str, Any]:

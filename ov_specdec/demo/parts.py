@@ -33,13 +33,14 @@ def side_by_side(
     run: Callable[[Values, Turns], Iterator[Comparison]],
     inputs: set[gr.components.Component],
     example: Comparison,
+    decode: Callable[[list[int]], str],
     message: gr.Textbox | None = None,
 ) -> gr.State:
     """Both panes, with the buttons that start and stop a run. Returns the state: all turns.
 
     run: compares, given the turns before; yields the comparison after each piece of it. example:
-    shown at the beginning. message: the box of a conversation's next message; without it, each run
-    replaces the last one.
+    shown at the beginning. decode: gives the text of tokens. message: the box of a conversation's
+    next message; without it, each run replaces the last one.
     """
     state = gr.State([])
     with gr.Row(equal_height=True):
@@ -49,6 +50,11 @@ def side_by_side(
         with gr.Column(scale=6, min_width=260):
             ready = "This example ran at the start of the demo." if example.ratio else "Ready."
             status = html("run-status", view.status(ready))
+
+    def contents(last: Comparison, turns: Turns) -> tuple[str, ...]:
+        rounds = view.rounds(last, decode)
+        return view.verdict(last), *view.panes(turns), view.details(last), rounds
+
     outputs = [state, status, *_results(*contents(example, [example]))]
     boxes = [] if message is None else [message]
 
@@ -91,11 +97,6 @@ def side_by_side(
 def shown_error(error: SpecdecError) -> gr.Error:
     """An error as gradio shows it: as HTML, and the message may quote visitors' input."""
     return gr.Error(escape(str(error)), print_exception=False)
-
-
-def contents(last: Comparison, turns: Turns) -> tuple[str, ...]:
-    """The contents of `_results`."""
-    return view.verdict(last), *view.panes(turns), view.details(last), view.rounds(last)
 
 
 def _results(

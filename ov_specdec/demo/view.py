@@ -1,6 +1,6 @@
 """The state of runs as HTML, with model output escaped."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from html import escape
 from itertools import groupby
 
@@ -36,17 +36,18 @@ def pane(runs: Sequence[tuple[str, Run]], title: str) -> str:
     )
 
 
-def rounds(comparison: Comparison) -> str:
-    """The speculative run round by round, with rejected draft tokens.
+def rounds(comparison: Comparison, decode: Callable[[list[int]], str]) -> str:
+    """The speculative run round by round, with rejected draft tokens. decode: gives their text.
 
     After figure 1 of Leviathan et al. (arXiv 2211.17192).
     """
-    if not comparison.speculative.pieces:
+    if not comparison.speculative.chunks:
         return '<p class="quiet">Rounds appear here.</p>'
     lines = []
-    for pieces in comparison.speculative.rounds:
+    for chunks in comparison.speculative.rounds:
         line = ""
-        for chunk, rejected in pieces:
+        for chunk in chunks:
+            rejected = decode(chunk.rejected_ids) if chunk.rejected_ids else ""
             line += f"<del>{escape(_one_line(rejected))}</del>" if rejected else ""
             line += as_html([(chunk.origin, _one_line(chunk.text))])
         lines.append(f"<li>{line}</li>")
@@ -92,7 +93,7 @@ def _answer(message: str, run: Run) -> str:
 
 
 def _text(run: Run) -> str:
-    return as_html((chunk.origin, chunk.text) for chunk, _ in run.pieces)
+    return as_html((chunk.origin, chunk.text) for chunk in run.chunks)
 
 
 def _figures(run: Run) -> str:
@@ -103,8 +104,8 @@ def _figures(run: Run) -> str:
         "elapsed": f"{run.seconds:.2f} s" if run.seconds else NOTHING,
         "tokens": str(num_tokens),
     }
-    accepted = sum(len(chunk.token_ids) for chunk, _ in run.pieces if chunk.from_draft)
-    if drafted := accepted + sum(len(chunk.rejected_ids) for chunk, _ in run.pieces):
+    accepted = sum(len(chunk.token_ids) for chunk in run.chunks if chunk.from_draft)
+    if drafted := accepted + sum(len(chunk.rejected_ids) for chunk in run.chunks):
         figures["accepted"] = f"{accepted / drafted:.0%}"
         figures["tokens per pass"] = f"{num_tokens / len(run.rounds):.1f}"
     items = (f"<div><dt>{name}</dt><dd>{value}</dd></div>" for name, value in figures.items())

@@ -8,8 +8,12 @@ from typing import Literal
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.drafters.model import ModelDrafter
-from ov_specdec.drafters.other_tokenizer import IntersectionCache, RetokenizedDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
+from ov_specdec.drafters.other_tokenizer import (
+    IntersectionCache,
+    RetokenizedDrafter,
+    TranslatedCache,
+)
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -17,7 +21,6 @@ from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.schedule import follows_itself
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import Sampler
@@ -99,12 +102,13 @@ def draft_with(
     sampler: chooses draft tokens, unless a pairing takes the most likely ones. pairing: None if it
     has the main model's tokenizer. tokens: the sequence's first tokens, translated at once.
     """
-    cache, translated = CachedSequence(draft, namespace), None
-    if pairing is not None and draft.mask_token is None:
-        if pairing.used != "intersection":
-            return RetokenizedDrafter(cache, pairing, tokens, min_confidence)
-        translated = IntersectionCache(cache, pairing, tokens)
-    return ModelDrafter(cache, sampler, translated, draft.mask_token, min_confidence)
+    if pairing is None:
+        return ModelDrafter(DraftCache(draft, namespace), sampler, min_confidence)
+    if pairing.used == "intersection":
+        cache = IntersectionCache(draft, pairing, tokens, namespace)
+        return ModelDrafter(cache, sampler, min_confidence)
+    translated = TranslatedCache(draft, pairing, tokens, namespace)
+    return RetokenizedDrafter(translated, pairing, min_confidence)
 
 
 def suffix_matches(given: DrafterInput) -> Drafter:

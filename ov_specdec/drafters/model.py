@@ -15,7 +15,7 @@ from ov_specdec.sampling.samplers import Chosen, Sampler
 from ov_specdec.sampling.verification import Draft
 
 
-class LatestTokens:
+class DraftCache(CachedSequence):
     """A draft model's cache of a sequence, or of its last tokens if the context is shorter.
 
     When the context is full, it restarts with the latest half: each token is fed twice at most, and
@@ -24,26 +24,21 @@ class LatestTokens:
     (TriForce, arXiv 2404.11912).
     """
 
-    def __init__(self, cache: CachedSequence) -> None:
-        self._cache = cache
-        self._start = 0
+    _start = 0
 
-    def room(self, tokens: Sequence[int]) -> int:
+    def draft_room(self, tokens: Sequence[int]) -> int:
         """Maximum number of draft tokens after `tokens`; at least one."""
-        if self._cache.room(len(tokens) - self._start) < 1:
-            self._start = len(tokens) - max(self._cache.runner.max_length // 2, 1)
-            self._cache.free()  # the tokens that follow are another sequence
-        return self._cache.room(len(tokens) - self._start)
-
-    def latest(self, tokens: Sequence[int]) -> Sequence[int]:
-        """Those that it holds of the tokens of the last `room`, or of a prefix of them."""
-        return tokens[self._start :] if self._start else tokens
+        if self.room(len(tokens) - self._start) < 1:
+            self._start = len(tokens) - max(self.runner.max_length // 2, 1)
+            self.free()  # the tokens that follow are another sequence
+        return self.room(len(tokens) - self._start)
 
     def advance(
-        self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
-        """See `CachedSequence`; one row. tokens: as in `latest`."""
-        return self._cache.advance(self.latest(tokens), draft_tokens, num_rows=1)
+        """See `CachedSequence`. tokens: of the last `draft_room`, or a prefix of them."""
+        latest = tokens[self._start :] if self._start else tokens
+        return super().advance(latest, draft_tokens, num_rows)
 
 
 class ModelDrafter:
@@ -52,34 +47,25 @@ class ModelDrafter:
     It takes one pass per draft token, or, with a mask token, one for all. Once the model gives
     logits that are no distribution, such as NaN, it drops its KV cache and drafts nothing more.
 
-    cache: the draft model's. sampler: chooses draft tokens from its logits. translated: the same
-    cache if it holds the ids of another tokenizer. mask_token: of a parallel draft model.
-    min_confidence: drafting ends after a draft token with a lower probability.
+    sampler: chooses draft tokens from its logits. min_confidence: drafting ends after a draft token
+    with a lower probability.
     Source: Leviathan et al. (arXiv 2211.17192), Chen et al. (arXiv 2302.01318); for parallel
     drafts An et al. (PARD, arXiv 2504.18583).
     """
 
     sources: tuple[str, ...] = (MODEL,)
 
-    def __init__(
-        self,
-        cache: CachedSequence,
-        sampler: Sampler,
-        translated: LatestTokens | None = None,
-        mask_token: int | None = None,
-        min_confidence: float = 0.0,
-    ) -> None:
+    def __init__(self, cache: DraftCache, sampler: Sampler, min_confidence: float = 0.0) -> None:
         self.caches: tuple[CachedSequence, ...] = (cache,)
-        self._cache = translated or LatestTokens(cache)
+        self._cache = cache
         self._sampler = sampler
-        self._mask_token = mask_token
         self._min_confidence = min_confidence
-        self._offer = Offer(MODEL, takes_one_pass=mask_token is not None)
-        self._has_failed = False
+        self._mask_token = cache.runner.mask_token
+        self._offer = Offer(MODEL, takes_one_pass=self._mask_token is not None)
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:  # noqa: ARG002
         """An offer, until the model fails."""
-        return [] if self._has_failed else [self._offer]
+        return [self._offer] if self.caches else []
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """As many draft tokens as planned and as fit the draft model's context."""
@@ -87,7 +73,7 @@ class ModelDrafter:
         probs, confidences, pass_tokens = [], [], 0
         rows: list[Logits] = []
         # Each pass feeds one more token, after which the cache must still have room.
-        length = min(plan.length, self._cache.room(tokens))
+        length = min(plan.length, self._cache.draft_room(tokens))
         while len(draft_tokens) < length:
             if not rows:
                 fed = yield from self._next_rows(tokens, draft_tokens, length)
@@ -100,9 +86,8 @@ class ModelDrafter:
             except DeadEndError:
                 break  # a dead end, which the main model may never reach
             except LogitsError:
-                for cache in self.caches:
-                    cache.discard()
-                self.caches, self._has_failed = (), True
+                self._cache.discard()
+                self.caches = ()
                 break
             history.append(chosen.token)
             draft_tokens.append(chosen.token)
@@ -113,7 +98,7 @@ class ModelDrafter:
             if chosen.token in self._sampler.ends:
                 break
         draft = Draft(draft_tokens, probs or None)
-        return Proposal(draft, tuple(confidences), pass_tokens, self._has_failed)
+        return Proposal(draft, tuple(confidences), pass_tokens, has_failed=not self.caches)
 
     def _next_rows(
         self, tokens: Sequence[int], draft_tokens: Sequence[int], length: int
@@ -127,10 +112,9 @@ class ModelDrafter:
         mask = self._mask_token
         if mask is None:
             # If the last round accepted all, the first pass also feeds the last of them.
-            return (yield from self._cache.advance(tokens, draft_tokens))
+            return (yield from self._cache.advance(tokens, draft_tokens, 1))
         masks = [mask] * (length - len(draft_tokens) - 1)
-        latest, fed = self._cache.latest(tokens), [*draft_tokens, *masks]
-        done = yield from self.caches[0].advance(latest, fed, len(masks) + 1)
+        done = yield from self._cache.advance(tokens, [*draft_tokens, *masks], len(masks) + 1)
         done.logits[:, mask : mask + 1] = -np.inf  # it is no text
         return done
 

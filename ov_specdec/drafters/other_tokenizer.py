@@ -1,17 +1,17 @@
 """Draft models with another tokenizer: they propose common tokens, or text to encode again."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import accumulate, pairwise, takewhile
 from math import prod
 
 import numpy as np
 
 from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.model import LatestTokens, ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.draft_length import Plan
-from ov_specdec.runner.base import ForwardOutput
-from ov_specdec.runner.cached_sequence import CachedSequence, Passes
+from ov_specdec.runner.base import ForwardOutput, Runner
+from ov_specdec.runner.cached_sequence import Passes
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.sampling.verification import Draft
 from ov_specdec.text.pairing import TokenizerPair, whole_characters
@@ -21,7 +21,7 @@ OUTSIDE = np.float32(-1e30)
 that they can be chosen if processors forbid all others."""
 
 
-class TranslatedCache(LatestTokens):
+class TranslatedCache(DraftCache):
     """Holds a sequence in the draft model's ids.
 
     Tokens of the sequence are the main model's ids, draft tokens the draft's own. tokens: the
@@ -29,26 +29,30 @@ class TranslatedCache(LatestTokens):
     """
 
     def __init__(
-        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+        self,
+        runner: Runner,
+        tokenizers: TokenizerPair,
+        tokens: Sequence[int] = (),
+        namespace: Hashable = None,
     ) -> None:
-        super().__init__(cache)
+        super().__init__(runner, namespace)
         self.translation = tokenizers.translation()
         self.translation.read(tokens)
 
-    def room(self, tokens: Sequence[int]) -> int:
+    def draft_room(self, tokens: Sequence[int]) -> int:
         """Maximum number of draft tokens; none if no token of the sequence has a draft id."""
         self.translation.read(tokens)
-        return super().room(self.translation.ids) if self.translation.ids else 0
+        return super().draft_room(self.translation.ids) if self.translation.ids else 0
 
     def advance(
-        self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
         """See `CachedSequence`. tokens: main ids; draft_tokens: draft ids; logits: the draft's."""
         self.translation.read(tokens)
         ids, num_stable = self.translation.ids, self.translation.num_stable
         # The window's ids may change, so they are fed like draft tokens, which can be rolled back.
         unstable = [*ids[num_stable:], *draft_tokens]
-        return super().advance(ids[:num_stable], unstable)
+        return super().advance(ids[:num_stable], unstable, num_rows)
 
 
 class IntersectionCache(TranslatedCache):
@@ -61,15 +65,19 @@ class IntersectionCache(TranslatedCache):
     """
 
     def __init__(
-        self, cache: CachedSequence, tokenizers: TokenizerPair, tokens: Sequence[int] = ()
+        self,
+        runner: Runner,
+        tokenizers: TokenizerPair,
+        tokens: Sequence[int] = (),
+        namespace: Hashable = None,
     ) -> None:
-        super().__init__(cache, tokenizers, tokens)
+        super().__init__(runner, tokenizers, tokens, namespace)
         self._main_ids, self._draft_ids = tokenizers.common
         self._draft_of = tokenizers.draft_of
         self._row = np.full((1, tokenizers.main_size), OUTSIDE)
 
     def advance(
-        self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()
+        self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
         """The row after the last token, [1, vocab] of the main model's vocabulary.
 
@@ -79,7 +87,7 @@ class IntersectionCache(TranslatedCache):
             draft_ids = [self._draft_of[token] for token in draft_tokens]
         except KeyError:
             return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
-        done = yield from super().advance(tokens, draft_ids)
+        done = yield from super().advance(tokens, draft_ids, num_rows)
         self._row[0, self._main_ids] = done.logits[0, self._draft_ids]
         return done._replace(logits=self._row)
 
@@ -95,13 +103,12 @@ class RetokenizedDrafter(ModelDrafter):
 
     def __init__(
         self,
-        cache: CachedSequence,
+        cache: TranslatedCache,
         tokenizers: TokenizerPair,
-        tokens: Sequence[int] = (),
         min_confidence: float = 0.0,
     ) -> None:
-        self._translated = TranslatedCache(cache, tokenizers, tokens)
-        super().__init__(cache, GreedySampler(), self._translated, min_confidence=min_confidence)
+        super().__init__(cache, GreedySampler(), min_confidence)
+        self._translation = cache.translation
         self._main, self._draft = tokenizers.main, tokenizers.draft
         self._main_special = {b: a for a, b in tokenizers.special.items()}
 
@@ -122,7 +129,7 @@ class RetokenizedDrafter(ModelDrafter):
 
         If the sequence ends within a character, the draft repeats that character's first bytes.
         """
-        rest = self._translated.translation.rest  # not cached
+        rest = self._translation.rest  # not cached
         plain = list(takewhile(self._draft.bytes_of.__getitem__, drafted))
         text = self._draft.decode(plain)
         if not text.startswith(rest):

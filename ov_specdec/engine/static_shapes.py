@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 
-from ov_specdec.errors import CacheFullError, ModelError, SpecdecError
+from ov_specdec.errors import CacheFullError, SpecdecError
 from ov_specdec.planning.costs import GRID, Costs, PassCurve, Progress, Role
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH
 from ov_specdec.results.stats import PassStats
@@ -42,10 +42,7 @@ SHARE_OF_FREE = 0.25
 GUESSED_SHARE = 0.15
 """Default saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
 
-Compiled = Any | SpecdecError
-"""A compiled model, or why there is none."""
-
-Compile = Callable[[int], Callable[[], Compiled]]
+Compile = Callable[[int], Callable[[], Any]]
 """Makes the graph for a number of tokens, under the GIL, and returns what compiles it."""
 
 
@@ -83,8 +80,9 @@ class StaticShapes:
         self._is_awaited = False
         self._size = 0
         """The number of tokens that is compiled for; 0 for none."""
-        self._compiled: Compiled = None
-        """Its model once that is done. It stays while the KV cache has no room for a trial."""
+        self._compiled: Any = None
+        """Its model once that is done, or why there is none. It stays while the KV cache has no
+        room for a trial."""
         self._saved: list[float] = []
         self._refused: set[int] = set()
 
@@ -148,7 +146,7 @@ class StaticShapes:
             if self._is_awaited:
                 self._hurry()
             self._compiled = compiling()
-        except ModelError as error:
+        except SpecdecError as error:
             self._compiled = error
 
     def _hurry(self) -> None:

@@ -2,7 +2,7 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from filecmp import cmp
@@ -83,30 +83,35 @@ def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
     # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
     # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
-        compiled = list(pool.map(Prepared.compile, prepared))
+        compiling = [pool.submit(each.compile) for each in prepared]
     encoders = _load_encoders(models)
-    return [_open(*model) for model in zip(prepared, compiled, encoders, strict=True)]
+    return [
+        _open(each, future.result, encoder)
+        for each, future, encoder in zip(prepared, compiling, encoders, strict=True)
+    ]
 
 
 def load_stateful(folder: ModelFolder, config: RuntimeConfig, reason: str) -> LoadedModel:
     """Load a model anew, on a stateful KV cache. reason: why it has no paged one."""
     config = replace(config, kv="stateful", batch_invariant=False)
     prepared = prepare(open_source(folder.path), config, reason)
-    return _open(prepared, prepared.compile(), None)
+    return _open(prepared, prepared.compile, None)
 
 
 def _open(
-    prepared: Prepared, model: ov.CompiledModel | DeviceError, encoder: Encoder | None
+    prepared: Prepared, compiled: Callable[[], ov.CompiledModel], encoder: Encoder | None
 ) -> LoadedModel:
     """A runner on a compiled model, on another KV backend if it did not compile for the first.
 
     Raises the `DeviceError` if there is no other.
     """
     folder, config = prepared.source.folder, prepared.config
-    if isinstance(model, DeviceError):
+    try:
+        model = compiled()
+    except DeviceError as error:
         if not prepared.may_fall_back:
-            raise model
-        return load_stateful(folder, config, str(model))
+            raise
+        return load_stateful(folder, config, str(error))
     runner = _runner(prepared, model, encoder)
     runner.mask_token = folder.mask_token
     return LoadedModel(runner, prepared.kv, prepared.reason, folder, config, prepared.compiler())
@@ -191,9 +196,5 @@ def load_aligner(
 
 
 def _compile(model: ov.Model, path: Path, config: RuntimeConfig) -> ov.CompiledModel:
-    """A compiled model; raises its `DeviceError`."""
     device = find_device(config.device)
-    compiled = compile_for(device, model, config.properties_for(device), path)
-    if isinstance(compiled, DeviceError):
-        raise compiled
-    return compiled
+    return compile_for(device, model, config.properties_for(device), path)

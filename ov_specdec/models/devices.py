@@ -119,17 +119,17 @@ grew by 367 MiB with 5000, by 163 with 200 and by 101 with 100, and the speed st
 
 def compile_for(
     device: Device, model: ov.Model, properties: Mapping[str, str], path: Path
-) -> ov.CompiledModel | DeviceError:
-    """The compiled model, or the error of the device. path: of the model, for the message."""
+) -> ov.CompiledModel:
+    """The compiled model; `DeviceError` if that fails. path: of the model, for the message."""
     try:
         options = {**(CPU_OPTIONS if device.is_cpu else {}), **properties}
         compiled = openvino_core().compile_model(model, device.name, options)
     except RuntimeError as error:
         settings = ", ".join(f"{key}={value}" for key, value in properties.items())
-        return DeviceError(
+        raise DeviceError(
             f"{path} does not compile for {device.name} with {settings or 'defaults'} "
             f"({openvino_message(error)}): check the properties, or try another kv or precision"
-        )
+        ) from error
     is_one_thread = device.is_cpu and compiled.get_property("INFERENCE_NUM_THREADS") == 1
     return OneThreadModel(compiled) if is_one_thread else compiled
 

@@ -43,7 +43,7 @@ COMPILE_OPTIONS = {"SNIPPETS_MODE": "DISABLE"}
 """Properties that disable generated code for element-wise operations: each static shape of the
 embedded main model takes 8 MB less, and passes take the same time."""
 
-CompileShape = Callable[[int], Callable[[], ov.CompiledModel | DeviceError]]
+CompileShape = Callable[[int], Callable[[], ov.CompiledModel]]
 """Makes the graph for passes over a number of tokens, and returns what compiles it."""
 
 
@@ -72,8 +72,8 @@ class Prepared:
             return False
         return has_readable_states(self.device, self.config.properties_for(self.device))
 
-    def compile(self) -> ov.CompiledModel | DeviceError:
-        """The compiled model, or the error of the device."""
+    def compile(self) -> ov.CompiledModel:
+        """The compiled model; `DeviceError` if that fails."""
         properties, path = self.config.properties_for(self.device), self.source.folder.path
         return compile_for(self.device, self.source.model, properties, path)
 

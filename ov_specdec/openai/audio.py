@@ -176,25 +176,21 @@ class TranscriptionAnswer:
             self.choices[0].add(part)
 
     def add(self, index: int, chunk: TranscriptionChunk) -> list[bytes]:
-        """Note a chunk; its events. The last one ends the text."""
+        """Note a chunk; its events."""
         self.note(index, chunk)
-        events = [_event("delta", {"delta": chunk.text})] if chunk.text else []
-        if chunk.stats is None:
-            return events
-        stats = chunk.stats.generation
+        return [_event("delta", {"delta": chunk.text})] if chunk.text else []
+
+    def end(self) -> list[bytes]:
+        """The event after the last chunk: the whole text."""
+        result = collect(self._chunks)
+        stats = result.stats.generation
         usage = {
             "type": "tokens",
             "input_tokens": stats.prompt_tokens,
             "output_tokens": stats.generated_tokens,
             "total_tokens": stats.prompt_tokens + stats.generated_tokens,
         }
-        text = collect(self._chunks).text
-        done = {"text": text, "usage": usage, **make_metrics([stats])}
-        return [*events, _event("done", done)]
-
-    def end(self) -> list[bytes]:
-        """No events come after the text."""
-        return []
+        return [_event("done", {"text": result.text, "usage": usage, **make_metrics([stats])})]
 
     def fail(self, error: ApiError) -> bytes:
         """The event that ends a failed stream."""

@@ -82,12 +82,11 @@ class Loose(BaseModel):
 
 @dataclass
 class Rules:
-    """How requests are read. temperature, max_tokens: defaults; None takes the pipeline's.
+    """How requests are read. max_tokens: the default; None takes the pipeline's.
 
     strict: whether unknown fields are refused; else each is logged once.
     """
 
-    temperature: float | None = 1.0
     strict: bool = False
     max_tokens: int | None = None
     _logged: set[str] = field(default_factory=set)

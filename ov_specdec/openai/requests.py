@@ -71,8 +71,6 @@ class GenerationBody(Body):
         self, rules: Rules, options: dict[str, Any], max_tokens: int | None, **more: Any
     ) -> Ask:
         """The parsed request. options: by name. max_tokens: of the output. more: of its own."""
-        if rules.temperature is not None:
-            options.setdefault("temperature", rules.temperature)
         max_tokens = rules.max_tokens if max_tokens is None else max_tokens
         return Ask(
             endpoint=self.endpoint,

@@ -13,22 +13,15 @@ from ov_specdec.options.model import require
 from ov_specdec.planning.costs import NOMINAL, CostCurve, LiveCurve, Progress, Role
 from ov_specdec.planning.measurement import SWEEPS, Measurement
 from ov_specdec.records.files import keep_section, read_section
-from ov_specdec.results.stats import StepStats, Stopwatch
 from ov_specdec.runner.base import Runner
-
-PART = 1 / 16
-"""Fraction of the time for a curve that one part takes."""
-
-SPENT_ON_MEASURING = 0.05
-"""Fraction of decoding time for measurements."""
 
 
 class KeptCosts(LiveCurve):
     """The curve of a pair of models on this machine.
 
-    path: the file that keeps it; None: no file. seconds: for a measurement of all of it. In use, it
-    is measured part by part, unless the file has `SWEEPS` sweeps. If memory has no room for that,
-    it stays the nominal curve, corrected by actual passes. new_namespace: see `Measurement`.
+    path: the file that keeps it; None: no file. seconds: for a measurement of all of it. In use,
+    only what every curve needs is measured, and passes correct it. If memory has no room for that,
+    it stays the nominal curve. new_namespace: see `Measurement`.
     """
 
     def __init__(
@@ -43,61 +36,38 @@ class KeptCosts(LiveCurve):
         nominal = NOMINAL if draft is not None else CostCurve(NOMINAL.main)
         super().__init__(read_curve(path) or nominal)
         self._measurement = partial(Measurement, main, draft, new_namespace=new_namespace)
-        self._path, self._seconds = path, seconds
-        self._measuring: Measurement | None = None
-        self._decoding = self._spent = 0.0
-        """Seconds of decoding since a part was measured, and of that measurement."""
+        self._path, self._seconds, self._has_room = path, seconds, True
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
         """Measure the curve unless it is known. seconds: measure it in any case."""
         if seconds is not None:
             require("seconds", seconds, float, gt=0)
-            self._measuring = self._measurement(sweeps=ceil(SWEEPS * seconds / self._seconds))
-            self._measure(seconds, progress, is_new=True)
+            self._measure(seconds, progress, ceil(SWEEPS * seconds / self._seconds))
         elif self.measured.sweeps < SWEEPS:
             self._measure(self._seconds, progress)
         return self.curve
 
     def improve(self) -> None:
-        """Measure a part of the curve: the required sizes at once, each by a pass or two.
-
-        Others follow during decoding, for a small fraction of its time.
-        """
-        if self.measured.sweeps == 0 and self._measuring is None:
+        """Measure what every curve needs, unless there is one."""
+        if self.measured.sweeps == 0 and self._has_room:
             self._measure(0.0)
-        elif self.measured.sweeps < SWEEPS and SPENT_ON_MEASURING * self._decoding > max(
-            self._spent, PART * self._seconds
-        ):
-            self._measure(PART * self._seconds)
 
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""
         super().set_static(role, sizes, saved)
         write_curve(self._path, self.measured)
 
-    def learn(self, step: StepStats) -> None:
-        """Correct the curve by a step."""
-        self._decoding += step.main.seconds
-        super().learn(step)
-
     def _measure(
-        self, seconds: float, progress: Progress | None = None, *, is_new: bool = False
+        self, seconds: float, progress: Progress | None = None, sweeps: int = SWEEPS
     ) -> None:
-        """Go on with the measurement. is_new: it replaces one of more sweeps too."""
-        watch = Stopwatch()
-        self._measuring = self._measuring or self._measurement()
+        measurement = self._measurement(sweeps=sweeps)
         try:
-            self._measuring.run(seconds, progress)
+            measurement.run(seconds, progress)
         except CacheFullError:  # only very short requests can run
+            self._has_room = False
             return
-        except BaseException:
-            self._measuring = None  # the next request begins anew
-            raise
-        curve = self._measuring.curve(self.measured)
-        if is_new or curve.sweeps >= self.measured.sweeps:
-            self.take(curve)
-            write_curve(self._path, curve)
-        self._decoding, self._spent = 0.0, watch.total()
+        self.take(measurement.curve(self.measured))
+        write_curve(self._path, self.curve)
 
 
 def read_curve(path: Path | None) -> CostCurve | None:

@@ -150,7 +150,7 @@ class Costs:
         self.curve = curve
 
     def improve(self) -> None:
-        """Measure a missing part, if it is due. Nothing else may use the models."""
+        """Measure it if it is unknown. Nothing else may use the models."""
 
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""

@@ -46,8 +46,8 @@ SEQUENCES = 8
 LEAST = 4
 """Measurements of the main model that every curve needs, however long they take: 1, 8, 4, 1.
 
-All of the draft's come before them. A first generation waits for these, and most of the time of a
-first pass of a size goes into preparing it.
+All of the draft's come before them. A first generation waits for these. Curves of them alone differ
+from those of all sizes by less than 10 % up to 16 tokens, and use corrects them.
 """
 
 DRAFT_SIZES = (16, 2, 1)
@@ -67,25 +67,25 @@ class PassTimes:
         self.cache, self._most = CachedSequence(model, new_namespace()), max_tokens(model)
         # Fewer if otherwise drafts had no room in the context.
         self._num_cached = max(min(CACHED, self._most - SIZES[-1]), 1)
-        # By size: the first of a few passes, and the last.
+        # By size: the first of three passes, and the faster one of the others.
         self._times: dict[int, list[tuple[float, float]]] = defaultdict(list)
         self._spreads: list[float] = []
 
     def time(self, size: int) -> None:
-        """Time passes of a size: the first follows a change of size, the last does not.
+        """Time three passes of a size: the first follows a change of size, the others do not.
 
-        For one token it is the last of three, as a draft model's steps follow each other. Sizes
-        without room in context or memory are skipped.
+        The faster one of the two counts, so that one disturbance does not. Sizes without room in
+        context or memory are skipped.
         """
         if self._num_cached + size > self._most:
             return
         try:
-            times = [self._pass(size) for _ in range(3 if size == 1 else 2)]
+            first, *others = [self._pass(size) for _ in range(3)]
         except CacheFullError:
             if size == 1:  # no curve is without it
                 raise
             return
-        self._times[size].append((times[0], times[-1]))
+        self._times[size].append((first, min(others)))
 
     def spread(self) -> None:
         """Time a pass over one token of each of several sequences."""
@@ -112,8 +112,8 @@ class PassTimes:
     def curve(self, saved: float) -> PassCurve:
         """Medians, at the pace of the fastest pass over one token.
 
-        Disturbances only lengthen passes, but minima of a few make larger sizes look cheap. A
-        change of size is the median difference of a pass after another size and the next one.
+        Disturbances only lengthen passes, but minima of all make larger sizes look cheap. A change
+        of size is the median difference of a pass after another size and the next ones.
         saved: seconds that a static shape saves.
         """
         static = self._model.static_shapes
@@ -146,7 +146,7 @@ class PassTimes:
 
 
 class Measurement:
-    """Times all sizes of passes of a main and a draft model, in parts.
+    """Times all sizes of passes of a main and a draft model.
 
     new_namespace: makes namespaces that share nothing; for encoder-decoder models, sources.
     """
@@ -161,27 +161,24 @@ class Measurement:
         models = [main] if draft is None else [main, draft]
         self._models = [PassTimes(model, new_namespace) for model in models]
         self._turns = self._all_turns(sweeps)
-        self._num_sweeps = self._num_timed = 0
+        self._num_sweeps = 0
         self._num_needed = LEAST + sum(len(model.draft_sizes) for model in self._models[1:])
 
     def run(self, seconds: float, progress: Callable[[float], None] | None = None) -> None:
-        """Go on for so long, and at first for some sizes at least; the others are interpolated.
+        """Measure for so long, and some sizes at least; the others are interpolated.
 
         progress: called with the elapsed fraction of the time, 0 to 1. Nothing else may use the
         models meanwhile. Raises `CacheFullError` if memory has no room for the shortest passes.
         """
         begin = perf_counter()
         try:
-            while (
-                spent := perf_counter() - begin
-            ) <= seconds or self._num_timed < self._num_needed:
-                if progress is not None:
-                    progress(min(spent / seconds, 1.0) if seconds else 0.0)
-                turn = next(self._turns, None)
-                if turn is None:
+            for num_timed, turn in enumerate(self._turns):
+                spent = perf_counter() - begin
+                if spent > seconds and num_timed >= self._num_needed:
                     return
+                if progress is not None:
+                    progress(min(spent / seconds, 1.0))
                 turn()
-                self._num_timed += 1
         finally:
             for model in self._models:
                 model.cache.discard()

@@ -106,12 +106,13 @@ class PassSize:
         values: of the step, by size. change: what a change to or from each size costs, in tokens.
         """
         # At another size and back, if that is worth more.
-        by_home = np.maximum(values, (values - 2.0 * change).max())
+        by_home = np.maximum(values, (values - change).max() - change)
         recent = DECAY * self._by_home + by_home
         if self.home is None:
             self.home = int(values.argmax())
-        if recent[self.home] < recent.max() - change[self.home]:
-            self.home = int(recent.argmax())
+        gains = recent - recent[self.home] - (change + change[self.home]) / 2.0
+        if gains.max() > 0.0:
+            self.home = int(gains.argmax())
         sizes = np.arange(len(values))
         values = values - change * (sizes != self.last) - change[self.home] * (sizes != self.home)
         return int(values.argmax()), by_home

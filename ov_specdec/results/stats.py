@@ -270,12 +270,12 @@ class GenerationStats:
             "length_limit stop_string"
         )
         figures = {name: getattr(self, name) for name in names.split()}
-        if self.draft_failures:
-            figures["draft_failures"] = self.draft_failures
-        if self.forced:
-            figures["grammar"] = self.forced
-        if self.outside_draft_vocabulary:
-            figures["outside_draft_vocabulary"] = self.outside_draft_vocabulary
+        rare = {
+            "draft_failures": self.draft_failures,
+            "grammar": self.forced,
+            "outside_draft_vocabulary": self.outside_draft_vocabulary,
+        }
+        figures.update((name, number) for name, number in rare.items() if number)
         return {**figures, "batch_invariant": self.batch_invariant.as_dict()}
 
 

@@ -21,16 +21,14 @@ CacheTensor: TypeAlias = ov.Tensor | ov.RemoteTensor
 class HostMemory:
     """Tensors in the host's memory, by input name; none at first.
 
-    They are [num_blocks, kv_heads, block_size, head_size] on the CPU. The system allocates their
-    pages on first write (`is_lazy`), so that all blocks can be allocated at once.
+    They are [num_blocks, kv_heads, block_size, head_size] on the CPU. The system takes memory for
+    their pages on first write only.
     """
-
-    is_lazy = True
 
     def __init__(self) -> None:
         self.tensors: dict[str, ov.Tensor] = {}
 
-    def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
+    def allocate(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
         """Allocate `num_blocks` blocks of zeros, in place of all others.
 
         Zeros are needed because NaNs in unwritten memory would survive masking. Raises
@@ -58,13 +56,11 @@ class HostMemory:
 
 
 class RemoteMemory:
-    """Tensors in the memory of a GPU, which grow.
+    """Tensors in the memory of a GPU, which takes it at once.
 
     The host copies regions of blocks. Copies to regions are asynchronous; the next copy from a
     whole tensor waits for them.
     """
-
-    is_lazy = False
 
     def __init__(self, context: ov.RemoteContext) -> None:
         self.tensors: dict[str, ov.RemoteTensor] = {}
@@ -72,30 +68,20 @@ class RemoteMemory:
         self._fence = context.create_tensor(ov.Type.u8, ov.Shape([1]), {})
         self._ports: Mapping[str, ov.ConstOutput] = {}
 
-    def resize(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
-        """Resize to `num_blocks` blocks; existing ones keep their content, new ones are zero.
-
-        Raises `CacheFullError` if the device has no memory for them, and then changes nothing.
-        """
+    def allocate(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
+        """See `HostMemory`."""
+        self._ports = ports
         with full_where_it_fails(num_blocks):
-            new = {
+            self.tensors = {
                 name: self._context.create_tensor(
                     port.element_type, ov.Shape(shape_of(port, num_blocks)), {}
                 )
                 for name, port in ports.items()
             }
-        self._ports = ports
-        for name, tensor in new.items():
-            num_held = 0
-            if name in self.tensors:
-                old = self.tensors[name]
-                num_held = min(old.get_shape()[0], num_blocks)
-                region(tensor, 0, num_held).copy_from(region(old, 0, num_held))
-            if num_held < num_blocks:
-                zeros = self._zeros(name, num_blocks - num_held)
-                region(tensor, num_held, num_blocks).copy_from(zeros)
+        for name, tensor in self.tensors.items():
+            zeros = self._zeros(name, num_blocks)  # of one tensor at a time
+            region(tensor, 0, num_blocks).copy_from(zeros)
             self._wait()
-        self.tensors = new
 
     def copy(self, source: int, target: int) -> None:
         """Copy one block to another, on the device."""

@@ -1,7 +1,6 @@
 """Runner on a paged KV cache, where a sequence has a table of blocks: rollback sets a counter."""
 
-import warnings
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple
 
@@ -29,9 +28,6 @@ tokens to the others."""
 
 NUM_STATES = 64
 """Default number of recurrent states."""
-
-INITIAL_TOKENS = 512
-"""Initial size of the block pool, if unwritten memory is committed too."""
 
 
 class SpanPart(NamedTuple):
@@ -66,11 +62,9 @@ def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPar
 class PagedModel(Runner):
     """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
-    memory: of its blocks; if it is committed on first write, all blocks exist from the first pass
-    on, otherwise the pool grows before passes that need more. max_length: without `limit` of all
-    sequences together too. is_invariant: run passes in the batch-invariant form: see `Form`; with
-    several sequences, the inputs of `repeat_attention_rows` make it cheaper. original_context: the
-    model then has the input `LONG`.
+    memory: of its blocks. max_length: without `limit` of all sequences together too. is_invariant:
+    run passes in the batch-invariant form: see `Form`; with several sequences, the inputs of
+    `repeat_attention_rows` make it cheaper. original_context: the model then has the input `LONG`.
     """
 
     has_cheap_rollback = True
@@ -101,9 +95,7 @@ class PagedModel(Runner):
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
         self.memory: BlockMemory = memory or HostMemory()
-        self._num_blocks = 0  # in memory
-        sizes = self._pool_sizes(-(-max_length // self.block_size))
-        self.pool = BlockPool(*sizes, self.memory.copy)
+        self.pool = BlockPool(-(-max_length // self.block_size), self.memory.copy)
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -128,8 +120,7 @@ class PagedModel(Runner):
 
         Raises `CacheFullError` if the device has no memory for them.
         """
-        num_blocks = num_tokens // self.block_size
-        self.pool.size, self.pool.max_blocks = self._pool_sizes(max(num_blocks, 1))
+        self.pool.size = max(num_tokens // self.block_size, 1)
         if self._states is not None:
             if num_states < LEAST_STATES:
                 raise CacheFullError(
@@ -139,17 +130,12 @@ class PagedModel(Runner):
                     ", or free some memory",
                 )
             self._states = StatePool(num_states)
-        self._fit_memory(self.pool.size)
-
-    def _pool_sizes(self, max_blocks: int) -> tuple[int, int]:
-        """Initial and maximum number of blocks; all at once if unused ones take no memory."""
-        first = max_blocks if self.memory.is_lazy else -(-INITIAL_TOKENS // self.block_size)
-        return min(first, max_blocks), max_blocks
+        self._allocate()
 
     @property
     def capacity(self) -> int:
         """Maximum tokens of all sequences together."""
-        return self.pool.max_blocks * self.block_size
+        return self.pool.size * self.block_size
 
     @property
     def num_free(self) -> int:
@@ -165,8 +151,8 @@ class PagedModel(Runner):
 
     def open(self, namespace: Hashable = None) -> BlockTable:
         """Open a new sequence, without blocks."""
-        if self._num_blocks == 0:
-            self._fit_memory(self.pool.size)
+        if not self.memory.tensors:
+            self._allocate()
         states = None if self._states is None else StateTable(self._states, self.block_size)
         return BlockTable(self.pool, self.block_size, namespace, states)
 
@@ -182,7 +168,6 @@ class PagedModel(Runner):
             SpanPart(of, table.length, table, span)
             for of, (table, span) in enumerate(zip(tables, spans, strict=True))
         ]
-        self._make_room(part.table.num_missing(len(part.span.tokens)) for part in parts)
         try:
             for part in parts:
                 part.table.append(len(part.span.tokens))
@@ -206,7 +191,6 @@ class PagedModel(Runner):
         table = require_own(slot, BlockTable, self.pool)
         table.free()
         check_room(0, length, self.max_length)
-        self._make_room([table.num_missing(length)])
         table.append(length)
         for name in self._ports:
             self.memory.write(name, table.held, tensors[name])
@@ -231,9 +215,9 @@ class PagedModel(Runner):
             num_tokens = max(num_tokens, 2)
             if not self._model.repeats_rows:
                 num_tokens = sum(max(size, 2) for size in sizes)
-            # A spare row may write beyond the blocks of its sequence: to the last block of the
-            # tensors, which no sequence owns or reads.
-            blocks = [[*own, self._num_blocks - 1] for own in blocks]
+            # A spare row may write beyond the blocks of its sequence: to the block after those of
+            # the pool, which no sequence owns or reads.
+            blocks = [[*own, self.pool.size] for own in blocks]
         rows = self._static.get(num_tokens, self._model).forward(
             [part.span for part in parts],
             [part.past for part in parts],
@@ -263,30 +247,11 @@ class PagedModel(Runner):
             "la.cache_interval": [own.interval for own in states],
         }
 
-    def _make_room(self, num_blocks: Iterable[int]) -> None:
-        """Grow the pool until it has these numbers of unused blocks, up to its maximum.
-
-        If the device has no more memory, the pool stops growing.
-        """
-        if self.pool.size == self.pool.max_blocks:
-            return
-        missing = sum(num_blocks) - self.pool.num_unused
-        if missing <= 0:
-            return
-        size = min(self.pool.size + max(missing, self.pool.size), self.pool.max_blocks)
-        try:
-            self._fit_memory(size)
-        except CacheFullError as error:
-            size = self.pool.max_blocks = self.pool.size
-            message = f"{error}; the KV cache stays at {size * self.block_size} tokens"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-        self.pool.size = size
-
-    def _fit_memory(self, num_blocks: int) -> None:
-        self.memory.resize(self._ports, num_blocks + 1)
-        self._num_blocks = num_blocks + 1
+    def _allocate(self) -> None:
+        """Allocate all blocks of the pool, a spare one, and those of recurrent states."""
+        self.memory.allocate(self._ports, self.pool.size + 1)
         if self._states is not None:
-            self._state_memory.resize(self._state_ports, self._states.blocks.size)
+            self._state_memory.allocate(self._state_ports, self._states.blocks.size)
         for model in (self._model, *self._static.values()):
             model.use_caches(self._tensors)
 

@@ -2,17 +2,22 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
+from ov_specdec.cache import common_prefix
 from ov_specdec.cache.slot import Slot
 from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import LOGITS_INDICES, LONG
 from ov_specdec.sampling.logits import Logits
+
+if TYPE_CHECKING:
+    from ov_specdec.runner.stateful import StatefulModel
 
 
 @dataclass(eq=False)
@@ -32,11 +37,11 @@ class StateBatch:
     axes: Mapping[str, int]
     inputs: frozenset[str]
     is_beyond: bool = False
-    rows: list["Row"] = field(default_factory=list)
+    rows: list["StatefulSlot"] = field(default_factory=list)
     num_entries: int = 0
 
     @property
-    def held(self) -> list["Row"]:
+    def held(self) -> list["StatefulSlot"]:
         """The rows in use; others are what freed sequences left."""
         return [row for row in self.rows if row.is_held]
 
@@ -46,7 +51,7 @@ class StateBatch:
         if self.num_entries - max(row.length for row in rows) > max_masked:
             self.take(rows)
 
-    def forward(self, spans: Mapping["Row", Sequence[int]], num_logits: int) -> Logits:
+    def forward(self, spans: Mapping["StatefulSlot", Sequence[int]], num_logits: int) -> Logits:
         """Append tokens to some of the rows, and drop rows that are not in use.
 
         Logits [rows, num_logits, vocab] of the last positions, in the order of `rows`; a view that
@@ -81,7 +86,7 @@ class StateBatch:
         logits: Logits = self.request.get_tensor("logits").data
         return logits[:, -num_logits:]
 
-    def take(self, rows: Sequence["Row"]) -> None:
+    def take(self, rows: Sequence["StatefulSlot"]) -> None:
         """Replace the content by these rows, of this batch or others, without masked entries.
 
         They are padded on the left to the longest one.
@@ -130,8 +135,8 @@ class StateBatch:
             raise
 
 
-class Row(Slot):
-    """A sequence in a batch: a row of it from the first pass on.
+class StatefulSlot(Slot):
+    """A sequence of a `StatefulModel`: a row of a batch from the first pass on.
 
     source: the row of the last pass's states from which it continues; several may share one.
     mask: [entries of the batch], 1 for its tokens, in order. num_committed: length of its prefix
@@ -139,6 +144,7 @@ class Row(Slot):
     sequence left.
     """
 
+    owner: "StatefulModel"
     batch: StateBatch | None = None
     source: int = 0
     mask: NDArray[np.int64]
@@ -159,3 +165,52 @@ class Row(Slot):
         self.batch, self.source = batch, 0
         self.mask = np.zeros(batch.num_entries, np.int64)
         batch.rows.append(self)
+
+    def match_prefix(self, tokens: Sequence[int]) -> int:
+        """Continue from the row with the longest common prefix."""
+        self.free()
+        rows = [row for batch in self.owner.batches for row in batch.rows]
+        shared = [self._num_shared(row, tokens) for row in rows]
+        if length := max(shared, default=0):
+            row = rows[shared.index(length)]
+            self.join(row.held_in)
+            self.source, self.mask = row.source, row.mask.copy()
+            self._keep(length)
+        return length
+
+    def rollback(self, length: int) -> None:
+        """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
+        if length == 0 or (self.owner.is_recurrent and length < self.length):
+            self.free()
+        elif length < self.length:
+            self._keep(length)
+            self.held_in.trim(self.owner.max_masked)
+
+    def commit(self, tokens: Sequence[int], length: int) -> None:
+        """Let other sequences continue from these tokens."""
+        self.tokens, self.num_committed = tokens, length
+
+    def free(self, tokens: Sequence[int] = ()) -> None:
+        """Leave the batch; these tokens stay reusable while it has the row."""
+        if tokens:
+            self.rollback(len(tokens))
+            self.commit(tokens, len(tokens))
+        if self.batch is not None:
+            left = copy(self)
+            left.is_held = False
+            index = self.batch.rows.index(self)
+            self.batch.rows[index : index + 1] = [left] if tokens else []
+        self.batch, self.length, self.num_committed = None, 0, 0
+
+    def _num_shared(self, row: "StatefulSlot", tokens: Sequence[int]) -> int:
+        """Length of the prefix of these tokens with which it can continue from a row."""
+        if row.namespace != self.namespace:
+            return 0
+        length = common_prefix(row.tokens[: row.num_committed], tokens)
+        return length if length == row.length or not self.owner.is_recurrent else 0
+
+    def _keep(self, length: int) -> None:
+        """Hide all but the first `length` tokens."""
+        self.mask[np.flatnonzero(self.mask)[length:]] = 0
+        self.length = length
+        self.num_committed = min(self.num_committed, length)

@@ -1,14 +1,11 @@
 """Runner on the KV states of an IR as exported: rollback masks entries, and trims rarely."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from copy import copy
 
-import numpy as np
 import openvino as ov
 
-from ov_specdec.cache import common_prefix
 from ov_specdec.runner.base import Runner, Span, require_own
-from ov_specdec.runner.state_batch import Row, StateBatch
+from ov_specdec.runner.state_batch import StateBatch, StatefulSlot
 from ov_specdec.sampling.logits import Logits
 
 MAX_MASKED = 128
@@ -75,7 +72,7 @@ class StatefulModel(Runner):
         """0 with recurrent states, else any number."""
         return 0 if self.is_recurrent else None
 
-    def open(self, namespace: Hashable = None) -> "StatefulSlot":
+    def open(self, namespace: Hashable = None) -> StatefulSlot:
         """A new sequence, which has no row yet."""
         return StatefulSlot(self, namespace)
 
@@ -99,7 +96,7 @@ class StatefulModel(Runner):
             raise
         return [logits[slot] for slot in slots]
 
-    def _batch_of(self, slots: Sequence["StatefulSlot"]) -> StateBatch:
+    def _batch_of(self, slots: Sequence[StatefulSlot]) -> StateBatch:
         """The batch of all of these sequences, made if needed.
 
         After their prefill others may share it, with padding.
@@ -118,61 +115,6 @@ class StatefulModel(Runner):
             if slot.batch is None:
                 slot.join(batch)
         return batch
-
-
-class StatefulSlot(Row):
-    """A sequence of a `StatefulModel`."""
-
-    owner: StatefulModel
-
-    def match_prefix(self, tokens: Sequence[int]) -> int:
-        """Continue from the row with the longest common prefix."""
-        self.free()
-        rows = [row for batch in self.owner.batches for row in batch.rows]
-        shared = [self._num_shared(row, tokens) for row in rows]
-        if length := max(shared, default=0):
-            row = rows[shared.index(length)]
-            self.join(row.held_in)
-            self.source, self.mask = row.source, row.mask.copy()
-            self._keep(length)
-        return length
-
-    def rollback(self, length: int) -> None:
-        """Drop all but the first `length` tokens: mask the rest, trim if much is masked."""
-        if length == 0 or (self.owner.is_recurrent and length < self.length):
-            self.free()
-        elif length < self.length:
-            self._keep(length)
-            self.held_in.trim(self.owner.max_masked)
-
-    def commit(self, tokens: Sequence[int], length: int) -> None:
-        """Let other sequences continue from these tokens."""
-        self.tokens, self.num_committed = tokens, length
-
-    def free(self, tokens: Sequence[int] = ()) -> None:
-        """Leave the batch; these tokens stay reusable while it has the row."""
-        if tokens:
-            self.rollback(len(tokens))
-            self.commit(tokens, len(tokens))
-        if self.batch is not None:
-            left = copy(self)
-            left.is_held = False
-            index = self.batch.rows.index(self)
-            self.batch.rows[index : index + 1] = [left] if tokens else []
-        self.batch, self.length, self.num_committed = None, 0, 0
-
-    def _num_shared(self, row: Row, tokens: Sequence[int]) -> int:
-        """Length of the prefix of these tokens with which it can continue from a row."""
-        if row.namespace != self.namespace:
-            return 0
-        length = common_prefix(row.tokens[: row.num_committed], tokens)
-        return length if length == row.length or not self.owner.is_recurrent else 0
-
-    def _keep(self, length: int) -> None:
-        """Hide all but the first `length` tokens."""
-        self.mask[np.flatnonzero(self.mask)[length:]] = 0
-        self.length = length
-        self.num_committed = min(self.num_committed, length)
 
 
 Group = Mapping[StatefulSlot, Span]

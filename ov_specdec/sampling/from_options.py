@@ -24,7 +24,6 @@ from ov_specdec.sampling.processors import (
     NoRepeatNgram,
     OccurrencePenalty,
     RepetitionPenalty,
-    SuppressTokens,
 )
 from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler, SeededSampler
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -125,8 +124,8 @@ def make_processors(
         chain.append(MinNewTokens(min_new_tokens, prompt_length, ends))
     if forced is not None:
         chain.append(ForcedBos(forced))
-    if suppressed := tuple(options.suppress_tokens):
-        chain.append(SuppressTokens(suppressed))
+    if options.suppress_tokens:
+        chain.append(BadWords([[token] for token in options.suppress_tokens]))
     own = (partial(_call, f) if is_of_transformers(f) else f for f in options.logits_processor)
     return (*chain, *map(UserLogitsProcessor, own))
 

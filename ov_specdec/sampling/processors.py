@@ -99,7 +99,8 @@ class LogitBias:
 class BadWords:
     """Forbids the last token of a bad word after the tokens that precede it in the bad word.
 
-    eos_token_ids: cannot be bad words by themselves. Source: `NoBadWordsLogitsProcessor`.
+    eos_token_ids: cannot be bad words by themselves. Source: `NoBadWordsLogitsProcessor`, and with
+    words of one token `SuppressTokensLogitsProcessor`.
     """
 
     bad_words_ids: Sequence[Sequence[int]]
@@ -126,20 +127,6 @@ class BadWords:
             length: {start: _as_ids(last) for start, last in starts.items()}
             for length, starts in endings.items()
         }
-
-
-@dataclass(frozen=True)
-class SuppressTokens:
-    """Forbids some tokens everywhere. Source: `SuppressTokensLogitsProcessor`."""
-
-    suppress_tokens: Sequence[int]
-
-    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:  # noqa: ARG002
-        return _forbid(logits, self._ids)
-
-    @cached_property
-    def _ids(self) -> NDArray[np.int64]:
-        return _as_ids(self.suppress_tokens)
 
 
 @dataclass(frozen=True)

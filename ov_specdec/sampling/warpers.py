@@ -1,6 +1,5 @@
 """Warpers such as temperature and top_k: turn a row of logits into a distribution."""
 
-import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -11,11 +10,7 @@ from ov_specdec.sampling.distribution import Distribution, Ids
 from ov_specdec.sampling.logits import Logits, check_row
 
 FIRST_LOOK = 2048
-"""Tokens that typical_p sorts first, and top_p in one sort; only flatter rows sort more."""
-
-BISECTIONS = 6
-"""Bisections of top_p to find the tokens that it has to sort. Without them, it would sort 20,000 of
-150,000 normal logits (deviation 3): 1.6 ms for a row instead of 0.6."""
+"""Tokens that typical_p and top_p sort first; only flatter rows sort more."""
 
 TEMPERATURES = (1e-30, 1e30)
 """A bound within float32; greater values change nothing."""
@@ -91,7 +86,12 @@ def _nucleus(weights: Weights, top_p: float) -> Ids:
     # Weights under this floor sum to less than may be dropped, so none of them is needed.
     # The greatest weight is 1.
     floor = min((1.0 - top_p) * total / len(weights), 1.0)
-    inner = _enough(weights[weights >= floor], floor, top_p * total)
+    inner = weights[weights >= floor]
+    if len(inner) > FIRST_LOOK:
+        greatest = np.partition(inner, -FIRST_LOOK)[-FIRST_LOOK:]
+        # Sums in another order round differently, so require slightly more than the goal.
+        if greatest.sum() > top_p * total * (1.0 + 1e-9):
+            inner = greatest
     inner.sort()
     mass = inner[::-1].cumsum()
     # A weight stays if those above it do not reach the goal; so the first always stays.
@@ -103,25 +103,6 @@ def _nucleus(weights: Weights, top_p: float) -> Ids:
         ties = (weights[indices] == edge).nonzero()[0]
         return np.delete(indices, ties[-surplus:])
     return indices
-
-
-def _enough(weights: Weights, floor: float, goal: float) -> Weights:
-    """The greatest of these weights, from 1 down to the floor: enough to sum to more than the goal.
-
-    Bisects the logarithm of the threshold until the rest is small enough for one sort, if possible.
-    """
-    above = 1.0
-    for _ in range(BISECTIONS):
-        if len(weights) <= FIRST_LOOK:
-            break
-        middle = math.sqrt(floor * above)
-        greatest = weights[weights >= middle]
-        # Sums in another order round differently, so aim for slightly more than the goal.
-        if greatest.sum() > goal * (1.0 + 1e-9):
-            weights, floor = greatest, middle
-        else:
-            above = middle
-    return weights
 
 
 def _is_typical(weights: Weights, typical_p: float) -> Mask:

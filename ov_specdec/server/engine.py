@@ -13,7 +13,7 @@ from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.server.metrics import Metrics
@@ -96,11 +96,7 @@ class LocalEngine:
     def complete(self, options: GenerationOptions, tenant: str | None) -> GenerationOptions:
         """Options with the pipeline's defaults. tenant: namespace of cached prefixes."""
         salted = options.copy_with(cache_salt=join_salt(tenant, options.cache_salt))
-        complete = self.pipeline.complete_options(salted)
-        if complete.temperature is None:
-            # The model recommends none: sample nevertheless, as in vLLM.
-            return self.pipeline.complete_options(salted.copy_with(temperature=1.0))
-        return complete
+        return complete_request(self.pipeline, salted)
 
     @property
     def defaults(self) -> str:

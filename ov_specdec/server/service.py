@@ -85,7 +85,7 @@ class Service:
     def __post_init__(self) -> None:
         settings = self.settings
         self.metrics = RequestMetrics(settings.model_name)
-        self.rules = Rules(None, settings.strict_fields, settings.default_max_tokens)
+        self.rules = Rules(settings.strict_fields, settings.default_max_tokens)
         self.slots = Slots(settings.max_batch_size + settings.max_queue)
 
     def take(self, engine: EngineClient | Transcriptions) -> None:

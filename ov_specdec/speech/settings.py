@@ -13,7 +13,7 @@ from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.options.checks import suggest
 from ov_specdec.records.files import read_json
 from ov_specdec.sampling.logits import Logits
-from ov_specdec.sampling.processors import LogitsProcessor, MinNewTokens, SuppressTokens
+from ov_specdec.sampling.processors import BadWords, LogitsProcessor, MinNewTokens
 
 Task = Literal["transcribe", "translate"]
 
@@ -144,7 +144,7 @@ class WhisperSettings:
         """Its rules, in the order of transformers. begin: length of start and prompt."""
         chain: list[LogitsProcessor] = [
             MinNewTokens(1, begin, frozenset(self.begin_suppress_tokens)),
-            SuppressTokens(self.suppress_tokens),
+            BadWords([[token] for token in self.suppress_tokens]),
         ]
         return [*chain, TimestampRule(self, begin)] if timestamps else chain
 

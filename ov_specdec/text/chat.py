@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import takewhile
 from time import monotonic
@@ -66,48 +67,92 @@ def _check(where: str, message: object) -> dict[str, Any]:
     return dict(message)
 
 
-def render_chat(
-    template: str,
-    messages: Sequence[Message],
-    special_tokens: Mapping[str, str],
-    options: GenerationOptions,
-) -> str:
-    """Render a conversation with a model's Jinja template, as `apply_chat_template` does.
+@dataclass(frozen=True)
+class ChatTemplate:
+    """A model's Jinja template. special_tokens: by the names it uses, such as `bos_token`."""
 
-    The parts of a content become lines of one text, as in vLLM, unless the template takes parts,
-    and the first messages of the system become one, unless it takes several.
-    special_tokens: by the names that templates use, such as `bos_token`. Raises `OptionError` for
-    messages and options that the template cannot render, ignores, or has no role for.
-    """
-    asked = [("chat_template_kwargs", name) for name in options.chat_template_kwargs or {}]
-    for option, name in [("tools", "tools"), *asked] if options.tools else asked:
-        if name not in template:
-            reason = f": the model's chat template ignores {shorten(name)}, leave it out"
-            raise OptionError(Option(option), reason)
-    for role in (message["role"] for message in messages):  # many templates write any role
-        if role not in (*ROLES, "tool") and not any(f"{q}{role}{q}" in template for q in "'\""):
+    text: str
+    special_tokens: Mapping[str, str]
+
+    def render(self, messages: Sequence[Message], options: GenerationOptions) -> str:
+        """Render a conversation, as `apply_chat_template` does.
+
+        The parts of a content become lines of one text, as in vLLM, unless the template takes
+        parts, and the first messages of the system become one, unless it takes several. Raises
+        `OptionError` for messages and options that it cannot render, ignores, or has no role for.
+        """
+        asked = [("chat_template_kwargs", name) for name in options.chat_template_kwargs or {}]
+        for option, name in [("tools", "tools"), *asked] if options.tools else asked:
+            if name not in self.text:
+                reason = f": the model's chat template ignores {shorten(name)}, leave it out"
+                raise OptionError(Option(option), reason)
+        for role in (message["role"] for message in messages):  # many templates write any role
+            is_named = any(f"{quote}{role}{quote}" in self.text for quote in "'\"")
+            if role not in (*ROLES, "tool") and not is_named:
+                raise OptionError(
+                    f"the model's chat template does not name the role {shorten(role)}: give one "
+                    f"of {', '.join(ROLES)}"
+                )
+        in_parts = any(isinstance(message.get("content"), list | tuple) for message in messages)
+        if in_parts and not self._takes_parts():
+            messages = [_in_lines(message) for message in messages]
+        first = [*takewhile(lambda message: message["role"] == "system", messages)]
+        if len(first) > 1 and not self._try(SEVERAL):
+            text = "\n\n".join(_in_lines(message)["content"] for message in first)
+            messages = [{"role": "system", "content": text}, *messages[len(first) :]]
+        try:
+            text = self._render(messages, options)
+        except Exception as error:  # a template is code of its own, and may raise anything
+            reason = " ".join(str(error).split())
             raise OptionError(
-                f"the model's chat template does not name the role {shorten(role)}: give one of "
-                f"{', '.join(ROLES)}"
-            )
-    in_parts = any(isinstance(message.get("content"), list | tuple) for message in messages)
-    if in_parts and not _takes_parts(template, special_tokens):
-        messages = [_in_lines(message) for message in messages]
-    first = [*takewhile(lambda message: message["role"] == "system", messages)]
-    if len(first) > 1 and not _try(template, SEVERAL, special_tokens):
-        text = "\n\n".join(_in_lines(message)["content"] for message in first)
-        messages = [{"role": "system", "content": text}, *messages[len(first) :]]
-    try:
-        text = _render(template, messages, special_tokens, options)
-    except Exception as error:  # a template is code of its own, and may raise anything
-        reason = " ".join(str(error).split())
-        raise OptionError(
-            f"the model's chat template cannot render these messages ({reason}): change them or "
-            "the options, repair chat_template.jinja, or give the prompt with ",
-            Option("apply_chat_template", False),
-        ) from error
-    require_utf8("the rendered prompt", text)
-    return text
+                f"the model's chat template cannot render these messages ({reason}): change them "
+                "or the options, repair chat_template.jinja, or give the prompt with ",
+                Option("apply_chat_template", False),
+            ) from error
+        require_utf8("the rendered prompt", text)
+        return text
+
+    def _takes_parts(self) -> bool:
+        """Whether it renders the text of a part in the messages of all roles."""
+        parts = {role: {"type": "text", "text": f"part of the {role}"} for role in ROLES}
+        text = self._try([{"role": role, "content": [part]} for role, part in parts.items()])
+        return all(part["text"] in text and str(part) not in text for part in parts.values())
+
+    def _try(self, messages: Sequence[Message]) -> str:
+        """What it makes of messages; nothing if it cannot render them."""
+        try:
+            return self._render(messages, GenerationOptions())
+        except Exception:  # a template is code of its own
+            return ""
+
+    def _render(self, messages: Sequence[Message], options: GenerationOptions) -> str:
+        # Which advise to install torch.
+        os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        begins_answer = options.add_generation_prompt
+        if begins_answer is None:
+            begins_answer = not options.continue_final_message
+        effort, is_off = options.reasoning_effort, options.reasoning_effort == "none"
+        meant = {"reasoning_effort": effort, "enable_thinking": False if is_off else None}
+        known = {k: value for k, value in meant.items() if value is not None and k in self.text}
+        end = monotonic() + MAX_SECONDS
+
+        def step() -> bool:
+            if monotonic() > end:
+                raise TimeoutError(f"it takes over {MAX_SECONDS:g} s")
+            return True
+
+        given = options.chat_template_kwargs or {}
+        rendered: str = render_jinja_template(
+            conversations=[[dict(message) for message in messages]],
+            chat_template=parse(self.text),
+            tools=[as_function(tool) for tool in options.tools] or None,
+            add_generation_prompt=begins_answer,
+            continue_final_message=options.continue_final_message,
+            **{**self.special_tokens, **known, **given, STEP: step},
+        )[0][0]
+        return rendered
 
 
 def _in_lines(message: Message) -> Message:
@@ -116,55 +161,6 @@ def _in_lines(message: Message) -> Message:
     if not isinstance(content, list | tuple):
         return message
     return {**message, "content": "\n".join(part["text"] for part in content)}
-
-
-def _takes_parts(template: str, special_tokens: Mapping[str, str]) -> bool:
-    """Whether a template renders the text of a part in the messages of all roles."""
-    parts = {role: {"type": "text", "text": f"part of the {role}"} for role in ROLES}
-    messages = [{"role": role, "content": [part]} for role, part in parts.items()]
-    text = _try(template, messages, special_tokens)
-    return all(part["text"] in text and str(part) not in text for part in parts.values())
-
-
-def _try(template: str, messages: Sequence[Message], special_tokens: Mapping[str, str]) -> str:
-    """What a template makes of messages; nothing if it cannot render them."""
-    try:
-        return _render(template, messages, special_tokens, GenerationOptions())
-    except Exception:  # a template is code of its own
-        return ""
-
-
-def _render(
-    template: str,
-    messages: Sequence[Message],
-    special_tokens: Mapping[str, str],
-    options: GenerationOptions,
-) -> str:
-    os.environ.setdefault("TRANSFORMERS_NO_ADVISORY_WARNINGS", "1")  # which advise to install torch
-    from transformers.utils.chat_template_utils import render_jinja_template
-
-    begins_answer = options.add_generation_prompt
-    if begins_answer is None:
-        begins_answer = not options.continue_final_message
-    effort = options.reasoning_effort
-    meant = {"reasoning_effort": effort, "enable_thinking": False if effort == "none" else None}
-    known = {name: value for name, value in meant.items() if value is not None and name in template}
-    end = monotonic() + MAX_SECONDS
-
-    def step() -> bool:
-        if monotonic() > end:
-            raise TimeoutError(f"it takes over {MAX_SECONDS:g} s")
-        return True
-
-    rendered: str = render_jinja_template(
-        conversations=[[dict(message) for message in messages]],
-        chat_template=parse(template),
-        tools=[as_function(tool) for tool in options.tools] or None,
-        add_generation_prompt=begins_answer,
-        continue_final_message=options.continue_final_message,
-        **{**special_tokens, **known, **(options.chat_template_kwargs or {}), STEP: step},
-    )[0][0]
-    return rendered
 
 
 @lru_cache

@@ -62,31 +62,42 @@ def encode_prompt(
     if isinstance(given, str):
         require_utf8("the prompt", given)
     messages = _as_messages(given, options, tokenizer)
-    unused = [] if messages else given_chat_options(options)
-    if unused:
+    _check_used(options, has_template=bool(messages), is_text=isinstance(given, str))
+    if len(messages) > context:  # templates write a token for each
+        raise overflow(f"{len(messages)} messages", context)
+    text = tokenizer.render_chat(messages, options) if messages else given
+    if not isinstance(text, str):
+        ids = _as_ids(text)
+    elif not may_fit(text, tokenizer, context):
+        raise overflow("more tokens", context)
+    else:
+        adds = not messages if options.add_special_tokens is None else options.add_special_tokens
+        encoded = tokenizer.encode_rendered(text, options.src_lang, add_special_tokens=adds)
+        ids = encoded.ids
+        if messages and (salt := options.cache_salt) is not None:
+            told = options.copy_with(add_generation_prompt=False)
+            render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
+            begins = not options.continue_final_message
+            ids = generated_tokens.restore(encoded, salt, render if begins else None)
+    if isinstance(prompt, Mapping) and prompt.get("attention_mask") is not None:
+        _check_mask(prompt["attention_mask"], len(ids))
+    return ids
+
+
+def _check_used(options: GenerationOptions, *, has_template: bool, is_text: bool) -> None:
+    """Refuse options that do not apply to a prompt of this kind."""
+    if not has_template and (unused := given_chat_options(options)):
         raise OptionError(
             Option(unused[0]),
             " has no effect on a prompt that is not put into a chat template: leave it out, or "
             "give messages to a model that has a template",
         )
-    if options.src_lang is not None and (messages or not isinstance(given, str)):
+    if options.src_lang is not None and (has_template or not is_text):
         raise OptionError(
             Option("src_lang", options.src_lang),
             " has no effect on messages and token ids: leave it out, or give the prompt as one "
             "text",
         )
-    if messages:
-        ids = _encode_messages(messages, options, tokenizer, generated_tokens, context)
-    elif isinstance(given, str):
-        if not may_fit(given, tokenizer, context):
-            raise overflow("more tokens", context)
-        adds = options.add_special_tokens is not False
-        ids = tokenizer.encode(given, options.src_lang, add_special_tokens=adds)
-    else:
-        ids = _as_ids(given)
-    if isinstance(prompt, Mapping) and prompt.get("attention_mask") is not None:
-        _check_mask(prompt["attention_mask"], len(ids))
-    return ids
 
 
 def _check_mask(given: Any, num_tokens: int) -> None:
@@ -132,28 +143,6 @@ def overflow(size: str, context: int) -> ContextLengthError:
         f"This model's maximum context length is {context} tokens. The prompt is too long, with "
         f"{size}: shorten it"
     )
-
-
-def _encode_messages(
-    messages: Sequence[Message],
-    options: GenerationOptions,
-    tokenizer: Tokenizer,
-    generated_tokens: GeneratedTokens,
-    context: int,
-) -> list[int]:
-    if len(messages) > context:  # templates write a token for each
-        raise overflow(f"{len(messages)} messages", context)
-    text = tokenizer.render_chat(messages, options)
-    if not may_fit(text, tokenizer, context):
-        raise overflow("more tokens", context)
-    adds = options.add_special_tokens is True
-    encoded = tokenizer.encode_rendered(text, add_special_tokens=adds)
-    if (salt := options.cache_salt) is None:
-        return encoded.ids
-    told = options.copy_with(add_generation_prompt=False)
-    render = lambda answer: tokenizer.render_chat([*messages, answer], told)  # noqa: E731
-    begins = not options.continue_final_message
-    return generated_tokens.restore(encoded, salt, render if begins else None)
 
 
 def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenizer) -> list[Message]:

@@ -98,6 +98,10 @@ class _Reader:
 
     def reasoning(self) -> ReasoningFormat | None:
         """The markers of reasoning, if the template has any."""
+        template = self._tokenizer.chat_template or ""
+        left_out = next((form for form in REASONING_FORMATS.values() if form.end in template), None)
+        if "reasoning" not in template:  # to render takes half a second, the first time
+            return left_out
         try:
             prompt, plain = self.render(None), self.render(SAID)
             text = self.render(SAID, thought=THOUGHT)
@@ -105,8 +109,7 @@ class _Reader:
             return None
         before, found, rest = text.partition(THOUGHT)
         if not found:
-            named, known = self._tokenizer.chat_template or "", [*REASONING_FORMATS.values()]
-            return next((form for form in known if form.end in named), None)  # left out
+            return left_out
         between = PIECE.findall(rest.partition(SAID)[0].strip())
         begin, end = PIECE.findall(before.rstrip())[-1], "".join(between[:1])
         if begin in plain and end not in plain:  # it begins all answers

@@ -13,7 +13,7 @@ from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, sho
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.records.files import read_json
-from ov_specdec.text.chat import Message, parse, render_chat
+from ov_specdec.text.chat import ChatTemplate, Message, parse
 from ov_specdec.text.detokenizer import REPLACEMENT, bytes_reader
 from ov_specdec.text.generated_tokens import EncodedText
 
@@ -150,7 +150,7 @@ class Tokenizer:
         """
         template = self._templates.get("tool_use") if options.tools else None
         template = template or self.chat_template or ""
-        return render_chat(template, messages, self._roles, options)
+        return ChatTemplate(template, self._roles).render(messages, options)
 
     def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str:
         """The text of `ids`, by default without special tokens."""

@@ -344,7 +344,7 @@ def test_accepted_draft_tokens_have_a_colour(capsys, monkeypatch):
     for no_color, shown in ((False, "\x1b[38;2;0;114;178md\te f\x1b[0m"), (True, "d\te f\x1b[0m")):
         monkeypatch.setattr(chat_module.console, "no_color", no_color)
         chunks = Chunk("a\t[b]\n", [1], "plain"), Chunk("d\te f", [2], "draft")
-        answer = chat_module.show_answer(Stream(*chunks), is_typed=False, show_draft=True)
+        answer = chat_module.show_answer(Stream(*chunks), show_draft=True)
         assert capsys.readouterr().out == f"a\t[b]\n\x1b[0m{shown}\n"
         assert answer.text == "a\t[b]\nd\te f"
 
@@ -353,5 +353,5 @@ def test_accepted_draft_tokens_have_a_colour(capsys, monkeypatch):
 def test_what_is_no_terminal_gets_the_text_as_it_is(capsys, show_draft):
     text = "a\t[b] " + 90 * "c" + " 模型 d"
     stream = Stream(Chunk(text, [1], "plain"))
-    chat_module.show_answer(stream, is_typed=False, show_draft=show_draft)
+    chat_module.show_answer(stream, show_draft=show_draft)
     assert capsys.readouterr().out == f"{text}\n"

@@ -51,7 +51,7 @@ def form(**chosen):
 def states(comparison, pipeline, prompt="def area(", **chosen):
     """Runs a comparison; gives it back after each piece."""
     stream = partial(pipeline.stream, prompt)
-    return comparison.compare(stream, options_of(form(**chosen)), pipeline.tokenizer.decode)
+    return comparison.compare(stream, options_of(form(**chosen)))
 
 
 def compared(pipeline, prompt="def area(", **chosen):
@@ -64,8 +64,7 @@ def test_a_run_keeps_what_its_chunks_bring():
     assert found.output.token_ids == [1, 2, 3, 4, 5, 6]
     assert found.outcome == "length"
     assert found.output.stats is CHUNKS[-1].stats
-    assert found.pieces[2] == (CHUNKS[2], "hi")
-    texts = [[chunk.text for chunk, _ in pieces] for pieces in found.rounds]
+    texts = [[chunk.text for chunk in chunks] for chunks in found.rounds]
     assert texts == [["a"], ["bc", "d"], ["e", "<f>"]]
 
 
@@ -79,7 +78,7 @@ def test_a_run_that_ends_or_is_stopped_closes_the_stream(stops):
         finally:
             closed.append(True)
 
-    following = own.follow(chunks(), spell)
+    following = own.follow(chunks())
     for _ in following:
         if stops:
             following.close()
@@ -127,7 +126,7 @@ def test_a_stop_ends_both_runs(pipeline):
     running.close()  # as gradio does with a run that is cancelled
     assert 0 < len(comparison.plain.output.token_ids) < 24
     assert (comparison.plain.outcome, comparison.speculative.outcome) == 2 * ("cancelled",)
-    assert (comparison.status, comparison.speculative.pieces) == ("Stopped.", [])
+    assert (comparison.status, comparison.speculative.chunks) == ("Stopped.", [])
     assert compared(pipeline).status == "Done."  # the models are free again
 
 
@@ -267,7 +266,7 @@ def test_a_conversation_has_messages_above_answers_and_the_last_figures():
 
 
 def test_rounds_show_what_was_rejected_in_front_of_its_correction():
-    html = view.rounds(Comparison(speculative=followed()))
+    html = view.rounds(Comparison(speculative=followed()), spell)
     assert html.count("<li>") == 3
     assert f"{as_html([('draft', 'bc')])}<del>hi</del>{as_html([('correction', 'd')])}" in html
 

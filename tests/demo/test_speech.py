@@ -3,7 +3,7 @@
 import pytest
 
 from ov_specdec.demo.comparison import Comparison
-from ov_specdec.demo.speech_page import describe, transcribe
+from ov_specdec.demo.page import describe_speech, transcribe
 from ov_specdec.errors import OptionError
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.demo.test_page import visit
@@ -37,7 +37,7 @@ def test_both_methods_hear_the_same(pipeline, heard):
     assert comparison.plain.output.token_ids == comparison.speculative.output.token_ids
     assert comparison.note.startswith("Both texts are the same")
     assert comparison.speculative.output.stats.accepted > 0
-    assert "shares the main model's encoder" in describe(pipeline)
+    assert "shares the main model's encoder" in describe_speech(pipeline)
 
 
 def test_without_a_recording_there_is_an_error(pipeline, heard):
@@ -52,7 +52,7 @@ def test_a_transcription_may_be_stopped(heard):
     comparison = next(running)
     comparison.stop()
     running.close()
-    assert (comparison.status, comparison.speculative.pieces) == ("Stopped.", [])
+    assert (comparison.status, comparison.speculative.chunks) == ("Stopped.", [])
 
 
 @pytest.mark.deep

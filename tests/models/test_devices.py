@@ -84,7 +84,7 @@ def test_blocks_of_any_type_are_copied_whole(kind, num_bytes):
     )
     assert bytes_of_block(port) == num_bytes
     memory = HostMemory()
-    memory.resize({"key_cache.0": port}, 4)
+    memory.allocate({"key_cache.0": port}, 4)
     content = np.arange(1, num_bytes + 1, dtype=np.uint8)[None]
     memory.write("key_cache.0", [1], content)
     memory.copy(1, 3)

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine import round as decoding
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.logits import finite, token_logprobs
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -38,7 +37,7 @@ def speculate(prompt, num_new, border=None, **options):
     script = mixing(1)
     main = ScriptedModel(script, border=border)
     draft = ScriptedModel(wrong_at(script, {12, 17, 18}))
-    drafter = ModelDrafter(CachedSequence(draft), GreedySampler())
+    drafter = ModelDrafter(DraftCache(draft), GreedySampler())
     length = len(prompt) + num_new
     text = sequence(
         main, prompt, length, drafter, ConstantLength(4), options=GenerationOptions(**options)

@@ -14,7 +14,7 @@ from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.planning.draft_length import ConstantLength, Plan
-from ov_specdec.runner.cached_sequence import CachedSequence, alone
+from ov_specdec.runner.cached_sequence import alone
 from ov_specdec.sampling.samplers import GreedySampler
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -123,7 +123,7 @@ def test_texts_are_gone_on_with_to_their_end_by_the_main_models_ids(
 def test_rows_of_an_intersection_have_the_drafts_logits_by_main_id(tokenizers):
     pair = tokenizers["prose"]
     draft = ScriptedModel(lambda _: 77, vocab_size=pair.draft_size)
-    cache = IntersectionCache(CachedSequence(draft), pair)
+    cache = IntersectionCache(draft, pair)
     text = pair.main.encode(b"def area")
     row = alone(cache.advance(text)).logits[0]
     assert row.shape == (pair.main_size,)
@@ -137,7 +137,7 @@ def test_rows_of_an_intersection_have_the_drafts_logits_by_main_id(tokenizers):
 def test_after_a_draft_token_that_the_draft_lacks_it_is_not_asked(tokenizers):
     pair = tokenizers["prose"]
     draft = ScriptedModel(lambda _: 77, vocab_size=pair.draft_size)
-    cache = IntersectionCache(CachedSequence(draft), pair)
+    cache = IntersectionCache(draft, pair)
     outside = next(t for t in range(1, pair.main_size) if t not in pair.draft_of)
     done = alone(cache.advance(pair.main.encode(b"def area"), [outside]))
     assert (done.logits == OUTSIDE).all()

@@ -103,8 +103,9 @@ def test_passes_of_hybrids_agree_and_leave_no_states(family, precision, monkeypa
         assert len(list((tmp_path / "cache").rglob("records/*.json"))) == 1
         states = runner._states
         assert states.num_sequences == 0
-        assert states.blocks.num_unused == states.size
-        assert runner.pool.num_unused == runner.pool.size
+        assert states.blocks.num_available == states.size
+        assert runner.pool.num_available == runner.pool.size
+        assert not states.blocks._nodes and not runner.pool._nodes
 
 
 @pytest.mark.parametrize("kind", ["conv", "ssm"])

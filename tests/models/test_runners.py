@@ -13,8 +13,7 @@ from ov_specdec.models.devices import PRECISION_PROPERTIES
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Runner, Slot, Span
-from ov_specdec.runner.block_memory import HostMemory, content_of
-from ov_specdec.runner.paged import INITIAL_TOKENS, PagedModel
+from ov_specdec.runner.paged import PagedModel
 from tests.support.passes import NUM_IDS, tokens
 
 VOCAB_SIZE = NUM_IDS
@@ -69,71 +68,16 @@ def test_what_a_runner_cannot_do_is_refused_and_changes_nothing(model, slot):
     assert forward(model, slot, tokens(6)).shape == (6, VOCAB_SIZE)
 
 
-class EagerMemory(HostMemory):
-    """Memory that takes what it is asked for, as that of a GPU, up to so many blocks."""
-
-    is_lazy = False
-
-    def __init__(self, most):
-        super().__init__()
-        self.most = most
-
-    def resize(self, ports, num_blocks):
-        if num_blocks > self.most:
-            raise CacheFullError("there is no memory")
-        held = self.tensors
-        super().resize(ports, num_blocks)
-        for name, tensor in held.items():
-            content_of(self.tensors[name])[: tensor.shape[0]] = content_of(tensor)
-
-
-def paged_model(folder, max_sequences=1, memory=None):
+def paged_model(folder, max_sequences=1):
     """A compiled paged model, and room for so many sequences of the tiny models' context."""
     source = open_source(folder)
     to_paged(source.model)
     select_rows(source.model, axis=0)
     properties = dict(PRECISION_PROPERTIES["exact"])
     compiled = ov.Core().compile_model(source.model, "CPU", properties)
-    model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE, memory=memory)
+    model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE)
     model.limit(256 * max_sequences)
     return model
-
-
-def by_a_model_of_its_own(folder, text):
-    """Logits of every token of a text, by a model that has nothing else."""
-    model = paged_model(folder)
-    return fresh(model, model.open(), text)
-
-
-def test_memory_that_a_device_takes_at_once_is_had_as_it_is_needed(tiny_pair):
-    model = paged_model(tiny_pair[0], max_sequences=8, memory=EagerMemory(10**6))
-    assert model.pool.size * model.block_size == INITIAL_TOKENS
-    texts = [tokens(256, seed) for seed in range(4)]
-    expected = [by_a_model_of_its_own(tiny_pair[0], text) for text in texts]
-    slots = [model.open() for _ in texts]
-    for start in range(0, 256, 64):
-        for slot, text, rows in zip(slots, texts, expected, strict=True):
-            actual = forward(model, slot, text[start : start + 64])
-            np.testing.assert_allclose(actual, rows[start : start + 64], **CLOSE)
-    assert model.pool.size * model.block_size == 1024
-
-
-def test_a_device_without_more_memory_fails_only_what_has_no_room(tiny_pair):
-    blocks = INITIAL_TOKENS // 32
-    model = paged_model(tiny_pair[0], max_sequences=8, memory=EagerMemory(blocks + 1))
-    texts = [tokens(256, seed) for seed in range(4)]
-    slots = [model.open() for _ in texts]
-    for slot, text in zip(slots, texts, strict=True):
-        forward(model, slot, text[:128])
-    full = pytest.raises(CacheFullError, match=f"all {blocks} blocks")
-    with pytest.warns(RuntimeWarning, match="stays at 512"), full:
-        forward(model, slots[3], texts[3][128:])
-    assert slots[3].length == 128
-    assert model.num_free == 0
-    slots[0].free(texts[0][:128])  # whose blocks are given up now
-    for slot, text in list(zip(slots, texts, strict=True))[1:3]:
-        expected = by_a_model_of_its_own(tiny_pair[0], text)[128:192]
-        np.testing.assert_allclose(forward(model, slot, text[128:192]), expected, **CLOSE)
 
 
 def test_caches_of_any_size_take_memory_only_as_they_are_written_to(tiny_pair):

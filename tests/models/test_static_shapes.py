@@ -134,7 +134,7 @@ def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monk
 
     def fails_at_four(device, model, properties, path):
         if str(model.input("input_ids").partial_shape) == "[4]":
-            return DeviceError("it does not compile")
+            raise DeviceError("it does not compile")
         return compile_for(device, model, properties, path)
 
     monkeypatch.setattr(prepare_module, "static_shape", fails_at_three)

@@ -20,6 +20,6 @@ def spell(ids):
 
 def followed(chunks=CHUNKS):
     run = Run()
-    for _ in run.follow((chunk for chunk in chunks), spell):
+    for _ in run.follow(chunk for chunk in chunks):
         pass
     return run

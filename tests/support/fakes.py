@@ -72,7 +72,7 @@ class ScriptedModel(Runner):
         self.original_context = border
         self.block_size = block_size
         num_blocks = num_blocks or 16 * -(-max_length // block_size)
-        self.pool = BlockPool(num_blocks, num_blocks, self._copy)
+        self.pool = BlockPool(num_blocks, self._copy)
         self.memory: dict[tuple[int, int], int] = {}
         """Tokens by block, and place in it."""
         self.sizes: list[list[int]] = []
@@ -92,10 +92,10 @@ class ScriptedModel(Runner):
 
     @property
     def capacity(self) -> int:
-        return self.pool.max_blocks * self.block_size
+        return self.pool.size * self.block_size
 
     def limit(self, num_tokens: int, num_states: int = 0) -> None:
-        self.pool.size = self.pool.max_blocks = num_tokens // self.block_size
+        self.pool.size = num_tokens // self.block_size
 
     def open(self, namespace: Hashable = None) -> "ScriptedSlot":
         return self.slot(self, namespace)

@@ -5,10 +5,9 @@ import itertools
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.reference import speculative_decode
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support.enumeration import enumerate_outcomes
@@ -44,7 +43,7 @@ def test_engine_follows_the_papers_algorithm(length, noise):
     rates = []
     for seed in range(10):
         main, draft = ToyModel(seed, 0.0), ToyModel(seed, noise)
-        drafter = ModelDrafter(CachedSequence(ScriptedModel(draft)), GREEDY)
+        drafter = ModelDrafter(DraftCache(ScriptedModel(draft)), GREEDY)
         text = sequence(ScriptedModel(main), [1, 2, 3], 60, drafter, ConstantLength(length))
         rounds = list(rounds_of(text))
         # The engine drafts nothing in its first round, the prefill.

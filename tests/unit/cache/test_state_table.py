@@ -18,7 +18,7 @@ class Model:
     """Block tables with states, each of which is the tokens that were fed: by block."""
 
     def __init__(self, num_states=60, num_blocks=200):
-        self.pool = BlockPool(num_blocks, num_blocks)
+        self.pool = BlockPool(num_blocks)
         self.states = StatePool(num_states)
         self.held = {ZEROS: ()}
 
@@ -95,7 +95,8 @@ def test_what_is_discarded_is_not_found():
     model = Model()
     table, _ = read(model, list(range(30)))
     table.free()
-    assert model.states.blocks.num_unused == model.states.size
+    assert not model.states.blocks._nodes
+    assert model.states.blocks.num_available == model.states.size
     assert read(model, list(range(30)))[1] == 0
 
 

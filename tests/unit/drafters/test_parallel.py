@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
 from tests.support.fakes import (
@@ -21,8 +20,8 @@ TEXT = [3, 1, 4, 1, 5]
 
 
 def drafter_of(draft, mask_token=MASK, min_confidence=0.0, **sampler):
-    cache, greedy = CachedSequence(draft), GreedySampler(**sampler)
-    return ModelDrafter(cache, greedy, None, mask_token, min_confidence)
+    draft.mask_token = mask_token
+    return ModelDrafter(DraftCache(draft), GreedySampler(**sampler), min_confidence)
 
 
 def propose(drafter, length=4, tokens=TEXT):

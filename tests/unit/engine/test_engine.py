@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
@@ -14,7 +14,6 @@ from ov_specdec.planning.draft_length import (
     HeuristicLength,
     Plan,
 )
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
 from tests.support.fakes import ScriptedModel, ScriptedSlot, counting, mixing, wrong_at
@@ -51,7 +50,7 @@ def plain(next_token, prompt=PROMPT, max_length=40, eos=()):
 def drafting(draft_next, **settings):
     """A drafter, and its model."""
     model = ScriptedModel(draft_next, **settings)
-    return ModelDrafter(CachedSequence(model), GREEDY), model
+    return ModelDrafter(DraftCache(model), GREEDY), model
 
 
 def test_a_pass_is_not_filled_up_beyond_the_context():
@@ -111,7 +110,7 @@ class Snapshots(ScriptedModel):
 def test_what_a_rollback_loses_besides_is_fed_again():
     expected = plain(mixing(1))
     main, draft = Snapshots(mixing(1)), Snapshots(wrong_at(mixing(1), {6, 9, 15, 22, 23}))
-    drafter = ModelDrafter(CachedSequence(draft), GREEDY)
+    drafter = ModelDrafter(DraftCache(draft), GREEDY)
     text = running.sequence(main, PROMPT, 40, drafter, ConstantLength(3))
     rounds = list(running.rounds(text))
     assert text.tokens == expected.tokens

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine import engine
 from ov_specdec.engine.engine import Engine
@@ -81,12 +81,13 @@ class Service:
         self.loop = EngineLoop(self.engine)
 
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
-        def with_model(**more):
-            return ModelDrafter(CachedSequence(self.draft), GreedySampler(), **more)
+        def with_model(mask_token=None):
+            self.draft.mask_token = mask_token
+            return ModelDrafter(DraftCache(self.draft), GreedySampler())
 
         drafters = {
             "model": lambda: (with_model(),),
-            "parallel": lambda: (with_model(mask_token=MASK),),
+            "parallel": lambda: (with_model(MASK),),
             "lookup": lambda: (PromptLookup(),),
             "none": tuple,
         }

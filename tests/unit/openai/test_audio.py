@@ -129,7 +129,8 @@ def test_a_stream_ends_with_the_whole_text():
     ]
     writer = TranscriptionAnswer(read_transcription(form(stream="true")))
     sent = [b"".join(writer.add(0, chunk)) for chunk in chunks]
-    assert sent[1] == b""
+    assert sent[1] == sent[3] == b""
+    sent += writer.end()
     lines = b"".join(sent).decode().splitlines()
     data = [json.loads(line.removeprefix("data: ")) for line in lines if line.startswith("data")]
     assert [event.get("delta") for event in data] == ["First.", " Second.", None]

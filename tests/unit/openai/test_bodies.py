@@ -67,7 +67,7 @@ def refused(read, **fields):
 @pytest.mark.parametrize(
     ("fields", "options"),
     [
-        ({}, {"temperature": 1.0, "max_new_tokens": None}),
+        ({}, {"max_new_tokens": None}),
         ({"max_tokens": 7, "max_completion_tokens": 7}, {"max_new_tokens": 7}),
         ({"top_p": 0.5, "min_p": 0.1, "top_k": 3}, {"top_p": 0.5, "min_p": 0.1, "top_k": 3}),
         ({"stop": ["a", "b"]}, {"stop_strings": ["a", "b"]}),
@@ -84,7 +84,7 @@ def refused(read, **fields):
 )
 def test_fields_become_options(fields, options):
     ask = chat(**fields)
-    assert ask.options == GenerationOptions(**{"temperature": 1.0, **options})
+    assert ask.options == GenerationOptions(**options)
 
 
 def test_one_default_is_the_length_of_all_answers():
@@ -107,13 +107,6 @@ def test_a_completion_may_be_a_translation():
     assert completion(forced_bos_token_id=0).options.forced_bos_token_id == 0
     assert refused(completion, forced_bos_token_id=-1).param == "forced_bos_token_id"
     assert refused(chat, tgt_lang="fra_Latn").param == "tgt_lang"
-
-
-def test_an_omitted_temperature_may_be_the_pipelines():
-    rules = Rules(temperature=None)
-    assert read_ask(ChatBody, {"messages": MESSAGES}, rules).options.temperature is None
-    body = {"messages": MESSAGES, "temperature": 0}
-    assert read_ask(ChatBody, body, rules).options.temperature == 0
 
 
 @pytest.mark.parametrize(

@@ -57,14 +57,15 @@ def test_all_sizes_are_measured_where_there_is_time():
     assert shares == sorted(shares)
 
 
-def test_a_measurement_goes_on_where_it_was():
-    measurement, main = Measurement(model(), None, 2), model()
-    measurement.run(0.0)
-    few = measurement.curve(NOMINAL)
-    measurement.run(60.0)
-    assert few.main.seconds.keys() < measurement.curve(NOMINAL).main.seconds.keys()
-    assert (few.sweeps, measurement.curve(NOMINAL).sweeps) == (1, 2)
-    assert main.passes == []
+def test_a_first_generation_waits_for_few_passes(tmp_path):
+    main, path = model(), tmp_path / "curve.json"
+    costs = KeptCosts(main, model(), path, 60.0)
+    costs.improve()
+    num_passes = len(main.passes)
+    assert costs.curve.main.seconds.keys() == {1, 4, 8}
+    assert costs.curve.sweeps == read_curve(path).sweeps == 1
+    costs.improve()
+    assert len(main.passes) == num_passes < 15
 
 
 def test_what_memory_has_no_room_for_is_not_measured():

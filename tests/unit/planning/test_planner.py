@@ -200,9 +200,9 @@ def test_the_rate_is_forgotten_when_a_nominal_curve_is_measured():
     assert measured_after(50) == measured_after(0) < 8
 
 
-def sizes(change, rates):
+def sizes(change, rates, static=()):
     """Of passes where another number of draft tokens is best in each step."""
-    main = PassCurve({1: 1.0, 4: 1.2, 8: 1.6, 16: 3.0}, change=change)
+    main = PassCurve({1: 1.0, 4: 1.2, 8: 1.6, 16: 3.0}, change=change, static=frozenset(static))
     planner = Planner(Costs(CostCurve(main)))
     return [planner.plan([match(rate)], answering(1)).size for rate in rates]
 
@@ -219,6 +219,16 @@ def test_the_home_size_is_left_once_that_has_cost_as_much_as_a_change():
     assert found[9] == found[10] > 1
     assert found[-1] == 1
     assert sizes(90.0, rates)[-1] > 1
+
+
+def test_a_static_size_becomes_the_home_size_though_changes_to_it_are_free():
+    rates = (0.95,) * 10 + (0.6,) * 20
+    assert sizes(1.0, rates, static=(4,))[-1] == 4
+
+
+def test_a_static_home_size_is_left_once_that_pays_for_a_change():
+    rates = (0.9, 0.6) * 15
+    assert set(sizes(1.0, rates, static=(8,))) == {8}
 
 
 def test_a_rare_match_is_drafted_where_it_gains_more_than_two_changes():

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.checks.invariance import InvarianceVerdict, read_verdict
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.static_shapes import most_saving
 from ov_specdec.planning.cost_source import read_curve, write_curve
@@ -19,7 +19,6 @@ from ov_specdec.planning.measurement import SIZES, Measurement
 from ov_specdec.planning.planner import Load, Planner, StepPlan
 from ov_specdec.records.files import keep_section
 from ov_specdec.results.stats import PassStats, StepStats
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.samplers import GreedySampler
 from tests.support import running
 from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
@@ -229,7 +228,7 @@ class Failing:
 
 
 def drafter_of(draft):
-    return ModelDrafter(CachedSequence(draft), GreedySampler())
+    return ModelDrafter(DraftCache(draft), GreedySampler())
 
 
 def broken(*_):

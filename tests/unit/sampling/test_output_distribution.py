@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.drafters.factory import draft_with
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -14,7 +14,6 @@ from ov_specdec.graph.vocabulary import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import residual
 from ov_specdec.sampling.processors import OccurrencePenalty, RepetitionPenalty
@@ -82,11 +81,10 @@ def make_drafter(kind, draft, sampler, min_confidence=0.0):
     if kind in ("intersection", "retokenize"):
         return draft_with(draft, sampler, table_pair(draft.vocab_size, kind))
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
-        mask = 3 if "3" in kind else 99
-        return ModelDrafter(CachedSequence(draft), sampler, None, mask, min_confidence)
-    if kind not in ("sampled", "reduced"):
+        draft.mask_token = 3 if "3" in kind else 99
+    elif kind not in ("sampled", "reduced"):
         sampler = GreedySampler(sampler.processors, sampler.ends)
-    return ModelDrafter(CachedSequence(draft), sampler, min_confidence=min_confidence)
+    return ModelDrafter(DraftCache(draft), sampler, min_confidence)
 
 
 def beside_another(text):

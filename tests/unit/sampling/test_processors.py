@@ -17,7 +17,6 @@ from ov_specdec.sampling.processors import (
     NoRepeatNgram,
     OccurrencePenalty,
     RepetitionPenalty,
-    SuppressTokens,
 )
 
 VOCAB = 12
@@ -62,7 +61,7 @@ CASES: list[tuple[LogitsProcessor, reference.LogitsProcessor]] = [
         for words in (BAD_WORDS, WORDS)
         for eos in ([], [3], [3, 11])
     ),
-    (SuppressTokens([0, 5]), reference.SuppressTokensLogitsProcessor([0, 5])),
+    (BadWords([[0], [5]]), reference.SuppressTokensLogitsProcessor([0, 5])),
     *(
         (
             MinNewTokens(number, PROMPT_LENGTH, frozenset({2, 9})),
@@ -121,7 +120,6 @@ ALL: list[LogitsProcessor] = [
     OccurrencePenalty(0.5, 0.5, 2),
     LogitBias({1: 2.0}),
     BadWords([[3], [1, 2]]),
-    SuppressTokens([4]),
     MinNewTokens(10, 2, frozenset({0})),
     NoRepeatNgram(2),
 ]

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.drafters.base import Proposal
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise, uniform
 from ov_specdec.sampling.samplers import GreedySampler, SeededSampler
@@ -179,7 +178,7 @@ def test_a_seeded_draft_ends_where_no_token_may_follow():
         return row if len(tokens) < len(PROMPT) + 2 else np.full_like(row, -np.inf)
 
     sampler = SeededSampler((dead_after_two,), LogitsWarper(), Noise(4))
-    drafter = ModelDrafter(CachedSequence(scripted(by_history(1))), sampler)
+    drafter = ModelDrafter(DraftCache(scripted(by_history(1))), sampler)
     proposal = propose(drafter, PROMPT, lambda ask: Plan(5, "constant"))
     assert len(proposal.draft.tokens) == 2
     assert proposal.draft.probs is None

@@ -8,12 +8,11 @@ import numpy as np
 import pytest
 
 from ov_specdec.drafters.factory import draft_with
-from ov_specdec.drafters.model import ModelDrafter
+from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.errors import DeadEndError, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
-from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import RandomSampler
 from ov_specdec.sampling.warpers import LogitsWarper
@@ -202,7 +201,7 @@ def test_the_length_of_a_drawn_draft_depends_on_no_token_that_does_not_fit():
 
     def run(random):
         own, sampler = (RandomSampler(each, LogitsWarper(), random) for each in ((), (make(),)))
-        drafter = ModelDrafter(CachedSequence(either(a, c)), own)
+        drafter = ModelDrafter(DraftCache(either(a, c)), own)
         end = len(PROMPT) + 3
         text = sequence(either(a, b), PROMPT, end, drafter, ConstantLength(2), sampler=sampler)
         list(rounds(text))

@@ -14,7 +14,7 @@ from ov_specdec.text.answer_format import (
     ParameterFormat,
     ReasoningFormat,
 )
-from ov_specdec.text.chat import render_chat
+from ov_specdec.text.chat import ChatTemplate
 from ov_specdec.text.template_format import read_format
 from tests.support.tools import TEMPLATES
 
@@ -30,9 +30,8 @@ class Template:
         self.spec = {"added_tokens": tokens}
 
     def render_chat(self, messages, options):
-        return render_chat(
-            self.chat_template, messages, {"bos_token": "<s>", "eos_token": "</s>"}, options
-        )
+        special_tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+        return ChatTemplate(self.chat_template, special_tokens).render(messages, options)
 
 
 def chat(answer, begin="<|assistant|>"):
