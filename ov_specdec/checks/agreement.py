@@ -87,8 +87,8 @@ def difference(loaded: LoadedModel) -> str:
     )
 
 
-class CacheAgreement(NamedTuple):
-    """How the logits of both KV caches agree. finding: in a line.
+class Agreement(NamedTuple):
+    """How two ways of decoding agree. finding: in a line.
 
     is_broken: whether they differ by more than rounding.
     """
@@ -97,7 +97,7 @@ class CacheAgreement(NamedTuple):
     is_broken: bool = False
 
 
-def compare_caches(folder: ModelFolder) -> CacheAgreement:
+def compare_caches(folder: ModelFolder) -> Agreement:
     """Prefill the same text on both KV caches of a decoder, past each of its windows, in f32.
 
     Raises errors of loading.
@@ -116,7 +116,7 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
         except ModelError as error:
             if kv == "stateful":
                 raise
-            return CacheAgreement(f"stateful only ({error})")
+            return Agreement(f"stateful only ({error})")
         rows.append([rows_around(loaded.runner, position) for position in positions])
     distances = [max(map(distance, *pair)) for pair in zip(*rows, strict=True)]
     is_broken = max(distances) > CACHE_TOLERANCE
@@ -124,4 +124,4 @@ def compare_caches(folder: ModelFolder) -> CacheAgreement:
     shown = ", ".join(f"{found:.4f} at {position}" for found, position in pairs)
     verdict = "DIFFER" if is_broken else "agree"
     finding = f"paged and stateful {verdict} (distance of logits: {shown} tokens)"
-    return CacheAgreement(finding, is_broken)
+    return Agreement(finding, is_broken)

@@ -5,7 +5,7 @@ Source: the request input and output objects of OpenAI's Batch API.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -185,9 +185,9 @@ class BatchRun:
             remedy = "change the request, or give --served-model-name"
             raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
         self._answers[request.custom_id] = CompletionAnswer(ask, name, self.pipeline.tokenizer)
-        for index, (prompt, options) in enumerate(ask.generations()):
-            complete = complete_request(self.pipeline, options)
-            self._batch.add((request.custom_id, index), prompt, complete)
+        complete = replace(ask, options=complete_request(self.pipeline, ask.options))
+        for index, (prompt, options) in enumerate(complete.generations()):
+            self._batch.add((request.custom_id, index), prompt, options)
 
     def _step(self) -> Iterator[Json]:
         """One step of all requests. Yields the results of those that have ended."""

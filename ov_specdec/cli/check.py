@@ -2,11 +2,11 @@
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import click
 
-from ov_specdec.checks.agreement import compare_caches
+from ov_specdec.checks.agreement import Agreement, compare_caches
 from ov_specdec.checks.invariance import look_up
 from ov_specdec.cli.declare import MODELS, command, options_of
 from ov_specdec.cli.models import AGREEMENT, COMPILATION, PIPELINE, make_pipeline, show_share
@@ -42,17 +42,6 @@ SHARED_TOKENS = 8
 """First tokens that half of the texts in the default precision share with those of the CPU."""
 
 
-class Agreement(NamedTuple):
-    """How the texts of one way of decoding agree with others. finding: in a line.
-
-    way: precision, KV cache and draft length. is_broken: whether too many texts differ.
-    """
-
-    way: str
-    finding: str
-    is_broken: bool
-
-
 @command("[MAIN] [DRAFT]", options_of(PIPELINE, *MODELS, "device", *COMPILATION))
 def check(main: str | None, draft: str | None, device: str, **options: Any) -> None:
     """Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.
@@ -76,11 +65,10 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
     if not find_device(device).is_cpu:
         click.echo(f"device: {describe_machine(device)}")
         is_right = True
-        with console.status("Decoding on both devices") as status:
-            for agreement in compare_with_cpu(main, draft, device, **options):
-                click.echo(f"{agreement.way}: {agreement.finding}")
-                is_right = is_right and not agreement.is_broken
-                status.update(f"Decoding on both devices; last: {agreement.way}")
+        with console.status("Decoding on both devices"):
+            for found in compare_with_cpu(main, draft, device, **options):
+                click.echo(found.finding)
+                is_right = is_right and not found.is_broken
     elif is_right := folder.is_encoder_decoder:  # with a single KV cache
         click.echo(f"batch invariant: {NOT_INVARIANT}")
     else:
@@ -150,19 +138,19 @@ def _compare(
 ) -> Agreement:
     """How the first tokens of texts agree with others.
 
-    num_needed: how many have to be equal; not all in f16, where rounding decides between nearly
-    tied tokens.
+    way: precision, KV cache and draft length. num_needed: how many have to be equal; not all in
+    f16, where rounding decides between nearly tied tokens.
     """
     pairs = zip(texts, others, strict=True)
     equal = [own.token_ids[:num_tokens] == other.token_ids[:num_tokens] for own, other in pairs]
-    finding = f"{sum(equal)} of {len(equal)} texts equal {reference}"
+    finding = f"{way}: {sum(equal)} of {len(equal)} texts equal {reference}"
     if num_drafted := sum(text.stats.drafted for text in texts):
         accepted = sum(text.stats.accepted for text in texts)
         finding += f", {accepted} of {num_drafted} draft tokens accepted"
     is_broken = sum(equal) < num_needed
     if not all(equal):
         finding += ": WRONG" if is_broken else ": rounding differs"
-    return Agreement(way, finding, is_broken)
+    return Agreement(finding, is_broken)
 
 
 def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:

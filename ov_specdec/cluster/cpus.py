@@ -57,8 +57,7 @@ def largest_size(nodes: list[list[int]], count: int) -> int:
 
 def claim(nodes: list[list[int]], size: int) -> tuple[tuple[int, ...], ExitStack]:
     """CPUs and their locks, which this user's other processes respect until this one ends."""
-    user = os.getuid() if sys.platform != "win32" else ""
-    folder = Path(tempfile.gettempdir()) / f"ov-specdec-cpus-{user}"
+    folder = Path(tempfile.gettempdir()) / f"ov-specdec-cpus-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     for mask in masks(nodes, size):
         with ExitStack() as locks, suppress(Timeout):

@@ -12,7 +12,7 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.draft_length import Plan
 from ov_specdec.runner.base import ForwardOutput, Runner
 from ov_specdec.runner.cached_sequence import Passes
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
 from ov_specdec.text.pairing import TokenizerPair, whole_characters
 
@@ -107,7 +107,7 @@ class RetokenizedDrafter(ModelDrafter):
         tokenizers: TokenizerPair,
         min_confidence: float = 0.0,
     ) -> None:
-        super().__init__(cache, GreedySampler(), min_confidence)
+        super().__init__(cache, Sampler(), min_confidence)
         self._translation = cache.translation
         self._main, self._draft = tokenizers.main, tokenizers.draft
         self._main_special = {b: a for a, b in tokenizers.special.items()}

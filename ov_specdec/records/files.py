@@ -9,7 +9,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from subprocess import list2cmdline
 from typing import Any, TypeVar
 
 from ov_specdec.errors import ModelError
@@ -72,7 +71,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 def as_argument(path: str | Path) -> str:
     """A path quoted for a command line, for messages that show a command."""
-    return list2cmdline([str(path)]) if os.name == "nt" else shlex.quote(str(path))
+    return shlex.quote(str(path))
 
 
 T = TypeVar("T")

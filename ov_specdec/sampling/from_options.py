@@ -1,7 +1,7 @@
 """Make samplers from the options of a generation."""
 
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -25,7 +25,7 @@ from ov_specdec.sampling.processors import (
     OccurrencePenalty,
     RepetitionPenalty,
 )
-from ov_specdec.sampling.samplers import GreedySampler, RandomSampler, Sampler, SeededSampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper
 
 
@@ -85,18 +85,17 @@ def make_samplers(
     if make_grammar is not None:
         has_forced = options.forced_bos_token_id is not None and prompt_length == 1
         processors += (make_grammar(prompt_length, int(has_forced)),)
-    greedy: Sampler = GreedySampler(processors, eos_token_ids)
+    greedy = Sampler(processors, eos_token_ids)
     if not options.samples:
         return greedy, greedy
     given = {name: getattr(options, name) for name in SAMPLING_OPTIONS}
     warper = LogitsWarper(**{name: value for name, value in given.items() if value is not None})
-    sampler = greedy
-    if options.seed is None:
-        random = RandomSource(np.random.default_rng())
-        sampler = RandomSampler(processors, warper, random, eos_token_ids)
-    else:
-        noise = Noise(options.seed, options.choice)
-        sampler = SeededSampler(processors, warper, noise, eos_token_ids)
+    source: RandomSource | Noise = (
+        RandomSource(np.random.default_rng())
+        if options.seed is None
+        else Noise(options.seed, options.choice)
+    )
+    sampler = replace(greedy, warper=warper, source=source)
     return sampler, sampler if options.assistant_do_sample else greedy
 
 

@@ -1,12 +1,12 @@
-"""Samplers choose tokens from logits: greedy, random, or by the noise of a seed.
+"""`Sampler` chooses tokens from logits: greedy, random, or by the noise of a seed.
 
 One sampler serves plain decoding, drafting and verification, so all three have the same
 distributions: every row goes through the same processors, with the history of plain decoding.
 """
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ov_specdec.sampling.distribution import Distribution, RandomSource
 from ov_specdec.sampling.logits import Logits, most_likely
@@ -27,76 +27,39 @@ class Chosen(NamedTuple):
     confidence: float | None = None
 
 
-class Sampler(Protocol):
-    """Chooses tokens from logits."""
+@dataclass(frozen=True)
+class Sampler:
+    """Chooses tokens from logits.
 
-    @property
-    def processors(self) -> tuple[LogitsProcessor, ...]:
-        """Processors that every row goes through first."""
+    processors: every row goes through them first. ends: tokens that end a text; nothing is sampled
+    after them. warper: turns the processed row into a distribution. source: of the draw, random or
+    a seed's noise; None takes the most likely token of the processed row.
 
-    @property
-    def ends(self) -> Set[int]:
-        """Tokens that end a text: nothing is sampled after them."""
+    With noise the choice is deterministic: as in greedy decoding, a draft token is accepted if it
+    is the same token. Source: Daliri et al., algorithm 1 (arXiv 2408.07978).
+    """
+
+    processors: tuple[LogitsProcessor, ...] = ()
+    ends: Set[int] = frozenset()
+    warper: LogitsWarper = field(default_factory=LogitsWarper)
+    source: RandomSource | Noise | None = None
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """Choose the token after `tokens`.
 
         row: logits [vocab]. Raises `LogitsError` for a row that gives no distribution.
         """
-
-
-@dataclass(frozen=True)
-class GreedySampler:
-    """The most likely token, after the processors. Implements `Sampler`."""
-
-    processors: tuple[LogitsProcessor, ...] = ()
-    ends: Set[int] = frozenset()
-
-    def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
-        """The most likely token."""
-        return Chosen(most_likely(process(self.processors, tokens, row)))
-
-
-@dataclass(frozen=True)
-class RandomSampler:
-    """A token drawn from the warped distribution. Implements `Sampler`.
-
-    random: takes the random decisions, those of verification among them.
-    """
-
-    processors: tuple[LogitsProcessor, ...]
-    warper: LogitsWarper
-    random: RandomSource
-    ends: Set[int] = frozenset()
+        if self.source is None:
+            return Chosen(most_likely(process(self.processors, tokens, row)))
+        distribution = self.distribution(tokens, row)
+        if isinstance(self.source, RandomSource):
+            return Chosen(self.source.draw(distribution), distribution)
+        token, confidence = self.source.draw(distribution, len(tokens))
+        return Chosen(token, confidence=confidence)
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:
-        """The distribution of the token after `tokens`; raises as `sample` does."""
+        """The distribution from which it draws; raises as `sample` does."""
         return self.warper(process(self.processors, tokens, row))
-
-    def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
-        """Draw a token from the row's distribution."""
-        distribution = self.distribution(tokens, row)
-        return Chosen(self.random.draw(distribution), distribution)
-
-
-@dataclass(frozen=True)
-class SeededSampler:
-    """The token that seeded noise chooses from the warped distribution. Implements `Sampler`.
-
-    The choice is deterministic: as in greedy decoding, a draft token is accepted if it is the same
-    token. Source: Daliri et al., algorithm 1 (arXiv 2408.07978).
-    """
-
-    processors: tuple[LogitsProcessor, ...]
-    warper: LogitsWarper
-    noise: Noise
-    ends: Set[int] = frozenset()
-
-    def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
-        """The token that the noise chooses; it depends on seed, position and row alone."""
-        warped = self.warper(process(self.processors, tokens, row))
-        token, confidence = self.noise.draw(warped, len(tokens))
-        return Chosen(token, confidence=confidence)
 
 
 def process(processors: Sequence[LogitsProcessor], tokens: Sequence[int], row: Logits) -> Logits:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from ov_specdec.sampling.distribution import Distribution, RandomSource, excess, one_hot, residual
 from ov_specdec.sampling.logits import Logits
-from ov_specdec.sampling.samplers import RandomSampler, Sampler
+from ov_specdec.sampling.samplers import Sampler
 
 
 class Draft(NamedTuple):
@@ -43,8 +43,8 @@ def verify(
     model cannot choose, or that ends the text, are ignored. With an empty draft, this is plain
     decoding. Raises `LogitsError` for a row that gives no distribution.
     """
-    if isinstance(sampler, RandomSampler):
-        return _verify_by_chance(sampler, tokens, logits, draft)
+    if isinstance(sampler.source, RandomSource):
+        return _verify_by_chance(sampler, sampler.source, tokens, logits, draft)
     return _verify_by_agreement(sampler, tokens, logits, draft.tokens)
 
 
@@ -65,7 +65,7 @@ def _verify_by_agreement(
 
 
 def _verify_by_chance(
-    sampler: RandomSampler, tokens: Sequence[int], logits: Logits, draft: Draft
+    sampler: Sampler, random: RandomSource, tokens: Sequence[int], logits: Logits, draft: Draft
 ) -> VerificationResult:
     """Verify for a random sampler, by distributions.
 
@@ -81,9 +81,9 @@ def _verify_by_chance(
         return sampler.distribution(history, logits[index])
 
     if draft.probs:
-        return verify_block(main, draft.probs, draft.tokens, sampler.random)
+        return verify_block(main, draft.probs, draft.tokens, random)
     one_hots = [one_hot(token) for token in draft.tokens]
-    return verify_tokens(main, one_hots, draft.tokens, sampler.random)
+    return verify_tokens(main, one_hots, draft.tokens, random)
 
 
 def verify_tokens(

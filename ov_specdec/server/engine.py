@@ -176,7 +176,7 @@ def limit_work(ask: Ask, lengths: Sequence[int], context: int, most: int) -> Ask
         if fits >= max(room):
             return ask
         if fits >= 1:
-            return replace(ask, options=options.model_copy(update={"max_new_tokens": fits}))
+            return replace(ask, options=options.copy_with(max_new_tokens=fits))
         wanted = 1
     asked = read + each * ask.n * sum(min(wanted, there) for there in room)
     if asked > most:

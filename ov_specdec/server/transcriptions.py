@@ -35,7 +35,6 @@ class Job:
     recording: BinaryIO
     tenant: str | None
     stream: Stream[TranscriptionChunk]
-    is_running: bool = False
     is_cancelled: bool = False
     transcription: TranscriptionStream | None = None
 
@@ -69,10 +68,10 @@ class Transcriptions:
         limit_ffmpeg(self.settings.max_audio_seconds)
         self.metrics = Metrics(self.settings.model_name, None)
         self.metrics["num_requests_running"].set_function(
-            lambda: sum(job.is_running for job in self._jobs)
+            lambda: sum(job.stream.admitted.is_set() for job in self._jobs)
         )
         self.metrics["num_requests_waiting"].set_function(
-            lambda: sum(not job.is_running for job in self._jobs)
+            lambda: sum(not job.stream.admitted.is_set() for job in self._jobs)
         )
 
     @property
@@ -127,7 +126,6 @@ class Transcriptions:
         """Transcribe in this thread; raises `Cancelled`, and errors of the request."""
         if job.is_cancelled:
             raise Cancelled
-        job.is_running = True
         salt = join_salt(job.tenant, job.ask.options.get("cache_salt"))
         options = {**job.ask.options, "cache_salt": salt}
         recording = self._read(job)

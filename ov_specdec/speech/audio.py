@@ -3,7 +3,6 @@
 import ctypes
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from fractions import Fraction
@@ -212,11 +211,7 @@ def limit_ffmpeg(max_seconds: float) -> None:
     """
     from av import buffer
 
-    try:
-        limit = ctypes.CDLL(buffer.__file__).av_max_alloc
-    except AttributeError:  # Windows looks up names in one library, without those that it loads
-        warnings.warn("FFmpeg's memory cannot be limited on this system", stacklevel=2)
-        return
+    limit = ctypes.CDLL(buffer.__file__).av_max_alloc
     limit(ctypes.c_size_t(max(MIN_INDEX, math.ceil(max_seconds * INDEX_PER_SECOND))))
 
 

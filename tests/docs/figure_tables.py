@@ -163,12 +163,14 @@ def by_requests(results: Results) -> Lines:
             *("", "cached tokens", "requests", "default, tokens/s"),
             *("default / `batch_invariant=False`", "default / plain"),
             *("default / openvino.genai's best", "`batch_invariant=False` / its best", "its best"),
+            *("a request's own speed: default / plain", "default / openvino.genai's best"),
             "slowest first token: default / its plain",
         ]
     ]
     for pair, rows in pairs_of(SEVERAL, results).items():
         for cached, requests in sorted({(row["cached"], row["requests"]) for row in rows}):
             own = select(rows, cached=cached, requests=requests)
+            told = [row for row in own if "each" in row]
             bases = ("default-not-invariant", "plain")
             lines.append(
                 [
@@ -178,6 +180,8 @@ def by_requests(results: Results) -> Lines:
                     spread(over_best(own, "default", "genai")),
                     spread(over_best(own, "default-not-invariant", "genai")),
                     label(best(own, "genai") or "").partition(", ")[2],
+                    spread(speedups(told, "default", "plain", "each")),
+                    spread(over_best(told, "default", "genai", "each")),
                     spread(speedups(own, "default", "genai-plain", "first")),
                 ]
             )

@@ -14,10 +14,9 @@ from tests.benchmarks.figures.results import Results
 from tests.docs.figure_tables import PAGES, filled
 from tests.docs.made import made, metrics
 from tests.docs.option_tables import KWARGS, OPTIONS, kwargs, options_page
-from tests.docs.recording import draw, lines_of
 
 ROOT = Path(__file__).parents[2]
-DOCS, PACKAGE = ROOT / "docs", ROOT / "ov_specdec"
+DOCS = ROOT / "docs"
 OUTSIDE_THE_SITE = sorted(
     page for pattern in ("*.md", "models/**/*.md", "tests/**/*.md") for page in ROOT.glob(pattern)
 )
@@ -73,11 +72,3 @@ def test_every_metric_of_the_dashboard_exists():
 def test_links_lead_somewhere(document):
     for target in re.findall(r"\]\((?!https?:)([^)#]+)", document.read_text(encoding="utf-8")):
         assert (document.parent / target).exists(), target
-
-
-def test_a_line_stands_as_it_was_in_the_end():
-    written = b"10 %\r100 %\rdone\r\n\x1b[2K\x1b[1mbold\x1b[0m\n\nbar\n\r\x1b[1A\x1b[2Kend"
-    assert lines_of(written) == ["done", "\x1b[1mbold\x1b[0m", "end"]
-    svg = draw(["$ one", "word " * 30])
-    assert svg.count("terminal-line-1)") >= 1
-    assert "url(http" not in svg, "nothing is fetched"

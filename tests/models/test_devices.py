@@ -7,8 +7,9 @@ import numpy as np
 import openvino as ov
 import pytest
 
+from ov_specdec.checks.agreement import Agreement
 from ov_specdec.cli import check as check_command
-from ov_specdec.cli.check import Agreement, compare_with_cpu
+from ov_specdec.cli.check import compare_with_cpu
 from ov_specdec.errors import OptionError
 from ov_specdec.models import budgets
 from ov_specdec.models.budgets import GB, limit_memory
@@ -97,7 +98,7 @@ def test_a_device_that_gives_other_texts_than_the_cpu_is_seen(tiny_pair, monkeyp
     monkeypatch.setattr(check_command, "NUM_TOKENS", 12)
     agreements = list(compare_with_cpu(*tiny_pair, "CPU"))
     plain = [f"{kind}, plain" for kind in ("exact, paged", "exact, stateful", "default, paged")]
-    assert [agreement.way for agreement in agreements][::5] == plain
+    assert [agreement.finding.split(": ")[0] for agreement in agreements][::5] == plain
     assert not any(agreement.is_broken for agreement in agreements)
     assert any("draft tokens accepted" in agreement.finding for agreement in agreements)
     generate = check_command.SpeculativePipeline.generate
@@ -118,7 +119,7 @@ def test_check_says_by_its_exit_code_whether_a_device_is_right(monkeypatch, is_b
 
     def compared(*arguments, **options):
         given.append((arguments, options))
-        yield Agreement("exact, paged, plain", "4 of 4 texts equal the CPU's", is_broken)
+        yield Agreement("exact, paged, plain: 4 of 4 texts equal the CPU's", is_broken)
 
     monkeypatch.setattr(check_command, "find_device", lambda name: GPU)
     monkeypatch.setattr(check_command, "describe_machine", lambda device: "Fake GPU")

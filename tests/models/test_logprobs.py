@@ -12,7 +12,7 @@ from ov_specdec.engine import round as decoding
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.sampling.logits import finite, token_logprobs
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.command_line import run
 from tests.support.fakes import ScriptedModel, mixing, wrong_at
@@ -37,7 +37,7 @@ def speculate(prompt, num_new, border=None, **options):
     script = mixing(1)
     main = ScriptedModel(script, border=border)
     draft = ScriptedModel(wrong_at(script, {12, 17, 18}))
-    drafter = ModelDrafter(DraftCache(draft), GreedySampler())
+    drafter = ModelDrafter(DraftCache(draft), Sampler())
     length = len(prompt) + num_new
     text = sequence(
         main, prompt, length, drafter, ConstantLength(4), options=GenerationOptions(**options)

@@ -15,7 +15,7 @@ from ov_specdec.engine.sequence import Sequence
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.planning.draft_length import ConstantLength, Plan
 from ov_specdec.runner.cached_sequence import alone
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.chats import save_byte_fallback
@@ -31,7 +31,7 @@ OTHER = ["retokenize", pytest.param("intersection", marks=BY_NIGHT)]
 
 PROSE = "the quick brown fox jumps over the lazy dog and naps\n"
 TEXT = "def area(width, height):\n    return width * height  # größe 日本語 😀\n" * 2
-GREEDY = GreedySampler()
+GREEDY = Sampler()
 
 
 @pytest.fixture(scope="module")

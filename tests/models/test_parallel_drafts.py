@@ -15,7 +15,7 @@ from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.planning.draft_length import Plan
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, alone, forward
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from tests.support.command_line import run
 from tests.support.folders import change, changed
 from tests.support.passes import NUM_IDS, tokens
@@ -51,7 +51,7 @@ def drafts(parallel_pair, shelf, tmp_path_factory):
     return {"llama": (checkpoint, llama), "qwen3": (qwen3 / "checkpoint", qwen3 / "draft")}
 
 
-class Noting(GreedySampler):
+class Noting(Sampler):
     """Keeps each row, with the number of tokens of its history."""
 
     def __init__(self):

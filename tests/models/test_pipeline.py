@@ -66,12 +66,6 @@ def test_a_stop_token_ends_the_text_which_does_not_show_it(pipeline, num_assista
     assert result.text != shown.text
 
 
-def test_generation_ends_with_the_context(pipeline):
-    result = pipeline.generate([5] * 250, max_new_tokens=100, ignore_eos=True)
-    assert len(result.token_ids) == 6  # the context is 256
-    assert result.finish_reason == "length"
-
-
 @pytest.mark.parametrize(
     ("prompt", "options", "complaint"),
     [

@@ -14,7 +14,6 @@ from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
-from ov_specdec.runner.stateful import MAX_MASKED
 from tests.support.flaky import Flaky, FlakyRequest
 from tests.support.passes import NUM_IDS, tokens
 
@@ -155,23 +154,6 @@ def feed(model, texts, slots=None):
     for slot, text in zip(slots, texts, strict=True):
         slot.commit(text, len(text))
     return slots, rows
-
-
-@pytest.mark.parametrize("max_masked", [0, 8, None])
-def test_hidden_entries_are_dropped_when_there_are_many(llama, max_masked):
-    model = load(llama, max_masked)
-    [slot], _ = feed(model, [tokens(20)])
-    sizes = set()
-    for _ in range(80):
-        model.forward([Span(slot, tokens(5), 1)])
-        slot.rollback(slot.length - 4)
-        sizes.add(slot.batch.num_entries - slot.length)
-    assert max(sizes) == (MAX_MASKED if max_masked is None else max_masked)
-
-
-def test_rows_are_found_in_their_own_namespace_only(model):
-    feed(model, [tokens(20)])
-    assert model.open("other").match_prefix(tokens(20)) == 0 < model.open().match_prefix(tokens(20))
 
 
 def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llama):

@@ -34,12 +34,6 @@ class Size(BaseModel, extra="forbid"):
 
 
 @pytest.fixture(scope="module")
-def pipeline(tiny_pair):
-    with SpeculativePipeline(*tiny_pair, precision="exact") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
 def served(chat_pair):
     with SpeculativePipeline(*chat_pair, precision="exact") as made, serving(made) as running:
         yield running
@@ -78,14 +72,6 @@ def test_drafts_of_another_tokenizer_fit_too(tiny_pair, pairing):
         assert result.token_ids == plain.token_ids
         assert result.stats.drafted > 0
         validate(result.parsed, SCHEMA)
-
-
-def test_python_gives_a_value(pipeline):
-    result = pipeline.generate(PROMPT, json_schema=Size, **LENGTH, seed=1, temperature=0.7)
-    assert isinstance(result.parsed, Size)
-    kept = pipeline.generate(PROMPT, json_schema=Size, **LENGTH, seed=1, temperature=0.7)
-    assert (kept.text, kept.parsed) == (result.text, result.parsed)
-    assert result.stats.as_dict()["grammar"] == result.stats.forced > 5
 
 
 def test_the_command_line_reads_files(tiny_pair, tmp_path):

@@ -275,16 +275,6 @@ def test_until_models_are_loaded_requests_are_put_off():
     assert 'ov_specdec:num_requests_running{model_name="org/tiny"} 0.0' in metrics
 
 
-def test_a_prediction_is_honoured_beside_the_draft_model(server):
-    body = {"messages": MESSAGES, "max_tokens": 40, "temperature": 0, "ignore_eos": True}
-    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
-    body["prediction"] = {"type": "content", "content": expected["content"]}
-    answer = server.post("/v1/chat/completions", num_assistant_tokens=8, **body).json()
-    assert answer["choices"][0]["message"] == expected
-    details = answer["usage"]["completion_tokens_details"]
-    assert details["accepted_prediction_tokens"] > 10
-
-
 def test_metrics_count_what_was_answered(server):
     names = ("prompt_tokens_total", "generation_tokens_total", "spec_decode_num_drafts_total")
     line = 'ov_specdec:request_success_total{finished_reason="length",model_name="org/tiny"}'

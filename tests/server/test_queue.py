@@ -14,7 +14,6 @@ from starlette.responses import JSONResponse
 from ov_specdec import SpeculativePipeline
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.server import reply
-from ov_specdec.server.access import digest_of
 from ov_specdec.server.app import make_app
 from ov_specdec.server.bodies import read_form
 from ov_specdec.server.engine import LocalEngine
@@ -113,24 +112,6 @@ def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeyp
         goes_on.set()
         first.join()
         wait_until(lambda: server.service.slots.taken.total() == 0)
-
-
-def test_requests_of_a_server_have_their_turns_key_by_key(one_by_one, monkeypatch, caplog):
-    caplog.set_level("INFO", "ov_specdec.server")
-    settings = {"max_batch_size": 1, "api_keys": ("key-of-a", "key-of-b")}
-    keys = [settings["api_keys"][letter == "b"] for letter in "aaab"]
-    with serving(one_by_one, **settings) as server, ThreadPoolExecutor() as threads:
-        with paused(one_by_one, monkeypatch) as goes_on:
-            answers = []
-            for number, key in enumerate(keys):
-                answers.append(threads.submit(server.post, "/v1/completions", key, **ASK))
-                wait_until(lambda n=number: server.service.slots.taken.total() > n)
-                wait_until(lambda n=number: server.metric("num_requests_waiting") == n)
-            goes_on.set()
-        assert all(answer.result().is_success for answer in answers)
-        wait_until(lambda: len(caplog.records) == len(keys))
-    tenants = [record.record.tenant for record in caplog.records]
-    assert tenants == [digest_of(keys[number]).hex()[:16] for number in (0, 1, 3, 2)]
 
 
 def test_a_stream_begins_with_its_turn_and_is_kept_alive(pipeline, monkeypatch):

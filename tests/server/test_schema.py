@@ -1,18 +1,11 @@
 """Whatever the server is sent, its answers have the shapes of OpenAI's types, or are errors."""
 
-import io
 from functools import cache
 
 import pytest
-import requests
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from openai.types import Completion
-from openai.types.audio import (
-    Transcription,
-    TranscriptionVerbose,
-    TranslationVerbose,
-)
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 from schemathesis.checks import not_a_server_error
@@ -21,10 +14,7 @@ from schemathesis.specs.openapi.checks import content_type_conformance
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
 from ov_specdec.server.settings import Settings
-from ov_specdec.speech_pipeline import SpeechPipeline
-from tests.support.recordings import write_recording
-from tests.support.server import NAME, serving
-from tests.support.tiny_whisper import RATE, recording
+from tests.support.server import NAME
 
 CHECKS = [not_a_server_error, content_type_conformance]
 SHAPES = {
@@ -32,16 +22,6 @@ SHAPES = {
     "/v1/completions": Completion,
     "/v1/responses": Response,
 }
-MESSAGES = [{"role": "user", "content": "area"}]
-
-
-@pytest.fixture(scope="module")
-def speech(whisper):
-    with (
-        SpeechPipeline(whisper.main, whisper.draft, precision="exact", num_threads=1) as pipeline,
-        serving(pipeline) as running,
-    ):
-        yield running
 
 
 @cache
@@ -113,52 +93,3 @@ def test_the_document_describes_all_bodies():
         {"$ref": "#/components/schemas/TranscriptionForm"},
     )
     assert "file" in schemas["TranscriptionForm"]["required"]
-
-
-LOGPROBS = {"max_tokens": 3, "logprobs": 2}
-PREDICTION = {"type": "content", "content": "return area"}
-
-
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("chat/completions", {"messages": MESSAGES, "logprobs": True, "top_logprobs": 2}),
-        ("chat/completions", {"messages": MESSAGES, "n": 2, "prediction": PREDICTION}),
-        ("completions", {"prompt": "def area(", "num_assistant_tokens": 3, "temperature": 0}),
-        ("completions", {"prompt": ["a", "b"], **LOGPROBS}),
-        ("responses", {"input": "area", "instructions": "x", "metadata": {"a": "b"}}),
-        ("responses", {"input": MESSAGES, "max_output_tokens": 3, "temperature": 0}),
-    ],
-)
-def test_answers_with_all_that_they_may_hold_have_openais_shapes(server, path, body):
-    short = {"max_tokens": 9} if path != "responses" else {"max_output_tokens": 9}
-    answer = server.post(f"/v1/{path}", **{"model": NAME, **short, **body})
-    assert answer.status_code == 200
-    SHAPES[f"/v1/{path}"].model_validate(answer.json())
-
-
-@pytest.mark.parametrize(
-    ("path", "form", "shape"),
-    [
-        ("transcriptions", "json", Transcription),
-        ("transcriptions", "verbose_json", TranscriptionVerbose),
-        ("translations", "verbose_json", TranslationVerbose),
-        *(("transcriptions", form, None) for form in ("text", "srt", "vtt")),
-    ],
-)
-def test_transcriptions_have_openais_shapes(speech, path, form, shape):
-    fields = {"response_format": form}
-    if shape is TranscriptionVerbose:
-        fields["timestamp_granularities[]"] = ["word", "segment"]
-    file = io.BytesIO()
-    write_recording(file, recording(2.0), RATE)
-    answer = requests.post(
-        f"{speech.url}/v1/audio/{path}",
-        data={"response_format": form, "seed": 1, **fields},
-        files={"file": ("speech.wav", file.getvalue())},
-        timeout=60,
-    )
-    assert answer.status_code == 200
-    if shape is not None:
-        made = shape.model_validate(answer.json())
-        assert shape is not TranscriptionVerbose or (made.words and made.segments)

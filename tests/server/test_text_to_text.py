@@ -190,17 +190,6 @@ def test_the_language_of_the_source(translator, pipeline):
         pipeline.generate(text, src_lang="fra_Latn")
 
 
-def test_the_server_translates(translator):
-    expected = translator.generate("def area(", src_lang="fra_Latn", max_new_tokens=8)
-    given = {"prompt": "def area(", "src_lang": "fra_Latn", "max_tokens": 8}
-    with serving(translator) as server:
-        assert server.complete(**given)["choices"][0]["text"] == expected.text
-        begun = server.complete(tgt_lang="fra_Latn", logprobs=0, **given)
-        assert begun["choices"][0]["logprobs"]["tokens"][0] == "fra_Latn"
-        refused = server.post("/v1/completions", prompt="x", tgt_lang="fra")
-        assert (refused.status_code, "not known" in refused.text) == (400, True)
-
-
 def test_what_an_encoder_decoder_cannot_do_is_an_error(pipeline, tmp_path):
     with pytest.raises(ContextLengthError, match=r"length is 128 tokens\. .* with 129 tokens:"):
         pipeline.generate([5] * 129)

@@ -137,49 +137,6 @@ def test_two_hundred_tools_are_as_one(server):
     assert answer["message"]["tool_calls"][0]["function"]["name"] == "tool-150"
 
 
-def test_a_call_that_is_cut_is_left_out_or_incomplete(server):
-    assert called(server, AREA, max_tokens=25) == ([], "length")
-    cut = {**RESPONSE, **FORCED, "tools": [FLAT], "max_output_tokens": 25}
-    answer = server.post("/v1/responses", **cut).json()
-    assert (answer["status"], answer["output"][-1]["status"]) == ("incomplete", "incomplete")
-
-
-@pytest.mark.parametrize(
-    ("fields", "param", "message"),
-    [
-        ({"tools": [tool_of({}, name='f"')]}, "tools", "holds the name"),
-        ({"tools": [AREA, AREA]}, "tools", "'area' twice"),
-        (
-            {"tools": [AREA], "tool_choice": {"type": "function", "function": {"name": "x"}}},
-            *("tool_choice", "names none of the tools: give one of area"),
-        ),
-        (
-            {"tools": [tool_of({"type": "object", "if": {}}, strict=True)]},
-            *("tools", "'f', of whose schema a part cannot be kept"),
-        ),
-        (
-            {"tools": [tool_of({"type": "object", "if": {}}, strict=True)]},
-            *("tools", '["if"]'),
-        ),
-        ({"tools": [tool_of({"$ref": "#/$defs/a"}, strict=True)]}, "tools", "does not exist"),
-        ({"functions": [AREA["function"]]}, "functions", "give tools"),
-    ],
-)
-def test_what_cannot_be_called_is_refused(server, fields, param, message):
-    answer = server.post("/v1/chat/completions", **{**CHAT, **fields})
-    assert answer.status_code == 400, answer.text
-    error = answer.json()["error"]
-    assert (error["param"], message in error["message"]) == (param, True), error
-
-
-def test_an_unsupported_keyword_without_strict_is_a_warning(server, caplog):
-    loose = {"type": "object", "if": {}}
-    for _ in range(2):
-        assert called(server, tool_of(loose)) == ([{}], "tool_calls")
-    warned = {r.getMessage() for r in caplog.records if r.levelname == "WARNING"}
-    assert [("'f'" in text and '["if"]' in text) for text in warned] == [True]
-
-
 def test_a_client_may_leave_inside_a_call(server, caplog):
     caplog.set_level("INFO", "ov_specdec.server")
     long = tool_of({"type": "object", "properties": {"a": {"type": "string", "minLength": 500}},

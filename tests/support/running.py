@@ -15,7 +15,7 @@ from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Polic
 from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
-from ov_specdec.sampling.samplers import GreedySampler, Sampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
 
 
@@ -26,7 +26,7 @@ def sequence(
     drafter: Drafter | tuple[Drafter, ...] | None = None,
     policy: Policy = ConstantLength(0),
     *,
-    sampler: Sampler = GreedySampler(),
+    sampler: Sampler = Sampler(),
     eos: Collection[int] = (),
     **more: Any,
 ) -> Sequence:

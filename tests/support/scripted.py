@@ -24,7 +24,7 @@ class Letters:
     def encode(self, text, src_lang=None, add_special_tokens=True):
         return [ord(letter) - ord("A") for letter in text]
 
-    def encode_rendered(self, text):
+    def encode_rendered(self, text, *_, **__):
         return SimpleNamespace(ids=self.encode(text))
 
     def piece_after(self, before, token):

@@ -35,7 +35,7 @@ class Letters:
             rest = rest[size:]
         return ids
 
-    def encode_rendered(self, text: str) -> SimpleNamespace:
+    def encode_rendered(self, text: str, *_: object, **__: object) -> SimpleNamespace:
         """As the tokenizer of a model folder gives it."""
         return SimpleNamespace(ids=self.encode(text))
 

@@ -9,13 +9,13 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.reference import speculative_decode
 from ov_specdec.sampling.distribution import Distribution
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from tests.support.enumeration import enumerate_outcomes
 from tests.support.fakes import ScriptedModel
 from tests.support.running import rounds as rounds_of
 from tests.support.running import sequence
 
-GREEDY = GreedySampler()
+GREEDY = Sampler()
 VOCAB_SIZE = 12
 
 

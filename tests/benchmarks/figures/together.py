@@ -85,6 +85,6 @@ def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], toke
         for place, ids in enumerate(prompts)
     ]
     served = worker.ask(Worker.serve, method, requests)
-    speed, first = decoding_speed(served)
+    speed = decoding_speed(served)
     text = digest(token for each in served for token in each.token_ids)
-    return compact({"speed": speed, "first": first, "text": text})
+    return compact({**speed._asdict(), "text": text})

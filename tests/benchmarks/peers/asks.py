@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 from ov_specdec.errors import SpecdecError
 from tests.benchmarks.models import Models
@@ -144,9 +144,22 @@ def serve_load(engine: Engine, requests: Sequence[Request]) -> list[Served]:
     return served
 
 
-def decoding_speed(served: Sequence[Served]) -> tuple[float, float]:
-    """Tokens per second of a load once every request has its first token, and when that was."""
-    begin = max(each.steps[0][0] for each in served)
-    end = max(each.steps[-1][0] for each in served)
-    later = sum(number for each in served for at, number in each.steps if at > begin)
-    return (later / (end - begin) if end > begin else 0.0), begin
+class LoadSpeed(NamedTuple):
+    """A load once every request has its first token, which took `first` seconds.
+
+    speed: tokens per second of all, to the end of the last. each: of a request, to its own end.
+    """
+
+    speed: float
+    each: float
+    first: float
+
+
+def decoding_speed(served: Sequence[Served]) -> LoadSpeed:
+    """The speed of a load; 0 if none goes on after the last first token."""
+    begin = max(request.steps[0][0] for request in served)
+    seconds = [max(request.steps[-1][0] - begin, 0.0) for request in served]
+    later = sum(number for request in served for at, number in request.steps if at > begin)
+    if not later:
+        return LoadSpeed(0.0, 0.0, begin)
+    return LoadSpeed(later / max(seconds), later / sum(seconds), begin)

@@ -5,7 +5,7 @@ import pytest
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import (
     MASK,
@@ -21,7 +21,7 @@ TEXT = [3, 1, 4, 1, 5]
 
 def drafter_of(draft, mask_token=MASK, min_confidence=0.0, **sampler):
     draft.mask_token = mask_token
-    return ModelDrafter(DraftCache(draft), GreedySampler(**sampler), min_confidence)
+    return ModelDrafter(DraftCache(draft), Sampler(**sampler), min_confidence)
 
 
 def propose(drafter, length=4, tokens=TEXT):

@@ -14,11 +14,11 @@ from ov_specdec.planning.draft_length import (
     HeuristicLength,
     Plan,
 )
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import ScriptedModel, ScriptedSlot, counting, mixing, wrong_at
 
-GREEDY = GreedySampler()
+GREEDY = Sampler()
 PROMPT = [3, 1, 4]
 
 

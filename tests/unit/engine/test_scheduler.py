@@ -20,7 +20,7 @@ from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, Pass
 from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.server.metrics import Metrics
 from tests.support.fakes import MASK, ScriptedModel, in_parallel, mixing, wrong_at
 from tests.support.scripted import PATIENCE
@@ -83,7 +83,7 @@ class Service:
     def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
         def with_model(mask_token=None):
             self.draft.mask_token = mask_token
-            return ModelDrafter(DraftCache(self.draft), GreedySampler())
+            return ModelDrafter(DraftCache(self.draft), Sampler())
 
         drafters = {
             "model": lambda: (with_model(),),
@@ -98,7 +98,7 @@ class Service:
             list(prompt),
             len(prompt) + num_new,
             CachedSequence(self.main),
-            GreedySampler(processors),
+            Sampler(processors),
             drafters[drafter](),
             policy,
             output=Tokens(),
@@ -253,20 +253,6 @@ def test_a_prefill_of_the_draft_delays_others_by_a_chunk_at_most(chunk):
     assert list(long.unread) == alone([1] * 3000)
 
 
-def test_nobody_overtakes_a_request_that_waits_for_room():
-    service = Service(num_blocks=40)
-    first = service.request([1] * 60, 20, drafter="none")
-    large = service.request([2] * 100, 20, drafter="none")
-    small = service.request([3], 1, drafter="none")
-    service.submit(first, large, small)
-    for _ in range(3):
-        service.engine.step()
-    assert not small.has_ended
-    service.finish()
-    assert small.has_ended
-    assert large.has_ended
-
-
 def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
     service = Service(num_blocks=32)
     decoding = service.request([1], 40, drafter="none")
@@ -281,27 +267,6 @@ def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
     service.engine.scheduler.on_preemption = lambda: pytest.fail("a request was preempted")
     service.finish()
     assert list(late.unread) == alone([3] * 20, 20)
-
-
-def tenants(service):
-    """Whose requests run, and whose wait."""
-    queues = service.engine.scheduler
-    return ["".join(s.tenant for s in queue) for queue in (queues.running, queues.waiting)]
-
-
-def test_the_next_request_is_of_the_tenant_with_the_fewest_running():
-    service = Service(max_batch_size=3)
-    requests = [service.request([1], 9, drafter="none", tenant=name) for name in "aaaabbc"]
-    service.submit(*requests)
-    service.engine.step()
-    assert tenants(service) == ["abc", "aaab"]
-    requests[0].cancel()
-    service.engine.step()
-    assert tenants(service) == ["bca", "baa"]
-    requests[4].cancel()
-    requests[6].cancel()
-    service.engine.step()
-    assert tenants(service) == ["aba", "a"]
 
 
 def test_tenants_with_as_many_running_are_served_in_turns():

@@ -44,10 +44,6 @@ def responses(**fields):
     return read_ask(ResponsesBody, {"input": "Hello", **fields}, STRICT)
 
 
-def tokenize(body):
-    return read(TokenizeBody, body).read()
-
-
 def body_of(own, results):
     fresh = replace(own)
     fresh.id = own.id

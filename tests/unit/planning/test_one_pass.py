@@ -19,7 +19,7 @@ from ov_specdec.planning.draft_length import (
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.ranking import Ranking
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import MASK, ScriptedModel, counting, in_parallel, mixing, wrong_at
 from tests.support.rounds import a_round
@@ -101,7 +101,7 @@ def test_passes_of_the_sizes_that_it_has_are_measured():
 def test_passes_are_padded_to_static_shapes():
     main, draft = ScriptedModel(mixing(1)), parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
     draft.static_shapes = frozenset({6, 9})
-    drafter = ModelDrafter(DraftCache(draft), GreedySampler())
+    drafter = ModelDrafter(DraftCache(draft), Sampler())
     text = running.sequence(main, [1, 2, 3], 60, drafter, ConstantLength(4))
     list(running.rounds(text))
     assert text.tokens == running.plain(ScriptedModel(mixing(1)), [1, 2, 3], 60).tokens

@@ -19,7 +19,7 @@ from ov_specdec.planning.measurement import SIZES, Measurement
 from ov_specdec.planning.planner import Load, Planner, StepPlan
 from ov_specdec.records.files import keep_section
 from ov_specdec.results.stats import PassStats, StepStats
-from ov_specdec.sampling.samplers import GreedySampler
+from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
 
@@ -228,7 +228,7 @@ class Failing:
 
 
 def drafter_of(draft):
-    return ModelDrafter(DraftCache(draft), GreedySampler())
+    return ModelDrafter(DraftCache(draft), Sampler())
 
 
 def broken(*_):

@@ -14,10 +14,8 @@ from ov_specdec.graph.vocabulary import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
-from ov_specdec.sampling import verification
-from ov_specdec.sampling.distribution import residual
 from ov_specdec.sampling.processors import OccurrencePenalty, RepetitionPenalty
-from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from ov_specdec.text.pairing import TokenizerPair
 from tests.support.enumeration import enumerate_outcomes
@@ -83,14 +81,14 @@ def make_drafter(kind, draft, sampler, min_confidence=0.0):
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
         draft.mask_token = 3 if "3" in kind else 99
     elif kind not in ("sampled", "reduced"):
-        sampler = GreedySampler(sampler.processors, sampler.ends)
+        sampler = Sampler(sampler.processors, sampler.ends)
     return ModelDrafter(DraftCache(draft), sampler, min_confidence)
 
 
 def beside_another(text):
     """The rounds of a sequence in whose passes another one takes part, with drafts of its own."""
     main, caches = text.cache.runner, text.drafters[0].caches
-    greedy = GreedySampler()
+    greedy = Sampler()
     drafter = make_drafter("greedy", caches[0].runner, greedy) if caches else PromptLookup()
     for round_ in rounds(text, sequence(main, [0, 1], 100, drafter, ConstantLength(2))):
         assert len(main.sizes[-1]) == 2
@@ -113,7 +111,7 @@ def speculative_output_probs(
     """The probability of each first OUTPUT_LENGTH tokens, over all that chance can do."""
 
     def run(random):
-        sampler = RandomSampler(processors, warper, random, frozenset(eos))
+        sampler = Sampler(processors, frozenset(eos), warper, random)
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
         drafts = reduced(draft) if kind == "reduced" else draft
         drafter = make_drafter(kind, scripted(drafts), sampler, min_confidence)
@@ -129,7 +127,7 @@ def speculative_output_probs(
 
 def model_output_probs(main, warper, processors, eos=()):
     """The same, straight from the definition: products of conditional probabilities."""
-    sampler = RandomSampler(processors, warper, random=None)
+    sampler = Sampler(processors, warper=warper)
     result = {}
     for output in itertools.product(range(len(main([0]))), repeat=OUTPUT_LENGTH):
         probability, kept = 1.0, ()
@@ -238,7 +236,7 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
 
     def beside_a_planned_one(text):
         cache, policy = text.cache.runner, PlannedLength(text.policy._acceptance._common, PLANNED)
-        drafter = make_drafter("greedy", text.drafters[0].caches[0].runner, GreedySampler())
+        drafter = make_drafter("greedy", text.drafters[0].caches[0].runner, Sampler())
         for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
             num_drafted.add(round_.stats.num_drafted)
             yield round_
@@ -262,7 +260,7 @@ def test_draft_tokens_of_a_pairing_are_accepted_and_rejected(kind, pair):
     accepted = set()
 
     def run(random):
-        sampler = RandomSampler((), LogitsWarper(), random)
+        sampler = Sampler(source=random)
         drafter, policy = make_drafter(kind, scripted(draft), sampler), ConstantLength(2)
         text = sequence(scripted(main), PROMPT, 100, drafter, policy, sampler=sampler)
         for round_ in rounds(text):
@@ -272,19 +270,3 @@ def test_draft_tokens_of_a_pairing_are_accepted_and_rejected(kind, pair):
 
     enumerate_outcomes(run)
     assert accepted == {True, False}
-
-
-@pytest.mark.parametrize(
-    ("rule", "broken"),
-    [
-        ("prefix_probability", lambda main, draft, ratio: ratio),
-        ("prefix_probability", lambda main, draft, ratio: 0.0),
-        ("residual", lambda main, draft, ratio=1.0: residual(main, draft)),
-    ],
-    ids=["prefix by its ratio", "all or nothing", "ratio forgotten"],
-)
-def test_a_broken_rule_is_noticed(monkeypatch, rule, broken):
-    monkeypatch.setattr(verification, rule, broken)
-    main, draft = map(table_model, PAIRS["8 tokens"])
-    actual = speculative_output_probs(main, draft, "sampled", ConstantLength(2), LogitsWarper(), ())
-    assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) > 1e-3

@@ -1,7 +1,5 @@
 """The logits processors, each against the one of that name in transformers."""
 
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 import torch
@@ -134,27 +132,3 @@ def test_the_row_that_was_given_is_left_as_it_was(processor: LogitsProcessor) ->
     assert (result != row).any()
     assert np.array_equal(processor(tokens, row), result), "the same again for the same arguments"
     assert np.array_equal(processor(np.array(tokens), row), result)
-
-
-class Counted(Sequence[int]):
-    """Token ids that count how often they are read."""
-
-    def __init__(self, ids: Sequence[int]) -> None:
-        self.ids, self.num_read = ids, 0
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __getitem__(self, index):  # type: ignore[no-untyped-def]
-        self.num_read += 1
-        return self.ids[index]
-
-
-class Watched(np.ndarray):
-    """An array that counts how often a part of it is taken."""
-
-    num_taken = 0
-
-    def __getitem__(self, key):  # type: ignore[no-untyped-def]
-        Watched.num_taken += 1
-        return super().__getitem__(key)

@@ -5,9 +5,8 @@ import pytest
 
 from ov_specdec import LogitsError
 from ov_specdec.sampling.distribution import RandomSource
-from ov_specdec.sampling.samplers import GreedySampler, RandomSampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft, VerificationResult, verify
-from ov_specdec.sampling.warpers import LogitsWarper
 
 TOKENS = [7, 8]
 
@@ -30,8 +29,8 @@ def rows(*choices):
 
 def make(kind, recorder):
     if kind == "greedy":
-        return GreedySampler((recorder,))
-    return RandomSampler((recorder,), LogitsWarper(), RandomSource(np.random.default_rng(0)))
+        return Sampler((recorder,))
+    return Sampler((recorder,), source=RandomSource(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])
@@ -44,14 +43,14 @@ def test_rows_after_a_rejection_are_not_processed(kind):
 
 def test_rows_after_the_end_of_a_text_are_not_processed():
     recorder = Recorder()
-    sampler = GreedySampler((recorder,), frozenset({2}))
+    sampler = Sampler((recorder,), frozenset({2}))
     assert verify(sampler, TOKENS, rows(1, 2, 3), Draft([1, 2])).num_accepted == 2
     assert recorder.histories == [[7, 8], [7, 8, 1]]
 
 
 def test_ties_go_to_the_lowest_id():
     row = np.array([0.0, 2.0, 2.0, 1.0], np.float32)
-    assert verify(GreedySampler(), [1], row[None], Draft([])).next_token == 1
+    assert verify(Sampler(), [1], row[None], Draft([])).next_token == 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -61,4 +60,4 @@ def test_a_row_that_gives_no_distribution_is_refused(bad, draft_tokens):
     logits[-1, :] = -np.inf
     logits[-1, 3] = bad
     with pytest.raises(LogitsError):
-        verify(GreedySampler(), [1], logits, Draft(draft_tokens))
+        verify(Sampler(), [1], logits, Draft(draft_tokens))

@@ -11,9 +11,8 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise, uniform
-from ov_specdec.sampling.samplers import GreedySampler, SeededSampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
-from ov_specdec.sampling.warpers import LogitsWarper
 from tests.support.fakes import ScriptedModel, table_model
 from tests.support.running import plain, propose, rounds, sequence
 from tests.unit.sampling.test_output_distribution import (
@@ -145,8 +144,8 @@ def test_a_draft_model_drafts_with_the_same_noise(name):
 
 def test_with_a_greedy_draft_the_noise_is_the_main_models_alone():
     samplers = samplers_for(temperature=1.0, seed=3, assistant_do_sample=False)
-    assert isinstance(samplers[0], SeededSampler)
-    assert samplers[1] == GreedySampler()
+    assert isinstance(samplers[0].source, Noise)
+    assert samplers[1] == Sampler()
     flat = table_model(np.full((VOCAB, VOCAB), 1.0) + np.eye(VOCAB, k=1))
     options = {"temperature": 1.0, "seed": 3}
     drawn = speculative(flat, flat, "sampled", 3, **options)
@@ -177,7 +176,7 @@ def test_a_seeded_draft_ends_where_no_token_may_follow():
     def dead_after_two(tokens, row):
         return row if len(tokens) < len(PROMPT) + 2 else np.full_like(row, -np.inf)
 
-    sampler = SeededSampler((dead_after_two,), LogitsWarper(), Noise(4))
+    sampler = Sampler((dead_after_two,), source=Noise(4))
     drafter = ModelDrafter(DraftCache(scripted(by_history(1))), sampler)
     proposal = propose(drafter, PROMPT, lambda ask: Plan(5, "constant"))
     assert len(proposal.draft.tokens) == 2

@@ -59,7 +59,7 @@ class ScriptedDecoder:
     def aligner(self):
         return self
 
-    def encode_rendered(self, text):
+    def encode_rendered(self, text, *_, **__):
         return SimpleNamespace(ids=[len(word) for word in text.split()])
 
     def decode(self, ids):

@@ -14,7 +14,7 @@ from ov_specdec.errors import DeadEndError, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.sampling.samplers import RandomSampler
+from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper
 from tests.support.enumeration import enumerate_outcomes
 from tests.support.fakes import ScriptedModel
@@ -166,7 +166,7 @@ def test_sampled_texts_have_the_law_of_plain_decoding(kind, constraint):
 
     def law(kind, length):
         def run(random):
-            sampler = RandomSampler((make(),), LogitsWarper(temperature=2.0), random, ends)
+            sampler = Sampler((make(),), ends, LogitsWarper(temperature=2.0), random)
             drafter = None
             if kind == "model":
                 other = ScriptedModel(random_logits(noise=1.0), vocab_size=SIZE)
@@ -200,7 +200,7 @@ def test_the_length_of_a_drawn_draft_depends_on_no_token_that_does_not_fit():
         return ScriptedModel(lambda _: row, vocab_size=SIZE)
 
     def run(random):
-        own, sampler = (RandomSampler(each, LogitsWarper(), random) for each in ((), (make(),)))
+        own, sampler = (Sampler(each, source=random) for each in ((), (make(),)))
         drafter = ModelDrafter(DraftCache(either(a, c)), own)
         end = len(PROMPT) + 3
         text = sequence(either(a, b), PROMPT, end, drafter, ConstantLength(2), sampler=sampler)
