@@ -1,7 +1,7 @@
 """Compiles grammars, and tries them in processes that a hostile one may kill.
 
 `TOKENIZER VOCAB_SIZE [EOS_ID ...]` reads a tokenizer once, and takes a socket for each grammar. A
-copy of the process writes a line there, reads the grammar, and writes its error as JSON.
+copy of the process writes its id there, reads the grammar, and writes the error as JSON.
 It runs as a file, since with -m Python would import from the current folder.
 """
 
@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from select import select
 from subprocess import DEVNULL, Popen
 from threading import BoundedSemaphore, Lock
 from time import monotonic
@@ -29,14 +30,14 @@ MAX_SECONDS, MAX_BYTES = 2.0, 500 * 2**20
 MAX_WAIT = 5
 """Seconds after which one ends that a busy machine gives less processor time."""
 
+USUAL = 0.1
+"""Seconds at the usual priority; then passes of the models come first."""
+
 MAX_AT_ONCE = 4
 """Grammars that are tried at the same time: those that take long delay no other."""
 
 TOO_MUCH = f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
 UNTRIED = f"it could not be tried within {MAX_WAIT} s: send it again later"
-
-STARTED = "\n"
-"""What a copy writes first: if no more follows, the grammar has ended it."""
 
 THREAD_STACK = 2 * 2**20
 """Bytes of a thread's stack where there is no limit."""
@@ -81,9 +82,8 @@ def first_error(tokenizer: "LLTokenizer", grammar: str) -> str:
 
 def try_out(tokenizer: "LLTokenizer", asked: socket.socket) -> None:
     """Answer with the error of a grammar, unless that ends this process before."""
-    asked.sendall(STARTED.encode())
+    asked.sendall(f"{os.getpid()}\n".encode())
     grammar = asked.makefile(encoding="utf-8").read()
-    os.nice(10)  # passes of the models come first
     if sys.platform == "linux":
         import resource
 
@@ -125,7 +125,7 @@ class Trial:
         """The error of a grammar; empty if there is none."""
         if not hasattr(os, "fork"):
             return "grammars of requests need os.fork, which Windows does not have"
-        answer = ""
+        pid = answer = ""
         own, other = socket.socketpair()
         with self._room, own, suppress(OSError):  # the process has ended
             begin = monotonic()
@@ -133,10 +133,15 @@ class Trial:
                 socket.send_fds(self._open(), [b"."], [other.fileno()])
             own.sendall(grammar.encode())
             own.shutdown(socket.SHUT_WR)
-            answer = own.makefile().read()
-        if answer == STARTED and monotonic() - begin < MAX_WAIT:
-            return TOO_MUCH
-        return UNTRIED if answer in ("", STARTED) else str(json.loads(answer))
+            lines = own.makefile()
+            pid = lines.readline()
+            if pid and not select([own], [], [], USUAL)[0]:
+                with suppress(ProcessLookupError):
+                    os.setpriority(os.PRIO_PROCESS, int(pid), 10)
+            answer = lines.readline()
+        if answer:
+            return str(json.loads(answer))
+        return TOO_MUCH if pid and monotonic() - begin < MAX_WAIT else UNTRIED
 
     def _open(self) -> socket.socket:
         """The standard input of the process, which by accident may have ended."""
