@@ -187,7 +187,7 @@ def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
         times = PassTimes(runner, object)
         for size in (1, 4):
             times.time(size)
-        assert sizes == [16, 1, 1, 1, 4, 4]
+        assert sizes == [16, 1, 1, 1, 4, 4, 4]
 
 
 def test_caches_with_states_are_not_saved(tmp_path):

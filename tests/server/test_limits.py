@@ -58,13 +58,13 @@ def test_a_request_for_too_much_is_a_400_that_names_the_bound(pipeline):
 
 
 def test_a_prompt_is_encoded_once_for_all_choices(pipeline, monkeypatch):
-    encode, calls = type(pipeline.tokenizer).encode, []
+    encode, calls = type(pipeline.tokenizer).encode_rendered, []
 
     def counting(tokenizer, text, *more, **named):
         calls.append(text)
         return encode(tokenizer, text, *more, **named)
 
-    monkeypatch.setattr(type(pipeline.tokenizer), "encode", counting)
+    monkeypatch.setattr(type(pipeline.tokenizer), "encode_rendered", counting)
     with serving(pipeline) as server:
         assert server.post("/v1/completions", prompt="x = ", n=5, max_tokens=2).is_success
     assert calls == ["x = "]
