@@ -21,7 +21,7 @@ from ov_specdec.models.locate import locate
 from ov_specdec.models.source import FEATURES_CHECK, ModelSource, check_pair, open_source
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
-from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.speech.audio import Audio, Samples, read_audio

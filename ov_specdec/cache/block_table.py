@@ -110,10 +110,10 @@ class BlockTable(Slot):
             self._node = self.pool.register(block, self._node, tokens[start : start + size])
             self._num_committed += 1
             if self.states is not None:
-                self.states.offer_branch(start + size, self._node)
+                self.states.register_branch(start + size, self._node)
         if self.states is not None:
             if not self._has_prompt:
-                self.states.offer(self._num_committed * size, self._node)
+                self.states.register(self._num_committed * size, self._node)
             self.states.commit(length)
         self._has_prompt = True
 
@@ -124,7 +124,7 @@ class BlockTable(Slot):
         """
         self.commit(tokens, len(tokens))
         if self.states is not None:
-            self.states.offer(self._num_committed * self._block_size, self._node)
+            self.states.register(self._num_committed * self._block_size, self._node)
             self.states.free(forgets=not tokens)
         rest = tokens[self._num_committed * self._block_size : self.length]
         if rest:

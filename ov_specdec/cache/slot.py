@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 class Slot(ABC):
     """The KV cache of one sequence in a model, from `Runner.open`; passes extend it.
 
-    owner: identifies the model. namespace: within which prefixes are shared. is_beyond: whether the
-    sequence is beyond the original context length: see `Beyond`.
+    owner: identifies the model. namespace: within which prefixes are shared. has_long_rope: whether
+    the sequence is beyond the original context length: see `LongRopeNamespace`.
     """
 
     def __init__(self, owner: object, namespace: Hashable = None) -> None:
         self.owner = owner
         self.namespace = namespace
-        self.is_beyond = isinstance(namespace, Beyond)
+        self.has_long_rope = isinstance(namespace, LongRopeNamespace)
 
     @property
     @abstractmethod
@@ -54,7 +54,7 @@ class Slot(ABC):
 
 
 @dataclass(frozen=True)
-class Beyond:
+class LongRopeNamespace:
     """The namespace of sequences beyond the original context length (LongRoPE).
 
     Such a sequence uses the long rotary factors from its first token on, others the short ones.

@@ -76,8 +76,8 @@ class StateTable:
         self._block_size = block_size
         self.states = {0: ZEROS}
         """Blocks by number of tokens."""
-        self._branch = 0  # length of the shared prefix, until its state is offered
-        self._offered: list[int] = []
+        self._branch = 0  # length of the shared prefix, until its state is registered
+        self._registered: list[int] = []
         self._is_counted = False
 
     def extend(
@@ -133,25 +133,25 @@ class StateTable:
         self._branch = 0 if is_whole else len(prefix.blocks) * self._block_size
         return Prefix(prefix.blocks[:num_blocks], prefix.nodes[: num_blocks + 1], None, 0)
 
-    def offer_branch(self, length: int, node: NodeId) -> None:
+    def register_branch(self, length: int, node: NodeId) -> None:
         """Share the state after `length` tokens if that is the end of the shared prefix."""
         if length == self._branch:
-            self.offer(length, node)
+            self.register(length, node)
             self._branch = 0
 
-    def offer(self, length: int, node: NodeId) -> None:
+    def register(self, length: int, node: NodeId) -> None:
         """Share the state after `length` tokens with this node of the KV cache."""
         block = self.states.get(length, ZEROS)
         if block != ZEROS and self._pool.blocks.find(node, ()) is None:
             self._pool.blocks.register(block, node, ())
-            self._offered.append(block)
+            self._registered.append(block)
 
     def free(self, *, forgets: bool) -> None:
         """Free all blocks. forgets: drop shared states too."""
         self._release([length for length in self.states if length > 0])
         if forgets:
-            self._pool.blocks.forget(self._offered)
-        self._offered.clear()
+            self._pool.blocks.forget(self._registered)
+        self._registered.clear()
         self._branch = 0
         self._pool.num_sequences -= self._is_counted
         self._is_counted = False

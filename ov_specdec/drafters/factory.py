@@ -19,7 +19,7 @@ from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.schedule import follows_itself
+from ov_specdec.planning.policies import follows_itself
 from ov_specdec.runner.base import Runner
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.grammar import Grammar

@@ -21,7 +21,7 @@ from ov_specdec.models.profile import find_profile
 from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import Role
-from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing

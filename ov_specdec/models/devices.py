@@ -163,7 +163,7 @@ class OneThreadRequest(ov.InferRequest):  # type: ignore[misc]
 
 
 def describe_machine(device: str) -> str:
-    """Device, cores and OpenVINO version, on which measured times depend."""
+    """Device, cores and OpenVINO version, on which measured times depend: a part of their keys."""
     full_name = find_device(device).full_name
     return f"{full_name}, {usable_cores()} cores, OpenVINO {ov.get_version()}"
 

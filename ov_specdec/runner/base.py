@@ -88,7 +88,7 @@ class Runner(ABC):
 
     max_length: maximum tokens of a sequence, the model's context. max_sequences: maximum concurrent
     sequences; None: what the memory allows. original_context: length above which a sequence has the
-    namespace `Beyond` (LongRoPE); None: no such length. has_cheap_rollback: whether a rollback
+    namespace `LongRopeNamespace`; None: no such length. has_cheap_rollback: whether a rollback
     takes next to no time, so that passes may be padded with tokens. hidden_size: of a token's
     hidden state; None: passes give none. mask_token: stands for tokens not drafted yet, if one pass
     of the model drafts several; None: it drafts one. is_invariant: whether passes have the

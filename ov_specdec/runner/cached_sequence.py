@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.cache.slot import Beyond
+from ov_specdec.cache.slot import LongRopeNamespace
 from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.runner.base import ForwardOutput, HiddenStates, HiddenStatesReader, Runner, Span
 from ov_specdec.sampling.logits import Logits
@@ -233,10 +233,10 @@ class CachedSequence:
     def _choose_factors(self, num_tokens: int) -> None:
         """Restart if a sequence of `num_tokens` tokens has other rotary factors (LongRoPE)."""
         original = self.runner.original_context
-        is_beyond = original is not None and num_tokens > original
-        if is_beyond is not self._slot.is_beyond:
+        has_long_rope = original is not None and num_tokens > original
+        if has_long_rope is not self._slot.has_long_rope:
             self.free()
-            namespace = Beyond(self._namespace) if is_beyond else self._namespace
+            namespace = LongRopeNamespace(self._namespace) if has_long_rope else self._namespace
             self._slot = self.runner.open(namespace)
 
     def _needed(self, start: int, end: int) -> list[int]:

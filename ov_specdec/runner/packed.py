@@ -28,13 +28,13 @@ class Form(NamedTuple):
     over a single row and no attention over a single query, because these sum in a different order.
     A single row is repeated, and the spare result dropped; in attention over several sequences, the
     last row of each. repeats_tokens: repeat single rows in the whole pass, not only in attention.
-    is_beyond: the sequences have the long rotary factors.
+    has_long_rope: the sequences have the long rotary factors.
     """
 
     all_rows: bool = False
     is_invariant: bool = False
     repeats_tokens: bool = False
-    is_beyond: bool = False
+    has_long_rope: bool = False
 
 
 class Feed:
@@ -91,7 +91,7 @@ class Feed:
             "subsequence_begins": np.array(attention_begins, np.int32),
             "block_indices_begins": np.zeros(len(layout) + 1, np.int32),
             "max_context_len": np.array(0, np.int32),
-            LONG: np.array(form.is_beyond),
+            LONG: np.array(form.has_long_rope),
             LOGITS_INDICES: rows,
             ATTENTION_INDICES: queries.astype(np.int32),
             KEPT_INDICES: _ranges(attention_begins, fed).astype(np.int32),
@@ -179,16 +179,16 @@ class PackedModel:
         past: Sequence[int],
         blocks: list[list[int]],
         is_invariant: bool = False,
-        is_beyond: bool = False,
+        has_long_rope: bool = False,
         states: Mapping[str, Sequence[int]] = MappingProxyType({}),
     ) -> list[Logits]:
         """One pass. Logits [num_rows, vocab] of each span, views that the next one overwrites.
 
-        is_invariant, is_beyond: see `Form`. states: inputs of recurrent layers.
+        is_invariant, has_long_rope: see `Form`. states: inputs of recurrent layers.
         """
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
         repeats_tokens = is_invariant and not self.repeats_rows
-        form = Form(self._all_rows, is_invariant, repeats_tokens, is_beyond)
+        form = Form(self._all_rows, is_invariant, repeats_tokens, has_long_rope)
         feed = self._feeds.get((layout, form))
         if feed is None:
             if len(self._feeds) >= MAX_FEEDS:

@@ -201,7 +201,7 @@ class PagedModel(Runner):
             return self._forward_pass(whole)
         logits: list[list[Logits]] = [[] for _ in whole]
         for side in (False, True):  # a pass has one kind of rotary factors
-            own = [part for part in whole if part.table.is_beyond is side]
+            own = [part for part in whole if part.table.has_long_rope is side]
             for parts in divide(own, self.max_pass_tokens):
                 # The next pass overwrites the logits of this one.
                 for part, rows in zip(parts, self._forward_pass(parts), strict=True):
@@ -223,7 +223,7 @@ class PagedModel(Runner):
             [part.past for part in parts],
             blocks,
             self.is_invariant,
-            parts[0].table.is_beyond,
+            parts[0].table.has_long_rope,
             {} if self._states is None else self._states_of(parts),
         )
         return [own[:, : self.vocab_size] for own in rows]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ov_specdec.cache.slot import Beyond, Slot
+from ov_specdec.cache.slot import LongRopeNamespace, Slot
 from ov_specdec.runner.base import Runner, Span
 from ov_specdec.sampling.logits import Logits
 
@@ -109,8 +109,8 @@ def rows_around(runner: Runner, position: int) -> Logits:
     """Logits [AROUND, vocab] of the tokens around a position, half of them in passes of one."""
     begin, end = position - AROUND // 2, position + AROUND // 2
     original = runner.original_context
-    is_beyond = original is not None and end > original
-    namespace = Beyond(object()) if is_beyond else object()
+    has_long_rope = original is not None and end > original
+    namespace = LongRopeNamespace(object()) if has_long_rope else object()
     with closing(Probe(runner, lambda: namespace)) as probe:
         probe.forward(ProbeSpan(0, begin))
         spans = [ProbeSpan(begin, position, position - begin)]

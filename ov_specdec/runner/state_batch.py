@@ -26,14 +26,14 @@ class StateBatch:
     sequence has tokens, until `take` drops those that all rows hide. `beam_idx` removes ended
     rows and adds others: it has the source row of each row of a pass.
 
-    axes: the axis of entries in each state, by the state's name. inputs: of the model. is_beyond:
-    whether its sequences are beyond the original context length.
+    axes: the axis of entries in each state, by the state's name. inputs: of the model.
+    has_long_rope: whether its sequences are beyond the original context length.
     """
 
     request: ov.InferRequest
     axes: Mapping[str, int]
     inputs: frozenset[str]
-    is_beyond: bool = False
+    has_long_rope: bool = False
     rows: list["StatefulSlot"] = field(default_factory=list)
     num_entries: int = 0
 
@@ -71,7 +71,7 @@ class StateBatch:
             "position_ids": positions,
             "beam_idx": np.array(sources, np.int32),
             LOGITS_INDICES: np.arange(width - num_logits, width),
-            LONG: np.array(self.is_beyond),
+            LONG: np.array(self.has_long_rope),
         }
         with self._emptied_by_errors():
             given = {name: array for name, array in feed.items() if name in self.inputs}

@@ -106,7 +106,7 @@ class StatefulModel(BatchedModel):
         batch = batches.pop() if len(batches) == 1 else None
         if batch is None or not (slots[0].num_committed or set(batch.held) <= set(rows)):
             request = self._compiled.create_infer_request()
-            batch = StateBatch(request, self.axes, self._inputs, slots[0].is_beyond)
+            batch = StateBatch(request, self.axes, self._inputs, slots[0].has_long_rope)
             if rows:
                 batch.take(rows)
             # Drop batches without sequences first.
@@ -129,7 +129,7 @@ def grouped(spans: Group) -> Sequence[Group]:
     """
     groups: list[dict[StatefulSlot, Span]] = []
     for side in (False, True):
-        own = [slot for slot in spans if slot.is_beyond is side]
+        own = [slot for slot in spans if slot.has_long_rope is side]
         prompts = [slot for slot in own if not slot.num_committed]
         shortest = 0
         for slot in sorted(prompts, key=lambda slot: len(spans[slot].tokens)):

@@ -90,12 +90,12 @@ def make_samplers(
         return greedy, greedy
     given = {name: getattr(options, name) for name in SAMPLING_OPTIONS}
     warper = LogitsWarper(**{name: value for name, value in given.items() if value is not None})
-    source: RandomSource | Noise = (
+    rng: RandomSource | Noise = (
         RandomSource(np.random.default_rng())
         if options.seed is None
         else Noise(options.seed, options.choice)
     )
-    sampler = replace(greedy, warper=warper, source=source)
+    sampler = replace(greedy, warper=warper, rng=rng)
     return sampler, sampler if options.assistant_do_sample else greedy
 
 

@@ -32,7 +32,7 @@ class Sampler:
     """Chooses tokens from logits.
 
     processors: every row goes through them first. ends: tokens that end a text; nothing is sampled
-    after them. warper: turns the processed row into a distribution. source: of the draw, random or
+    after them. warper: turns the processed row into a distribution. rng: of the draw, random or
     a seed's noise; None takes the most likely token of the processed row.
 
     With noise the choice is deterministic: as in greedy decoding, a draft token is accepted if it
@@ -42,19 +42,19 @@ class Sampler:
     processors: tuple[LogitsProcessor, ...] = ()
     ends: Set[int] = frozenset()
     warper: LogitsWarper = field(default_factory=LogitsWarper)
-    source: RandomSource | Noise | None = None
+    rng: RandomSource | Noise | None = None
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """Choose the token after `tokens`.
 
         row: logits [vocab]. Raises `LogitsError` for a row that gives no distribution.
         """
-        if self.source is None:
+        if self.rng is None:
             return Chosen(most_likely(process(self.processors, tokens, row)))
         distribution = self.distribution(tokens, row)
-        if isinstance(self.source, RandomSource):
-            return Chosen(self.source.draw(distribution), distribution)
-        token, confidence = self.source.draw(distribution, len(tokens))
+        if isinstance(self.rng, RandomSource):
+            return Chosen(self.rng.draw(distribution), distribution)
+        token, confidence = self.rng.draw(distribution, len(tokens))
         return Chosen(token, confidence=confidence)
 
     def distribution(self, tokens: Sequence[int], row: Logits) -> Distribution:

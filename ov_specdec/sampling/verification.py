@@ -43,8 +43,8 @@ def verify(
     model cannot choose, or that ends the text, are ignored. With an empty draft, this is plain
     decoding. Raises `LogitsError` for a row that gives no distribution.
     """
-    if isinstance(sampler.source, RandomSource):
-        return _verify_by_chance(sampler, sampler.source, tokens, logits, draft)
+    if isinstance(sampler.rng, RandomSource):
+        return _verify_by_chance(sampler, sampler.rng, tokens, logits, draft)
     return _verify_by_agreement(sampler, tokens, logits, draft.tokens)
 
 

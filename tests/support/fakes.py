@@ -143,12 +143,14 @@ class ScriptedModel(Runner):
             for place in range(past, len(held)):
                 span.hidden_states[place - past] = self._hidden_state(held[: place + 1])
         ends = range(len(held) - span.num_rows + 1, len(held) + 1)
-        is_beyond = span.slot.is_beyond
-        return np.array([self._row(held[:end], is_beyond) for end in ends], np.float32)
+        has_long_rope = span.slot.has_long_rope
+        return np.array([self._row(held[:end], has_long_rope) for end in ends], np.float32)
 
-    def _row(self, tokens: Sequence[int], is_beyond: bool) -> Logits:
+    def _row(self, tokens: Sequence[int], has_long_rope: bool) -> Logits:
         following = self._next_token(tokens)
-        if self.original_context is not None and is_beyond != (len(tokens) > self.original_context):
+        if self.original_context is not None and has_long_rope != (
+            len(tokens) > self.original_context
+        ):
             return np.arange(self.vocab_size) != following
         if isinstance(following, np.ndarray):
             return following

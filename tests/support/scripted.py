@@ -9,7 +9,7 @@ from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.planning.policies import LearnedStats
 
 PATIENCE = 30.0
 """Seconds after which a thread that should have ended has not."""

@@ -16,7 +16,7 @@ from ov_specdec.generation.batch import Batch
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, Costs, LiveCurve
-from ov_specdec.planning.schedule import LearnedStats
+from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.runner.encoder_decoder import Encoder, EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.stateful import MAX_MASKED, StatefulModel

@@ -6,7 +6,7 @@ from typing import Any
 
 from ov_specdec import Chunk
 from ov_specdec.cache.block_pool import BlockPool, NodeId
-from ov_specdec.cache.slot import Beyond
+from ov_specdec.cache.slot import LongRopeNamespace
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import SpecdecError
 from ov_specdec.generation.text_generator import GenerationStream
@@ -257,7 +257,7 @@ def _known(pool: BlockPool) -> list[str]:
         if isinstance(node, int):
             return by_serial.get(node, "gone")
         [salt] = node
-        if isinstance(salt, Beyond):
+        if isinstance(salt, LongRopeNamespace):
             return f"beyond {salt.namespace or ''}".strip()
         return "" if salt is None else salt if isinstance(salt, str) else "own"
 

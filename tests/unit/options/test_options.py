@@ -3,7 +3,7 @@ import pytest
 
 from ov_specdec import GenerationOptions, OptionError
 from ov_specdec.planning.draft_length import ConstantLength, HeuristicLength, PlannedLength
-from ov_specdec.planning.schedule import LearnedStats, make_policy
+from ov_specdec.planning.policies import LearnedStats, make_policy
 from ov_specdec.results.stats import RoundStats
 from tests.support.fakes import ScriptedModel, counting
 

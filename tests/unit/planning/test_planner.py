@@ -18,8 +18,8 @@ from ov_specdec.planning.draft_length import (
     PlannedLength,
 )
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.policies import IsolatedLength
 from ov_specdec.planning.ranking import Ranking
-from ov_specdec.planning.schedule import IsolatedLength
 from tests.support.rounds import a_round
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that

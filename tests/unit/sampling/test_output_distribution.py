@@ -259,7 +259,7 @@ def test_draft_tokens_of_a_pairing_are_accepted_and_rejected(kind, pair):
     accepted = set()
 
     def run(random):
-        sampler = Sampler(source=random)
+        sampler = Sampler(rng=random)
         drafter, policy = make_drafter(kind, scripted(draft), sampler), ConstantLength(2)
         text = sequence(scripted(main), PROMPT, 100, drafter, policy, sampler=sampler)
         for round_ in rounds(text):

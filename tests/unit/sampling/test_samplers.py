@@ -30,7 +30,7 @@ def rows(*choices):
 def make(kind, recorder):
     if kind == "greedy":
         return Sampler((recorder,))
-    return Sampler((recorder,), source=RandomSource(np.random.default_rng(0)))
+    return Sampler((recorder,), rng=RandomSource(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])

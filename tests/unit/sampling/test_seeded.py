@@ -176,7 +176,7 @@ def test_a_seeded_draft_ends_where_no_token_may_follow():
     def dead_after_two(tokens, row):
         return row if len(tokens) < len(PROMPT) + 2 else np.full_like(row, -np.inf)
 
-    sampler = Sampler((dead_after_two,), source=Noise(4))
+    sampler = Sampler((dead_after_two,), rng=Noise(4))
     drafter = ModelDrafter(DraftCache(scripted(by_history(1))), sampler)
     proposal = propose(drafter, PROMPT, lambda ask: Plan(5, "constant"))
     assert len(proposal.draft.tokens) == 2

@@ -199,7 +199,7 @@ def test_the_length_of_a_drawn_draft_depends_on_no_token_that_does_not_fit():
         return ScriptedModel(lambda _: row, vocab_size=SIZE)
 
     def run(random):
-        own, sampler = (Sampler(each, source=random) for each in ((), (make(),)))
+        own, sampler = (Sampler(each, rng=random) for each in ((), (make(),)))
         drafter = ModelDrafter(DraftCache(either(a, c)), own)
         end = len(PROMPT) + 3
         text = sequence(either(a, b), PROMPT, end, drafter, ConstantLength(2), sampler=sampler)
