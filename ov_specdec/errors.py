@@ -88,6 +88,10 @@ class SessionError(SpecdecError):
     """An operation is not possible in the current state, such as on a closed pipeline."""
 
 
+class BusyError(SessionError):
+    """The machine is too busy for this, which is possible later."""
+
+
 class CacheFullError(SessionError):
     """All blocks of a KV cache are in use."""
 

@@ -92,10 +92,12 @@ class Results:
                 if not line.endswith(b"\n") and line.startswith(LINE_START[: len(line)]):
                     break
                 try:
+                    if not line.endswith(b"\n"):
+                        raise ValueError  # the next one would be appended to it
                     result = json.loads(line)
                     key = result["custom_id"] or result["error"]["line"]
                     self._errors[key] = _error_of(result)
-                except (ValueError, KeyError, TypeError) as error:
+                except (ValueError, KeyError, TypeError, AttributeError) as error:
                     problem = f"line {number} of --output '{path}' is not a result of a batch"
                     raise OptionError(f"{problem}: give another file") from error
                 end += len(line)

@@ -77,12 +77,17 @@ def chat(
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     with make_pipeline(pipeline) as models:
         talk = Chat(models, partial(show_answer, show_draft=show_draft), settable, given, messages)
+        before = signal.getsignal(signal.SIGINT)
         if is_typed:
             # A second Ctrl-C may come just after the end of an answer.
             signal.signal(signal.SIGINT, lambda *_: talk.cancel())
             source = models.drafter if draft is None else f"{models.drafter} {model_name(draft)}"
             note(f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves")
-        converse(talk, typed_lines(talk.options) if is_typed else piped_lines(), goes_on=is_typed)
+        try:
+            lines = typed_lines(talk.options) if is_typed else piped_lines()
+            converse(talk, lines, goes_on=is_typed)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:

@@ -71,16 +71,16 @@ def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
 def make_lasting_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """Load models for many requests, check batch invariance, and name its price if it is high."""
     pipeline = make_pipeline(arguments)
-    if show_share(AGREEMENT, pipeline.check_batch_invariant).is_on:
-        with console.status("Measuring passes"):
-            curve = pipeline.measure_costs().main
-        price = curve.at(SEQUENCES, SEQUENCES) / curve.at(SEQUENCES)
-        if price > 1.2:  # below it there is nothing to say
-            log.warning(
-                "%d requests take %.1f times as long as %d tokens of one: "
-                "--batch-invariant false may be faster, and their texts may then differ",
-                *(SEQUENCES, price, SEQUENCES),
-            )
+    is_invariant = show_share(AGREEMENT, pipeline.check_batch_invariant).is_on
+    with console.status("Measuring passes"):
+        curve = pipeline.measure_costs().main
+    price = curve.at(SEQUENCES, SEQUENCES) / curve.at(SEQUENCES)
+    if is_invariant and price > 1.2:  # below it there is nothing to say
+        log.warning(
+            "%d requests take %.1f times as long as %d tokens of one: "
+            "--batch-invariant false may be faster, and their texts may then differ",
+            *(SEQUENCES, price, SEQUENCES),
+        )
     return pipeline
 
 

@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 
 from ov_specdec.cache.slot import EncoderInput
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import Device, find_device, free_memory
 from ov_specdec.models.folder import ModelFolder
@@ -38,8 +38,8 @@ def limit_memory(
 
     kv_cache_size: in GB, for all caches on one device; None: enough for `max_batch_size` sequences
     with the main model's context, at most half of the free memory there, or a quarter for two
-    devices, which may share it. It is allocated as needed. Raises `OptionError` if the device
-    manages that memory itself.
+    devices, which may share it. A CPU gives it as needed, a GPU at once. Raises `OptionError` if
+    the device manages that memory itself.
     """
     blocks = ceil(models[0].runner.max_length / LEAST_TOKENS)  # which no two sequences share
     needed = max_batch_size * blocks * LEAST_TOKENS
@@ -74,8 +74,15 @@ def limit_memory(
                 f" has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of these models "
                 f"take {per_thousand:.2g} GB, the maximum batch {all_:.2g}), or leave it out",
             )
-        for model in own:
-            model.runner.limit(num_tokens, num_states)
+        while True:
+            try:
+                for model in own:
+                    model.runner.limit(num_tokens, num_states)
+                break
+            except CacheFullError:
+                if kv_cache_size is not None or num_tokens < 2 * LEAST_TOKENS:
+                    raise
+                num_tokens //= 2  # what is free of a GPU does not count other processes
 
 
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0

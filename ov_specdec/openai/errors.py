@@ -8,6 +8,7 @@ from typing import Any
 
 from ov_specdec.errors import (
     AudioError,
+    BusyError,
     CacheFullError,
     ContextLengthError,
     LogitsError,
@@ -101,7 +102,8 @@ def from_exception(
     """The answer for an exception of a generation.
 
     request_id: also in the log. others: see `Ask.names`.
-    Errors that the caller can fix get 400. All others get 500, with only the id.
+    Errors that the caller can fix get 400, what is possible later 503. All others get 500, with
+    only the id.
     """
     if isinstance(error, ApiError):
         return error
@@ -117,4 +119,6 @@ def from_exception(
         codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
         param = names.get(error.option or "")
         return invalid(param, error.render(as_field), codes.get(type(error)))
+    if isinstance(error, BusyError):
+        return ApiError(503, str(error), code="busy", retry_after=1)
     return ApiError(500, f"the server failed on this request: see its log for {request_id}", None)

@@ -44,7 +44,7 @@ class KeptCosts(LiveCurve):
             require("seconds", seconds, float, gt=0)
             self._measure(seconds, progress, ceil(SWEEPS * seconds / self._seconds))
         elif self.measured.sweeps < SWEEPS:
-            self._measure(self._seconds, progress)
+            self._measure(self._seconds, progress, least=self.measured.sweeps)
         return self.curve
 
     def improve(self) -> None:
@@ -58,16 +58,23 @@ class KeptCosts(LiveCurve):
         write_curve(self._path, self.measured)
 
     def _measure(
-        self, seconds: float, progress: Progress | None = None, sweeps: int = SWEEPS
+        self,
+        seconds: float,
+        progress: Progress | None = None,
+        sweeps: int = SWEEPS,
+        least: int = 0,
     ) -> None:
+        """Take a new curve, if it has the least number of sweeps."""
         measurement = self._measurement(sweeps=sweeps)
         try:
             measurement.run(seconds, progress)
         except CacheFullError:  # only very short requests can run
             self._has_room = False
             return
-        self.take(measurement.curve(self.measured))
-        write_curve(self._path, self.curve)
+        curve = measurement.curve(self.measured)
+        if curve.sweeps >= least:
+            self.take(curve)
+            write_curve(self._path, curve)
 
 
 def read_curve(path: Path | None) -> CostCurve | None:

@@ -189,6 +189,7 @@ class LiveCurve(Costs):
         # Sizes of the last passes, and how many times as long as in the curve.
         self._last: deque[tuple[int, float]] = deque(maxlen=RECENT)
         self._last_size: dict[Role, int] = {}
+        self._changes: list[float] = []
 
     def learn(self, step: StepStats) -> None:
         """Learn from a step without prefill."""
@@ -197,6 +198,9 @@ class LiveCurve(Costs):
         if draft is not None and drafts:
             expected = sum(self._expected("draft", draft, each) for each in drafts)
             self._compare(0, sum(each.seconds for each in drafts) / expected)
+        if self._last and self._changes_size("main", main, done):
+            pace = median(ratio for _, ratio in self._last)
+            self._learn_change(done.seconds / pace - main.at(done.num_tokens, done.num_sequences))
         size = min(GRID, key=lambda size: abs(size - done.num_tokens))
         ratio = done.seconds / self._expected("main", main, done)
         self._compare(size, ratio)
@@ -207,11 +211,25 @@ class LiveCurve(Costs):
         self.measured = self.measured.with_static(role, sizes, saved)
         self._correct()
 
+    def _changes_size(self, role: Role, passes: PassCurve, done: PassStats) -> bool:
+        size = done.num_tokens
+        return size not in passes.static and size != self._last_size.get(role)
+
+    def _learn_change(self, seconds: float) -> None:
+        """Correct what a change of size takes, which was measured in few passes."""
+        self._changes.append(seconds)
+        if len(self._changes) == COMPARISONS:
+            main = self.measured.main
+            change = min(max(median(self._changes), 0.0), main.at(1))
+            self._changes = []
+            self.measured = replace(self.measured, main=replace(main, change=change))
+            self._correct()
+
     def _expected(self, role: Role, passes: PassCurve, done: PassStats) -> float:
         """Seconds of a pass by the curve."""
         seconds = passes.at(done.num_tokens, done.num_sequences)
+        seconds += passes.change * self._changes_size(role, passes, done)
         if done.num_tokens not in passes.static:
-            seconds += passes.change * (done.num_tokens != self._last_size.get(role))
             self._last_size[role] = done.num_tokens
         return seconds
 

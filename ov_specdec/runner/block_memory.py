@@ -71,6 +71,7 @@ class RemoteMemory:
     def allocate(self, ports: Mapping[str, ov.ConstOutput], num_blocks: int) -> None:
         """See `HostMemory`."""
         self._ports = ports
+        self.tensors = {}  # whose memory these may need
         with full_where_it_fails(num_blocks):
             self.tensors = {
                 name: self._context.create_tensor(

@@ -19,7 +19,7 @@ from ov_specdec.options.tools import (
     types_of,
 )
 from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
-from ov_specdec.text.grammar_process import TOO_MUCH, UNTRIED
+from ov_specdec.text.grammar_process import TOO_MUCH
 
 HOLES = {ID: "/[A-Za-z0-9]{9}/", INDEX: "/[0-9]{1,3}/"}
 
@@ -73,7 +73,7 @@ def write_answer(
 
     def check(tools: Sequence[Any]) -> None:
         half, problem = len(tools) // 2, problem_of(tools)
-        if problem in (TOO_MUCH, UNTRIED):
+        if problem == TOO_MUCH:
             return  # the whole is refused: to try each part could take as long
         if problem and half:
             check(tools[:half])

@@ -8,13 +8,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from ov_specdec.errors import Option, OptionError, requiring
+from ov_specdec.errors import BusyError, Option, OptionError, requiring
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import PLAIN, AnswerFormat
 from ov_specdec.text.answer_grammar import write_answer
-from ov_specdec.text.grammar_process import UNTRIED, Trial, first_error, new_matcher, open_tokenizer
+from ov_specdec.text.grammar_process import Trial, first_error, new_matcher, open_tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
@@ -92,8 +92,10 @@ class Grammars:
 
     def _error_of(self, tokenizer: "LLTokenizer", grammar: str) -> str:
         key = blake2b(grammar.encode()).digest()
-        if (error := self._errors.get(key, UNTRIED)) == UNTRIED:
+        if (error := self._errors.get(key)) is None:
             error = self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
+            if error is None:
+                raise BusyError("the machine is too busy to try a grammar: ask again later")
             if len(self._errors) >= MAX_TRIED:
                 self._errors.clear()
             self._errors[key] = error

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from select import select
+from select import POLLIN, poll
 from subprocess import DEVNULL, Popen
 from threading import BoundedSemaphore, Lock
 from time import monotonic
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 MAX_SECONDS, MAX_BYTES = 2.0, 500 * 2**20
 """Limits of one grammar: processor time, and memory besides the tokenizer's."""
 
-MAX_WAIT = 5
-"""Seconds after which one ends that a busy machine gives less processor time."""
+MAX_WAIT = 10
+"""Seconds to wait for a place, and after which a trial ends that a busy machine gives less time."""
 
 USUAL = 0.1
 """Seconds at the usual priority; then passes of the models come first."""
@@ -37,7 +37,6 @@ MAX_AT_ONCE = 4
 """Grammars that are tried at the same time: those that take long delay no other."""
 
 TOO_MUCH = f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
-UNTRIED = f"it could not be tried within {MAX_WAIT} s: send it again later"
 
 THREAD_STACK = 2 * 2**20
 """Bytes of a thread's stack where there is no limit."""
@@ -83,7 +82,7 @@ def first_error(tokenizer: "LLTokenizer", grammar: str) -> str:
 def try_out(tokenizer: "LLTokenizer", asked: socket.socket) -> None:
     """Answer with the error of a grammar, unless that ends this process before."""
     asked.sendall(f"{os.getpid()}\n".encode())
-    grammar = asked.makefile(encoding="utf-8").read()
+    grammar = asked.makefile("rb").read().decode()  # its line ends matter
     if sys.platform == "linux":
         import resource
 
@@ -121,33 +120,49 @@ class Trial:
         self._room, self._lock = BoundedSemaphore(MAX_AT_ONCE), Lock()
         self._running: tuple[Popen[bytes], socket.socket] | None = None
 
-    def __call__(self, grammar: str) -> str:
-        """The error of a grammar; empty if there is none."""
+    def __call__(self, grammar: str) -> str | None:
+        """The error of a grammar; empty if there is none, None if the machine is too busy."""
         if not hasattr(os, "fork"):
             return "grammars of requests need os.fork, which Windows does not have"
-        pid = answer = ""
+        if not self._room.acquire(timeout=MAX_WAIT):
+            return None
+        try:
+            for _ in range(2):  # by accident the process may have ended
+                with suppress(OSError):
+                    if answer := self._ask(grammar.encode()):
+                        return str(json.loads(answer))
+                    return None
+            return None
+        finally:
+            self._room.release()
+
+    def _ask(self, grammar: bytes) -> str | None:
+        """An error as JSON; None if there was no time. `OSError` without a copy that tries it."""
         own, other = socket.socketpair()
-        with self._room, own, suppress(OSError):  # the process has ended
-            begin = monotonic()
+        begin = monotonic()
+        with own:
+            own.settimeout(2 * MAX_WAIT)
             with other:
                 socket.send_fds(self._open(), [b"."], [other.fileno()])
-            own.sendall(grammar.encode())
-            own.shutdown(socket.SHUT_WR)
             lines = own.makefile()
-            pid = lines.readline()
-            if pid and not select([own], [], [], USUAL)[0]:
+            if not (pid := lines.readline()):
+                raise ConnectionError
+            own.sendall(grammar)
+            own.shutdown(socket.SHUT_WR)
+            answers = poll()
+            answers.register(own, POLLIN)
+            if not answers.poll(1000 * USUAL):
                 with suppress(ProcessLookupError):
                     os.setpriority(os.PRIO_PROCESS, int(pid), 10)
-            answer = lines.readline()
-        if answer:
-            return str(json.loads(answer))
-        return TOO_MUCH if pid and monotonic() - begin < MAX_WAIT else UNTRIED
+            if answer := lines.readline():
+                return answer
+            return json.dumps(TOO_MUCH) if monotonic() - begin < MAX_WAIT else None
 
     def _open(self) -> socket.socket:
         """The standard input of the process, which by accident may have ended."""
         with self._lock:
             if self._running is None or self._running[0].poll() is not None:
-                self.close()
+                self._end()
                 own, other = socket.socketpair()
                 with other:
                     process = Popen(  # noqa: S603
@@ -158,12 +173,16 @@ class Trial:
 
     def close(self) -> None:
         """End the process."""
-        running, self._running = self._running, None
-        if running is not None:
-            process, stdin = running
+        with self._lock:
+            self._end()
+
+    def _end(self) -> None:
+        if self._running is not None:
+            process, stdin = self._running
             process.kill()
             process.wait()
             stdin.close()
+            self._running = None
 
 
 if __name__ == "__main__":

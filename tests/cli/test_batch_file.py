@@ -249,7 +249,11 @@ def test_an_id_that_comes_twice_is_told_though_answered_before(serving, tmp_path
 
 @pytest.mark.parametrize(
     "content",
-    ["{}\n", "no end", line("a", prompt="x").decode()],
+    [
+        *("{}\n", "no end", line("a", prompt="x").decode()),
+        '{"custom_id": "b", "response": {"body": "text"}}\n',
+        '{ "custom_id": "b", "response": {"body": {}}, "error": null }',
+    ],
 )
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"

@@ -10,7 +10,7 @@ import pytest
 from ov_specdec.checks.agreement import Agreement
 from ov_specdec.cli import check as check_command
 from ov_specdec.cli.check import compare_with_cpu
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import CacheFullError, OptionError
 from ov_specdec.models import budgets
 from ov_specdec.models.budgets import GB, limit_memory
 from ov_specdec.models.devices import Device
@@ -29,9 +29,12 @@ class FakeRunner:
     bytes_per_token: int
     bytes_per_state: int = 0
     max_length: int = 1000
+    most: int = 10_000
     limits: list[int] = field(default_factory=list)
 
     def limit(self, num_tokens, num_states):
+        if num_tokens > self.most:
+            raise CacheFullError("no memory")
         self.limits += [num_tokens, num_states] if self.bytes_per_state else [num_tokens]
 
 
@@ -71,6 +74,13 @@ def limit(monkeypatch):
 )
 def test_models_on_one_device_share_its_memory(limit, models, memory, limits):
     assert limit(*models, **memory) == limits
+
+
+def test_a_device_that_others_use_gives_less_unless_it_is_asked_for_an_amount(limit):
+    models = ("GPU", 400, 0, 1000, 700)
+    assert limit(models, free=800_000) == [[500]]
+    with pytest.raises(CacheFullError):
+        limit(models, size=400_000 / GB)
 
 
 def test_memory_that_a_device_manages_itself_has_no_limit(limit):

@@ -159,6 +159,14 @@ def test_a_size_that_takes_longer_beside_others_is_corrected():
     assert live.curve.main.at(4) / live.curve.main.at(1) == pytest.approx(5.0, rel=0.1)
 
 
+def test_what_a_change_of_size_takes_is_learnt():
+    assert taught((rounds(1, 1.0) + rounds(4, 2.5)) * 2).curve.main.change == 0.5
+    slower = (
+        [a_round(0, 0, 1.8, 0.0), *rounds(1, 1.0), a_round(3, 0, 3.3, 0.0), *rounds(4, 2.5)]
+    ) * 20
+    assert taught(slower).curve.main.change == pytest.approx(0.8, rel=0.15)
+
+
 def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
     generator, pace, disturbed = Random(0), 1.0, []
     for _ in range(400):

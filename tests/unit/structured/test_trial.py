@@ -9,11 +9,11 @@ import psutil
 import pytest
 from llguidance import LLMatcher
 
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import BusyError, OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text import grammar
 from ov_specdec.text.answer_format import CALL_FORMATS, AnswerFormat
-from ov_specdec.text.grammar_process import MAX_WAIT, TOO_MUCH, UNTRIED, Trial
+from ov_specdec.text.grammar_process import MAX_WAIT, TOO_MUCH, Trial
 from tests.support.server import wait_until
 from tests.support.structured import FOLDER, SIZE, generator
 
@@ -29,7 +29,7 @@ def nested(depth):
 
 
 DEEP = nested(20_000)
-REFUSED = (TOO_MUCH, UNTRIED)
+REFUSED = (TOO_MUCH, None)
 """The answers to what is hostile; the second on a busy machine."""
 
 
@@ -70,7 +70,7 @@ def test_a_quick_grammar_does_not_wait_for_a_slow_one(trial):
             assert not slow.done()
         finally:
             copy.resume()
-        assert slow.result() == UNTRIED
+        assert slow.result() is None
 
 
 def test_threads_try_at_the_same_time(trial):
@@ -79,6 +79,10 @@ def test_threads_try_at_the_same_time(trial):
         errors = list(pool.map(trial, grammars))
     assert errors[:8] == [""] * 8
     assert ["unclosed" in error for error in errors[8:]] == [True, False] * 4
+
+
+def test_the_grammar_that_runs_is_tried_with_its_line_ends(trial):
+    assert "lexer error" in trial(LLMatcher.grammar_from_lark('start: A\rA: "x"'))
 
 
 def test_what_just_fits_the_stack_is_refused(trial):
@@ -96,7 +100,7 @@ def test_an_accident_is_not_held_against_a_grammar(trial, monkeypatch):
     trial.close()
     command, third = trial._command, LLMatcher.grammar_from_regex("c")
     monkeypatch.setattr(trial, "_command", [sys.executable, "-c", ""])
-    assert trial(third) == UNTRIED
+    assert trial(third) is None
     wait_until(lambda: trial._running[0].poll() is not None)
     monkeypatch.setattr(trial, "_command", command)
     assert trial(third) == ""
@@ -121,10 +125,10 @@ def test_the_server_compiles_no_grammar_to_try_it(monkeypatch):
 
 
 def test_what_could_not_be_tried_is_not_remembered(monkeypatch):
-    made, answers = generator(), iter([UNTRIED, ""])
+    made, answers = generator(), iter([None, ""])
     monkeypatch.setattr(made.grammars, "_trial", lambda grammar: next(answers))
     options, ends = GenerationOptions(regex="a"), frozenset([0])
-    with pytest.raises(OptionError, match="could not be tried within 5 s: send it again"):
+    with pytest.raises(BusyError, match="too busy to try a grammar"):
         made.grammars.compile(options, ends)
     for _ in range(2):
         made.grammars.compile(options, ends)
