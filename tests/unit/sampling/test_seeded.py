@@ -144,7 +144,7 @@ def test_a_draft_model_drafts_with_the_same_noise(name):
 
 def test_with_a_greedy_draft_the_noise_is_the_main_models_alone():
     samplers = samplers_for(temperature=1.0, seed=3, assistant_do_sample=False)
-    assert isinstance(samplers[0].source, Noise)
+    assert isinstance(samplers[0].rng, Noise)
     assert samplers[1] == Sampler()
     flat = table_model(np.full((VOCAB, VOCAB), 1.0) + np.eye(VOCAB, k=1))
     options = {"temperature": 1.0, "seed": 3}
