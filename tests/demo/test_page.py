@@ -163,7 +163,8 @@ def test_stop_ends_the_run(open_page):
     page.evaluate(STOP_AT_FIRST_WORD)
     ask_for(page, 512)
     page.locator("#run").click()
-    expect(page.locator("#run-status")).to_have_text("Stopped.")
+    # Gradio sometimes marks the event that it has cancelled as an error.
+    expect(page.locator("#run-status")).to_contain_text("Stopped.")
     assert page.locator("#plain .pane").get_attribute("data-outcome") == "cancelled"
     assert page.locator("#verdict strong").count() == 0
 
