@@ -89,15 +89,15 @@ class Results:
         with path.open("ab+") as file:
             file.seek(0)
             for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n") and line.startswith(LINE_START[: len(line)]):
-                    break
                 try:
+                    if not line.startswith(LINE_START[: len(line)]):
+                        raise ValueError("the id is not that of a result")
                     if not line.endswith(b"\n"):
-                        raise ValueError  # the next one would be appended to it
+                        break
                     result = json.loads(line)
                     key = result["custom_id"] or result["error"]["line"]
                     self._errors[key] = _error_of(result)
-                except (ValueError, KeyError, TypeError, AttributeError) as error:
+                except (ValueError, KeyError, TypeError) as error:
                     problem = f"line {number} of --output '{path}' is not a result of a batch"
                     raise OptionError(f"{problem}: give another file") from error
                 end += len(line)
