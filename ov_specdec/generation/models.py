@@ -19,8 +19,8 @@ from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
-from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import Role
+from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.guard import GuardReport

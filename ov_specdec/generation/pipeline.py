@@ -10,8 +10,8 @@ from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import find_device, require_paged
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.planning.cost_source import KeptCosts
 from ov_specdec.planning.costs import CostCurve, Progress
+from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.records.files import expand_home
 
 

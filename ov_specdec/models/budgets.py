@@ -11,7 +11,7 @@ from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import Device, find_device, free_memory
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.planning.cost_source import KeptCosts
+from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.planning.measurement import LARGEST_ROOM
 from ov_specdec.records.files import record_file
 from ov_specdec.runner.cached_sequence import max_tokens

@@ -1,20 +1,16 @@
 """Plans the draft lengths of a step for most tokens per second."""
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
 
-from ov_specdec.planning.costs import CostCurve, Costs
+from ov_specdec.planning.costs import Costs
 from ov_specdec.planning.draft_length import HORIZON, MAX_PLANNED_LENGTH, Estimate, Plan
 from ov_specdec.planning.ranking import Numbers, Ranking
 
 DECAY = 1.0 - 1.0 / HORIZON
-
-SAME_ACCEPTANCE, MOST_USES = 0.02, 4
-"""A choice serves for so many steps while acceptances differ by less: making one takes 0.05 to 0.2
-ms, a round of the embedded pair 3."""
 
 SPENT_ON_PROBES = 0.01
 """Fraction of the time for probes of drafts that did not pay: below noise. With all of the tokens
@@ -48,78 +44,44 @@ class StepPlan(NamedTuple):
     """The best if changes of size were free, as with static shapes; 0: unknown."""
 
 
-@dataclass
-class Choice:
-    """What was chosen in a step, for the next ones in which estimates are about the same."""
-
-    estimates: Sequence[Estimate]
-    curve: CostCurve
-    follows: Hashable
-    """What else it depends on."""
-    lengths: list[int]
-    """Draft lengths, one for each estimate."""
-    size: int = 0
-    best_size: int = 0
-    """See `StepPlan`."""
-    done: tuple[float, float] = (0.0, 0.0)
-    """Expected tokens and seconds."""
-    by_home: Numbers = field(default_factory=lambda: np.zeros(1))
-    """What the step is worth by home size, in tokens."""
-    uses: int = 0
-
-    def serves(self, estimates: Sequence[Estimate], curve: CostCurve, follows: Hashable) -> bool:
-        """Whether it serves again; at most a few times, since the rate changes."""
-        self.uses += 1
-        return (
-            self.uses <= MOST_USES
-            and self.curve is curve
-            and self.follows == follows
-            and all(
-                abs(one.acceptance[0] - other.acceptance[0]) <= SAME_ACCEPTANCE
-                for one, other in zip(self.estimates, estimates, strict=True)
-            )
-        )
-
-
 class PassSize:
     """Chooses sizes of passes, as one of another size than the last takes longer.
 
     Most passes are padded to a home size. A step takes another size where that gains more than the
-    change and the change back. The home size moves once another one would have gained more than a
-    change in recent steps.
+    change there and the change back. The home size moves once another one would have gained more
+    than a change in recent steps.
     """
 
     def __init__(self) -> None:
-        self.last = 0
+        self._last = 0
         """The size of the last pass."""
         self.forget()
 
     def forget(self) -> None:
         """Find a new home size, under another load."""
-        self.home: int | None = None
-        self._by_home: Numbers = np.zeros(1)
+        self._home: int | None = None
+        self._recent: Numbers = np.zeros(1)
         """What recent steps would have been worth by home size, in tokens."""
 
-    def choose(self, values: Numbers, change: Numbers) -> tuple[int, Numbers]:
-        """The size of this step's pass, and what the step is worth by home size.
+    def choose(self, values: Numbers, change: Numbers) -> int:
+        """The size of this step's pass.
 
         values: of the step, by size. change: what a change to or from each size costs, in tokens.
         """
-        # At another size and back, if that is worth more.
+        # With each home: a pass of that size, or one of the best size with both changes.
         by_home = np.maximum(values, (values - change).max() - change)
-        recent = DECAY * self._by_home + by_home
-        if self.home is None:
-            self.home = int(values.argmax())
-        gains = recent - recent[self.home] - (change + change[self.home]) / 2.0
+        self._recent = DECAY * self._recent + by_home
+        if self._home is None:
+            self._home = int(values.argmax())
+        gains = self._recent - self._recent[self._home] - (change + change[self._home]) / 2.0
         if gains.max() > 0.0:
-            self.home = int(gains.argmax())
+            self._home = int(gains.argmax())
         sizes = np.arange(len(values))
-        values = values - change * (sizes != self.last) - change[self.home] * (sizes != self.home)
-        return int(values.argmax()), by_home
-
-    def learn(self, by_home: Numbers) -> None:
-        """Add a step that is taken, as `choose` has valued it."""
-        self._by_home = DECAY * self._by_home + by_home
+        spent = change * (sizes != self._last) + change[self._home] * (sizes != self._home)
+        size = int((values - spent).argmax())
+        if change[size]:  # else a static shape, which leaves the others prepared
+            self._last = size
+        return size
 
 
 def dinkelbach_step(
@@ -155,43 +117,31 @@ class Planner:
         self._load: Hashable = None
         self._past = (0.0, 0.0)
         """Tokens and seconds of recent steps under the same load."""
-        self._choice: Choice | None = None
-        """That of the last step."""
         self._pass_size = PassSize()
         self._credit = 0.0
         """Saved time for probes, in plain passes."""
 
     def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
-        curve, pass_size = self.costs.curve, self._pass_size
-        self._forget_others(load, curve.sweeps)
-        offers = tuple([(each.offer.source, each.offer.confidence) for each in estimates])
-        choice, follows = self._choice, (offers, load, pass_size.home, pass_size.last)
-        if choice is None or not choice.serves(estimates, curve, follows):
-            choice = self._choice = self._choose(estimates, load, follows)
-        if not load.num_prefill:
-            (tokens, seconds), done = self._past, choice.done
-            self._past = DECAY * (tokens + done[0]), DECAY * (seconds + done[1])
-            pass_size.learn(choice.by_home)
-            if choice.size not in curve.main.static:
-                pass_size.last = choice.size
+        self._forget_others(load)
+        lengths, size, best_size = self._choose(estimates, load)
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.acceptance)
-            for each, n in zip(estimates, choice.lengths, strict=True)
+            for each, n in zip(estimates, lengths, strict=True)
         ]
-        return StepPlan(self._probe(plans, estimates, load), choice.size, choice.best_size)
+        return StepPlan(self._probe(plans, estimates, load), size, best_size)
 
-    def _forget_others(self, load: Load, sweeps: int) -> None:
+    def _forget_others(self, load: Load) -> None:
         """Forget what was planned under another load, or with a nominal curve."""
         # Forced tokens come and go: they fill a pass like draft tokens.
         num_tokens = load.num_tokens - load.num_forced
-        alike = sweeps, load.num_sequences, load.num_answered, num_tokens
+        alike = self.costs.curve.sweeps, load.num_sequences, load.num_answered, num_tokens
         if not load.num_prefill and alike != self._load:
             self._load, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
-    def _choose(self, estimates: Sequence[Estimate], load: Load, follows: Hashable) -> Choice:
-        """The best draft lengths and size of the pass."""
+    def _choose(self, estimates: Sequence[Estimate], load: Load) -> tuple[list[int], int, int]:
+        """The best draft lengths, and the sizes of the pass in `StepPlan`."""
         curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, curve)
         num_drafting = num if load.num_prefill else load.num_answered
@@ -204,18 +154,18 @@ class Planner:
         rate, gains = dinkelbach_step(self._past, tokens, drafting, passes[fed])
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             best = int((gains - rate * passes[fed + load.num_prefill]).argmax())
-            return Choice(estimates, curve, follows, ranking.lengths(best, num))
+            return ranking.lengths(best, num), 0, 0
         # By size of the pass: the best choice that fits, if any.
         most = np.full(len(passes), -np.inf)
         np.maximum.at(most, fed, gains)
         values = np.maximum.accumulate(most) - rate * passes
         change = np.full(len(passes), rate * main.change)
         change[[size for size in main.static if size < len(change)]] = 0.0
-        size, by_home = self._pass_size.choose(values, change)
+        size = self._pass_size.choose(values, change)
         best = int(np.where(fed <= size, gains, -np.inf).argmax())
-        lengths, best_size = ranking.lengths(best, num), int(values.argmax())
         done = float(tokens[best]), float(drafting[best] + passes[size])
-        return Choice(estimates, curve, follows, lengths, size, best_size, done, by_home)
+        self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
+        return ranking.lengths(best, num), size, int(values.argmax())
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.

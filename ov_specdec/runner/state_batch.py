@@ -24,7 +24,7 @@ class StateBatch:
     A pass appends as many entries to every row as its longest span has tokens. Shorter spans are
     padded on the left, and the mask always hides the padding. So states have more entries than any
     sequence has tokens, until `take` drops those that all rows hide. `beam_idx` removes ended
-    rows and adds others: it has the source row of each row of a pass.
+    rows and adds others: it has, for each row of a pass, the row of the states that it continues.
 
     axes: the axis of entries in each state, by the state's name. inputs: of the model.
     has_long_rope: whether its sequences are beyond the original context length.
@@ -64,12 +64,12 @@ class StateBatch:
                 ids[i, -len(tokens) :] = tokens
                 mask[i, -len(tokens) :] = 1
                 positions[i, -len(tokens) :] = np.arange(row.length, row.length + len(tokens))
-        sources = [row.source for row in rows] if self.num_entries else range(len(rows))
+        continued = [row.index for row in rows] if self.num_entries else range(len(rows))
         feed = {
             "input_ids": ids,
             "attention_mask": mask,
             "position_ids": positions,
-            "beam_idx": np.array(sources, np.int32),
+            "beam_idx": np.array(continued, np.int32),
             LOGITS_INDICES: np.arange(width - num_logits, width),
             LONG: np.array(self.has_long_rope),
         }
@@ -77,7 +77,7 @@ class StateBatch:
             given = {name: array for name, array in feed.items() if name in self.inputs}
             self.request.infer(given, share_inputs=True, share_outputs=True)
             for i, row in enumerate(rows):
-                row.source, row.mask = i, mask[i]
+                row.index, row.mask = i, mask[i]
                 row.length += len(spans.get(row, ()))
             self.rows, self.num_entries = rows, total
         logits: Logits = self.request.get_tensor("logits").data
@@ -91,24 +91,24 @@ class StateBatch:
         num_entries = max(row.length for row in rows)
         visible = [np.flatnonzero(row.mask) for row in rows]
         batches = {row: row.held_in for row in rows}
-        sources = {batches[row]: batches[row].states() for row in rows if row.length}
+        states = {batches[row]: batches[row].states() for row in rows if row.length}
         with self._emptied_by_errors():
-            for name, state in self.states().items() if sources else ():
+            for name, state in self.states().items() if states else ():
                 axis = self.axes[name]
-                old = {batch: states[name].state.data for batch, states in sources.items()}
+                old = {batch: own[name].state.data for batch, own in states.items()}
                 shape = list(next(iter(old.values())).shape)
                 shape[0], shape[axis] = len(rows), num_entries
                 new = np.zeros(shape, next(iter(old.values())).dtype)
                 for i, row in enumerate(rows):
                     if row.length:
-                        kept = np.moveaxis(old[batches[row]], axis, 1)[row.source, visible[i]]
+                        kept = np.moveaxis(old[batches[row]], axis, 1)[row.index, visible[i]]
                         np.moveaxis(new, axis, 1)[i, num_entries - row.length :] = kept
                 state.state = ov.Tensor(new)
         for batch in set(batches.values()):
             batch.rows = [row for row in batch.rows if row not in rows]
         self.rows, self.num_entries = list(rows), num_entries
         for i, row in enumerate(rows):
-            row.batch, row.source = self, i
+            row.batch, row.index = self, i
             row.mask = (np.arange(num_entries) >= num_entries - row.length).astype(np.int64)
 
     def states(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class BatchedModel(Runner):
 class StatefulSlot(Slot):
     """A sequence of a `StatefulModel`: a row of a batch from the first pass on.
 
-    source: the row of the last pass's states from which it continues; several may share one.
+    index: of the row of the last pass's states that it continues; several may share one.
     mask: [entries of the batch], 1 for its tokens, in order. num_committed: length of its prefix
     `tokens` that other sequences of the namespace may reuse. is_held: False for what a freed
     sequence left.
@@ -151,7 +151,7 @@ class StatefulSlot(Slot):
 
     owner: BatchedModel
     batch: StateBatch | None = None
-    source: int = 0
+    index: int = 0
     mask: NDArray[np.int64]
     length: int = 0
     tokens: Sequence[int] = ()
@@ -167,7 +167,7 @@ class StatefulSlot(Slot):
 
     def join(self, batch: StateBatch) -> None:
         """Become a row of a batch, without tokens."""
-        self.batch, self.source = batch, 0
+        self.batch, self.index = batch, 0
         self.mask = np.zeros(batch.num_entries, np.int64)
         batch.rows.append(self)
 
@@ -179,7 +179,7 @@ class StatefulSlot(Slot):
         if length := max(shared, default=0):
             row = rows[shared.index(length)]
             self.join(row.held_in)
-            self.source, self.mask = row.source, row.mask.copy()
+            self.index, self.mask = row.index, row.mask.copy()
             self._keep(length)
         return length
 

@@ -89,7 +89,7 @@ class StatefulModel(BatchedModel):
                 num_logits = max(span.num_rows for span in group.values())
                 rows = batch.forward({s: span.tokens for s, span in group.items()}, num_logits)
                 for slot, span in group.items():
-                    logits[slot] = rows[slot.source, -span.num_rows :, : self._vocab_size]
+                    logits[slot] = rows[slot.index, -span.num_rows :, : self._vocab_size]
         except BaseException:
             for slot, length in zip(slots, past, strict=True):
                 slot.rollback(min(length, slot.length))

@@ -77,7 +77,7 @@ def residual(main: Distribution, draft: Distribution, ratio: float = 1.0) -> Dis
     return Distribution(main.ids, rest / total) if total > 0 else main
 
 
-class RandomSource:
+class RandomDecisions:
     """The only two random decisions, of sampling and of verification. Tests enumerate them.
 
     It has one random generator, made for one generation and never reseeded. Each decision takes one

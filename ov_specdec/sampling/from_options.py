@@ -10,7 +10,7 @@ import numpy as np
 from ov_specdec.errors import LogitsError, Option, OptionError
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.sampling.distribution import RandomSource
+from ov_specdec.sampling.distribution import RandomDecisions
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.noise import Noise
@@ -90,8 +90,8 @@ def make_samplers(
         return greedy, greedy
     given = {name: getattr(options, name) for name in SAMPLING_OPTIONS}
     warper = LogitsWarper(**{name: value for name, value in given.items() if value is not None})
-    rng: RandomSource | Noise = (
-        RandomSource(np.random.default_rng())
+    rng: RandomDecisions | Noise = (
+        RandomDecisions(np.random.default_rng())
         if options.seed is None
         else Noise(options.seed, options.choice)
     )

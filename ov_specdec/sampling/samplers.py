@@ -8,7 +8,7 @@ from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ov_specdec.sampling.distribution import Distribution, RandomSource
+from ov_specdec.sampling.distribution import Distribution, RandomDecisions
 from ov_specdec.sampling.logits import Logits, most_likely
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.processors import LogitsProcessor
@@ -42,7 +42,7 @@ class Sampler:
     processors: tuple[LogitsProcessor, ...] = ()
     ends: Set[int] = frozenset()
     warper: LogitsWarper = field(default_factory=LogitsWarper)
-    rng: RandomSource | Noise | None = None
+    rng: RandomDecisions | Noise | None = None
 
     def sample(self, tokens: Sequence[int], row: Logits) -> Chosen:
         """Choose the token after `tokens`.
@@ -52,7 +52,7 @@ class Sampler:
         if self.rng is None:
             return Chosen(most_likely(process(self.processors, tokens, row)))
         distribution = self.distribution(tokens, row)
-        if isinstance(self.rng, RandomSource):
+        if isinstance(self.rng, RandomDecisions):
             return Chosen(self.rng.draw(distribution), distribution)
         token, confidence = self.rng.draw(distribution, len(tokens))
         return Chosen(token, confidence=confidence)

@@ -3,7 +3,13 @@
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from ov_specdec.sampling.distribution import Distribution, RandomSource, excess, one_hot, residual
+from ov_specdec.sampling.distribution import (
+    Distribution,
+    RandomDecisions,
+    excess,
+    one_hot,
+    residual,
+)
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.samplers import Sampler
 
@@ -43,7 +49,7 @@ def verify(
     model cannot choose, or that ends the text, are ignored. With an empty draft, this is plain
     decoding. Raises `LogitsError` for a row that gives no distribution.
     """
-    if isinstance(sampler.rng, RandomSource):
+    if isinstance(sampler.rng, RandomDecisions):
         return _verify_by_chance(sampler, sampler.rng, tokens, logits, draft)
     return _verify_by_agreement(sampler, tokens, logits, draft.tokens)
 
@@ -65,7 +71,7 @@ def _verify_by_agreement(
 
 
 def _verify_by_chance(
-    sampler: Sampler, random: RandomSource, tokens: Sequence[int], logits: Logits, draft: Draft
+    sampler: Sampler, random: RandomDecisions, tokens: Sequence[int], logits: Logits, draft: Draft
 ) -> VerificationResult:
     """Verify for a random sampler, by distributions.
 
@@ -90,7 +96,7 @@ def verify_tokens(
     main: Callable[[int], Distribution],
     draft: Sequence[Distribution],
     draft_tokens: Sequence[int],
-    random: RandomSource,
+    random: RandomDecisions,
 ) -> VerificationResult:
     """Accept draft tokens one by one so that the tokens kept follow the main model's distribution.
 
@@ -113,7 +119,7 @@ def verify_block(
     main: Callable[[int], Distribution],
     draft: Sequence[Distribution],
     draft_tokens: Sequence[int],
-    random: RandomSource,
+    random: RandomDecisions,
 ) -> VerificationResult:
     """Verify a draft as a block: the same distribution, and never fewer accepted tokens.
 

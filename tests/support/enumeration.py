@@ -6,12 +6,12 @@ from typing import TypeVar
 
 import numpy as np
 
-from ov_specdec.sampling.distribution import Distribution, RandomSource
+from ov_specdec.sampling.distribution import Distribution, RandomDecisions
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
 
-def enumerate_outcomes(run: Callable[[RandomSource], Outcome]) -> dict[Outcome, float]:
+def enumerate_outcomes(run: Callable[[RandomDecisions], Outcome]) -> dict[Outcome, float]:
     """The probability of every outcome of `run`, which is called once for each way it can go.
 
     run: takes all of its chance from the random it is given, and begins afresh at each call.
@@ -26,8 +26,8 @@ def enumerate_outcomes(run: Callable[[RandomSource], Outcome]) -> dict[Outcome, 
     return dict(probabilities)
 
 
-class _ReplaySource(RandomSource):
-    """Repeats the decisions of a prefix, then takes the first possible one: a `RandomSource`.
+class _ReplaySource(RandomDecisions):
+    """Repeats the decisions of a prefix, then takes the first possible one: a `RandomDecisions`.
 
     probability: of all that was decided. alternatives: prefixes that lead to the other decisions
     that were possible after the end of its own.

@@ -7,7 +7,7 @@ import pytest
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.cost_source import KeptCosts
+from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.planning.measurement import SIZES
 from ov_specdec.results.chunks import collect
 from ov_specdec.server.metrics import Metrics

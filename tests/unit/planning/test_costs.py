@@ -5,8 +5,8 @@ from random import Random
 
 import pytest
 
-from ov_specdec.planning.cost_source import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.costs import NOMINAL, CostCurve, LiveCurve, PassCurve
+from ov_specdec.planning.kept_costs import KeptCosts, read_curve, write_curve
 from ov_specdec.planning.measurement import SIZES, SWEEPS, WIDE, Measurement
 from ov_specdec.results.stats import PassStats, StepStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone

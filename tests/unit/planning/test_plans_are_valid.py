@@ -12,9 +12,9 @@ from ov_specdec.checks.invariance import InvarianceVerdict, read_verdict
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.static_shapes import most_saving
-from ov_specdec.planning.cost_source import read_curve, write_curve
 from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
+from ov_specdec.planning.kept_costs import read_curve, write_curve
 from ov_specdec.planning.measurement import SIZES, Measurement
 from ov_specdec.planning.planner import Load, Planner, StepPlan
 from ov_specdec.records.files import keep_section

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from ov_specdec.sampling.distribution import Distribution, RandomSource, residual
+from ov_specdec.sampling.distribution import Distribution, RandomDecisions, residual
 
 VOCAB = 6
 
@@ -75,7 +75,7 @@ def test_residual_is_valid_where_next_to_nothing_is_left() -> None:
 )
 def test_a_draw_inverts_the_cumulative_sums(value: float, token: int) -> None:
     """Also at both ends, where tokens have probability 0."""
-    random = RandomSource(FixedGenerator(value))
+    random = RandomDecisions(FixedGenerator(value))
     probs = np.array([0.0, 0.25, 0.0, 0.0, 0.75, 0.0])
     assert random.draw(Distribution(None, probs)) == token
     assert random.draw(Distribution(np.arange(VOCAB), probs)) == token
@@ -85,12 +85,12 @@ def test_a_draw_inverts_the_cumulative_sums(value: float, token: int) -> None:
 def test_a_draw_stays_inside_when_sums_end_off_1(size: int, seed: int) -> None:
     weights = np.random.default_rng(seed).random(size)
     distribution = Distribution(None, np.append(weights / weights.sum() * (1 - 1e-13), 0.0))
-    assert RandomSource(FixedGenerator(1 - 2**-53)).draw(distribution) < size
+    assert RandomDecisions(FixedGenerator(1 - 2**-53)).draw(distribution) < size
 
 
 def test_draws_follow_the_distribution() -> None:
     probs = np.array([0.1, 0.2, 0.0, 0.7])
-    random = RandomSource(np.random.default_rng(5))
+    random = RandomDecisions(np.random.default_rng(5))
     draws = [random.draw(Distribution(None, probs)) for _ in range(20_000)]
     shares = np.bincount(draws, minlength=4) / len(draws)
     assert shares == pytest.approx(probs, abs=0.015)
@@ -98,8 +98,8 @@ def test_draws_follow_the_distribution() -> None:
 
 
 def test_acceptance_is_certain_at_0_and_1_and_fair_between() -> None:
-    assert RandomSource(FixedGenerator(1 - 2**-53)).accept(1.0)
-    assert not RandomSource(FixedGenerator(0.0)).accept(0.0)
-    random = RandomSource(np.random.default_rng(6))
+    assert RandomDecisions(FixedGenerator(1 - 2**-53)).accept(1.0)
+    assert not RandomDecisions(FixedGenerator(0.0)).accept(0.0)
+    random = RandomDecisions(np.random.default_rng(6))
     share = sum(random.accept(0.3) for _ in range(20_000)) / 20_000
     assert share == pytest.approx(0.3, abs=0.015)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import LogitsError
-from ov_specdec.sampling.distribution import RandomSource
+from ov_specdec.sampling.distribution import RandomDecisions
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft, VerificationResult, verify
 
@@ -30,7 +30,7 @@ def rows(*choices):
 def make(kind, recorder):
     if kind == "greedy":
         return Sampler((recorder,))
-    return Sampler((recorder,), rng=RandomSource(np.random.default_rng(0)))
+    return Sampler((recorder,), rng=RandomDecisions(np.random.default_rng(0)))
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampling"])

@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import ArrayLike
 
 from ov_specdec.sampling import verification
-from ov_specdec.sampling.distribution import Distribution, RandomSource, one_hot
+from ov_specdec.sampling.distribution import Distribution, RandomDecisions, one_hot
 from ov_specdec.sampling.verification import (
     VerificationResult,
     verify_block,
@@ -22,7 +22,7 @@ Model = Callable[[Tokens], Distribution]
 OutputProbs = dict[Tokens, float]
 DraftKind = Literal["sampled", "certain", "mixed"]
 Rule = Callable[
-    [Callable[[int], Distribution], Sequence[Distribution], Sequence[int], RandomSource],
+    [Callable[[int], Distribution], Sequence[Distribution], Sequence[int], RandomDecisions],
     VerificationResult,
 ]
 
@@ -67,10 +67,10 @@ HAND_MADE: dict[str, tuple[int, Model, Model]] = {
 
 def speculate_once(
     rule: str, main: Model, draft: Model, kind: DraftKind, length: int
-) -> Callable[[RandomSource], Tokens]:
+) -> Callable[[RandomDecisions], Tokens]:
     """One round: a draft of `length` draft tokens, and the tokens that come out."""
 
-    def run(random: RandomSource) -> Tokens:
+    def run(random: RandomDecisions) -> Tokens:
         draft_tokens: list[int] = []
         draft_probs = []
         for index in range(length):
@@ -168,7 +168,7 @@ def test_no_rows_beyond_an_impossible_draft_token_are_asked_for(
         asked.append(index)
         return one_hot(9 if index == impossible else index)
 
-    def run(random: RandomSource) -> VerificationResult:
+    def run(random: RandomDecisions) -> VerificationResult:
         return rule(main, [one_hot(token) for token in range(3)], [0, 1, 2], random)
 
     assert enumerate_outcomes(run) == {VerificationResult(impossible, 9): 1.0}

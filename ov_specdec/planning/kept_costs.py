@@ -1,4 +1,4 @@
-"""The source of a pipeline's cost curve: a file, or a measurement while nothing else runs."""
+"""`KeptCosts`: the cost curve of a pair, from a file, or measured while nothing else runs."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import asdict
