@@ -197,10 +197,10 @@ PARTS: Mapping[str, Part] = {
         partial(memory, pairs=HEAVY, cases=CASES, prompt_sets=SETS, tokens=64),
     ),
     "passes": Part(
-        2,
+        4,
         "embedded",
         "passes of the main model without static shapes, each after another of its kind",
-        partial(passes, pairs=("1b", "chat", "embedded"), cached=(200, 1500), rounds=10),
+        partial(passes, pairs=("1b", "chat", "embedded"), cached=(200, 1500), rounds=6),
     ),
     "second-turns": Part(
         1,

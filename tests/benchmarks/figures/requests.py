@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
+from time import perf_counter
 from typing import Any
 from zlib import crc32
 
@@ -164,17 +165,18 @@ def again(
             pipeline.prepare()
             for turn, (task, ids) in enumerate(prompts):
                 ask = partial(pipeline.generate, ids, max_new_tokens=tokens)
-                ask()
+                ask()  # the answer that suffix drafts know later
                 for method in in_turns(tuple(LENGTHS), turn):
                     key: Key = {"turn": turn, "pair": pair, "task": task, "prompt": turn}
-                    measure = partial(answered, ask, LENGTHS[method])
-                    yield {**key, "method": method}, measure
+                    answer = partial(ask, num_assistant_tokens=LENGTHS[method])
+                    yield {**key, "method": method}, partial(timed, answer)
 
 
-def answered(ask: Callable[..., GenerationResult], length: int | str) -> Row:
-    """One answer: tokens per second, and counts."""
-    result = ask(num_assistant_tokens=length)
+def timed(answer: Callable[[], GenerationResult]) -> Row:
+    """One answer: tokens per second from the call to its end, and counts."""
+    start = perf_counter()
+    result = answer()
+    speed = len(result.token_ids) / (perf_counter() - start)
     stats, text = result.stats, digest(result.token_ids)
-    row = {"speed": stats.tokens_per_second, "tokens": stats.generated_tokens}
-    row |= {"passes": stats.main_passes, "accepted": stats.accepted}
-    return compact({**row, "text": text})
+    row = {"speed": speed, "tokens": stats.generated_tokens, "passes": stats.main_passes}
+    return compact({**row, "accepted": stats.accepted, "forced": stats.forced, "text": text})

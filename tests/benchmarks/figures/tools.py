@@ -9,7 +9,7 @@ from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.text.prompt import escaped_copy
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 from tests.benchmarks.figures.given import Given
-from tests.benchmarks.figures.requests import LENGTHS, compact, digest
+from tests.benchmarks.figures.requests import LENGTHS, compact, timed
 from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.measuring import Measurements, in_turns
 from tests.benchmarks.record import Key, Row
@@ -103,11 +103,7 @@ def called(pipeline: SpeculativePipeline, turn: Row, length: int | str, tokens: 
     """The call that a model is made to answer a turn with."""
     options: dict[str, Any] = {"tools": agents_tools(), "tool_choice": "required"}
     options |= {"max_new_tokens": tokens, "num_assistant_tokens": length, "cache_prompt": False}
-    result = pipeline.generate(turn["messages"], **options)
-    stats = result.stats
-    row = {"speed": stats.tokens_per_second, "tokens": len(result.token_ids)}
-    row |= {"passes": stats.main_passes, "forced": stats.forced}
-    return compact({**row, "text": digest(result.token_ids)})
+    return timed(partial(pipeline.generate, turn["messages"], **options))
 
 
 def first_token(pipeline: SpeculativePipeline, number: int) -> Row:
