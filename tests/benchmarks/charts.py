@@ -56,6 +56,8 @@ def charts(folder: Path, output: Path) -> None:
     every = Results.all(folder)
     about = "\n".join(f"{each.name}: {each.stamp}" for each in every)
     for name, (_, has, draw, size) in CHARTS.items():
+        file = output / f"{name}.svg"
+        file.unlink(missing_ok=True)
         if shown := [each for each in every if has(each)]:
             figure = Figure(figsize=size, dpi=150, layout="constrained")
             panels = figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0]
@@ -72,7 +74,6 @@ def charts(folder: Path, output: Path) -> None:
             )
             lines = [line for each in about.splitlines() for line in wrap(each, 170)]
             figure.supxlabel("\n".join(lines), fontsize=5.5, x=0.01, ha="left")
-            file = output / f"{name}.svg"
             save_svg(figure, file, about)
             click.echo(file)
 
@@ -118,7 +119,12 @@ def speed(axes: Any, results: Results) -> None:
                 low, _, high = quartiles_of(values)
                 looks["xerr"] = [[middle - low], [high - middle]]
             axes.barh(place + offset, middle, 0.36, **looks)
-            axes.text(0.02, place + offset, f"{middle:.2f}", va="center", fontsize=8)
+            said = f"{middle:.2f}"
+            if method == "default" and peer:
+                said += (
+                    f", in the same turns {median(speedups(rows, method, peer)):.2f} of its best"
+                )
+            axes.text(0.02, place + offset, said, va="center", fontsize=7)
     axes.set_yticks(range(len(shown)), [PAIRS[pair] for pair in reversed(shown)], fontsize=8)
     axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
     axes.barh(0, 0, color=ORANGE, label="ov-specdec, default")
@@ -128,16 +134,17 @@ def speed(axes: Any, results: Results) -> None:
 
 
 def temperature(axes: Any, results: Results) -> None:
-    """The default and openvino.genai's draft lengths, greedily and at temperatures."""
+    """The default and openvino.genai's settings, greedily and at temperatures."""
     rows = results.rows(SINGLE[LARGE])
     heats = sorted({row["heat"] for row in rows})
-    for method in ("default", *methods(rows, "genai-draft")):
+    settings = (name for name in methods(rows, "genai") if name != "genai-plain")
+    for method in ("default", *settings):
         own = [speedups(select(rows, heat=heat), method, "genai-plain") for heat in heats]
         is_own = method == "default"
         looks = {"color": ORANGE if is_own else BLUE, "linewidth": 2.5 if is_own else 1.2}
         middles = [median(values) for values in own]
         axes.plot(heats, middles, marker="o", markersize=3, **looks)
-        name = "ov-specdec, default" if is_own else f"openvino.genai, {method.split('-')[-1]}"
+        name = "ov-specdec, default" if is_own else label(method).replace(" draft model,", "")
         axes.annotate(
             name,
             (heats[-1], middles[-1]),
@@ -268,7 +275,7 @@ CHARTS: Mapping[str, tuple[str, Callable[[Results], bool], Draw, tuple[float, fl
         (8.2, 3.9),
     ),
     "temperature": (
-        "Speed over temperature, beside the draft lengths of openvino.genai",
+        "Speed over temperature, beside the settings of openvino.genai",
         has(SINGLE[LARGE]),
         temperature,
         (8.2, 3.4),

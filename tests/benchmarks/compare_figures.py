@@ -66,7 +66,7 @@ def compared(old: Sequence[Row], new: Sequence[Row]) -> Iterator[Sequence[str]]:
     before, after = cells(old), cells(new)
     for key in (key for key in before if key in after):
         groups = before[key], after[key]
-        noise = max((s for group in groups if (s := scatter(group)) is not None), default=None)
+        noise = max((median(s) for group in groups if (s := scatter(group))), default=None)
         name = ", ".join(str(value) for value in key if value is not None)
         for method in dict.fromkeys(row.get("method") for row in before[key]):
             one, other = (select(group, method=method) for group in groups)

@@ -50,6 +50,7 @@ def test_charts_are_of_the_figures(name):
     drawn = (IMAGES / f"{name}.svg").read_text(encoding="utf-8") if shown else ""
     stamps = [results.stamp for results in Results.all() if shown]
     assert all(stamp in drawn for stamp in stamps), "run: python -m tests.benchmarks charts"
+    assert (IMAGES / f"{name}.svg").exists() == shown
 
 
 def test_the_architecture_tells_a_step_call_by_call():

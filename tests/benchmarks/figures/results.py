@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from statistics import geometric_mean, median
 
@@ -58,8 +59,9 @@ class Results:
 
     @property
     def stamp(self) -> str:
-        """With what all was measured, and when."""
-        return f"{self.equipment}; {self.measured([*self.parts])}"
+        """With what all was measured, when, and a digest of it."""
+        digest = sha256(repr(self.record.rows).encode()).hexdigest()[:8]
+        return f"{self.equipment}; {self.measured([*self.parts])}; rows {digest}"
 
     def measured(self, parts: Sequence[str]) -> str:
         """The dates and commits of parts."""
@@ -159,15 +161,14 @@ def require_falling(rows: Sequence[Row], name: str = "speed") -> None:
             raise BenchmarkError(f"the sweep ends while rising, at {names[-1]}: add longer ones")
 
 
-def scatter(rows: Sequence[Row], plain: str = "plain") -> float | None:
-    """How much plain decoding differs from itself in the same turn, in the median."""
+def scatter(rows: Sequence[Row], plain: str = "plain") -> list[float]:
+    """How much plain decoding differs from itself in each turn."""
     again = {row["turn"]: row["speed"] for row in select(rows, method=f"{plain}-again")}
-    found = [
+    return [
         abs(again[row["turn"]] / row["speed"] - 1)
         for row in select(rows, method=plain)
         if row["turn"] in again and row["speed"]
     ]
-    return median(found) if found else None
 
 
 def differing(rows: Sequence[Row]) -> tuple[int, int]:
