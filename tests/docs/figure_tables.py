@@ -203,10 +203,16 @@ def of_long(results: Results) -> Lines:
     lines: Lines = [["", *head, "the best, greedy"]]
     for pair, rows in pairs_of(dict.fromkeys(PAIRS, "long"), results).items():
         own = [select(rows, heat=heat) for heat in HEATS]
-        ratios = (spread(over_best(each, "default", "constant")) for each in own)
         chosen = label(best(own[0], "constant") or "").partition(", ")[2]
-        lines.append([PAIRS[pair], *ratios, chosen])
+        lines.append([PAIRS[pair], *map(over_constant, own), chosen])
     return lines
+
+
+def over_constant(rows: Sequence[Row]) -> str:
+    """The default over the best constant length; at most so, if that is the longest one."""
+    lengths, chosen = methods(rows, "constant"), best(rows, "constant")
+    bound = "at most " if chosen and chosen == lengths[-1] else ""
+    return bound + spread(speedups(rows, "default", chosen or ""))
 
 
 def of_structured(results: Results) -> Lines:
