@@ -461,6 +461,7 @@ def of_defaults(results: Results) -> Lines:
         line("default / plain", greedy, lambda rows: spread(speedups(rows, "default"))),
         line(f"default / {genai}", greedy, at_best()),
         line("that setting", greedy, setting),
+        line("the same, where both write the same text", greedy, over_same_text),
         line(f"default / {genai}, temperature 0.8", drawn, at_best()),
         line("that setting", drawn, setting),
         line("default / best constant length", greedy, at_best("constant")),
@@ -482,6 +483,21 @@ def of_defaults(results: Results) -> Lines:
             name = f"{requests} requests, {cached:,} cached tokens: default / {genai}"
             lines.append(line(name, own, at_best()))
     return lines
+
+
+def over_same_text(rows: Sequence[Row]) -> str:
+    """The default over openvino.genai's best setting, in turns with the same text of both.
+
+    Its drafts may change the text, and with it what is accepted.
+    """
+    chosen = best(rows, "genai") or ""
+    texts = [
+        {(row["turn"], row.get("text", method)) for row in select(rows, method=method)}
+        for method in ("default", chosen)
+    ]
+    same = {turn for turn, _ in texts[0] & texts[1]}
+    alike = [row for row in rows if row["turn"] in same]
+    return f"{spread(speedups(alike, 'default', chosen))} (n = {count(alike)})" if alike else ""
 
 
 TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
