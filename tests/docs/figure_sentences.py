@@ -13,10 +13,14 @@ from tests.benchmarks.figures.results import (
     count,
     differing,
     over_best,
+    speeds,
     speedups,
 )
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import LEAST
+
+CONTROL = ("1b", "1b-small-draft")
+"""Parts with the same main model, in processes of their own: where memory lies differs."""
 
 SEVERAL = {"1b": "several-1b", "chat": "several-chat"}
 """The parts with several requests, by pair."""
@@ -38,6 +42,10 @@ def conditions(results: Sequence[Results]) -> str:
         if of:
             said = "greedy texts that were timed and are not those of plain decoding"
             lines.append(f"- `{each.name}`, default: {wrong} of {of:,} {said}")
+        if all(found := [speeds(each.rows(pair, heat=0.0), "genai-plain") for pair in CONTROL]):
+            one, other = (f"{median(values):.0f}" for values in found)
+            said = "openvino.genai's plain decoding of the same model of 1 B in two processes"
+            lines.append(f"- `{each.name}`, a control: {said}, {one} and {other} tokens/s")
     return "\n".join(lines) + "\n\n"
 
 
