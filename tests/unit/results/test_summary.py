@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 
 from ov_specdec.cli.compare import describe, make_report
-from ov_specdec.cli.generate import figures, warnings_of
-from ov_specdec.planning.costs import CostCurve, PassCurve, estimate_speedup
+from ov_specdec.cli.generate import estimate_speedup, figures, warnings_of
+from ov_specdec.planning.costs import CostCurve, PassCurve
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.stats import GenerationStats
 from tests.support.rounds import a_round
