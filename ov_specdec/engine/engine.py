@@ -131,6 +131,7 @@ class Engine:
             else:
                 planned.append(sequence)
                 estimates.append(answer)
+        # Sequences with offers decode. Without any, the planner still chooses the size to pad to.
         if not any(s.policy.is_planned and s.state is State.DECODE for s in stepping):
             return
         plans = [(sequence, NO_PLAN) for sequence in planned]
@@ -143,7 +144,7 @@ class Engine:
 
     @contextmanager
     def _plainly_after_errors(self) -> Iterator[None]:
-        """Suppress errors of planning, so that requests decode on without a plan.
+        """Suppress errors of planning and of what it learns, so that requests decode on.
 
         The next step has a new planner, since the state of this one may be the cause.
         """
@@ -175,9 +176,10 @@ class Engine:
         num_prefilled: prompt tokens that it prefilled in this step.
         """
         begin = perf_counter()
+        # Once, or again after each preemption.
         while batch := self.scheduler.batch(model, num_prefilled):
             caches = [sequence.fed_cache for sequence in batch if sequence.fed_cache is not None]
-            prefills = [sequence.state is State.PREFILL for sequence in batch]
+            prefills = [sequence.state is State.PREFILL for sequence in batch]  # until they resume
             limits = zip(caches, batch.values(), self._padding(model, batch), strict=True)
             try:
                 spans = [cache.span(limit, padding) for cache, limit, padding in limits]
@@ -194,6 +196,8 @@ class Engine:
             sizes = [len(span.tokens) for span in spans]
             num_prefill, seconds = sum(compress(sizes, prefills)), perf_counter() - begin
             num_needed = sum(batch.values())
+            # A draft model that drafts token by token feeds one or two of each sequence; a larger
+            # pass catches up after rounds without it.
             is_step = model is self._main or model.mask_token is not None
             is_usual = is_step or num_needed <= 2 * len(batch)
             if model is self._main and any(sequence.policy.is_planned for sequence in batch):
@@ -205,14 +209,18 @@ class Engine:
         """Padding tokens of a pass, by sequence: they follow the last one that decodes.
 
         They cannot follow a chunk of a prompt. If the size of a pass may change a text, only passes
-        with planned draft lengths are padded.
+        of the main model with planned draft lengths are padded. Passes of a draft model have its
+        static shapes' sizes, unless they prefill.
         """
-        padding, num_tokens, planned = [0] * len(batch), sum(batch.values()), 0
+        padding, num_tokens = [0] * len(batch), sum(batch.values())
         decoding = [i for i, each in enumerate(batch) if each.state is State.DECODE]
-        may_pad = len(decoding) == len(batch)
         if model is self._main:
-            is_planned = any(s.policy.is_planned for s in batch if s.state is State.DECODE)
-            may_pad, planned = is_planned or model.is_verified, self._step_plan.size
+            planned = self._step_plan.size
+            may_pad = model.is_verified or any(
+                s.policy.is_planned for s in batch if s.state is State.DECODE
+            )
+        else:
+            planned, may_pad = 0, len(decoding) == len(batch)
         if decoding and may_pad:
             padding[decoding[-1]] = model.padded_size(num_tokens, planned) - num_tokens
         return padding

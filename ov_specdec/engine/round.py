@@ -24,7 +24,10 @@ SCORED_PER_PASS = 64
 
 
 def next_round(sequence: Sequence) -> Steps[Round]:
-    """The next round of a sequence; the first one scores the prompt before, if requested."""
+    """The next round of a sequence. If requested, the first one begins with scores of the prompt.
+
+    Its record has the passes of both: all tokens of the prompt are fed, and none comes from a cache.
+    """
     num_top = sequence.options.prompt_logprobs
     if num_top is None or not sequence.is_first_round:
         return (yield from decode(sequence))
@@ -51,9 +54,10 @@ def decode(sequence: Sequence) -> Steps[Round]:
     done = yield from sequence.cache.advance(sequence.tokens, draft.tokens)
     result = verify(sequence.sampler, sequence.tokens, done.logits, draft)
     new = sequence.extend([*draft.tokens[: result.num_accepted], result.next_token])
-    num_from_draft = min(result.num_accepted, len(new))
+    num_from_draft = min(result.num_accepted, len(new))  # the text may end within the draft
     sequence.cache.observe_accepted(num_from_draft)
     logprobs = score(sequence, new, done.logits)
+    # Forced tokens come first, and are no draft tokens of the drafter.
     num_forced = min(len(forced), result.num_accepted)
     num_accepted = result.num_accepted - num_forced
     stats = record(proposal, done, num_forced, num_accepted, new, draft_seconds, watch)
@@ -63,9 +67,9 @@ def decode(sequence: Sequence) -> Steps[Round]:
 def propose(sequence: Sequence, forced: list[int]) -> Steps[Proposal]:
     """The drafters' offers, the plan for them, and what the drafter of the taken one proposes.
 
-    It proposes nothing in the first round, so that the first token comes early, and while it lacks
-    hidden states, which this round provides. It takes forced tokens for text: none of them can be
-    rejected.
+    Nothing is proposed in the first round, so that the first token comes early, nor while a drafter
+    lacks hidden states, which this round provides. Drafters take forced tokens for text, since none
+    of them can be rejected.
     """
     grammar, drafters = sequence.grammar, sequence.drafters
     if not drafters:
@@ -94,9 +98,9 @@ def propose(sequence: Sequence, forced: list[int]) -> Steps[Proposal]:
 
 
 def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, float, bool] | None:
-    """A match that was not taken: source, confidence, and whether it has the main model's token.
+    """A match that was not taken: source, confidence, and whether it would have been accepted.
 
-    It has that with the probability that verification would have accepted it.
+    That is, whether its first token is the main model's own: as likely as verification accepts it.
     """
     for offer in offers:
         is_taken = plan.length and offer == plan.offer
@@ -116,6 +120,7 @@ def score_prompt(sequence: Sequence, num_top: int) -> Steps[list[TokenLogprobs]]
     scored = [TokenLogprobs(tokens[0], None)]
     while (start := len(scored)) < len(tokens):
         new = tokens[start : start + min(SCORED_PER_PASS, cache.room(start))]
+        # The row of a token scores the next one.
         done = yield from cache.advance(tokens[: start + len(new) - 1], num_rows=len(new))
         scored += token_logprobs(done.logits, new, num_top)
     return scored
@@ -143,7 +148,9 @@ def record(
     watch: Stopwatch,
 ) -> RoundStats:
     """The record of a round that ends now. watch: has run since its draft."""
-    plan, offers = proposal.plan, proposal.offers if num_forced < len(new) else ()
+    plan = proposal.plan
+    # A text that ends within the forced tokens has no token to compare a match with.
+    offers = proposal.offers if num_forced < len(new) else ()
     return RoundStats(
         num_drafted=len(proposal.draft.tokens),
         num_accepted=num_accepted,

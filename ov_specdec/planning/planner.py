@@ -26,7 +26,7 @@ class Load:
     num_answered: int = 1
     """Those that get a token from it."""
     num_tokens: int = 1
-    """Of these, without draft tokens that are to be planned."""
+    """Tokens of the answered ones, without draft tokens that are to be planned."""
     num_prefill: int = 0
     """Prefill tokens."""
     num_forced: int = 0
@@ -68,11 +68,12 @@ class PassSize:
 
         values: of the step, by size. change: what a change to or from each size costs, in tokens.
         """
-        # With each home: a pass of that size, or one of the best size with both changes.
+        # With each home: a pass of that size, or one of the best other size, there and back.
         by_home = np.maximum(values, (values - change).max() - change)
         self._recent = DECAY * self._recent + by_home
         if self._home is None:
             self._home = int(values.argmax())
+        # A move costs one change, counted as half of both sizes' since static ones have none.
         gains = self._recent - self._recent[self._home] - (change + change[self._home]) / 2.0
         if gains.max() > 0.0:
             self._home = int(gains.argmax())
@@ -87,13 +88,15 @@ class PassSize:
 def dinkelbach_step(
     past: tuple[float, float], tokens: Numbers, drafting: Numbers, passing: Numbers
 ) -> tuple[float, Numbers]:
-    """The best rate of tokens, and the gain of each choice at this rate before its pass.
+    """The best rate of tokens per second, and the gain of each choice without its pass.
 
     Where `rate` is the best ratio of tokens to seconds, the choice with the greatest
 
         tokens - rate * seconds
 
-    has it (Dinkelbach, Management Science 13, 1967). past: tokens and seconds that count too.
+    has it (Dinkelbach, Management Science 13, 1967). The gain leaves out the seconds of the pass,
+    whose size is chosen next. past: tokens and seconds that count too. tokens, drafting, passing:
+    of each choice, its tokens, and seconds of drafting and of the pass.
     """
     rate = float(((past[0] + tokens) / (past[1] + drafting + passing)).max())
     return rate, tokens - rate * drafting
@@ -114,7 +117,8 @@ class Planner:
 
     def __init__(self, costs: Costs) -> None:
         self.costs = costs
-        self._load: Hashable = None
+        self._alike: Hashable = None
+        """The sizes of the load of recent steps."""
         self._past = (0.0, 0.0)
         """Tokens and seconds of recent steps under the same load."""
         self._pass_size = PassSize()
@@ -136,8 +140,8 @@ class Planner:
         # Forced tokens come and go: they fill a pass like draft tokens.
         num_tokens = load.num_tokens - load.num_forced
         alike = self.costs.curve.sweeps, load.num_sequences, load.num_answered, num_tokens
-        if not load.num_prefill and alike != self._load:
-            self._load, self._past = alike, (0.0, 0.0)
+        if not load.num_prefill and alike != self._alike:
+            self._alike, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
     def _choose(self, estimates: Sequence[Estimate], load: Load) -> tuple[list[int], int, int]:
@@ -147,7 +151,7 @@ class Planner:
         num_drafting = num if load.num_prefill else load.num_answered
         largest = load.num_tokens - load.num_forced + MAX_PLANNED_LENGTH * num_drafting
         passes = main.by_size(largest + load.num_prefill, load.num_sequences)
-        # Of each choice. A pass may be larger than the largest by as many as are forced.
+        # Of each choice. With forced tokens, the longest drafts count as the largest pass.
         fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
         tokens = load.num_answered + load.num_forced + ranking.expected_accepted.ravel()
         drafting = ranking.seconds.ravel()
@@ -181,8 +185,8 @@ class Planner:
         probed = estimates[index]
         if not probed.is_hopeful:
             main, draft = self.costs.curve.main, self.costs.curve.draft
-            size, others = load.num_tokens + load.num_prefill, load.num_sequences
-            trying = main.at(size + 1, others) - main.at(size, others)
+            size, number = load.num_tokens + load.num_prefill, load.num_sequences
+            trying = main.at(size + 1, number) - main.at(size, number)
             trying += 2 * main.change  # its pass has a rare size
             if draft is not None:
                 # Skipped tokens count half: drafts that go on need them too. Else a draft of a
