@@ -26,7 +26,7 @@ SCORED_PER_PASS = 64
 def next_round(sequence: Sequence) -> Steps[Round]:
     """The next round of a sequence. If requested, the first one begins with scores of the prompt.
 
-    Its record has the passes of both: all tokens of the prompt are fed, and none comes from a cache.
+    Its record has the passes of both. All tokens of the prompt are fed, and none is cached.
     """
     num_top = sequence.options.prompt_logprobs
     if num_top is None or not sequence.is_first_round:
