@@ -66,12 +66,12 @@ class SpeechPipeline(Pipeline):
         # Timestamps count, though tokenizers may have no text for them.
         size = settings.vocab_size
         whole = [replace(source, vocab_size=size) for source in sources]
-        self._models = load_models(list(zip(whole, configs, strict=True)))
+        models = load_models(list(zip(whole, configs, strict=True)))
         self.tokenizer = sources[0].tokenizer
         self.drafter = given.kind.name
         self.load_seconds = watch.total()
-        self._costs = costs = kept_costs(self._models, self.load_seconds)
-        loaded = (model.runner for model in self._models)
+        costs = kept_costs(models, self.load_seconds)
+        loaded = (model.runner for model in models)
         runners = [runner for runner in loaded if isinstance(runner, EncoderDecoderModel)]
         draft_runner = runners[1] if len(runners) > 1 else None
         encoders = list({id(runner.encoder): runner.encoder for runner in runners}.values())
@@ -86,6 +86,7 @@ class SpeechPipeline(Pipeline):
             given.kind,
             draft_runner,
             learned=LearnedStats(costs),
+            models=models,
         )
         folder, heads = sources[0].folder, settings.alignment_heads
         self._whisper: Whisper | None = Whisper(

@@ -19,6 +19,7 @@ from ov_specdec.engine.output import Output
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
+from ov_specdec.models.compile import LoadedModel
 from ov_specdec.options.checks import require_ids
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import constraints_of
@@ -65,7 +66,7 @@ class TextGenerator:
     default end-of-sequence tokens. draft, pairing: the draft model, if any, and how it drafts with
     another tokenizer. learned: cost curves and acceptance from earlier generations. earlier: their
     outputs. generated_tokens: the answers to prompts with a salt. text_to_text: how the decoder of
-    an encoder-decoder model starts. kept_tokens: those that the draft model may propose; None: all.
+    an encoder-decoder model starts. models: those that were loaded, the main model first.
     invariance: the batch invariance of the main model. parsers: of calls and of reasoning, as the
     options of the pipeline name them.
     """
@@ -84,7 +85,7 @@ class TextGenerator:
     last_cached: tuple[Sequence[int], str | None] = ((), None)
     """Tokens and salt of the last finished generation with `cache_prompt`."""
     text_to_text: TextToText | None = None
-    kept_tokens: frozenset[int] | None = None
+    models: Sequence[LoadedModel] = ()
     invariance: Invariance | None = None
     parsers: tuple[str, str] = ("auto", "auto")
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
@@ -234,7 +235,7 @@ class TextGenerator:
         readers = [drafter for drafter in drafters if isinstance(drafter, HiddenStatesReader)]
         policy = make_policy(options, self.learned, self.main) if drafters else ConstantLength(0)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
-        output.kept_tokens = self.kept_tokens
+        output.kept_tokens = self.models[-1].config.kept_tokens if self.models else None
         rooms = [each.max_sequences for each in (self.main, self.draft) if each is not None]
         output.stats.max_sequences = min((n for n in rooms if n is not None), default=None)
         if self.invariance is not None:
