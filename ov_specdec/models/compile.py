@@ -1,4 +1,4 @@
-"""Compiles models, with their encoders and aligners, and makes their runners."""
+"""Compiles models, with their encoders and aligners, for their runners."""
 
 import hashlib
 import os
@@ -12,20 +12,13 @@ import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.graph.alignment import Heads, give_weights
-from ov_specdec.models.devices import (
-    block_memory,
-    compile_for,
-    describe_machine,
-    find_device,
-)
+from ov_specdec.models.devices import compile_for, describe_machine, find_device
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, open_source, read_ir, read_model
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.encoder_decoder import Aligner, Encoder, EncoderDecoderModel
-from ov_specdec.runner.paged import PagedModel
-from ov_specdec.runner.stateful import StatefulModel
+from ov_specdec.runner.encoder_decoder import Aligner, Encoder
 
 
 @dataclass(frozen=True)
@@ -64,16 +57,12 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> st
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-ToLoad = tuple[ModelSource, RuntimeConfig]
-"""A model, and how to compile it."""
-
-
 def load_model(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
     """Compile one model. See `load_models`."""
     return load_models([(source, config)])[0]
 
 
-def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
+def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[LoadedModel]:
     """Compile models in parallel, each on the device and KV backend of its config.
 
     May change the sources' IR. Raises `DeviceError` if a device does not support a setting,
@@ -112,37 +101,13 @@ def _open(
         if not prepared.may_fall_back:
             raise
         return load_stateful(folder, config, str(error))
-    runner = _runner(prepared, model, encoder)
+    make_runner = prepared.make_runner
+    runner = make_runner(model) if encoder is None else make_runner(model, encoder=encoder)
     runner.mask_token = folder.mask_token
     return LoadedModel(runner, prepared.kv, prepared.reason, folder, config, prepared.compiler())
 
 
-def _runner(prepared: Prepared, model: ov.CompiledModel, encoder: Encoder | None) -> Runner:
-    source, device = prepared.source, prepared.device
-    original = source.folder.original_length
-    sizes = {"max_length": prepared.max_length, "vocab_size": source.vocab_size}
-    if encoder is not None:
-        return EncoderDecoderModel(model, prepared.axes, encoder, **sizes)
-    if prepared.kv == "paged":
-        return PagedModel(
-            model,
-            **sizes,
-            memory=block_memory(device),
-            is_invariant=prepared.config.batch_invariant,
-            original_context=original,
-        )
-    return StatefulModel(
-        model,
-        prepared.axes,
-        **sizes,
-        max_masked=prepared.max_masked,
-        shares_states=device.is_cpu,
-        is_recurrent=prepared.is_recurrent,
-        original_context=original,
-    )
-
-
-def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
+def _load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[Encoder | None]:
     """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
 
     A draft shares the main model's encoder if its folder has none, or one with the same weights.

@@ -1,9 +1,10 @@
-"""Prepares a model for compilation: its KV backend and its graph."""
+"""Prepares a model for compilation: its KV backend, its graph, and its runner."""
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import openvino as ov
 
@@ -24,6 +25,7 @@ from ov_specdec.graph.vocabulary import cut_vocabulary
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Device,
+    block_memory,
     compile_for,
     find_device,
     has_readable_states,
@@ -31,7 +33,10 @@ from ov_specdec.models.devices import (
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.models.source import ModelSource, read_ir
-from ov_specdec.runner.stateful import MAX_MASKED
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
+from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.stateful import MAX_MASKED, StatefulModel
 
 OWN_STATES = "past_key_values"
 """Prefix of states with a sequence's own keys and values, if other states hold its source's."""
@@ -49,10 +54,10 @@ CompileShape = Callable[[int], Callable[[], ov.CompiledModel]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model ready to compile, with the arguments of its runner.
+    """A model ready to compile.
 
-    axes, max_masked: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
-    states besides its KV cache.
+    make_runner: of the compiled model, and of an `encoder` where it has one. is_recurrent: it has
+    recurrent states besides its KV cache.
     """
 
     source: ModelSource
@@ -60,9 +65,7 @@ class Prepared:
     device: Device
     kv: Backend
     reason: str
-    max_length: int
-    axes: dict[str, int] = field(default_factory=dict)
-    max_masked: int = 0
+    make_runner: Callable[..., Runner]
     is_recurrent: bool = False
 
     @property
@@ -140,9 +143,18 @@ def _prepare_decoder(
             f"{device.name}: use ",
             Option("device", "CPU"),
         )
-    axes = {}
+    common: dict[str, Any] = {"max_length": max_length, "vocab_size": source.vocab_size}
+    common["original_context"] = folder.original_length
+    make_runner: Callable[..., Runner]
     if kv == "stateful":
-        axes = sequence_axes(model)
+        make_runner = partial(
+            StatefulModel,
+            axes=sequence_axes(model),
+            max_masked=max_masked,
+            shares_states=device.is_cpu,
+            is_recurrent=state is not None,
+            **common,
+        )
         if state is not None:
             reason = f"{reason}; its recurrent states cannot be rolled back: nothing is drafted"
     elif config.max_masked_tokens is not None:
@@ -151,11 +163,11 @@ def _prepare_decoder(
             f" has no effect on {folder.path}, whose KV cache is paged: leave it out, or add ",
             Option("kv", "stateful"),
         )
+    else:
+        memory, is_invariant = block_memory(device), config.batch_invariant
+        make_runner = partial(PagedModel, memory=memory, is_invariant=is_invariant, **common)
     source = replace(source, model=model)
-    return Prepared(
-        *(source, config, device, kv, reason, max_length, axes, max_masked),
-        is_recurrent=state is not None,
-    )
+    return Prepared(source, config, device, kv, reason, make_runner, state is not None)
 
 
 def choose_backend(
@@ -247,8 +259,11 @@ def _prepare_encoder_decoder(
             f"{source.folder.ir} has no states '{OWN_STATES}': export the model again with "
             "optimum-intel 2.1 or later"
         )
-    reason, max_length = "an encoder-decoder model", _max_length(source.folder, config)
-    return Prepared(source, config, device, "stateful", reason, max_length, axes)
+    max_length, vocab_size = _max_length(source.folder, config), source.vocab_size
+    make_runner = partial(
+        EncoderDecoderModel, axes=axes, max_length=max_length, vocab_size=vocab_size
+    )
+    return Prepared(source, config, device, "stateful", "an encoder-decoder model", make_runner)
 
 
 def _check_stateful(config: RuntimeConfig, device: Device, reason: str) -> None:
