@@ -3,8 +3,7 @@
 import numpy as np
 import openvino as ov
 
-from ov_specdec.errors import ModelError, Option
-from ov_specdec.graph.paging import WINDOW, before, paged_attentions
+from ov_specdec.graph.paging import WINDOW, before, not_paged, paged_attentions
 
 ATTENTION = "ScaledDotProductAttention"
 MASK = 3
@@ -32,11 +31,8 @@ def require_windows(model: ov.Model, num_wanted: int) -> None:
     found = [node.input_value(WINDOW).get_node() for node in paged_attentions(model)]
     num_kept = sum(n.get_type_name() != "Constant" or int(n.get_data()) != 0 for n in found)
     if num_kept < num_wanted:
-        raise ModelError(
-            f"this model cannot take a paged KV cache (of {num_wanted} layers with a window, "
-            f"OpenVINO carries over {num_kept}): use ",
-            Option("kv", "stateful"),
-        )
+        layers = f"of {num_wanted} layers with a window"
+        raise not_paged(f"{layers}, OpenVINO carries over {num_kept}")
 
 
 def lost_cap(model: ov.Model, cap: float | None) -> str:

@@ -33,24 +33,19 @@ def to_paged(model: ov.Model) -> None:
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        raise ModelError(
-            f"this model cannot take a paged KV cache ({openvino_message(error)}): use ",
-            Option("kv", "stateful"),
-        ) from error
+        raise not_paged(openvino_message(error)) from error
     if any(node.get_type_name() == "ReadValue" for node in model.get_ops()):
-        raise ModelError(
-            "this model cannot take a paged KV cache (OpenVINO leaves some of its states as they "
-            "are): use ",
-            Option("kv", "stateful"),
-        )
+        raise not_paged("OpenVINO leaves some of its states as they are")
     attentions = paged_attentions(model)
     has_alibi = any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
     if not takes_positions(model) and not has_alibi:
-        raise ModelError(
-            "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
-            "positions): use ",
-            Option("kv", "stateful"),
-        )
+        raise not_paged("OpenVINO does not carry over how it counts positions")
+
+
+def not_paged(reason: str) -> ModelError:
+    """The error for a model that has to keep its states."""
+    problem = f"this model cannot take a paged KV cache ({reason}): use "
+    return ModelError(problem, Option("kv", "stateful"))
 
 
 def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
