@@ -1,7 +1,7 @@
 """Structured output: options of a generation as a grammar, compiled by llguidance."""
 
 import json
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
@@ -17,9 +17,8 @@ from ov_specdec.text.grammar_process import Trial, first_error, new_matcher, ope
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
-    from llguidance._lib import JsonCompileOptions
 
-WHITESPACE: dict[str, "JsonCompileOptions"] = {
+WHITESPACE: Mapping[str, Any] = {
     "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
     "spaced": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
     "any": {"whitespace_flexible": True},
