@@ -55,10 +55,9 @@ class SpeechPipeline(Pipeline):
         watch = Stopwatch()
         known = drop_neutral(options, SpeechPipelineOptions.model_fields)
         given = SpeechPipelineOptions(main=main, draft=draft, **known)
-        names = [name for name in (main, draft) if name is not None]
-        configs = given.configs[: len(names)]
+        configs = given.configs
         check_devices(configs)
-        sources = [open_source(locate(name)) for name in names]
+        sources = [open_source(locate(name)) for name in (main, draft) if name is not None]
         settings = WhisperSettings.read(sources[0].folder.path)
         self.guard_report = check_pair(*sources) if len(sources) > 1 else None
         if self.guard_report is not None:

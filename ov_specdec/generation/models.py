@@ -162,7 +162,7 @@ def _make_static_shapes(
             model.folder.num_bytes,
             costs,
             usual=USUAL_STEPS[kind],
-            sizes=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
+            sizes=tuple(model.config.static_sizes) or None,
             can_swap=lambda: main.is_verified,
         )
         for role, kind, model in reversed(list(zip(roles, kinds, models, strict=False)))

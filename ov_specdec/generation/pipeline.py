@@ -104,9 +104,9 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
         if config.kv == "paged":
             require_paged(device)
     device = devices[0]
-    if not device.is_cpu and not isinstance(main.static_shapes, str):
+    if not device.is_cpu and main.static_sizes:
         raise OptionError(
-            Option("static_shapes", list(main.static_shapes)),
+            Option("static_shapes", main.static_sizes),
             f" cannot be used on {device.name}, which does not run a paged KV cache with static "
             "shapes: leave it out",
         )

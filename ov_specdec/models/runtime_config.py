@@ -1,4 +1,4 @@
-"""User settings for compiling a model: device, KV backend, precision, properties."""
+"""How one model is compiled: device, KV backend, precision, properties."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -35,15 +35,10 @@ MAX_STATIC_SHAPE = 512
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """Settings for compiling a model: OpenVINO device, KV backend, precision, extra properties.
+    """How one model of a pipeline is compiled: options of the pipeline, by their names, and more.
 
-    max_masked_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of the
-    model; None: OpenVINO's default. cache_dir: folder that caches compiled models, with a folder
-    for each device and set of properties; None: no cache. encoder_device: of the encoder of an
-    encoder-decoder model; None: that of the decoder. static_shapes: see `WantedShapes`.
     batch_invariant: run passes of a paged model in the batch-invariant form. shares_passes: several
-    sequences may share passes. max_model_len: maximum tokens of a sequence; None: the model's
-    context. kept_tokens: those whose logits are computed; None: all.
+    sequences may share passes. kept_tokens: those whose logits are computed; None: all.
     """
 
     device: str = "CPU"
