@@ -11,7 +11,7 @@ from pathlib import Path
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
-from ov_specdec.graph.alignment import Heads, give_weights
+from ov_specdec.graph.attention import Heads, give_weights
 from ov_specdec.models.devices import compile_for, describe_machine, find_device
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare

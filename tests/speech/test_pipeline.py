@@ -9,7 +9,7 @@ from threading import Event, Thread
 import pytest
 
 from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
-from ov_specdec.graph.alignment import give_weights
+from ov_specdec.graph.attention import give_weights
 from ov_specdec.models.source import open_source
 from ov_specdec.speech.words import timed_words
 from ov_specdec.speech_pipeline import SpeechPipeline
