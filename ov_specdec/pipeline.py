@@ -8,7 +8,7 @@ from typing_extensions import Self, Unpack
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.generation.batch import Batch
-from ov_specdec.generation.models import make_generator, open_sources, pair_models
+from ov_specdec.generation.models import make_generator, open_models, pair_models
 from ov_specdec.generation.pipeline import Pipeline, check_devices
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
@@ -51,16 +51,16 @@ class SpeculativePipeline(Pipeline):
         known = drop_neutral(options, PipelineOptions.model_fields)
         given = PipelineOptions(main=main, draft=draft, **known)
         check_devices(given.configs)
-        sources = open_sources(given)
+        exported = open_models(given)
         self._defaults: dict[str, Any] = {}
         if given.generation_config == "model":
-            folder, size = sources[0].folder.path, sources[0].vocab_size
+            folder, size = exported[0].folder.path, exported[0].vocab_size
             self._defaults = read_sampling_defaults(folder, vocab_size=size)
         self.drafter = given.kind.name
-        self.tokenizer = sources[0].tokenizer
-        self.guard_report, pairing = pair_models(sources, given.pairing)
+        self.tokenizer = exported[0].tokenizer
+        self.guard_report, pairing = pair_models(exported, given.pairing)
         self.pairing = pairing.used if pairing else None
-        made = make_generator(sources, pairing, given, watch)
+        made = make_generator(exported, pairing, given, watch)
         self._generator, self._invariance, self.profile = made
         self.load_seconds = watch.total()
 

@@ -16,10 +16,10 @@ from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs, limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
+from ov_specdec.models.exported import ExportedModel, check_pair, open_exported, pair_tokenizers
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
 from ov_specdec.planning.costs import Costs, Role
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
@@ -36,28 +36,28 @@ USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
 
-def open_sources(options: PipelineOptions) -> list[ModelSource]:
+def open_models(options: PipelineOptions) -> list[ExportedModel]:
     """Read the folders of the main model and of the draft model, if the drafter has one."""
     chosen = {"main": (options.main, options.chat_template)}
     if options.kind.has_draft_model:
         chosen["draft"] = (options.draft, None)
     return [
-        open_source(embedded_folder(role) if name is None else locate(name), template)
+        open_exported(embedded_folder(role) if name is None else locate(name), template)
         for role, (name, template) in chosen.items()
     ]
 
 
 def pair_models(
-    sources: Sequence[ModelSource], pairing: PairingName | None
+    exported: Sequence[ExportedModel], pairing: PairingName | None
 ) -> tuple[GuardReport | None, TokenizerPair | None]:
     """The guard's report on main and draft, if there is one, and a pairing if tokenizers differ.
 
     Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
     """
-    if len(sources) == 1:
+    if len(exported) == 1:
         return None, None
-    report = check_pair(*sources)
-    main, draft = (source.folder for source in sources)
+    report = check_pair(*exported)
+    main, draft = (each.folder for each in exported)
     if draft.num_bytes > main.num_bytes:
         warnings.warn(
             f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
@@ -68,7 +68,7 @@ def pair_models(
     if pairing is None or report.compatible:
         report.require()
         return report, None
-    tokenizers = replace(pair_tokenizers(*sources), pairing=pairing)
+    tokenizers = replace(pair_tokenizers(*exported), pairing=pairing)
     tokenizers.require_possible()
     return report, tokenizers
 
@@ -78,12 +78,12 @@ def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPa
 
     Raises as `pair_models` does.
     """
-    _, found = pair_models([open_source(main), open_source(draft)], pairing)
+    _, found = pair_models([open_exported(main), open_exported(draft)], pairing)
     return found.used if found else None
 
 
 def make_generator(
-    sources: Sequence[ModelSource],
+    exported: Sequence[ExportedModel],
     pairing: TokenizerPair | None,
     options: PipelineOptions,
     watch: Stopwatch,
@@ -94,9 +94,9 @@ def make_generator(
     invariance of the main model's passes, and the file of a profile that is used. Raises as
     `SpeculativePipeline` does for models and devices.
     """
-    source, text_to_text = sources[0], sources[0].text_to_text()
-    configs, off, profile = _configure(sources, options)
-    loaded = load_models(list(zip(sources, configs, strict=True)))
+    first, text_to_text = exported[0], exported[0].text_to_text()
+    configs, off, profile = _configure(exported, options)
+    loaded = load_models(list(zip(exported, configs, strict=True)))
     limit_memory(loaded, options.kv_cache_size, options.max_batch_size)
     models = [verifiable(model) for model in loaded]
     invariance = open_invariance(models[0], off)
@@ -109,9 +109,9 @@ def make_generator(
     generator = TextGenerator(
         main,
         EngineLoop(engine, invariance.passes if invariance.is_pending else None),
-        source.tokenizer,
-        source.vocab_size,
-        source.eos_token_ids,
+        first.tokenizer,
+        first.vocab_size,
+        first.eos_token_ids,
         options.kind,
         draft,
         pairing,
@@ -125,18 +125,18 @@ def make_generator(
 
 
 def _configure(
-    sources: Sequence[ModelSource], options: PipelineOptions
+    exported: Sequence[ExportedModel], options: PipelineOptions
 ) -> tuple[list[RuntimeConfig], BatchInvariance | None, Path | None]:
     """How to compile the models; why passes are not invariant; and the file of a profile."""
     main, *drafts = options.configs
-    file, folder, wanted = None, sources[0].folder, main.precision
+    file, folder, wanted = None, exported[0].folder, main.precision
     others = SLOWER if wanted == "default" and not main.properties else ()
     if drafts:
         if options.draft_vocabulary != "full":
-            kept = sources[1].tokenizer.first_tokens(options.draft_vocabulary)
+            kept = exported[1].tokenizer.first_tokens(options.draft_vocabulary)
             drafts = [replace(drafts[0], kept_tokens=kept)]
         profile = options.profile if options.may_tune else "none"
-        if found := find_profile(profile, folder, sources[1].folder, main.device, main.kv):
+        if found := find_profile(profile, folder, exported[1].folder, main.device, main.kv):
             file, tuned = found
             main = replace(main, properties=tuned.main_properties)
             drafts = [replace(drafts[0], properties=tuned.draft_properties)]

@@ -16,8 +16,8 @@ and sinks theirs are empty."""
 INDICES = 1
 """Index of the indices among the inputs of Gather."""
 
-SOURCES = ("Parameter", "ReadValue")
-"""Types of sources of values."""
+INPUTS = ("Parameter", "ReadValue")
+"""Types of nodes that no others precede: inputs and states."""
 
 
 def to_paged(model: ov.Model) -> None:
@@ -87,7 +87,7 @@ def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
     return [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
 
 
-def before(node: ov.Node, ends: Collection[str] = (*SOURCES, "ShapeOf")) -> Iterator[ov.Node]:
+def before(node: ov.Node, ends: Collection[str] = (*INPUTS, "ShapeOf")) -> Iterator[ov.Node]:
     """A node and its predecessors, up to these types: inputs, states, what affects only shapes."""
     seen, ahead = set[str](), [node]
     while ahead:

@@ -58,7 +58,7 @@ def _copies_counts(node: ov.Node) -> bool:
     """Whether a node copies a range for time, height and width, which are equal for text."""
     if node.get_type_name() != "Broadcast":
         return False
-    shape, source = node.get_output_partial_shape(0), node.input_value(0).get_node()
-    if len(shape) != 3 or shape[0] != 3 or source.get_type_name() != "Reshape":
+    shape, copied = node.get_output_partial_shape(0), node.input_value(0).get_node()
+    if len(shape) != 3 or shape[0] != 3 or copied.get_type_name() != "Reshape":
         return False
-    return bool(source.input_value(0).get_node().get_type_name() == "Range")
+    return bool(copied.input_value(0).get_node().get_type_name() == "Range")

@@ -10,10 +10,10 @@ from openvino import opset13 as ops
 
 from ov_specdec.graph.paging import (
     INDICES,
+    INPUTS,
     KEY,
     QUERY,
     SINKS,
-    SOURCES,
     VALUE,
     after,
     before,
@@ -63,12 +63,12 @@ def _gives_heads(node: ov.Node) -> bool:
     readers = node.output(0).get_target_inputs()
     if any(reader.get_node().get_type_name() != HEADS for reader in readers):
         return False
-    sources = [port.get_source_output() for port in constant_ports(node.input(1))]
+    constants = [port.get_source_output() for port in constant_ports(node.input(1))]
     return all(  # constants with one row for each channel, of types that numpy has
-        source.get_node().get_type_name() == "Constant"
-        and source.get_element_type().get_type_name() in READABLE
-        and [*source.get_shape()][:1] == [_num_channels(node)]
-        for source in sources
+        constant.get_node().get_type_name() == "Constant"
+        and constant.get_element_type().get_type_name() in READABLE
+        and [*constant.get_shape()][:1] == [_num_channels(node)]
+        for constant in constants
     )
 
 
@@ -91,7 +91,7 @@ def _num_channels(product: ov.Node) -> int:
 
 def _form(product: ov.Node) -> tuple[object, ...]:
     """What products that can be fused have in common: all except the number of channels."""
-    source = product.input_value(0)
+    hidden = product.input_value(0)
     constants = [
         (
             port.get_node().get_type_name(),
@@ -101,7 +101,7 @@ def _form(product: ov.Node) -> tuple[object, ...]:
         )
         for port in constant_ports(product.input(1))
     ]
-    return source.get_node().get_name(), source.get_index(), *constants
+    return hidden.get_node().get_name(), hidden.get_index(), *constants
 
 
 def _fuse(products: Sequence[ov.Node]) -> None:
@@ -231,7 +231,7 @@ def _fused(attended: Sequence[ov.Output], attentions: Sequence[ov.Node]) -> list
             found[values[0].get_node().get_friendly_name()] = values[0]
         elif kind == "Parameter" and POSITION_IDS in node.output(0).get_names():
             found[POSITION_IDS] = node.output(0)
-        elif kind in (*SOURCES, "ShapeOf"):
+        elif kind in (*INPUTS, "ShapeOf"):
             return []
         else:
             ahead += [value.get_node() for value in values]

@@ -47,13 +47,13 @@ def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
     copy = ov.Model([port.get_source_output()], [], "constants").clone()  # held for its ports
     [end] = copy.get_results()
     for each in constant_ports(end.input(0)):
-        source, shape = each.get_source_output().get_node(), each.get_partial_shape()
+        constant, shape = each.get_source_output().get_node(), each.get_partial_shape()
         if len(shape) == 0 or shape[axis] != width:
             continue
         is_readable = each.get_element_type().get_type_name() in READABLE
-        if not is_readable or source.get_type_name() != "Constant":
+        if not is_readable or constant.get_type_name() != "Constant":
             raise _unreadable(kept)
-        each.replace_source_output(ops.constant(np.take(source.get_data(), kept, axis)).output(0))
+        each.replace_source_output(ops.constant(np.take(constant.get_data(), kept, axis)).output(0))
     copy.validate_nodes_and_infer_types()
     port.replace_source_output(end.input_value(0))
 

@@ -13,10 +13,10 @@ import openvino as ov
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.graph.attention import Heads, give_weights
 from ov_specdec.models.devices import compile_for, describe_machine, find_device
+from ov_specdec.models.exported import ExportedModel, open_exported, read_ir, read_model
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
-from ov_specdec.models.source import ModelSource, open_source, read_ir, read_model
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import Aligner, Encoder
 
@@ -25,7 +25,8 @@ from ov_specdec.runner.encoder_decoder import Aligner, Encoder
 class LoadedModel:
     """A compiled model, its KV backend, and the reason for that backend.
 
-    folder, config: its source and settings. compiler: of its static shapes, if it may have some.
+    folder, config: that it was read from, and its settings. compiler: of its static shapes, if it
+    may have some.
     """
 
     runner: Runner
@@ -57,18 +58,18 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> st
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-def load_model(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
+def load_model(exported: ExportedModel, config: RuntimeConfig) -> LoadedModel:
     """Compile one model. See `load_models`."""
-    return load_models([(source, config)])[0]
+    return load_models([(exported, config)])[0]
 
 
-def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[LoadedModel]:
+def load_models(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> list[LoadedModel]:
     """Compile models in parallel, each on the device and KV backend of its config.
 
-    May change the sources' IR. Raises `DeviceError` if a device does not support a setting,
+    May change their graphs. Raises `DeviceError` if a device does not support a setting,
     `ModelError` for a model whose KV cache cannot be rolled back.
     """
-    prepared = [prepare(source, config) for source, config in models]
+    prepared = [prepare(exported, config) for exported, config in models]
     # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
     # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
@@ -83,7 +84,7 @@ def load_models(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[Loa
 def load_stateful(folder: ModelFolder, config: RuntimeConfig, reason: str) -> LoadedModel:
     """Load a model anew, on a stateful KV cache. reason: why it has no paged one."""
     config = replace(config, kv="stateful", batch_invariant=False)
-    prepared = prepare(open_source(folder.path), config, reason)
+    prepared = prepare(open_exported(folder.path), config, reason)
     return _open(prepared, prepared.compile, None)
 
 
@@ -94,7 +95,7 @@ def _open(
 
     Raises the `DeviceError` if there is no other.
     """
-    folder, config = prepared.source.folder, prepared.config
+    folder, config = prepared.exported.folder, prepared.config
     try:
         model = compiled()
     except DeviceError as error:
@@ -107,7 +108,7 @@ def _open(
     return LoadedModel(runner, prepared.kv, prepared.reason, folder, config, prepared.compiler())
 
 
-def _load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[Encoder | None]:
+def _load_encoders(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> list[Encoder | None]:
     """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
 
     A draft shares the main model's encoder if its folder has none, or one with the same weights.
@@ -122,22 +123,22 @@ def _load_encoders(models: Sequence[tuple[ModelSource, RuntimeConfig]]) -> list[
             )
         return [None] * len(models)
     encoders = [_load_encoder(main, config)]
-    for source, own in drafts:
-        is_shared = _shares_encoder(main, source)
-        encoders.append(encoders[0] if is_shared else _load_encoder(source, own))
+    for exported, own in drafts:
+        is_shared = _shares_encoder(main, exported)
+        encoders.append(encoders[0] if is_shared else _load_encoder(exported, own))
     return [*encoders]
 
 
-def _load_encoder(source: ModelSource, config: RuntimeConfig) -> Encoder:
+def _load_encoder(exported: ExportedModel, config: RuntimeConfig) -> Encoder:
     """Compile an encoder; `ModelError` if there is none."""
-    path = source.folder.encoder_ir
+    path = exported.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
     config = replace(config, device=config.encoder_device or config.device)
     return Encoder(_compile(read_model(path), path, config))
 
 
-def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:
+def _shares_encoder(main: ExportedModel, draft: ExportedModel) -> bool:
     """Whether a draft shares the main model's encoder: the same weights, or none in its folder."""
     path = draft.folder.encoder_ir
     one, other = (ir.with_suffix(".bin") for ir in (path, main.folder.encoder_ir))

@@ -96,7 +96,7 @@ def export_model(
         require_complete(folder, f"remove {folder} and export again")
         require_origin(folder, name)
         return Exported(folder, is_new=False)
-    _check_source(name)
+    _check_checkpoint(name)
     require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
         checkpoint, config = _read_config(name)
@@ -118,18 +118,18 @@ def export_model(
     return Exported(folder, is_new=True)
 
 
-def _check_source(name: str) -> None:
-    source = Path(name)
-    if source.is_dir():
-        if (source / decoder_file(source)).is_file():
+def _check_checkpoint(name: str) -> None:
+    checkpoint = Path(name)
+    if checkpoint.is_dir():
+        if (checkpoint / decoder_file(checkpoint)).is_file():
             raise ExportError(
-                f"'{name}' is already exported, since it contains {decoder_file(source)}: use it "
-                "directly, or give the folder of its checkpoint"
+                f"'{name}' is already exported, since it contains {decoder_file(checkpoint)}: use "
+                "it directly, or give the folder of its checkpoint"
             )
-        if not (source / "config.json").is_file():
+        if not (checkpoint / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
-        _require_tokenizer(source, name)
-    elif source.exists() or not is_hub_name(name):
+        _require_tokenizer(checkpoint, name)
+    elif checkpoint.exists() or not is_hub_name(name):
         raise ExportError(
             f"'{name}' is neither a folder here nor a Hub name, which is owner/model: "
             f"{similar(name, 'check it')}"

@@ -34,7 +34,7 @@ class ModelFolder:
     """An exported model on disk.
 
     context_length: maximum tokens of prompt and output; for an encoder-decoder model, of the
-    output, and of a source text. sliding_window: tokens that a layer attends to, if fewer than the
+    output, and of the input. sliding_window: tokens that a layer attends to, if fewer than the
     context. chunk: tokens of the chunks within which a layer attends, likewise. original_length: up
     to which LongRoPE uses its short factors. attention_cap: cap of attention scores.
     eos_token_ids: end-of-sequence tokens. decoder_start_token_id, forced_bos_token_id: first tokens

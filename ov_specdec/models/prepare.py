@@ -30,16 +30,16 @@ from ov_specdec.models.devices import (
     find_device,
     has_readable_states,
 )
+from ov_specdec.models.exported import ExportedModel, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
-from ov_specdec.models.source import ModelSource, read_ir
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.stateful import MAX_MASKED, StatefulModel
 
 OWN_STATES = "past_key_values"
-"""Prefix of states with a sequence's own keys and values, if other states hold its source's."""
+"""Prefix of states with a sequence's own keys and values, if other states hold the encoder's."""
 
 AS_ASKED = "as requested"
 """The reason for a KV backend that the caller chose."""
@@ -60,7 +60,7 @@ class Prepared:
     recurrent states besides its KV cache.
     """
 
-    source: ModelSource
+    exported: ExportedModel
     config: RuntimeConfig
     device: Device
     kv: Backend
@@ -77,39 +77,41 @@ class Prepared:
 
     def compile(self) -> ov.CompiledModel:
         """The compiled model; `DeviceError` if that fails."""
-        properties, path = self.config.properties_for(self.device), self.source.folder.path
-        return compile_for(self.device, self.source.model, properties, path)
+        properties, path = self.config.properties_for(self.device), self.exported.folder.path
+        return compile_for(self.device, self.exported.model, properties, path)
 
     def compiler(self) -> CompileShape | None:
         """Compiles its static shapes; None on a GPU, which fails to run them.
 
         Models with a gated delta rule have none, so "auto" does not try.
         """
-        wanted, device, model = self.config.static_shapes, self.device, self.source.model
+        wanted, device, model = self.config.static_shapes, self.device, self.exported.model
         if wanted == "none" or self.kv != "paged" or not device.is_cpu:
             return None
         if wanted == "auto" and has_delta_rule(model):
             return None
         properties = {**self.config.properties_for(device), **COMPILE_OPTIONS}
-        path = self.source.folder.path
+        path = self.exported.folder.path
         return lambda size: partial(
             compile_for, device, static_shape(model, size), properties, path
         )
 
 
-def prepare(source: ModelSource, config: RuntimeConfig, wanted_because: str = AS_ASKED) -> Prepared:
+def prepare(
+    exported: ExportedModel, config: RuntimeConfig, wanted_because: str = AS_ASKED
+) -> Prepared:
     """Choose the KV backend of a model, and change its graph for it.
 
     wanted_because: the reason for a backend that `config` names. Raises `DeviceError` and
     `OptionError` for settings that contradict each other, and `ModelError` for an unsupported
     model.
     """
-    folder, device = source.folder, find_device(config.device)
+    folder, device = exported.folder, find_device(config.device)
     if folder.is_encoder_decoder:
-        prepared = _prepare_encoder_decoder(source, config, device)
+        prepared = _prepare_encoder_decoder(exported, config, device)
     else:
-        prepared = _prepare_decoder(source, config, device, wanted_because)
-    model, is_paged = prepared.source.model, prepared.kv == "paged"
+        prepared = _prepare_decoder(exported, config, device, wanted_because)
+    model, is_paged = prepared.exported.model, prepared.kv == "paged"
     if not is_paged:
         _check_stateful(config, device, prepared.reason)
     select_rows(model, axis=0 if is_paged else 1)
@@ -130,20 +132,20 @@ def prepare(source: ModelSource, config: RuntimeConfig, wanted_because: str = AS
 
 
 def _prepare_decoder(
-    source: ModelSource, config: RuntimeConfig, device: Device, wanted_because: str
+    exported: ExportedModel, config: RuntimeConfig, device: Device, wanted_because: str
 ) -> Prepared:
-    folder, state = source.folder, recurrent_state(source.model)
-    if lost := lost_cap(source.model, folder.attention_cap):
+    folder, state = exported.folder, recurrent_state(exported.model)
+    if lost := lost_cap(exported.model, folder.attention_cap):
         warnings.warn(f"{folder.path}: {lost}", RuntimeWarning, stacklevel=2)
-    max_length, max_masked = _max_length(folder, config), _max_masked(source, config, device)
-    kv, reason, model = choose_backend(source, device, config.kv, max_length, wanted_because)
+    max_length, max_masked = _max_length(folder, config), _max_masked(exported, config, device)
+    kv, reason, model = choose_backend(exported, device, config.kv, max_length, wanted_because)
     if state is not None and not device.is_cpu:
         raise DeviceError(
             f"{folder.path} has recurrent states ('{state}'), which have not been run on "
             f"{device.name}: use ",
             Option("device", "CPU"),
         )
-    common: dict[str, Any] = {"max_length": max_length, "vocab_size": source.vocab_size}
+    common: dict[str, Any] = {"max_length": max_length, "vocab_size": exported.vocab_size}
     common["original_context"] = folder.original_length
     make_runner: Callable[..., Runner]
     if kv == "stateful":
@@ -166,12 +168,12 @@ def _prepare_decoder(
     else:
         memory, is_invariant = block_memory(device), config.batch_invariant
         make_runner = partial(PagedModel, memory=memory, is_invariant=is_invariant, **common)
-    source = replace(source, model=model)
-    return Prepared(source, config, device, kv, reason, make_runner, state is not None)
+    exported = replace(exported, model=model)
+    return Prepared(exported, config, device, kv, reason, make_runner, state is not None)
 
 
 def choose_backend(
-    source: ModelSource,
+    exported: ExportedModel,
     device: Device,
     kv: KvBackend,
     max_length: int,
@@ -179,10 +181,10 @@ def choose_backend(
 ) -> tuple[Backend, str, ov.Model]:
     """The paged backend if it is correct and fast, else the stateful one; why; and its model.
 
-    May change the source's model. max_length: maximum tokens of a sequence. Raises `DeviceError`
-    and `ModelError` if kv="paged" is not possible.
+    May change the graph that was read. max_length: maximum tokens of a sequence. Raises
+    `DeviceError` and `ModelError` if kv="paged" is not possible.
     """
-    model, folder = source.model, source.folder
+    model, folder = exported.model, exported.folder
     if kv == "stateful":
         return "stateful", wanted_because, model
     if not device.takes_paged:
@@ -225,8 +227,8 @@ def _max_length(folder: ModelFolder, config: RuntimeConfig) -> int:
     return wanted or context
 
 
-def _max_masked(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
-    folder, model = source.folder, source.model
+def _max_masked(exported: ExportedModel, config: RuntimeConfig, device: Device) -> int:
+    folder, model = exported.folder, exported.model
     # Masked entries would displace others in a window, chunk or table of masks, and shift
     # positions that are not an input.
     sizes = (folder.sliding_window, folder.chunk, *windows(model))
@@ -239,31 +241,31 @@ def _max_masked(source: ModelSource, config: RuntimeConfig, device: Device) -> i
 
 
 def _prepare_encoder_decoder(
-    source: ModelSource, config: RuntimeConfig, device: Device
+    exported: ExportedModel, config: RuntimeConfig, device: Device
 ) -> Prepared:
     """The decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
             Option("kv", "paged"),
-            f" cannot be used with {source.folder.path}, an encoder-decoder model: leave it out",
+            f" cannot be used with {exported.folder.path}, an encoder-decoder model: leave it out",
         )
     if config.max_masked_tokens:
         raise OptionError(
             Option("max_masked_tokens", config.max_masked_tokens),
-            f" cannot be used with {source.folder.path}, an encoder-decoder model, whose KV cache "
-            "is always trimmed: leave it out",
+            f" cannot be used with {exported.folder.path}, an encoder-decoder model, whose KV "
+            "cache is always trimmed: leave it out",
         )
-    axes = sequence_axes(source.model, OWN_STATES)
+    axes = sequence_axes(exported.model, OWN_STATES)
     if not axes:
         raise ModelError(
-            f"{source.folder.ir} has no states '{OWN_STATES}': export the model again with "
+            f"{exported.folder.ir} has no states '{OWN_STATES}': export the model again with "
             "optimum-intel 2.1 or later"
         )
-    max_length, vocab_size = _max_length(source.folder, config), source.vocab_size
+    max_length, vocab_size = _max_length(exported.folder, config), exported.vocab_size
     make_runner = partial(
         EncoderDecoderModel, axes=axes, max_length=max_length, vocab_size=vocab_size
     )
-    return Prepared(source, config, device, "stateful", "an encoder-decoder model", make_runner)
+    return Prepared(exported, config, device, "stateful", "an encoder-decoder model", make_runner)
 
 
 def _check_stateful(config: RuntimeConfig, device: Device, reason: str) -> None:

@@ -25,7 +25,7 @@ no pass can verify draft tokens."""
 
 
 @dataclass(frozen=True)
-class ModelSource:
+class ExportedModel:
     """A model read from its folder: configuration, tokenizer and IR.
 
     vocab_size: columns of the logits with a token; the others are padding.
@@ -70,14 +70,14 @@ class ModelSource:
         return TextToText(folder.decoder_start_token_id, folder.forced_bos_token_id)
 
 
-def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSource:
+def open_exported(path: Path, chat_template: str | Path | None = None) -> ExportedModel:
     """Read a model folder. `ModelError` names a missing part.
 
     chat_template: see `load_tokenizer`.
     """
     folder = ModelFolder.read(path)
     tokenizer, model = load_tokenizer(path, chat_template), read_ir(folder)
-    return ModelSource(folder, tokenizer, model, min(_logits_width(model), tokenizer.vocab_size))
+    return ExportedModel(folder, tokenizer, model, min(_logits_width(model), tokenizer.vocab_size))
 
 
 def _logits_width(model: ov.Model) -> int:
@@ -123,7 +123,7 @@ def read_model(ir: Path) -> ov.Model:
         ) from error
 
 
-def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
+def pair_tokenizers(main: ExportedModel, draft: ExportedModel) -> TokenizerPair:
     """The tokenizers of two models that need a pairing.
 
     Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, for encoder-decoder
@@ -149,7 +149,7 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
     )
 
 
-def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
+def check_pair(main: ExportedModel, draft: ExportedModel) -> GuardReport:
     """The tokenizer guard's report on two models.
 
     Raises `ModelError` if only one of them has an encoder, and for a mask token outside the draft.
