@@ -18,7 +18,7 @@ from ov_specdec.models.devices import (
     Precision,
     describe_machine,
     find_device,
-    list_devices,
+    openvino_core,
 )
 from ov_specdec.models.exported import check_pair, open_exported, pair_tokenizers
 from ov_specdec.models.folder import ModelFolder
@@ -191,7 +191,7 @@ def devices(main: str | None) -> None:
     With MAIN, it also shows whether the model's passes are batch-invariant there, if known.
     """
     folder = None if main is None else ModelFolder.read(locate(main))
-    for device in list_devices():
+    for device in map(find_device, openvino_core().available_devices):
         kv = "paged" if device.takes_paged else "stateful"
         capabilities = " ".join(device.capabilities)
         columns = [device.name, device.full_name, capabilities, f"kv {kv}", device.seen]

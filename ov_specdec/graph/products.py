@@ -44,32 +44,13 @@ def fuse_qkv(model: ov.Model) -> int:
     """
     alike = defaultdict(list)
     for node in model.get_ordered_ops():
-        if _gives_heads(node):
-            alike[_form(node)].append(node)
+        if form := _form(node):
+            alike[form].append(node)
     layers = [products for products in alike.values() if len(products) > 1]
     for products in layers:
         _fuse(products)
     model.validate_nodes_and_infer_types()
     return len(layers)
-
-
-def _gives_heads(node: ov.Node) -> bool:
-    """Whether a node is a fusible product of queries, keys or values."""
-    if node.get_type_name() != "MatMul":
-        return False
-    attributes = node.get_attributes()
-    if attributes["transpose_a"] or not attributes["transpose_b"]:
-        return False
-    readers = node.output(0).get_target_inputs()
-    if any(reader.get_node().get_type_name() != HEADS for reader in readers):
-        return False
-    constants = [port.get_source_output() for port in constant_ports(node.input(1))]
-    return all(  # constants with one row for each channel, of types that numpy has
-        constant.get_node().get_type_name() == "Constant"
-        and constant.get_element_type().get_type_name() in READABLE
-        and [*constant.get_shape()][:1] == [_num_channels(node)]
-        for constant in constants
-    )
 
 
 def constant_ports(port: ov.Input) -> Iterator[ov.Input]:
@@ -89,19 +70,27 @@ def _num_channels(product: ov.Node) -> int:
     return int(weights[0].get_length()) if weights.is_static and len(weights) == 2 else 0
 
 
-def _form(product: ov.Node) -> tuple[object, ...]:
-    """What products that can be fused have in common: all except the number of channels."""
-    hidden = product.input_value(0)
-    constants = [
-        (
-            port.get_node().get_type_name(),
-            port.get_index(),
-            port.get_element_type().get_type_name(),
-            tuple(port.get_shape())[1:],
-        )
-        for port in constant_ports(product.input(1))
-    ]
-    return hidden.get_node().get_name(), hidden.get_index(), *constants
+def _form(node: ov.Node) -> tuple[object, ...] | None:
+    """What products that can be fused have in common; None for any other node.
+
+    These give queries, keys or values of one hidden state, by weights that are constants with a row
+    for each channel, of types that numpy has.
+    """
+    if node.get_type_name() != "MatMul":
+        return None
+    attributes, hidden = node.get_attributes(), node.input_value(0)
+    readers = {reader.get_node().get_type_name() for reader in node.output(0).get_target_inputs()}
+    if attributes["transpose_a"] or not attributes["transpose_b"] or not readers <= {HEADS}:
+        return None
+    form: list[object] = [hidden.get_node().get_name(), hidden.get_index()]
+    for port in constant_ports(node.input(1)):
+        if port.get_source_output().get_node().get_type_name() != "Constant":
+            return None
+        kind, shape = port.get_element_type().get_type_name(), [*port.get_shape()]
+        if kind not in READABLE or shape[:1] != [_num_channels(node)]:
+            return None
+        form.append((port.get_node().get_type_name(), port.get_index(), kind, *shape[1:]))
+    return tuple(form)
 
 
 def _fuse(products: Sequence[ov.Node]) -> None:

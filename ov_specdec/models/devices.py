@@ -77,11 +77,6 @@ def openvino_core() -> ov.Core:
     return ov.Core()
 
 
-def list_devices() -> list[Device]:
-    """The devices that OpenVINO finds on this machine."""
-    return [find_device(name) for name in openvino_core().available_devices]
-
-
 def find_device(name: str) -> Device:
     """The device called `name`: a listed one, "GPU.0" for "GPU", or the best for "AUTO".
 
