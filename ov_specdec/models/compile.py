@@ -122,11 +122,11 @@ def _load_encoders(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> lis
                 f" has no effect with {main.folder.path}, which is a decoder: leave it out",
             )
         return [None] * len(models)
-    encoders = [_load_encoder(main, config)]
-    for exported, own in drafts:
-        is_shared = _shares_encoder(main, exported)
-        encoders.append(encoders[0] if is_shared else _load_encoder(exported, own))
-    return [*encoders]
+    encoders: list[Encoder | None] = [_load_encoder(main, config)]
+    for draft, own in drafts:
+        is_shared = _shares_encoder(main, draft)
+        encoders.append(encoders[0] if is_shared else _load_encoder(draft, own))
+    return encoders
 
 
 def _load_encoder(exported: ExportedModel, config: RuntimeConfig) -> Encoder:

@@ -28,18 +28,14 @@ no pass can verify draft tokens."""
 class ExportedModel:
     """A model read from its folder: configuration, tokenizer and IR.
 
-    vocab_size: columns of the logits with a token; the others are padding.
+    logits_width: columns of its logits. vocab_size: those with a token; the others are padding.
     """
 
     folder: ModelFolder
     tokenizer: Tokenizer
     model: ov.Model
+    logits_width: int
     vocab_size: int
-
-    @property
-    def logits_width(self) -> int:
-        """Columns of the model's logits; often padded beyond the tokenizer's size."""
-        return _logits_width(self.model)
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
@@ -77,11 +73,8 @@ def open_exported(path: Path, chat_template: str | Path | None = None) -> Export
     """
     folder = ModelFolder.read(path)
     tokenizer, model = load_tokenizer(path, chat_template), read_ir(folder)
-    return ExportedModel(folder, tokenizer, model, min(_logits_width(model), tokenizer.vocab_size))
-
-
-def _logits_width(model: ov.Model) -> int:
-    return int(model.output("logits").partial_shape[-1].get_length())
+    width = int(model.output("logits").partial_shape[-1].get_length())
+    return ExportedModel(folder, tokenizer, model, width, min(width, tokenizer.vocab_size))
 
 
 def read_ir(folder: ModelFolder) -> ov.Model:
