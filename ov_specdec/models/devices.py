@@ -16,18 +16,13 @@ from ov_specdec.runner.block_memory import BlockMemory, HostMemory, RemoteMemory
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
-PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
-    "default": {},
-    # f32 numerics: only weights may be quantized.
-    "exact": {
-        "INFERENCE_PRECISION_HINT": "f32",
-        "KV_CACHE_PRECISION": "f32",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
-    },
-    "f32": {"INFERENCE_PRECISION_HINT": "f32"},
-    "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
-    "f16": {"INFERENCE_PRECISION_HINT": "f16"},
+EXACT = {
+    "INFERENCE_PRECISION_HINT": "f32",
+    "KV_CACHE_PRECISION": "f32",
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
 }
+"""Properties of `exact` precision, f32 numerics: only weights may be quantized."""
+
 COMPRESSED = ("i8", "u8")
 """Quantized precisions of KV caches, which have scales."""
 
@@ -191,7 +186,9 @@ def precision_properties(device: Device, precision: Precision) -> dict[str, str]
         )
     if precision == "default" and not device.is_cpu:
         precision = "f16" if computes_in(device, "f16") else "f32"
-    return dict(PRECISION_PROPERTIES[precision])
+    if precision == "exact":
+        return EXACT
+    return {} if precision == "default" else {"INFERENCE_PRECISION_HINT": precision}
 
 
 def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:

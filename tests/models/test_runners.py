@@ -9,7 +9,7 @@ from ov_specdec import SessionError
 from ov_specdec.errors import CacheFullError
 from ov_specdec.graph.paging import select_rows, to_paged
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.devices import PRECISION_PROPERTIES
+from ov_specdec.models.devices import EXACT
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.base import Runner, Slot, Span
@@ -73,8 +73,7 @@ def paged_model(folder, max_sequences=1):
     source = open_exported(folder)
     to_paged(source.model)
     select_rows(source.model, axis=0)
-    properties = dict(PRECISION_PROPERTIES["exact"])
-    compiled = ov.Core().compile_model(source.model, "CPU", properties)
+    compiled = ov.Core().compile_model(source.model, "CPU", EXACT)
     model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE)
     model.limit(256 * max_sequences)
     return model
