@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from typing_extensions import Self
 
-from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
+from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
-from ov_specdec.models.devices import find_device, require_paged
+from ov_specdec.models.devices import NOT_PAGED, find_device
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.costs import CostCurve, Progress
 from ov_specdec.records.files import expand_home
@@ -101,8 +101,8 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     for config in (*configs, *encoders):
         devices.append(device := find_device(config.device))
         config.properties_for(device)
-        if config.kv == "paged":
-            require_paged(device)
+        if config.kv == "paged" and not device.takes_paged:
+            raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
     device = devices[0]
     if not device.is_cpu and main.static_sizes:
         raise OptionError(

@@ -102,7 +102,13 @@ class ModelOptions(Options):
         """How the models are compiled that the drafter needs, the main model first."""
         names = CONFIG.intersection(type(self).model_fields)
         main = RuntimeConfig(**{name: getattr(self, name) for name in names})
-        draft = main.for_draft(self.draft_device, self.draft_properties)
+        draft = replace(
+            main,
+            device=self.draft_device or self.device,
+            properties={**(self.properties or {}), **(self.draft_properties or {})},
+            max_model_len=None,
+            static_shapes="none" if main.static_shapes == "none" else "auto",
+        )
         return [main, draft] if self.kind.has_draft_model else [main]
 
     @model_validator(mode="after")

@@ -11,7 +11,7 @@ import openvino as ov
 import psutil
 from openvino.properties.device import Type
 
-from ov_specdec.errors import DeviceError, Option, openvino_message
+from ov_specdec.errors import DeviceError, openvino_message
 from ov_specdec.runner.block_memory import BlockMemory, HostMemory, RemoteMemory
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
@@ -169,12 +169,6 @@ def computes_in(device: Device, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; all support f32."""
     needed = {"bf16": "BF16", "f16": "FP16"}.get(precision)
     return needed is None or needed in device.capabilities
-
-
-def require_paged(device: Device) -> None:
-    """Raise `DeviceError` for a device on which a paged KV cache was not tested."""
-    if not device.takes_paged:
-        raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
 
 
 def precision_properties(device: Device, precision: Precision) -> dict[str, str]:

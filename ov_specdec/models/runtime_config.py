@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -85,16 +85,3 @@ class RuntimeConfig:
             digest = hashlib.sha256(repr((device.name, sorted(properties.items()))).encode())
             properties["CACHE_DIR"] = str(Path(folder) / digest.hexdigest()[:16])
         return properties
-
-    def for_draft(
-        self, device: str | None, properties: Mapping[str, str] | None
-    ) -> "RuntimeConfig":
-        """The same for a draft model, with its device, and its properties over the common ones."""
-        return replace(
-            self,
-            device=device or self.device,
-            properties={**(self.properties or {}), **(properties or {})},
-            batch_invariant=False,
-            max_model_len=None,
-            static_shapes="none" if self.static_shapes == "none" else "auto",
-        )

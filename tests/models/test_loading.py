@@ -238,7 +238,7 @@ def test_what_a_device_does_not_run_is_refused_before_models_are_read(
 
 def test_threads_may_be_given_for_a_draft_on_cpu(with_gpus):
     config = RuntimeConfig("GPU", num_threads=2)
-    check_devices([config, config.for_draft("CPU", None)])
+    check_devices([config, RuntimeConfig("CPU", num_threads=2)])
     with pytest.raises(OptionError, match="num_threads=2 has no effect on GPU"):
         check_devices([config])
 
