@@ -1,6 +1,6 @@
 """Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 import openvino as ov
 from openvino import opset13 as ops
@@ -97,19 +97,6 @@ def before(node: ov.Node, ends: Collection[str] = (*INPUTS, "ShapeOf")) -> Itera
             yield node
             if node.get_type_name() not in ends:
                 ahead += [value.get_node() for value in node.input_values()]
-
-
-def after(node: ov.Node, is_end: Callable[[ov.Node], bool]) -> Iterator[ov.Input]:
-    """The inputs that read a node, and those that depend on it, up to nodes that end it."""
-    seen, ahead = set[str](), [node]
-    while ahead:
-        outputs = ahead.pop().outputs()
-        for reader in (reader for output in outputs for reader in output.get_target_inputs()):
-            yield reader
-            node = reader.get_node()
-            if (name := node.get_name()) not in seen and not is_end(node):
-                seen.add(name)
-                ahead.append(node)
 
 
 def paged_attentions(model: ov.Model) -> list[ov.Node]:

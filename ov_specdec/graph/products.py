@@ -15,7 +15,6 @@ from ov_specdec.graph.paging import (
     QUERY,
     SINKS,
     VALUE,
-    after,
     before,
     paged_attentions,
 )
@@ -208,14 +207,14 @@ def _fused(attended: Sequence[ov.Output], attentions: Sequence[ov.Node]) -> list
     Empty if it is made of anything else, or if anything else is made of these. Selecting rows there
     takes two gathers in each layer instead of four.
     """
-    found: dict[str, ov.Output] = {}
-    seen, ahead = set[str](), [value.get_node() for value in attended]
+    found, seen = dict[str, ov.Output](), dict[str, ov.Node]()
+    ahead = [value.get_node() for value in attended]
     while ahead:
         node = ahead.pop()
         name, kind, values = node.get_friendly_name(), node.get_type_name(), node.input_values()
         if name in seen or kind == "Constant":
             continue
-        seen.add(name)
+        seen[name] = node
         if kind == "VariadicSplit" and values[0].get_node().get_type_name() == "MatMul":
             found[values[0].get_node().get_friendly_name()] = values[0]
         elif kind == "Parameter" and POSITION_IDS in node.output(0).get_names():
@@ -224,14 +223,10 @@ def _fused(attended: Sequence[ov.Output], attentions: Sequence[ov.Node]) -> list
             return []
         else:
             ahead += [value.get_node() for value in values]
-    ends = {attention.get_friendly_name() for attention in attentions}
-
-    def is_end(node: ov.Node) -> bool:
-        return node.get_friendly_name() in ends or _reads_head_size(node)
-
-    readers = (reader for rows in found.values() for reader in after(rows.get_node(), is_end))
-    made = (reader.get_node() for reader in readers)
-    is_all = all(node.get_friendly_name() in seen or is_end(node) for node in made)
+    ends = seen.keys() | {attention.get_friendly_name() for attention in attentions}
+    outputs = [*found.values(), *(output for node in seen.values() for output in node.outputs())]
+    readers = (reader.get_node() for rows in outputs for reader in rows.get_target_inputs())
+    is_all = all(node.get_friendly_name() in ends or _reads_head_size(node) for node in readers)
     return list(found.values()) if is_all else []
 
 
