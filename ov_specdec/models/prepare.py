@@ -31,7 +31,6 @@ from ov_specdec.models.devices import (
     has_readable_states,
 )
 from ov_specdec.models.exported import ExportedModel, read_ir
-from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
@@ -107,10 +106,16 @@ def prepare(
     model.
     """
     folder, device = exported.folder, find_device(config.device)
+    context, max_length = folder.context_length, config.max_model_len or folder.context_length
+    if max_length > context:
+        raise OptionError(
+            Option("max_model_len", max_length),
+            f" is more than the context of {folder.path}, {context} tokens: lower it",
+        )
     if folder.is_encoder_decoder:
-        prepared = _prepare_encoder_decoder(exported, config, device)
+        prepared = _prepare_encoder_decoder(exported, config, device, max_length)
     else:
-        prepared = _prepare_decoder(exported, config, device, wanted_because)
+        prepared = _prepare_decoder(exported, config, device, max_length, wanted_because)
     model, is_paged = prepared.exported.model, prepared.kv == "paged"
     if not is_paged:
         _check_stateful(config, device, prepared.reason)
@@ -132,12 +137,16 @@ def prepare(
 
 
 def _prepare_decoder(
-    exported: ExportedModel, config: RuntimeConfig, device: Device, wanted_because: str
+    exported: ExportedModel,
+    config: RuntimeConfig,
+    device: Device,
+    max_length: int,
+    wanted_because: str,
 ) -> Prepared:
     folder, state = exported.folder, recurrent_state(exported.model)
     if lost := lost_cap(exported.model, folder.attention_cap):
         warnings.warn(f"{folder.path}: {lost}", RuntimeWarning, stacklevel=2)
-    max_length, max_masked = _max_length(folder, config), _max_masked(exported, config, device)
+    max_masked = _max_masked(exported, config, device)
     kv, reason, model = choose_backend(exported, device, config.kv, max_length, wanted_because)
     if state is not None and not device.is_cpu:
         raise DeviceError(
@@ -216,17 +225,6 @@ def choose_backend(
     return "paged", reason, model
 
 
-def _max_length(folder: ModelFolder, config: RuntimeConfig) -> int:
-    """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
-    context, wanted = folder.context_length, config.max_model_len
-    if wanted is not None and wanted > context:
-        raise OptionError(
-            Option("max_model_len", wanted),
-            f" is more than the context of {folder.path}, {context} tokens: lower it",
-        )
-    return wanted or context
-
-
 def _max_masked(exported: ExportedModel, config: RuntimeConfig, device: Device) -> int:
     folder, model = exported.folder, exported.model
     # Masked entries would displace others in a window, chunk or table of masks, and shift
@@ -241,7 +239,7 @@ def _max_masked(exported: ExportedModel, config: RuntimeConfig, device: Device) 
 
 
 def _prepare_encoder_decoder(
-    exported: ExportedModel, config: RuntimeConfig, device: Device
+    exported: ExportedModel, config: RuntimeConfig, device: Device, max_length: int
 ) -> Prepared:
     """The decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
@@ -261,9 +259,8 @@ def _prepare_encoder_decoder(
             f"{exported.folder.ir} has no states '{OWN_STATES}': export the model again with "
             "optimum-intel 2.1 or later"
         )
-    max_length, vocab_size = _max_length(exported.folder, config), exported.vocab_size
     make_runner = partial(
-        EncoderDecoderModel, axes=axes, max_length=max_length, vocab_size=vocab_size
+        EncoderDecoderModel, axes=axes, max_length=max_length, vocab_size=exported.vocab_size
     )
     return Prepared(exported, config, device, "stateful", "an encoder-decoder model", make_runner)
 
