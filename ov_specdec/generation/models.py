@@ -56,21 +56,19 @@ def pair_models(
     """
     if len(exported) == 1:
         return None, None
-    report = check_pair(*exported)
-    main, draft = (each.folder for each in exported)
-    if draft.num_bytes > main.num_bytes:
+    main, draft = exported
+    report = check_pair(main, draft)
+    if draft.folder.num_bytes > main.folder.num_bytes:
         warnings.warn(
-            f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
-            "makes decoding slower: swap the two",
+            f"the draft model '{draft.folder.path}' is larger than the main model "
+            f"'{main.folder.path}', which makes decoding slower: swap the two",
             RuntimeWarning,
             stacklevel=2,
         )
     if pairing is None or report.compatible:
         report.require()
         return report, None
-    tokenizers = replace(pair_tokenizers(*exported), pairing=pairing)
-    tokenizers.require_possible()
-    return report, tokenizers
+    return report, pair_tokenizers(main, draft, pairing)
 
 
 def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:

@@ -12,7 +12,7 @@ from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from ov_specdec.text.guard import GuardReport, compare_tokenizers, list_differences
-from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
+from ov_specdec.text.pairing import PairingName, PieceTokenizer, TokenizerPair
 from ov_specdec.text.prompt import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -116,11 +116,14 @@ def read_model(ir: Path) -> ov.Model:
         ) from error
 
 
-def pair_tokenizers(main: ExportedModel, draft: ExportedModel) -> TokenizerPair:
+def pair_tokenizers(
+    main: ExportedModel, draft: ExportedModel, pairing: PairingName = "auto"
+) -> TokenizerPair:
     """The tokenizers of two models that need a pairing.
 
     Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, for encoder-decoder
-    models, whose encoders would need different ids, and for a parallel draft model.
+    models, whose encoders would need different ids, for a parallel draft model, and if nothing is
+    in common that a pairing needs.
     """
     if main.folder.is_encoder_decoder:
         raise TokenizerMismatchError(
@@ -134,12 +137,10 @@ def pair_tokenizers(main: ExportedModel, draft: ExportedModel) -> TokenizerPair:
             "tokenizer: use a draft of the same family, or ",
             Option("drafter", "suffix"),
         )
-    return TokenizerPair(
-        PieceTokenizer(main.tokenizer),
-        PieceTokenizer(draft.tokenizer),
-        main.vocab_size,
-        draft.vocab_size,
-    )
+    pieces = PieceTokenizer(main.tokenizer), PieceTokenizer(draft.tokenizer)
+    pair = TokenizerPair(*pieces, main.vocab_size, draft.vocab_size, pairing)
+    pair.require_possible()
+    return pair
 
 
 def check_pair(main: ExportedModel, draft: ExportedModel) -> GuardReport:
