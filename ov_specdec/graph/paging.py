@@ -13,9 +13,6 @@ QUERY, KEY, VALUE, WINDOW, ALIBI_SLOPES, SINKS = 0, 1, 2, 10, 11, 20
 """Indices among the inputs of OpenVINO's paged attention: a window of 0 is none, and without ALiBi
 and sinks theirs are empty."""
 
-INDICES = 1
-"""Index of the indices among the inputs of Gather."""
-
 INPUTS = ("Parameter", "ReadValue")
 """Types of nodes that no others precede: inputs and states."""
 

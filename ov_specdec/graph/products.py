@@ -1,4 +1,4 @@
-"""Products of queries, keys and values in a paged model: fused, centered, and repeated by row."""
+"""Matrix products: queries, keys and values of a paged model, and the logits of some tokens."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -8,14 +8,15 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.graph.paging import (
-    INDICES,
     INPUTS,
     KEY,
     QUERY,
     SINKS,
     VALUE,
     before,
+    last_product,
     paged_attentions,
 )
 from ov_specdec.graph.positions import POSITION_IDS
@@ -28,6 +29,9 @@ them: the product itself computes it, and after a split it would not.
 
 READABLE = ("u8", "i8", "f16", "f32")
 """Types of weights that numpy has."""
+
+OUTSIDE = np.float32(-60_000)
+"""The logit of tokens that are not kept: probability 0, and within the range of f16."""
 
 AVERAGED = np.arange(0, 4096, 61)
 """Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
@@ -236,10 +240,62 @@ def _reads_head_size(node: ov.Node) -> bool:
         return False
     last = len(node.get_input_partial_shape(0)) - 1
     readers = [reader.get_node() for reader in node.output(0).get_target_inputs()]
-    indices = [reader.input_value(INDICES).get_node() for reader in readers]
+    indices = [reader.input_value(1).get_node() for reader in readers]
     return all(
         reader.get_type_name() == "Gather"
         and index.get_type_name() == "Constant"
         and index.get_data().tolist() in (-1, last, [-1], [last])
         for reader, index in zip(readers, indices, strict=True)
+    )
+
+
+def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:
+    """Compute only the logits of tokens `kept`, in place; those of others are `OUTSIDE`.
+
+    That is much of a small model's pass. An embedding that shares the weights stays whole. Raises
+    `OptionError` for a draft model whose last layer is not a matrix product with readable weights.
+    """
+    result, product = model.output("logits").get_node(), last_product(model)
+    if product is None:
+        raise _unreadable(kept)
+    width = result.get_input_partial_shape(0)[-1].get_length()
+    channels = 0 if product.get_attributes()["transpose_b"] else 1
+    _cut(product.input(1), channels, width, kept)
+    node = result.input_value(0).get_node()
+    while node.get_friendly_name() != product.get_friendly_name():
+        if len(node.inputs()) > 1 and node.get_input_partial_shape(1)[-1:] == [width]:
+            _cut(node.input(1), -1, width, kept)  # a bias
+        node = node.input_value(0).get_node()
+    model.validate_nodes_and_infer_types()
+    logits = result.input_value(0)
+    rows = ops.slice(ops.shape_of(logits), *map(ops.constant, ([0], [-1], [1])))
+    full = ops.broadcast(ops.constant(OUTSIDE), ops.concat([rows, ops.constant([width])], 0))
+    scattered = ops.scatter_update(full, ops.constant(np.array(kept)), logits, ops.constant(-1))
+    result.input(0).replace_source_output(scattered.output(0))
+    scattered.output(0).set_names(logits.names)
+    logits.set_names(set())
+    model.validate_nodes_and_infer_types()
+
+
+def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
+    """Give a port a copy of its constants, of which those of `width` keep some along an axis."""
+    copy = ov.Model([port.get_source_output()], [], "constants").clone()  # held for its ports
+    [end] = copy.get_results()
+    for each in constant_ports(end.input(0)):
+        constant, shape = each.get_source_output().get_node(), each.get_partial_shape()
+        if len(shape) == 0 or shape[axis] != width:
+            continue
+        is_readable = each.get_element_type().get_type_name() in READABLE
+        if not is_readable or constant.get_type_name() != "Constant":
+            raise _unreadable(kept)
+        each.replace_source_output(ops.constant(np.take(constant.get_data(), kept, axis)).output(0))
+    copy.validate_nodes_and_infer_types()
+    port.replace_source_output(end.input_value(0))
+
+
+def _unreadable(kept: Sequence[int]) -> OptionError:
+    return OptionError(
+        Option("draft_vocabulary", len(kept)),
+        " needs a draft model whose last layer is a matrix product in int8, fp16 or fp32: export "
+        "it so, or leave the option out",
     )

@@ -20,8 +20,7 @@ from ov_specdec.graph.paging import (
     to_paged,
 )
 from ov_specdec.graph.positions import takes_positions
-from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
-from ov_specdec.graph.vocabulary import cut_vocabulary
+from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Device,

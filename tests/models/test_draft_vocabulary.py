@@ -9,7 +9,7 @@ from openvino import opset13 as ops
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.graph.paging import static_shape
-from ov_specdec.graph.vocabulary import OUTSIDE, cut_vocabulary
+from ov_specdec.graph.products import OUTSIDE, cut_vocabulary
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.runner.base import Span
