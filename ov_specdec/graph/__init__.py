@@ -1,1 +1,1 @@
-"""Changes to a model's graph: paging, products, positions, attention."""
+"""Changes to a model's graph: paging, products, attention."""

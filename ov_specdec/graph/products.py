@@ -12,6 +12,7 @@ from ov_specdec.errors import Option, OptionError
 from ov_specdec.graph.paging import (
     INPUTS,
     KEY,
+    POSITION_IDS,
     QUERY,
     SINKS,
     VALUE,
@@ -19,7 +20,6 @@ from ov_specdec.graph.paging import (
     last_product,
     paged_attentions,
 )
-from ov_specdec.graph.positions import POSITION_IDS
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES
 
 HEADS = "Reshape"

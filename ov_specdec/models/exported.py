@@ -6,8 +6,7 @@ from pathlib import Path
 import openvino as ov
 
 from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
-from ov_specdec.graph.paging import recurrent_state
-from ov_specdec.graph.positions import connect_positions
+from ov_specdec.graph.paging import connect_positions, recurrent_state
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES

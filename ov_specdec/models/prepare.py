@@ -17,9 +17,9 @@ from ov_specdec.graph.paging import (
     select_rows,
     sequence_axes,
     static_shape,
+    takes_positions,
     to_paged,
 )
-from ov_specdec.graph.positions import takes_positions
 from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import (
     NOT_PAGED,
