@@ -171,20 +171,6 @@ def computes_in(device: Device, precision: str) -> bool:
     return needed is None or needed in device.capabilities
 
 
-def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
-    """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
-    if not computes_in(device, precision):
-        raise DeviceError(
-            f"precision '{precision}' is not offered by {device.name} here, which lists "
-            f"{', '.join(device.capabilities)}: use default, f32 or exact"
-        )
-    if precision == "default" and not device.is_cpu:
-        precision = "f16" if computes_in(device, "f16") else "f32"
-    if precision == "exact":
-        return EXACT
-    return {} if precision == "default" else {"INFERENCE_PRECISION_HINT": precision}
-
-
 def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
     """The precision of KV caches for these properties; empty except on a GPU.
 

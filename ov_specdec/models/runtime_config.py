@@ -6,12 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ov_specdec.models.devices import (
-    Device,
-    Precision,
-    cache_precision,
-    precision_properties,
-)
+from ov_specdec.errors import DeviceError
+from ov_specdec.models.devices import EXACT, Device, Precision, cache_precision, computes_in
 from ov_specdec.records.files import expand_home
 
 Backend = Literal["paged", "stateful"]
@@ -65,15 +61,20 @@ class RuntimeConfig:
 
         Raises `DeviceError` for settings that the device does not support.
         """
-        given = self.properties or {}
-        precision = self.precision
-        is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
-        if is_accurate and precision == "default" and not device.is_cpu:  # the CPU needs no help
-            precision = "f32"
+        given, precision = self.properties or {}, self.precision
+        if precision == "default" and not device.is_cpu:  # the CPU needs no help
+            is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
+            precision = "f16" if computes_in(device, "f16") and not is_accurate else "f32"
+        if not computes_in(device, precision):
+            raise DeviceError(
+                f"precision '{precision}' is not offered by {device.name} here, which lists "
+                f"{', '.join(device.capabilities)}: use default, f32 or exact"
+            )
         # By channel, the CPU's default, all tokens of a block share a scale, so that a draft token
         # changes the keys of those before it.
-        quantized = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
-        properties = {**quantized, **precision_properties(device, precision)}
+        properties = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
+        if precision != "default":
+            properties |= EXACT if precision == "exact" else {"INFERENCE_PRECISION_HINT": precision}
         if self.num_threads is not None and device.is_cpu:
             properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
         if self.cache_dir is not None:
