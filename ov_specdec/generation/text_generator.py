@@ -30,7 +30,7 @@ from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.text.answer_format import PLAIN, AnswerFormat
+from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
@@ -194,7 +194,7 @@ class TextGenerator:
             encoder_input = EncoderInput(np.array([ids]), _namespace(options))
         self.check(options)
         has_template = options.apply_chat_template and self.tokenizer.chat_template is not None
-        form = self.answer_format if has_template else PLAIN
+        form = self.answer_format if has_template else TEXT_ONLY
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         read = form if options.may_call else replace(form, calls=None)

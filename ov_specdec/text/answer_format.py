@@ -139,5 +139,5 @@ REASONING_FORMATS = {
 """Formats of reasoning by the same names."""
 
 
-PLAIN = AnswerFormat()
+TEXT_ONLY = AnswerFormat()
 """Of answers that are nothing but text."""

@@ -11,7 +11,7 @@ from ov_specdec.errors import BusyError, Option, OptionError, requiring
 from ov_specdec.options.conflicts import OF_JSON, constraints_of
 from ov_specdec.options.generation import GenerationOptions, read_schema
 from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.text.answer_format import PLAIN, AnswerFormat
+from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_grammar import write_answer
 from ov_specdec.text.grammar_process import Trial, first_error, new_matcher, open_tokenizer
 
@@ -49,7 +49,7 @@ class Grammars:
         self,
         options: GenerationOptions,
         ends: Set[int],
-        form: AnswerFormat = PLAIN,
+        form: AnswerFormat = TEXT_ONLY,
         is_reasoning: bool | None = False,
     ) -> Callable[..., Grammar]:
         """What makes the grammar of a generation: a `Grammar` without its last two arguments.
