@@ -6,7 +6,7 @@ different models may have folders of the same name.
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,6 @@ from ov_specdec.models.locate import (
     IR_FILE,
     connection_errors,
     decoder_file,
-    embedded_folder,
     is_hub_name,
     similar,
 )
@@ -226,10 +225,8 @@ def partial_folder(output: Path, name: str) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        # Removed while held, since afterwards it may belong to another process. Windows cannot
-        # remove open files; there the release does it.
-        with suppress(OSError):
-            file.unlink()
+        # While held, since afterwards it may belong to another process.
+        file.unlink(missing_ok=True)
         lock.release()
 
 
@@ -256,9 +253,4 @@ def require_origin(folder: Path, model: str | Path) -> None:
 
 def _origin(model: str | Path) -> str:
     folder = expand_home(model)
-    if not folder.is_dir():
-        return str(model)
-    for role in ("main", "draft"):  # their paths change with the installation
-        if folder.resolve() == embedded_folder(role).resolve():
-            return f"the embedded {role}"
-    return str(folder.resolve())
+    return str(folder.resolve()) if folder.is_dir() else str(model)
