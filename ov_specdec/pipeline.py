@@ -8,12 +8,11 @@ from typing_extensions import Self, Unpack
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.generation.batch import Batch
-from ov_specdec.generation.models import load, make_generator, open_sources
+from ov_specdec.generation.models import make_generator, open_models, pair_models
 from ov_specdec.generation.pipeline import Pipeline, check_devices
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
-from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.generation_config import defaults_of, fill, read_sampling_defaults
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.generation import GenerationOptions
@@ -52,22 +51,18 @@ class SpeculativePipeline(Pipeline):
         known = drop_neutral(options, PipelineOptions.model_fields)
         given = PipelineOptions(main=main, draft=draft, **known)
         check_devices(given.configs)
-        sources = open_sources(given)
+        exported = open_models(given)
         self._defaults: dict[str, Any] = {}
         if given.generation_config == "model":
-            folder, size = sources[0].folder.path, sources[0].vocab_size
+            folder, size = exported[0].folder.path, exported[0].vocab_size
             self._defaults = read_sampling_defaults(folder, vocab_size=size)
-        models = load(sources, given)
-        self.load_seconds = watch.total()
         self.drafter = given.kind.name
-        self.tokenizer = sources[0].tokenizer
-        self.guard_report = models.guard_report
-        self.profile = models.profile
-        self.pairing = models.pairing.used if models.pairing else None
-        self._models = models.loaded
-        self._invariance = models.invariance
-        self._costs = costs = kept_costs(self._models, self.load_seconds)
-        self._generator = make_generator(models, costs, given)
+        self.tokenizer = exported[0].tokenizer
+        self.guard_report, pairing = pair_models(exported, given.pairing)
+        self.pairing = pairing.used if pairing else None
+        made = make_generator(exported, pairing, given, watch)
+        self._generator, self._invariance, self.profile = made
+        self.load_seconds = watch.total()
 
     @classmethod
     def from_pretrained(
@@ -207,7 +202,7 @@ class SpeculativePipeline(Pipeline):
         """
         generator = self._open_generator()
         with generator.loop.alone():
-            save_caches(self._open_models(), generator, path)
+            save_caches(generator, path)
 
     def load_cache(self, path: str | Path, *, cache_salt: str | None = None) -> None:
         """Load KV caches that `save_cache` wrote.
@@ -222,12 +217,12 @@ class SpeculativePipeline(Pipeline):
             require("cache_salt", cache_salt, str)
         generator = self._open_generator()
         with generator.loop.alone():
-            load_caches(self._open_models(), generator, path, cache_salt)
+            load_caches(generator, path, cache_salt)
 
     def __repr__(self) -> str:
-        if not self._models:
+        if self._generator is None:
             return "SpeculativePipeline(closed)"
-        main, *draft = (f"'{model.folder.path}'" for model in self._models)
+        main, *draft = (f"'{model.folder.path}'" for model in self._generator.models)
         arguments = [main, *draft, f"drafter='{self.drafter}'", f"kv='{self.main.kv}'"]
         return f"SpeculativePipeline({', '.join(arguments)})"
 

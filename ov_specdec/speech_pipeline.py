@@ -17,8 +17,8 @@ from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.compile import load_aligner, load_models
+from ov_specdec.models.exported import FEATURES_CHECK, ExportedModel, check_pair, open_exported
 from ov_specdec.models.locate import locate
-from ov_specdec.models.source import FEATURES_CHECK, ModelSource, check_pair, open_source
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
 from ov_specdec.planning.policies import LearnedStats
@@ -55,23 +55,22 @@ class SpeechPipeline(Pipeline):
         watch = Stopwatch()
         known = drop_neutral(options, SpeechPipelineOptions.model_fields)
         given = SpeechPipelineOptions(main=main, draft=draft, **known)
-        names = [name for name in (main, draft) if name is not None]
-        configs = given.configs[: len(names)]
+        configs = given.configs
         check_devices(configs)
-        sources = [open_source(locate(name)) for name in names]
-        settings = WhisperSettings.read(sources[0].folder.path)
-        self.guard_report = check_pair(*sources) if len(sources) > 1 else None
+        exported = [open_exported(locate(name)) for name in (main, draft) if name is not None]
+        settings = WhisperSettings.read(exported[0].folder.path)
+        self.guard_report = check_pair(*exported) if len(exported) > 1 else None
         if self.guard_report is not None:
-            _require_fit(self.guard_report, sources, settings.vocab_size)
+            _require_fit(self.guard_report, exported, settings.vocab_size)
         # Timestamps count, though tokenizers may have no text for them.
         size = settings.vocab_size
-        whole = [replace(source, vocab_size=size) for source in sources]
-        self._models = load_models(list(zip(whole, configs, strict=True)))
-        self.tokenizer = sources[0].tokenizer
+        whole = [replace(each, vocab_size=size) for each in exported]
+        models = load_models(list(zip(whole, configs, strict=True)))
+        self.tokenizer = exported[0].tokenizer
         self.drafter = given.kind.name
         self.load_seconds = watch.total()
-        self._costs = costs = kept_costs(self._models, self.load_seconds)
-        loaded = (model.runner for model in self._models)
+        costs = kept_costs(models, self.load_seconds)
+        loaded = (model.runner for model in models)
         runners = [runner for runner in loaded if isinstance(runner, EncoderDecoderModel)]
         draft_runner = runners[1] if len(runners) > 1 else None
         encoders = list({id(runner.encoder): runner.encoder for runner in runners}.values())
@@ -86,8 +85,9 @@ class SpeechPipeline(Pipeline):
             given.kind,
             draft_runner,
             learned=LearnedStats(costs),
+            models=models,
         )
-        folder, heads = sources[0].folder, settings.alignment_heads
+        folder, heads = exported[0].folder, settings.alignment_heads
         self._whisper: Whisper | None = Whisper(
             settings,
             FeatureExtractor(**folder.features),
@@ -157,9 +157,9 @@ class SpeechPipeline(Pipeline):
         return self._whisper
 
 
-def _require_fit(report: GuardReport, sources: Sequence[ModelSource], vocab_size: int) -> None:
+def _require_fit(report: GuardReport, exported: Sequence[ExportedModel], vocab_size: int) -> None:
     """Refuse a draft with other features, another tokenizer, or without timestamps."""
-    main, draft = sources
+    main, draft = exported
     if found := report.checks.get(FEATURES_CHECK):
         raise ModelError(
             f"draft '{draft.folder.path}' and main '{main.folder.path}' have different audio "

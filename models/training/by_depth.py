@@ -20,8 +20,8 @@ from transformers import LlamaForCausalLM
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
 LENGTH = 240  # tokens of a text: with its masks within the draft's context
@@ -60,7 +60,7 @@ def by_torch(model: LlamaForCausalLM, texts: Tensor, off: int = 0) -> Tensor:
 
 def by_toolkit(draft: Path, texts: Tensor) -> Tensor:
     """The same from passes of the exported model, each after a text that is one token longer."""
-    source = open_source(draft)
+    source = open_exported(draft)
     config = RuntimeConfig(precision="exact")
     runner = load_model(source, config).runner
     accepted = []

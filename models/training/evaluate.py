@@ -25,8 +25,8 @@ from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
 
 MODELS = Path(__file__).resolve().parent.parent
@@ -86,7 +86,7 @@ def heldout_prompts(
 
 def heldout_loss(folder: Path, ids: np.ndarray, row: int, rows: int) -> float:
     """Mean loss (nats a token) of an exported model over ``rows`` rows of ``row`` + 1 tokens."""
-    source = open_source(folder)
+    source = open_exported(folder)
     model = load_model(source, RuntimeConfig()).runner
     losses = []
     for start in np.linspace(0, len(ids) - row - 1, rows, dtype=int):

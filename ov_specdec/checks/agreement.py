@@ -6,9 +6,9 @@ from typing import NamedTuple
 from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.graph.attention import windows
 from ov_specdec.models.compile import LoadedModel, load_model, load_stateful
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.records.files import read_section, record_file, write_section
 from ov_specdec.runner.probe import (
     AROUND,
@@ -102,8 +102,8 @@ def compare_caches(folder: ModelFolder) -> Agreement:
 
     Raises errors of loading.
     """
-    source = open_source(folder.path)
-    own, model = source.folder, source.model
+    exported = open_exported(folder.path)
+    own, model = exported.folder, exported.model
     # The ends of windows, chunks and LongRoPE's short factors, and an early position.
     sizes = {own.sliding_window, own.chunk, own.original_length, *windows(model)}
     most = min(own.context_length, LONGEST_PREFILL) - AROUND
@@ -112,7 +112,7 @@ def compare_caches(folder: ModelFolder) -> Agreement:
     for kv in ("stateful", "paged"):
         config = RuntimeConfig(kv=kv, precision="exact")
         try:
-            loaded = load_model(open_source(folder.path), config)
+            loaded = load_model(open_exported(folder.path), config)
         except ModelError as error:
             if kv == "stateful":
                 raise

@@ -17,9 +17,9 @@ from ov_specdec.errors import DeviceError, Option, OptionError, SessionError, op
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, fingerprint, load_model
 from ov_specdec.models.devices import Precision, find_device
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.options.model import require
 from ov_specdec.records.files import keep_section, read_section, record_file
 from ov_specdec.results.stats import BatchInvariance
@@ -266,9 +266,9 @@ def _first_that_passes(
 
 def check(folder: ModelFolder, config: RuntimeConfig) -> str:
     """The first difference with this configuration; "" if there is none. Caches the verdict."""
-    source = open_source(folder.path)
+    exported = open_exported(folder.path)
     try:
-        loaded = load_model(source, config)
+        loaded = load_model(exported, config)
         limit_memory([loaded], None, 4)  # a check has five sequences, four of them short
         status = open_invariance(loaded).check()
     except DeviceError as error:

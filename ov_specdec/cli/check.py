@@ -18,12 +18,12 @@ from ov_specdec.models.devices import (
     Precision,
     describe_machine,
     find_device,
-    list_devices,
+    openvino_core,
 )
+from ov_specdec.models.exported import check_pair, open_exported, pair_tokenizers
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import check_pair, open_source, pair_tokenizers
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
@@ -59,7 +59,7 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
     """
     require_main(main, draft)
     pair = (embedded_folder("main"), embedded_folder("draft")) if main is None else (main, draft)
-    if pair[1] is not None and not compare_tokenizers(str(pair[0]), str(pair[1])):
+    if pair[1] is not None and not show_comparison(str(pair[0]), str(pair[1])):
         sys.exit(FAILED)
     folder = ModelFolder.read(locate(str(pair[0])))
     if not find_device(device).is_cpu:
@@ -166,16 +166,16 @@ def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchIn
     return known
 
 
-def compare_tokenizers(main: str, draft: str) -> bool:
+def show_comparison(main: str, draft: str) -> bool:
     """Print the comparison; whether the two are compatible."""
     with console.status("Reading models"):
-        sources = open_source(locate(main)), open_source(locate(draft))
-        report = check_pair(*sources)
+        exported = open_exported(locate(main)), open_exported(locate(draft))
+        report = check_pair(*exported)
     verdict = "compatible" if report.compatible else "not compatible"
     click.echo("\n".join([*report.lines(), verdict]))
     if not report.compatible:
         try:
-            click.echo("\n".join(pair_tokenizers(*sources).lines()))
+            click.echo("\n".join(pair_tokenizers(*exported).lines()))
         except TokenizerMismatchError as error:
             click.echo(f"pairings: none ({error})")
     return report.compatible
@@ -191,7 +191,7 @@ def devices(main: str | None) -> None:
     With MAIN, it also shows whether the model's passes are batch-invariant there, if known.
     """
     folder = None if main is None else ModelFolder.read(locate(main))
-    for device in list_devices():
+    for device in map(find_device, openvino_core().available_devices):
         kv = "paged" if device.takes_paged else "stateful"
         capabilities = " ".join(device.capabilities)
         columns = [device.name, device.full_name, capabilities, f"kv {kv}", device.seen]

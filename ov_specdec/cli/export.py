@@ -11,8 +11,8 @@ from ov_specdec.cli.terminal import console
 from ov_specdec.errors import Option, OptionError, TokenizerMismatchError
 from ov_specdec.generation.models import pair_models
 from ov_specdec.models.export import WeightFormat, compare_checkpoints, export_model
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.optimum import Int4Options
-from ov_specdec.models.source import open_source
 from ov_specdec.options.model import option
 from ov_specdec.records.files import as_argument
 from ov_specdec.text.pairing import PairingName
@@ -81,9 +81,9 @@ def export(
             click.echo(f"{exported.folder}{'' if exported.is_new else ' (exists already)'}")
             folders.append(exported.folder)
     if len(folders) == len(chosen):
-        sources = [open_source(folder) for folder in folders]
-        _, paired = pair_models(sources, pairing)
-        command = "transcribe FILE" if sources[0].folder.features else "generate PROMPT"
+        exported = [open_exported(folder) for folder in folders]
+        _, paired = pair_models(exported, pairing)
+        command = "transcribe FILE" if exported[0].folder.features else "generate PROMPT"
         models = "--main {} --draft {}".format(*map(as_argument, folders))
         with_pairing = f" --pairing {paired.used}" if paired else ""
         click.echo(f"try: ov-specdec {command} {models}{with_pairing}")

@@ -122,7 +122,7 @@ def tune(
 
 def write_profile(profile: Profile, path: Path) -> Path | None:
     """Write a profile, or remove an earlier one if OpenVINO's defaults are the fastest."""
-    if profile.is_empty:
+    if not profile.main_properties and not profile.draft_properties:
         path.unlink(missing_ok=True)
         return None
     profile.write(path)

@@ -1,8 +1,8 @@
-"""Loads the models of a pipeline, and makes the generator that runs on them."""
+"""Reads and loads the models of a pipeline, and makes the generator that runs on them."""
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from ov_specdec.checks.agreement import verifiable
@@ -14,18 +14,18 @@ from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
-from ov_specdec.models.budgets import limit_memory
+from ov_specdec.models.budgets import kept_costs, limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
+from ov_specdec.models.exported import ExportedModel, check_pair, open_exported, pair_tokenizers
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.models.profile import find_profile
-from ov_specdec.models.source import ModelSource, check_pair, open_source, pair_tokenizers
-from ov_specdec.planning.costs import Role
-from ov_specdec.planning.kept_costs import KeptCosts
+from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.planning.costs import Costs, Role
 from ov_specdec.planning.policies import LearnedStats
+from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.guard import GuardReport
 from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
-from ov_specdec.text.prompt import TextToText
 
 USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
     "none": {1: 1.0},
@@ -36,90 +36,39 @@ USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
 
-def open_sources(options: PipelineOptions) -> list[ModelSource]:
+def open_models(options: PipelineOptions) -> list[ExportedModel]:
     """Read the folders of the main model and of the draft model, if the drafter has one."""
     chosen = {"main": (options.main, options.chat_template)}
     if options.kind.has_draft_model:
         chosen["draft"] = (options.draft, None)
     return [
-        open_source(embedded_folder(role) if name is None else locate(name), template)
+        open_exported(embedded_folder(role) if name is None else locate(name), template)
         for role, (name, template) in chosen.items()
     ]
 
 
-@dataclass(frozen=True)
-class Models:
-    """Loaded models, the main model first.
-
-    source: of the main model. guard_report: on the tokenizers of a pair. pairing: of a draft with
-    another tokenizer. profile: the file of the properties. invariance: whether passes of
-    the main model agree. text_to_text: how its decoder begins, if it has an encoder.
-    """
-
-    source: ModelSource
-    loaded: list[LoadedModel]
-    guard_report: GuardReport | None
-    pairing: TokenizerPair | None
-    profile: Path | None
-    invariance: Invariance
-    text_to_text: TextToText | None
-
-
-def load(sources: Sequence[ModelSource], options: PipelineOptions) -> Models:
-    """Load a main model, and its draft if there is one.
-
-    Raises as `SpeculativePipeline` does for models and devices.
-    """
-    begins = sources[0].text_to_text()
-    main, *drafts = options.configs
-    report, paired, file = None, None, None
-    wanted = main.precision
-    others = SLOWER if wanted == "default" and not main.properties else ()
-    if drafts:
-        report, paired = pair_models(sources, options.pairing)
-        if options.draft_vocabulary != "full":
-            kept = sources[1].tokenizer.first_tokens(options.draft_vocabulary)
-            drafts = [replace(drafts[0], kept_tokens=kept)]
-        both = sources[0].folder, sources[1].folder
-        wished = options.profile if options.may_tune else "none"
-        if found := find_profile(wished, *both, main.device, main.kv):
-            file, tuned = found
-            main = replace(main, properties=tuned.main_properties)
-            drafts = [replace(drafts[0], properties=tuned.draft_properties)]
-    main, off = configure(options.batch_invariant, sources[0].folder, main, others)
-    if main.precision != wanted:  # batch_invariant's precision replaces the profile's
-        file = None
-    loaded = load_models(list(zip(sources, [main, *drafts], strict=True)))
-    limit_memory(loaded, options.kv_cache_size, options.max_batch_size)
-    loaded = [verifiable(model) for model in loaded]
-    invariance = open_invariance(loaded[0], off)
-    if options.batch_invariant is True and not invariance.check().is_verified:
-        raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
-    return Models(sources[0], loaded, report, paired, file, invariance, begins)
-
-
 def pair_models(
-    sources: Sequence[ModelSource], pairing: PairingName | None
-) -> tuple[GuardReport, TokenizerPair | None]:
-    """The guard's report on main and draft, and their pairing if their tokenizers differ.
+    exported: Sequence[ExportedModel], pairing: PairingName | None
+) -> tuple[GuardReport | None, TokenizerPair | None]:
+    """The guard's report on main and draft, if there is one, and a pairing if tokenizers differ.
 
     Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
     """
-    report = check_pair(*sources)
-    main, draft = (source.folder for source in sources)
-    if draft.num_bytes > main.num_bytes:
+    if len(exported) == 1:
+        return None, None
+    main, draft = exported
+    report = check_pair(main, draft)
+    if draft.folder.num_bytes > main.folder.num_bytes:
         warnings.warn(
-            f"the draft model '{draft.path}' is larger than the main model '{main.path}', which "
-            "makes decoding slower: swap the two",
+            f"the draft model '{draft.folder.path}' is larger than the main model "
+            f"'{main.folder.path}', which makes decoding slower: swap the two",
             RuntimeWarning,
             stacklevel=2,
         )
     if pairing is None or report.compatible:
         report.require()
         return report, None
-    tokenizers = replace(pair_tokenizers(*sources), pairing=pairing)
-    tokenizers.require_possible()
-    return report, tokenizers
+    return report, pair_tokenizers(main, draft, pairing)
 
 
 def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
@@ -127,34 +76,76 @@ def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPa
 
     Raises as `pair_models` does.
     """
-    _, found = pair_models([open_source(main), open_source(draft)], pairing)
+    _, found = pair_models([open_exported(main), open_exported(draft)], pairing)
     return found.used if found else None
 
 
-def make_generator(models: Models, costs: KeptCosts, options: PipelineOptions) -> TextGenerator:
-    """The generator on loaded models. costs: of their passes."""
-    source, main, draft, *_ = models.source, *(each.runner for each in models.loaded), None
-    shapes = _make_static_shapes(models.loaded, costs, options.kind)
+def make_generator(
+    exported: Sequence[ExportedModel],
+    pairing: TokenizerPair | None,
+    options: PipelineOptions,
+    watch: Stopwatch,
+) -> tuple[TextGenerator, Invariance, Path | None]:
+    """Load a main model, and its draft if there is one, and make the generator on them.
+
+    pairing: of a draft with another tokenizer. watch: of the loading time. Returns also the
+    invariance of the main model's passes, and the file of a profile that is used. Raises as
+    `SpeculativePipeline` does for models and devices.
+    """
+    first, text_to_text = exported[0], exported[0].text_to_text()
+    configs, off, profile = _configure(exported, options)
+    loaded = load_models(list(zip(exported, configs, strict=True)))
+    limit_memory(loaded, options.kv_cache_size, options.max_batch_size)
+    models = [verifiable(model) for model in loaded]
+    invariance = open_invariance(models[0], off)
+    if options.batch_invariant is True and not invariance.check().is_verified:
+        raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
+    costs = kept_costs(models, watch.total())
+    main, draft, *_ = *(model.runner for model in models), None
+    shapes = _make_static_shapes(models, costs, options.kind)
     engine = Engine(main, draft, options.limits, costs, shapes)
-    return TextGenerator(
+    generator = TextGenerator(
         main,
-        EngineLoop(engine, models.invariance.passes if models.invariance.is_pending else None),
-        source.tokenizer,
-        source.vocab_size,
-        source.eos_token_ids,
+        EngineLoop(engine, invariance.passes if invariance.is_pending else None),
+        first.tokenizer,
+        first.vocab_size,
+        first.eos_token_ids,
         options.kind,
         draft,
-        models.pairing,
+        pairing,
         LearnedStats(costs),
-        text_to_text=models.text_to_text,
-        kept_tokens=models.loaded[-1].config.kept_tokens,
-        invariance=models.invariance,
+        text_to_text=text_to_text,
+        models=models,
+        invariance=invariance,
         parsers=(options.tool_call_parser, options.reasoning_parser),
     )
+    return generator, invariance, profile
+
+
+def _configure(
+    exported: Sequence[ExportedModel], options: PipelineOptions
+) -> tuple[list[RuntimeConfig], BatchInvariance | None, Path | None]:
+    """How to compile the models; why passes are not invariant; and the file of a profile."""
+    main, *drafts = options.configs
+    file, folder, wanted = None, exported[0].folder, main.precision
+    others = SLOWER if wanted == "default" and not main.properties else ()
+    if drafts:
+        if options.draft_vocabulary != "full":
+            kept = exported[1].tokenizer.first_tokens(options.draft_vocabulary)
+            drafts = [replace(drafts[0], kept_tokens=kept)]
+        profile = options.profile if options.may_tune else "none"
+        if found := find_profile(profile, folder, exported[1].folder, main.device, main.kv):
+            file, tuned = found
+            main = replace(main, properties=tuned.main_properties)
+            drafts = [replace(drafts[0], properties=tuned.draft_properties)]
+    main, off = configure(options.batch_invariant, folder, main, others)
+    if main.precision != wanted:  # batch_invariant's precision replaces the profile's
+        file = None
+    return [main, *drafts], off, file
 
 
 def _make_static_shapes(
-    models: Sequence[LoadedModel], costs: KeptCosts, drafter: DrafterKind
+    models: Sequence[LoadedModel], costs: Costs, drafter: DrafterKind
 ) -> dict[Role, StaticShapes]:
     """The static shapes of the models that may have some; a draft model compiles first."""
     roles: tuple[Role, Role] = "main", "draft"
@@ -169,7 +160,7 @@ def _make_static_shapes(
             model.folder.num_bytes,
             costs,
             usual=USUAL_STEPS[kind],
-            sizes=None if isinstance(sizes := model.config.static_shapes, str) else tuple(sizes),
+            sizes=tuple(model.config.static_sizes) or None,
             can_swap=lambda: main.is_verified,
         )
         for role, kind, model in reversed(list(zip(roles, kinds, models, strict=False)))

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 from typing_extensions import Self
 
-from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
+from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
-from ov_specdec.models.devices import find_device, require_paged
+from ov_specdec.models.devices import NOT_PAGED, find_device
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.costs import CostCurve, Progress
 from ov_specdec.planning.kept_costs import KeptCosts
@@ -18,20 +18,17 @@ from ov_specdec.records.files import expand_home
 class Pipeline:
     """Loaded models and the generator that runs on them, until `close`, or the end of `with`."""
 
-    # Main first, then the draft where there is one; empty once the pipeline is closed.
-    _models: list[LoadedModel]
-    _costs: KeptCosts | None
-    _generator: TextGenerator | None
+    _generator: TextGenerator | None  # None once the pipeline is closed
 
     @property
     def main(self) -> LoadedModel:
         """The main model. Raises `SessionError` once the pipeline is closed."""
-        return self._open_models()[0]
+        return self._open_generator().models[0]
 
     @property
     def draft(self) -> LoadedModel | None:
         """The draft model, if the drafter has one."""
-        return self._models[1] if len(self._models) > 1 else None
+        return next(iter(self._open_generator().models[1:]), None)
 
     @property
     def costs(self) -> CostCurve:
@@ -53,8 +50,9 @@ class Pipeline:
         a generation is running.
         """
         self.measure_costs(progress, seconds=seconds)
-        with self._open_generator().loop.alone():
-            for shapes in self._open_generator().loop.engine.shapes.values():
+        loop = self._open_generator().loop
+        with loop.alone():
+            for shapes in loop.engine.shapes.values():
                 shapes.complete(progress)
         return self.costs
 
@@ -62,22 +60,16 @@ class Pipeline:
         self, progress: Progress | None = None, *, seconds: float | None = None
     ) -> CostCurve:
         """The first part of `prepare`: no static shapes are compiled."""
-        with self._open_generator().loop.alone():
-            if self._costs is None:  # another thread may have closed the pipeline meanwhile
-                raise SessionError(CLOSED)
-            return self._costs.prepare(progress, seconds)
+        generator = self._open_generator()
+        with generator.loop.alone():
+            generator.learned.costs.prepare(progress, seconds)
+            return generator.learned.costs.curve
 
     def close(self) -> None:
         """Free the models. Running generations end within one pass."""
         if self._generator is not None:
             self._generator.close()
-        self._generator = self._costs = None
-        self._models = []
-
-    def _open_models(self) -> list[LoadedModel]:
-        if not self._models:  # another thread may close the pipeline at any time
-            raise SessionError(CLOSED)
-        return self._models
+        self._generator = None
 
     def _open_generator(self) -> TextGenerator:
         if self._generator is None:
@@ -110,12 +102,12 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     for config in (*configs, *encoders):
         devices.append(device := find_device(config.device))
         config.properties_for(device)
-        if config.kv == "paged":
-            require_paged(device)
+        if config.kv == "paged" and not device.takes_paged:
+            raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
     device = devices[0]
-    if not device.is_cpu and not isinstance(main.static_shapes, str):
+    if not device.is_cpu and main.static_sizes:
         raise OptionError(
-            Option("static_shapes", list(main.static_shapes)),
+            Option("static_shapes", main.static_sizes),
             f" cannot be used on {device.name}, which does not run a paged KV cache with static "
             "shapes: leave it out",
         )

@@ -99,10 +99,17 @@ class ModelOptions(Options):
 
     @property
     def configs(self) -> list[RuntimeConfig]:
-        """How the main model is compiled, and the draft model."""
+        """How the models are compiled that the drafter needs, the main model first."""
         names = CONFIG.intersection(type(self).model_fields)
         main = RuntimeConfig(**{name: getattr(self, name) for name in names})
-        return [main, main.for_draft(self.draft_device, self.draft_properties)]
+        draft = replace(
+            main,
+            device=self.draft_device or self.device,
+            properties={**(self.properties or {}), **(self.draft_properties or {})},
+            max_model_len=None,
+            static_shapes="none" if main.static_shapes == "none" else "auto",
+        )
+        return [main, draft] if self.kind.has_draft_model else [main]
 
     @model_validator(mode="after")
     def _check_models(self) -> Self:
@@ -245,9 +252,8 @@ class PipelineOptions(ModelOptions):
 
     @property
     def configs(self) -> list[RuntimeConfig]:
-        """How the models are compiled that the drafter needs."""
-        configs = [replace(c, shares_passes=self.max_batch_size > 1) for c in super().configs]
-        return configs if self.kind.has_draft_model else configs[:1]
+        """The same, for these limits."""
+        return [replace(c, shares_passes=self.max_batch_size > 1) for c in super().configs]
 
     @property
     def may_tune(self) -> bool:

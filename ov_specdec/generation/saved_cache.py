@@ -18,17 +18,18 @@ TOKENS, FINGERPRINT, SALT = "tokens", "fingerprint", "cache_salt"
 REMEDY = "delete it and save it again"
 
 
-def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: str | Path) -> None:
+def save_caches(generator: TextGenerator, path: str | Path) -> None:
     """Write the KV caches of the last generation. See `SpeculativePipeline.save_cache`.
 
-    models: the main model first, then the draft. Nothing else may use them meanwhile.
+    Nothing else may use the models meanwhile.
     """
     tokens, salt = generator.last_cached
-    for model, file in reversed(_files(models, path)):  # the main model's last: it marks completion
+    files = _files(generator.models, path)
+    for model, file in reversed(files):  # the main model's last: it marks completion
         cache = CachedSequence(model.runner, salt)
         try:
             held = tokens
-            if generator.pairing is not None and model is not models[0]:
+            if generator.pairing is not None and model.runner is not generator.main:
                 held = generator.pairing.translate(tokens)
             if held := held[: model.runner.max_length]:
                 alone(cache.advance(held))
@@ -37,15 +38,10 @@ def save_caches(models: Sequence[LoadedModel], generator: TextGenerator, path: s
             cache.free()
 
 
-def load_caches(
-    models: Sequence[LoadedModel],
-    generator: TextGenerator,
-    path: str | Path,
-    cache_salt: str | None,
-) -> None:
+def load_caches(generator: TextGenerator, path: str | Path, cache_salt: str | None) -> None:
     """Load the KV caches that `save_caches` wrote. See `SpeculativePipeline.load_cache`."""
-    for model, file in _files(models, path):
-        is_main = model is models[0]
+    for model, file in _files(generator.models, path):
+        is_main = model.runner is generator.main
         if not is_main and not file.exists():
             continue
         cache = CachedSequence(model.runner, cache_salt)

@@ -19,9 +19,10 @@ from ov_specdec.engine.output import Output
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
+from ov_specdec.models.compile import LoadedModel
 from ov_specdec.options.checks import require_ids
+from ov_specdec.options.conflicts import constraints_of
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.policies import LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, collect
@@ -29,7 +30,7 @@ from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.text.answer_format import PLAIN, AnswerFormat
+from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.generated_tokens import GeneratedTokens
@@ -65,7 +66,7 @@ class TextGenerator:
     default end-of-sequence tokens. draft, pairing: the draft model, if any, and how it drafts with
     another tokenizer. learned: cost curves and acceptance from earlier generations. earlier: their
     outputs. generated_tokens: the answers to prompts with a salt. text_to_text: how the decoder of
-    an encoder-decoder model starts. kept_tokens: those that the draft model may propose; None: all.
+    an encoder-decoder model starts. models: those that were loaded, the main model first.
     invariance: the batch invariance of the main model. parsers: of calls and of reasoning, as the
     options of the pipeline name them.
     """
@@ -84,7 +85,7 @@ class TextGenerator:
     last_cached: tuple[Sequence[int], str | None] = ((), None)
     """Tokens and salt of the last finished generation with `cache_prompt`."""
     text_to_text: TextToText | None = None
-    kept_tokens: frozenset[int] | None = None
+    models: Sequence[LoadedModel] = ()
     invariance: Invariance | None = None
     parsers: tuple[str, str] = ("auto", "auto")
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
@@ -193,7 +194,7 @@ class TextGenerator:
             encoder_input = EncoderInput(np.array([ids]), _namespace(options))
         self.check(options)
         has_template = options.apply_chat_template and self.tokenizer.chat_template is not None
-        form = self.answer_format if has_template else PLAIN
+        form = self.answer_format if has_template else TEXT_ONLY
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         read = form if options.may_call else replace(form, calls=None)
@@ -234,7 +235,7 @@ class TextGenerator:
         readers = [drafter for drafter in drafters if isinstance(drafter, HiddenStatesReader)]
         policy = make_policy(options, self.learned, self.main) if drafters else ConstantLength(0)
         length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
-        output.kept_tokens = self.kept_tokens
+        output.kept_tokens = self.models[-1].config.kept_tokens if self.models else None
         rooms = [each.max_sequences for each in (self.main, self.draft) if each is not None]
         output.stats.max_sequences = min((n for n in rooms if n is not None), default=None)
         if self.invariance is not None:

@@ -1,1 +1,1 @@
-"""Changes to a model's graph: paging, products, keys, positions, attention, vocabulary."""
+"""Changes to a model's graph: paging, products, attention."""

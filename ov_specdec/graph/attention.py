@@ -1,14 +1,21 @@
-"""Attention of a decoder: its windows, and what export and paging lose of it."""
+"""Attention of a decoder: its windows, what export and paging lose of it, and its weights."""
+
+from collections.abc import Sequence
 
 import numpy as np
 import openvino as ov
+from openvino import opset13 as ops
 
-from ov_specdec.errors import ModelError, Option
-from ov_specdec.graph.paging import WINDOW, before, paged_attentions
+from ov_specdec.errors import ModelError
+from ov_specdec.graph.paging import WINDOW, before, not_paged, paged_attentions
+from ov_specdec.runner.encoder_decoder import ALIGNMENT_WEIGHTS
 
 ATTENTION = "ScaledDotProductAttention"
-MASK = 3
-"""Index of the mask among the inputs of an exported attention."""
+MASK, SCALE = 3, 4
+"""Indices of the mask and of the factor of scores among the inputs of an exported attention."""
+
+Heads = Sequence[tuple[int, int]]
+"""Attention heads, each as its layer and its index there, from 0."""
 
 
 def windows(model: ov.Model) -> list[int]:
@@ -32,11 +39,8 @@ def require_windows(model: ov.Model, num_wanted: int) -> None:
     found = [node.input_value(WINDOW).get_node() for node in paged_attentions(model)]
     num_kept = sum(n.get_type_name() != "Constant" or int(n.get_data()) != 0 for n in found)
     if num_kept < num_wanted:
-        raise ModelError(
-            f"this model cannot take a paged KV cache (of {num_wanted} layers with a window, "
-            f"OpenVINO carries over {num_kept}): use ",
-            Option("kv", "stateful"),
-        )
+        layers = f"of {num_wanted} layers with a window"
+        raise not_paged(f"{layers}, OpenVINO carries over {num_kept}")
 
 
 def lost_cap(model: ov.Model, cap: float | None) -> str:
@@ -85,3 +89,65 @@ def _added(node: ov.Node) -> int:
     value = node.input_value(1).get_node()
     is_number = value.get_type_name() == "Constant" and value.get_data().size == 1
     return int(value.get_data().item()) if is_number else 0
+
+
+def give_weights(model: ov.Model, heads: Heads | None) -> None:
+    """Make cross-attention weights of these heads the only output of a decoder, without states.
+
+    They give the times of words. Its passes begin with the first token, and `ALIGNMENT_WEIGHTS` is
+    the softmax of the scores.
+    Raises `ModelError` for a head that it lacks.
+    """
+    layers = [node for node in model.get_ordered_ops() if _attends_to_encoder(node)]
+    if not layers:
+        raise ModelError(
+            "its graph has no readable cross-attention: export it again with ov-specdec export"
+        )
+    sizes = [node.get_input_partial_shape(0)[1].get_length() for node in layers]
+    if heads is None:
+        upper = range(len(layers) // 2, len(layers))
+        heads = [(layer, head) for layer in upper for head in range(sizes[layer])]
+    for layer, head in heads:
+        if not (0 <= layer < len(layers) and 0 <= head < sizes[layer]):
+            raise ModelError(
+                f"generation_config.json names head {head} of layer {layer} among alignment_heads, "
+                f"the decoder has {len(layers)} layers of {max(sizes)} heads: correct it there, or "
+                "leave alignment_heads out"
+            )
+    found = [_weights(layers[layer], head) for layer, head in heads]
+    output = ops.concat(found, axis=1).output(0)
+    output.set_names({ALIGNMENT_WEIGHTS})
+    for result in model.get_results():
+        model.remove_result(result)
+    model.add_outputs([output])
+    # As for a pass over all tokens. Unused nodes, such as the last layer's values, go with them:
+    # they could not be compiled.
+    for node in model.get_ordered_ops():
+        if node.get_type_name() == "ReadValue":
+            for reader in node.output(0).get_target_inputs():
+                reader.replace_source_output(node.input_value(0))
+    for sink in model.get_sinks():
+        model.remove_sink(sink)
+    for variable in model.get_variables():
+        model.remove_variable(variable)
+    model.validate_nodes_and_infer_types()
+
+
+def _attends_to_encoder(node: ov.Node) -> bool:
+    if node.get_type_name() != ATTENTION:
+        return False
+    keys = before(node.input_value(1).get_node())
+    return all("input_ids" not in each.output(0).get_names() for each in keys)
+
+
+def _weights(attention: ov.Node, head: int) -> ov.Node:
+    """The weights of one head, [1, 1, tokens, positions]."""
+    index, axis = ops.constant([head], ov.Type.i64), ops.constant(1, ov.Type.i64)
+    query, key = (ops.gather(attention.input_value(i), index, axis) for i in (0, 1))
+    scores = ops.matmul(query, key, transpose_a=False, transpose_b=True)
+    if attention.get_input_size() > SCALE:
+        scores = ops.multiply(scores, attention.input_value(SCALE))
+    else:
+        size = attention.get_input_partial_shape(0)[-1].get_length()
+        scores = ops.multiply(scores, ops.constant(size**-0.5, ov.Type.f32))
+    return ops.softmax(scores, axis=-1)

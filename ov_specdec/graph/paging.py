@@ -1,23 +1,21 @@
-"""Analyses and changes a decoder's graph: paging, rows of logits, LongRoPE."""
+"""Analyses and changes a decoder's graph: paging, positions, rows of logits, LongRoPE."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 
 import openvino as ov
 from openvino import opset13 as ops
 
 from ov_specdec.errors import ModelError, Option, openvino_message
-from ov_specdec.graph.positions import takes_positions
 from ov_specdec.runner.base import KEPT_INDICES, LOGITS_INDICES, LONG
 
 QUERY, KEY, VALUE, WINDOW, ALIBI_SLOPES, SINKS = 0, 1, 2, 10, 11, 20
 """Indices among the inputs of OpenVINO's paged attention: a window of 0 is none, and without ALiBi
 and sinks theirs are empty."""
 
-INDICES = 1
-"""Index of the indices among the inputs of Gather."""
+POSITION_IDS = "position_ids"
 
-SOURCES = ("Parameter", "ReadValue")
-"""Types of sources of values."""
+INPUTS = ("Parameter", "ReadValue")
+"""Types of nodes that no others precede: inputs and states."""
 
 
 def to_paged(model: ov.Model) -> None:
@@ -33,24 +31,19 @@ def to_paged(model: ov.Model) -> None:
     try:
         paged_attention_transformation(model)
     except RuntimeError as error:
-        raise ModelError(
-            f"this model cannot take a paged KV cache ({openvino_message(error)}): use ",
-            Option("kv", "stateful"),
-        ) from error
+        raise not_paged(openvino_message(error)) from error
     if any(node.get_type_name() == "ReadValue" for node in model.get_ops()):
-        raise ModelError(
-            "this model cannot take a paged KV cache (OpenVINO leaves some of its states as they "
-            "are): use ",
-            Option("kv", "stateful"),
-        )
+        raise not_paged("OpenVINO leaves some of its states as they are")
     attentions = paged_attentions(model)
     has_alibi = any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
     if not takes_positions(model) and not has_alibi:
-        raise ModelError(
-            "this model cannot take a paged KV cache (OpenVINO does not carry over how it counts "
-            "positions): use ",
-            Option("kv", "stateful"),
-        )
+        raise not_paged("OpenVINO does not carry over how it counts positions")
+
+
+def not_paged(reason: str) -> ModelError:
+    """The error for a model that has to keep its states."""
+    problem = f"this model cannot take a paged KV cache ({reason}): use "
+    return ModelError(problem, Option("kv", "stateful"))
 
 
 def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
@@ -92,7 +85,7 @@ def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
     return [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
 
 
-def before(node: ov.Node, ends: Collection[str] = (*SOURCES, "ShapeOf")) -> Iterator[ov.Node]:
+def before(node: ov.Node, ends: Collection[str] = (*INPUTS, "ShapeOf")) -> Iterator[ov.Node]:
     """A node and its predecessors, up to these types: inputs, states, what affects only shapes."""
     seen, ahead = set[str](), [node]
     while ahead:
@@ -102,19 +95,6 @@ def before(node: ov.Node, ends: Collection[str] = (*SOURCES, "ShapeOf")) -> Iter
             yield node
             if node.get_type_name() not in ends:
                 ahead += [value.get_node() for value in node.input_values()]
-
-
-def after(node: ov.Node, is_end: Callable[[ov.Node], bool]) -> Iterator[ov.Input]:
-    """The inputs that read a node, and those that depend on it, up to nodes that end it."""
-    seen, ahead = set[str](), [node]
-    while ahead:
-        outputs = ahead.pop().outputs()
-        for reader in (reader for output in outputs for reader in output.get_target_inputs()):
-            yield reader
-            node = reader.get_node()
-            if (name := node.get_name()) not in seen and not is_end(node):
-                seen.add(name)
-                ahead.append(node)
 
 
 def paged_attentions(model: ov.Model) -> list[ov.Node]:
@@ -201,3 +181,61 @@ def last_product(model: ov.Model) -> ov.Node | None:
     while node.get_type_name() in ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh"):
         node = node.input_value(0).get_node()
     return node if node.get_type_name() == "MatMul" else None
+
+
+def takes_positions(model: ov.Model) -> bool:
+    """Whether a model uses its input of positions; in some it is unused."""
+    return any(
+        bool(port.get_target_inputs()) for port in model.inputs if POSITION_IDS in port.names
+    )
+
+
+def connect_positions(model: ov.Model) -> bool:
+    """Make a model that counts positions rotate by an input of them, in place; whether it changed.
+
+    OpenVINO's paged attention does not support counts from the length of the KV cache. Optimum's
+    export of LFM2 with transformers 5.4 adds that length to a range, and has no input of positions.
+    That of Qwen3.5 has one that it ignores, and copies its counts for each section of the rotary
+    embedding. A graph that counts in another way is unchanged.
+    """
+    ignored = [port for port in model.inputs if POSITION_IDS in port.names]
+    is_count = _copies_counts if ignored else _is_rotated_count
+    counts = [node for node in model.get_ops() if is_count(node)]
+    is_flat = all(len(port.partial_shape) == 2 for port in ignored)
+    if takes_positions(model) or len(counts) != 1 or not is_flat:
+        return False
+    if ignored:
+        given = ops.unsqueeze(ignored[0], ops.constant(0, ov.Type.i64))
+        counts[0].input(0).replace_source_output(given.output(0))
+    else:
+        given = ops.parameter([-1, -1], ov.Type.i64, name=POSITION_IDS)
+        given.output(0).set_names({POSITION_IDS})
+        for user in counts[0].output(0).get_target_inputs():
+            user.replace_source_output(given.output(0))
+        model.add_parameters([given])
+    model.validate_nodes_and_infer_types()
+    return True
+
+
+def _is_rotated_count(node: ov.Node) -> bool:
+    """Whether a node adds to a range, [batch, tokens], for a rotary embedding."""
+    if node.get_type_name() != "Unsqueeze" or len(node.get_output_partial_shape(0)) != 2:
+        return False
+    added = node.input_value(0).get_node()
+    counted = [value.get_node().get_type_name() for value in added.input_values()]
+    reached = [node] if added.get_type_name() == "Add" and "Range" in counted else []
+    for kind in ("Unsqueeze", "Convert", "MatMul"):
+        outputs = [output for each in reached for output in each.outputs()]
+        users = [user.get_node() for output in outputs for user in output.get_target_inputs()]
+        reached = [user for user in users if user.get_type_name() == kind]
+    return bool(reached)
+
+
+def _copies_counts(node: ov.Node) -> bool:
+    """Whether a node copies a range for time, height and width, which are equal for text."""
+    if node.get_type_name() != "Broadcast":
+        return False
+    shape, copied = node.get_output_partial_shape(0), node.input_value(0).get_node()
+    if len(shape) != 3 or shape[0] != 3 or copied.get_type_name() != "Reshape":
+        return False
+    return bool(copied.input_value(0).get_node().get_type_name() == "Range")

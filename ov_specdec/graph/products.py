@@ -1,4 +1,4 @@
-"""Products of queries, keys and values in a paged model: fused, centered, and repeated by row."""
+"""Matrix products: queries, keys and values of a paged model, and the logits of some tokens."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -8,18 +8,18 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
+from ov_specdec.errors import Option, OptionError
 from ov_specdec.graph.paging import (
-    INDICES,
+    INPUTS,
     KEY,
+    POSITION_IDS,
     QUERY,
     SINKS,
-    SOURCES,
     VALUE,
-    after,
     before,
+    last_product,
     paged_attentions,
 )
-from ov_specdec.graph.positions import POSITION_IDS
 from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES
 
 HEADS = "Reshape"
@@ -29,6 +29,9 @@ them: the product itself computes it, and after a split it would not.
 
 READABLE = ("u8", "i8", "f16", "f32")
 """Types of weights that numpy has."""
+
+OUTSIDE = np.float32(-60_000)
+"""The logit of tokens that are not kept: probability 0, and within the range of f16."""
 
 AVERAGED = np.arange(0, 4096, 61)
 """Positions over which keys are averaged; channels with fast RoPE rotation cancel out."""
@@ -44,32 +47,13 @@ def fuse_qkv(model: ov.Model) -> int:
     """
     alike = defaultdict(list)
     for node in model.get_ordered_ops():
-        if _gives_heads(node):
-            alike[_form(node)].append(node)
+        if form := _form(node):
+            alike[form].append(node)
     layers = [products for products in alike.values() if len(products) > 1]
     for products in layers:
         _fuse(products)
     model.validate_nodes_and_infer_types()
     return len(layers)
-
-
-def _gives_heads(node: ov.Node) -> bool:
-    """Whether a node is a fusible product of queries, keys or values."""
-    if node.get_type_name() != "MatMul":
-        return False
-    attributes = node.get_attributes()
-    if attributes["transpose_a"] or not attributes["transpose_b"]:
-        return False
-    readers = node.output(0).get_target_inputs()
-    if any(reader.get_node().get_type_name() != HEADS for reader in readers):
-        return False
-    sources = [port.get_source_output() for port in constant_ports(node.input(1))]
-    return all(  # constants with one row for each channel, of types that numpy has
-        source.get_node().get_type_name() == "Constant"
-        and source.get_element_type().get_type_name() in READABLE
-        and [*source.get_shape()][:1] == [_num_channels(node)]
-        for source in sources
-    )
 
 
 def constant_ports(port: ov.Input) -> Iterator[ov.Input]:
@@ -89,19 +73,27 @@ def _num_channels(product: ov.Node) -> int:
     return int(weights[0].get_length()) if weights.is_static and len(weights) == 2 else 0
 
 
-def _form(product: ov.Node) -> tuple[object, ...]:
-    """What products that can be fused have in common: all except the number of channels."""
-    source = product.input_value(0)
-    constants = [
-        (
-            port.get_node().get_type_name(),
-            port.get_index(),
-            port.get_element_type().get_type_name(),
-            tuple(port.get_shape())[1:],
-        )
-        for port in constant_ports(product.input(1))
-    ]
-    return source.get_node().get_name(), source.get_index(), *constants
+def _form(node: ov.Node) -> tuple[object, ...] | None:
+    """What products that can be fused have in common; None for any other node.
+
+    These give queries, keys or values of one hidden state, by weights that are constants with a row
+    for each channel, of types that numpy has.
+    """
+    if node.get_type_name() != "MatMul":
+        return None
+    attributes, hidden = node.get_attributes(), node.input_value(0)
+    readers = {reader.get_node().get_type_name() for reader in node.output(0).get_target_inputs()}
+    if attributes["transpose_a"] or not attributes["transpose_b"] or not readers <= {HEADS}:
+        return None
+    form: list[object] = [hidden.get_node().get_name(), hidden.get_index()]
+    for port in constant_ports(node.input(1)):
+        if port.get_source_output().get_node().get_type_name() != "Constant":
+            return None
+        kind, shape = port.get_element_type().get_type_name(), [*port.get_shape()]
+        if kind not in READABLE or shape[:1] != [_num_channels(node)]:
+            return None
+        form.append((port.get_node().get_type_name(), port.get_index(), kind, *shape[1:]))
+    return tuple(form)
 
 
 def _fuse(products: Sequence[ov.Node]) -> None:
@@ -219,30 +211,26 @@ def _fused(attended: Sequence[ov.Output], attentions: Sequence[ov.Node]) -> list
     Empty if it is made of anything else, or if anything else is made of these. Selecting rows there
     takes two gathers in each layer instead of four.
     """
-    found: dict[str, ov.Output] = {}
-    seen, ahead = set[str](), [value.get_node() for value in attended]
+    found, seen = dict[str, ov.Output](), dict[str, ov.Node]()
+    ahead = [value.get_node() for value in attended]
     while ahead:
         node = ahead.pop()
         name, kind, values = node.get_friendly_name(), node.get_type_name(), node.input_values()
         if name in seen or kind == "Constant":
             continue
-        seen.add(name)
+        seen[name] = node
         if kind == "VariadicSplit" and values[0].get_node().get_type_name() == "MatMul":
             found[values[0].get_node().get_friendly_name()] = values[0]
         elif kind == "Parameter" and POSITION_IDS in node.output(0).get_names():
             found[POSITION_IDS] = node.output(0)
-        elif kind in (*SOURCES, "ShapeOf"):
+        elif kind in (*INPUTS, "ShapeOf"):
             return []
         else:
             ahead += [value.get_node() for value in values]
-    ends = {attention.get_friendly_name() for attention in attentions}
-
-    def is_end(node: ov.Node) -> bool:
-        return node.get_friendly_name() in ends or _reads_head_size(node)
-
-    readers = (reader for rows in found.values() for reader in after(rows.get_node(), is_end))
-    made = (reader.get_node() for reader in readers)
-    is_all = all(node.get_friendly_name() in seen or is_end(node) for node in made)
+    ends = seen.keys() | {attention.get_friendly_name() for attention in attentions}
+    outputs = [*found.values(), *(output for node in seen.values() for output in node.outputs())]
+    readers = (reader.get_node() for rows in outputs for reader in rows.get_target_inputs())
+    is_all = all(node.get_friendly_name() in ends or _reads_head_size(node) for node in readers)
     return list(found.values()) if is_all else []
 
 
@@ -252,10 +240,62 @@ def _reads_head_size(node: ov.Node) -> bool:
         return False
     last = len(node.get_input_partial_shape(0)) - 1
     readers = [reader.get_node() for reader in node.output(0).get_target_inputs()]
-    indices = [reader.input_value(INDICES).get_node() for reader in readers]
+    indices = [reader.input_value(1).get_node() for reader in readers]
     return all(
         reader.get_type_name() == "Gather"
         and index.get_type_name() == "Constant"
         and index.get_data().tolist() in (-1, last, [-1], [last])
         for reader, index in zip(readers, indices, strict=True)
+    )
+
+
+def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:
+    """Compute only the logits of tokens `kept`, in place; those of others are `OUTSIDE`.
+
+    That is much of a small model's pass. An embedding that shares the weights stays whole. Raises
+    `OptionError` for a draft model whose last layer is not a matrix product with readable weights.
+    """
+    result, product = model.output("logits").get_node(), last_product(model)
+    if product is None:
+        raise _unreadable(kept)
+    width = result.get_input_partial_shape(0)[-1].get_length()
+    channels = 0 if product.get_attributes()["transpose_b"] else 1
+    _cut(product.input(1), channels, width, kept)
+    node = result.input_value(0).get_node()
+    while node.get_friendly_name() != product.get_friendly_name():
+        if len(node.inputs()) > 1 and node.get_input_partial_shape(1)[-1:] == [width]:
+            _cut(node.input(1), -1, width, kept)  # a bias
+        node = node.input_value(0).get_node()
+    model.validate_nodes_and_infer_types()
+    logits = result.input_value(0)
+    rows = ops.slice(ops.shape_of(logits), *map(ops.constant, ([0], [-1], [1])))
+    full = ops.broadcast(ops.constant(OUTSIDE), ops.concat([rows, ops.constant([width])], 0))
+    scattered = ops.scatter_update(full, ops.constant(np.array(kept)), logits, ops.constant(-1))
+    result.input(0).replace_source_output(scattered.output(0))
+    scattered.output(0).set_names(logits.names)
+    logits.set_names(set())
+    model.validate_nodes_and_infer_types()
+
+
+def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
+    """Give a port a copy of its constants, of which those of `width` keep some along an axis."""
+    copy = ov.Model([port.get_source_output()], [], "constants").clone()  # held for its ports
+    [end] = copy.get_results()
+    for each in constant_ports(end.input(0)):
+        constant, shape = each.get_source_output().get_node(), each.get_partial_shape()
+        if len(shape) == 0 or shape[axis] != width:
+            continue
+        is_readable = each.get_element_type().get_type_name() in READABLE
+        if not is_readable or constant.get_type_name() != "Constant":
+            raise _unreadable(kept)
+        each.replace_source_output(ops.constant(np.take(constant.get_data(), kept, axis)).output(0))
+    copy.validate_nodes_and_infer_types()
+    port.replace_source_output(end.input_value(0))
+
+
+def _unreadable(kept: Sequence[int]) -> OptionError:
+    return OptionError(
+        Option("draft_vocabulary", len(kept)),
+        " needs a draft model whose last layer is a matrix product in int8, fp16 or fp32: export "
+        "it so, or leave the option out",
     )

@@ -100,16 +100,16 @@ def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
         runners[1] if len(runners) > 1 else None,
         record_file(*(model.fingerprint() for model in models), str(rooms), str(num_kept)),
         max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
-        new_namespace=partial(_sample_source, models[0].folder),
+        new_namespace=partial(_timed_namespace, models[0].folder),
     )
 
 
-def _sample_source(folder: ModelFolder) -> Hashable:
+def _timed_namespace(folder: ModelFolder) -> Hashable:
     """A namespace for timed passes, which shares nothing."""
     if not folder.is_encoder_decoder:
         return object()
     if not folder.features:
-        num_tokens = min(100, folder.context_length)  # longer sources make all passes longer
+        num_tokens = min(100, folder.context_length)  # longer ones make all passes longer
         return EncoderInput(np.zeros((1, num_tokens), np.int64), object())
     audio = folder.features
     num_frames = audio["chunk_length"] * audio["sampling_rate"] // audio["hop_length"]

@@ -1,4 +1,4 @@
-"""Compiles models, with their encoders and aligners, and makes their runners."""
+"""Compiles models, with their encoders and aligners, for their runners."""
 
 import hashlib
 import os
@@ -11,28 +11,22 @@ from pathlib import Path
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
-from ov_specdec.graph.alignment import Heads, give_weights
-from ov_specdec.models.devices import (
-    block_memory,
-    compile_for,
-    describe_machine,
-    find_device,
-)
+from ov_specdec.graph.attention import Heads, give_weights
+from ov_specdec.models.devices import compile_for, describe_machine, find_device
+from ov_specdec.models.exported import ExportedModel, open_exported, read_ir, read_model
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
-from ov_specdec.models.source import ModelSource, open_source, read_ir, read_model
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.encoder_decoder import Aligner, Encoder, EncoderDecoderModel
-from ov_specdec.runner.paged import PagedModel
-from ov_specdec.runner.stateful import StatefulModel
+from ov_specdec.runner.encoder_decoder import Aligner, Encoder
 
 
 @dataclass(frozen=True)
 class LoadedModel:
     """A compiled model, its KV backend, and the reason for that backend.
 
-    folder, config: its source and settings. compiler: of its static shapes, if it may have some.
+    folder, config: that it was read from, and its settings. compiler: of its static shapes, if it
+    may have some.
     """
 
     runner: Runner
@@ -64,22 +58,18 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> st
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
 
-ToLoad = tuple[ModelSource, RuntimeConfig]
-"""A model, and how to compile it."""
-
-
-def load_model(source: ModelSource, config: RuntimeConfig) -> LoadedModel:
+def load_model(exported: ExportedModel, config: RuntimeConfig) -> LoadedModel:
     """Compile one model. See `load_models`."""
-    return load_models([(source, config)])[0]
+    return load_models([(exported, config)])[0]
 
 
-def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
+def load_models(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> list[LoadedModel]:
     """Compile models in parallel, each on the device and KV backend of its config.
 
-    May change the sources' IR. Raises `DeviceError` if a device does not support a setting,
+    May change their graphs. Raises `DeviceError` if a device does not support a setting,
     `ModelError` for a model whose KV cache cannot be rolled back.
     """
-    prepared = [prepare(source, config) for source, config in models]
+    prepared = [prepare(exported, config) for exported, config in models]
     # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
     # that compiles can deadlock.
     with ThreadPoolExecutor() as pool:
@@ -94,7 +84,7 @@ def load_models(models: Sequence[ToLoad]) -> list[LoadedModel]:
 def load_stateful(folder: ModelFolder, config: RuntimeConfig, reason: str) -> LoadedModel:
     """Load a model anew, on a stateful KV cache. reason: why it has no paged one."""
     config = replace(config, kv="stateful", batch_invariant=False)
-    prepared = prepare(open_source(folder.path), config, reason)
+    prepared = prepare(open_exported(folder.path), config, reason)
     return _open(prepared, prepared.compile, None)
 
 
@@ -105,44 +95,20 @@ def _open(
 
     Raises the `DeviceError` if there is no other.
     """
-    folder, config = prepared.source.folder, prepared.config
+    folder, config = prepared.exported.folder, prepared.config
     try:
         model = compiled()
     except DeviceError as error:
         if not prepared.may_fall_back:
             raise
         return load_stateful(folder, config, str(error))
-    runner = _runner(prepared, model, encoder)
+    make_runner = prepared.make_runner
+    runner = make_runner(model) if encoder is None else make_runner(model, encoder=encoder)
     runner.mask_token = folder.mask_token
     return LoadedModel(runner, prepared.kv, prepared.reason, folder, config, prepared.compiler())
 
 
-def _runner(prepared: Prepared, model: ov.CompiledModel, encoder: Encoder | None) -> Runner:
-    source, device = prepared.source, prepared.device
-    original = source.folder.original_length
-    sizes = {"max_length": prepared.max_length, "vocab_size": source.vocab_size}
-    if encoder is not None:
-        return EncoderDecoderModel(model, prepared.axes, encoder, **sizes)
-    if prepared.kv == "paged":
-        return PagedModel(
-            model,
-            **sizes,
-            memory=block_memory(device),
-            is_invariant=prepared.config.batch_invariant,
-            original_context=original,
-        )
-    return StatefulModel(
-        model,
-        prepared.axes,
-        **sizes,
-        max_masked=prepared.max_masked,
-        shares_states=device.is_cpu,
-        is_recurrent=prepared.is_recurrent,
-        original_context=original,
-    )
-
-
-def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
+def _load_encoders(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> list[Encoder | None]:
     """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
 
     A draft shares the main model's encoder if its folder has none, or one with the same weights.
@@ -156,23 +122,23 @@ def _load_encoders(models: Sequence[ToLoad]) -> list[Encoder | None]:
                 f" has no effect with {main.folder.path}, which is a decoder: leave it out",
             )
         return [None] * len(models)
-    encoders = [_load_encoder(main, config)]
-    for source, own in drafts:
-        is_shared = _shares_encoder(main, source)
-        encoders.append(encoders[0] if is_shared else _load_encoder(source, own))
-    return [*encoders]
+    encoders: list[Encoder | None] = [_load_encoder(main, config)]
+    for draft, own in drafts:
+        is_shared = _shares_encoder(main, draft)
+        encoders.append(encoders[0] if is_shared else _load_encoder(draft, own))
+    return encoders
 
 
-def _load_encoder(source: ModelSource, config: RuntimeConfig) -> Encoder:
+def _load_encoder(exported: ExportedModel, config: RuntimeConfig) -> Encoder:
     """Compile an encoder; `ModelError` if there is none."""
-    path = source.folder.encoder_ir
+    path = exported.folder.encoder_ir
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
     config = replace(config, device=config.encoder_device or config.device)
     return Encoder(_compile(read_model(path), path, config))
 
 
-def _shares_encoder(main: ModelSource, draft: ModelSource) -> bool:
+def _shares_encoder(main: ExportedModel, draft: ExportedModel) -> bool:
     """Whether a draft shares the main model's encoder: the same weights, or none in its folder."""
     path = draft.folder.encoder_ir
     one, other = (ir.with_suffix(".bin") for ir in (path, main.folder.encoder_ir))

@@ -11,23 +11,18 @@ import openvino as ov
 import psutil
 from openvino.properties.device import Type
 
-from ov_specdec.errors import DeviceError, Option, openvino_message
+from ov_specdec.errors import DeviceError, openvino_message
 from ov_specdec.runner.block_memory import BlockMemory, HostMemory, RemoteMemory
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 
-PRECISION_PROPERTIES: Mapping[Precision, dict[str, str]] = {
-    "default": {},
-    # f32 numerics: only weights may be quantized.
-    "exact": {
-        "INFERENCE_PRECISION_HINT": "f32",
-        "KV_CACHE_PRECISION": "f32",
-        "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
-    },
-    "f32": {"INFERENCE_PRECISION_HINT": "f32"},
-    "bf16": {"INFERENCE_PRECISION_HINT": "bf16"},
-    "f16": {"INFERENCE_PRECISION_HINT": "f16"},
+EXACT = {
+    "INFERENCE_PRECISION_HINT": "f32",
+    "KV_CACHE_PRECISION": "f32",
+    "DYNAMIC_QUANTIZATION_GROUP_SIZE": "0",
 }
+"""Properties of `exact` precision, f32 numerics: only weights may be quantized."""
+
 COMPRESSED = ("i8", "u8")
 """Quantized precisions of KV caches, which have scales."""
 
@@ -75,11 +70,6 @@ def openvino_core() -> ov.Core:
     plugin: after the end of a core, the next Ctrl-C would cause a segmentation fault.
     """
     return ov.Core()
-
-
-def list_devices() -> list[Device]:
-    """The devices that OpenVINO finds on this machine."""
-    return [find_device(name) for name in openvino_core().available_devices]
 
 
 def find_device(name: str) -> Device:
@@ -179,24 +169,6 @@ def computes_in(device: Device, precision: str) -> bool:
     """Whether a device lists a precision among its capabilities; all support f32."""
     needed = {"bf16": "BF16", "f16": "FP16"}.get(precision)
     return needed is None or needed in device.capabilities
-
-
-def require_paged(device: Device) -> None:
-    """Raise `DeviceError` for a device on which a paged KV cache was not tested."""
-    if not device.takes_paged:
-        raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
-
-
-def precision_properties(device: Device, precision: Precision) -> dict[str, str]:
-    """OpenVINO properties for a precision; `DeviceError` if the device does not compute in it."""
-    if not computes_in(device, precision):
-        raise DeviceError(
-            f"precision '{precision}' is not offered by {device.name} here, which lists "
-            f"{', '.join(device.capabilities)}: use default, f32 or exact"
-        )
-    if precision == "default" and not device.is_cpu:
-        precision = "f16" if computes_in(device, "f16") else "f32"
-    return dict(PRECISION_PROPERTIES[precision])
 
 
 def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:

@@ -6,7 +6,7 @@ different models may have folders of the same name.
 
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,7 +21,6 @@ from ov_specdec.models.locate import (
     IR_FILE,
     connection_errors,
     decoder_file,
-    embedded_folder,
     is_hub_name,
     similar,
 )
@@ -96,7 +95,7 @@ def export_model(
         require_complete(folder, f"remove {folder} and export again")
         require_origin(folder, name)
         return Exported(folder, is_new=False)
-    _check_source(name)
+    _check_checkpoint(name)
     require("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
         checkpoint, config = _read_config(name)
@@ -118,18 +117,18 @@ def export_model(
     return Exported(folder, is_new=True)
 
 
-def _check_source(name: str) -> None:
-    source = Path(name)
-    if source.is_dir():
-        if (source / decoder_file(source)).is_file():
+def _check_checkpoint(name: str) -> None:
+    checkpoint = Path(name)
+    if checkpoint.is_dir():
+        if (checkpoint / decoder_file(checkpoint)).is_file():
             raise ExportError(
-                f"'{name}' is already exported, since it contains {decoder_file(source)}: use it "
-                "directly, or give the folder of its checkpoint"
+                f"'{name}' is already exported, since it contains {decoder_file(checkpoint)}: use "
+                "it directly, or give the folder of its checkpoint"
             )
-        if not (source / "config.json").is_file():
+        if not (checkpoint / "config.json").is_file():
             raise ExportError(f"'{name}' holds no config.json: give the folder of a checkpoint")
-        _require_tokenizer(source, name)
-    elif source.exists() or not is_hub_name(name):
+        _require_tokenizer(checkpoint, name)
+    elif checkpoint.exists() or not is_hub_name(name):
         raise ExportError(
             f"'{name}' is neither a folder here nor a Hub name, which is owner/model: "
             f"{similar(name, 'check it')}"
@@ -226,10 +225,8 @@ def partial_folder(output: Path, name: str) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-        # Removed while held, since afterwards it may belong to another process. Windows cannot
-        # remove open files; there the release does it.
-        with suppress(OSError):
-            file.unlink()
+        # While held, since afterwards it may belong to another process.
+        file.unlink(missing_ok=True)
         lock.release()
 
 
@@ -256,9 +253,4 @@ def require_origin(folder: Path, model: str | Path) -> None:
 
 def _origin(model: str | Path) -> str:
     folder = expand_home(model)
-    if not folder.is_dir():
-        return str(model)
-    for role in ("main", "draft"):  # their paths change with the installation
-        if folder.resolve() == embedded_folder(role).resolve():
-            return f"the embedded {role}"
-    return str(folder.resolve())
+    return str(folder.resolve()) if folder.is_dir() else str(model)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -34,7 +34,7 @@ class ModelFolder:
     """An exported model on disk.
 
     context_length: maximum tokens of prompt and output; for an encoder-decoder model, of the
-    output, and of a source text. sliding_window: tokens that a layer attends to, if fewer than the
+    output, and of the input. sliding_window: tokens that a layer attends to, if fewer than the
     context. chunk: tokens of the chunks within which a layer attends, likewise. original_length: up
     to which LongRoPE uses its short factors. attention_cap: cap of attention scores.
     eos_token_ids: end-of-sequence tokens. decoder_start_token_id, forced_bos_token_id: first tokens
@@ -103,15 +103,18 @@ class ModelFolder:
         content |= {name: defaults[name] for name in TOKEN_IDS if name in defaults}
         config = _Config.read(content, file)
         lengths = (getattr(config, key) for key in CONTEXT_KEYS)
-        context = next(filter(None, lengths), None) or DEFAULT_CONTEXT
+        context = next(filter(None, lengths), DEFAULT_CONTEXT)
         if config.relative_attention_num_buckets is not None:
             context = DEFAULT_CONTEXT
 
         def within(length: int | None) -> int | None:
             return length if length and length < context else None
 
-        eos = config.eos_token_id
-        folder = cls(
+        eos, first = config.eos_token_id, config.decoder_start_token_id
+        audio, features = path / "preprocessor_config.json", dict[str, int]()
+        if decoder_file(path) == DECODER_FILE and config.num_mel_bins is not None:
+            features = _Features.read(read_json(audio), audio).model_dump()
+        return cls(
             path,
             context,
             within(config.sliding_window if config.use_sliding_window is not False else None),
@@ -119,20 +122,11 @@ class ModelFolder:
             within(_original_length(config, file)),
             within(config.attention_chunk_size),
             config.attn_logit_softcapping,
-            model_type=config.model_type,
-            mask_token=config.ptd_token_id if config.pard_token is None else config.pard_token,
-        )
-        if not folder.is_encoder_decoder:
-            return folder
-        first = config.decoder_start_token_id
-        audio = path / "preprocessor_config.json"
-        return replace(
-            folder,
-            decoder_start_token_id=config.bos_token_id if first is None else first,
-            forced_bos_token_id=config.forced_bos_token_id,
-            features=_Features.read(read_json(audio), audio).model_dump()
-            if config.num_mel_bins is not None
-            else {},
+            config.bos_token_id if first is None else first,
+            config.forced_bos_token_id,
+            features,
+            config.model_type,
+            config.ptd_token_id if config.pard_token is None else config.pard_token,
         )
 
 

@@ -1,9 +1,10 @@
-"""Prepares a model for compilation: its KV backend and its graph."""
+"""Prepares a model for compilation: its KV backend, its graph, and its runner."""
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import openvino as ov
 
@@ -16,25 +17,27 @@ from ov_specdec.graph.paging import (
     select_rows,
     sequence_axes,
     static_shape,
+    takes_positions,
     to_paged,
 )
-from ov_specdec.graph.positions import takes_positions
-from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
-from ov_specdec.graph.vocabulary import cut_vocabulary
+from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Device,
+    block_memory,
     compile_for,
     find_device,
     has_readable_states,
 )
-from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.exported import ExportedModel, read_ir
 from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
-from ov_specdec.models.source import ModelSource, read_ir
-from ov_specdec.runner.stateful import MAX_MASKED
+from ov_specdec.runner.base import Runner
+from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
+from ov_specdec.runner.paged import PagedModel
+from ov_specdec.runner.stateful import MAX_MASKED, StatefulModel
 
 OWN_STATES = "past_key_values"
-"""Prefix of states with a sequence's own keys and values, if other states hold its source's."""
+"""Prefix of states with a sequence's own keys and values, if other states hold the encoder's."""
 
 AS_ASKED = "as requested"
 """The reason for a KV backend that the caller chose."""
@@ -49,20 +52,18 @@ CompileShape = Callable[[int], Callable[[], ov.CompiledModel]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model ready to compile, with the arguments of its runner.
+    """A model ready to compile.
 
-    axes, max_masked: of a stateful model, see `StatefulModel`. is_recurrent: it has recurrent
-    states besides its KV cache.
+    make_runner: of the compiled model, and of an `encoder` where it has one. is_recurrent: it has
+    recurrent states besides its KV cache.
     """
 
-    source: ModelSource
+    exported: ExportedModel
     config: RuntimeConfig
     device: Device
     kv: Backend
     reason: str
-    max_length: int
-    axes: dict[str, int] = field(default_factory=dict)
-    max_masked: int = 0
+    make_runner: Callable[..., Runner]
     is_recurrent: bool = False
 
     @property
@@ -74,39 +75,47 @@ class Prepared:
 
     def compile(self) -> ov.CompiledModel:
         """The compiled model; `DeviceError` if that fails."""
-        properties, path = self.config.properties_for(self.device), self.source.folder.path
-        return compile_for(self.device, self.source.model, properties, path)
+        properties, path = self.config.properties_for(self.device), self.exported.folder.path
+        return compile_for(self.device, self.exported.model, properties, path)
 
     def compiler(self) -> CompileShape | None:
         """Compiles its static shapes; None on a GPU, which fails to run them.
 
         Models with a gated delta rule have none, so "auto" does not try.
         """
-        wanted, device, model = self.config.static_shapes, self.device, self.source.model
+        wanted, device, model = self.config.static_shapes, self.device, self.exported.model
         if wanted == "none" or self.kv != "paged" or not device.is_cpu:
             return None
         if wanted == "auto" and has_delta_rule(model):
             return None
         properties = {**self.config.properties_for(device), **COMPILE_OPTIONS}
-        path = self.source.folder.path
+        path = self.exported.folder.path
         return lambda size: partial(
             compile_for, device, static_shape(model, size), properties, path
         )
 
 
-def prepare(source: ModelSource, config: RuntimeConfig, wanted_because: str = AS_ASKED) -> Prepared:
+def prepare(
+    exported: ExportedModel, config: RuntimeConfig, wanted_because: str = AS_ASKED
+) -> Prepared:
     """Choose the KV backend of a model, and change its graph for it.
 
     wanted_because: the reason for a backend that `config` names. Raises `DeviceError` and
     `OptionError` for settings that contradict each other, and `ModelError` for an unsupported
     model.
     """
-    folder, device = source.folder, find_device(config.device)
+    folder, device = exported.folder, find_device(config.device)
+    context, max_length = folder.context_length, config.max_model_len or folder.context_length
+    if max_length > context:
+        raise OptionError(
+            Option("max_model_len", max_length),
+            f" is more than the context of {folder.path}, {context} tokens: lower it",
+        )
     if folder.is_encoder_decoder:
-        prepared = _prepare_encoder_decoder(source, config, device)
+        prepared = _prepare_encoder_decoder(exported, config, device, max_length)
     else:
-        prepared = _prepare_decoder(source, config, device, wanted_because)
-    model, is_paged = prepared.source.model, prepared.kv == "paged"
+        prepared = _prepare_decoder(exported, config, device, max_length, wanted_because)
+    model, is_paged = prepared.exported.model, prepared.kv == "paged"
     if not is_paged:
         _check_stateful(config, device, prepared.reason)
     select_rows(model, axis=0 if is_paged else 1)
@@ -127,22 +136,35 @@ def prepare(source: ModelSource, config: RuntimeConfig, wanted_because: str = AS
 
 
 def _prepare_decoder(
-    source: ModelSource, config: RuntimeConfig, device: Device, wanted_because: str
+    exported: ExportedModel,
+    config: RuntimeConfig,
+    device: Device,
+    max_length: int,
+    wanted_because: str,
 ) -> Prepared:
-    folder, state = source.folder, recurrent_state(source.model)
-    if lost := lost_cap(source.model, folder.attention_cap):
+    folder, state = exported.folder, recurrent_state(exported.model)
+    if lost := lost_cap(exported.model, folder.attention_cap):
         warnings.warn(f"{folder.path}: {lost}", RuntimeWarning, stacklevel=2)
-    max_length, max_masked = _max_length(folder, config), _max_masked(source, config, device)
-    kv, reason, model = choose_backend(source, device, config.kv, max_length, wanted_because)
+    max_masked = _max_masked(exported, config, device)
+    kv, reason, model = choose_backend(exported, device, config.kv, max_length, wanted_because)
     if state is not None and not device.is_cpu:
         raise DeviceError(
             f"{folder.path} has recurrent states ('{state}'), which have not been run on "
             f"{device.name}: use ",
             Option("device", "CPU"),
         )
-    axes = {}
+    common: dict[str, Any] = {"max_length": max_length, "vocab_size": exported.vocab_size}
+    common["original_context"] = folder.original_length
+    make_runner: Callable[..., Runner]
     if kv == "stateful":
-        axes = sequence_axes(model)
+        make_runner = partial(
+            StatefulModel,
+            axes=sequence_axes(model),
+            max_masked=max_masked,
+            shares_states=device.is_cpu,
+            is_recurrent=state is not None,
+            **common,
+        )
         if state is not None:
             reason = f"{reason}; its recurrent states cannot be rolled back: nothing is drafted"
     elif config.max_masked_tokens is not None:
@@ -151,15 +173,15 @@ def _prepare_decoder(
             f" has no effect on {folder.path}, whose KV cache is paged: leave it out, or add ",
             Option("kv", "stateful"),
         )
-    source = replace(source, model=model)
-    return Prepared(
-        *(source, config, device, kv, reason, max_length, axes, max_masked),
-        is_recurrent=state is not None,
-    )
+    else:
+        memory, is_invariant = block_memory(device), config.batch_invariant
+        make_runner = partial(PagedModel, memory=memory, is_invariant=is_invariant, **common)
+    exported = replace(exported, model=model)
+    return Prepared(exported, config, device, kv, reason, make_runner, state is not None)
 
 
 def choose_backend(
-    source: ModelSource,
+    exported: ExportedModel,
     device: Device,
     kv: KvBackend,
     max_length: int,
@@ -167,10 +189,10 @@ def choose_backend(
 ) -> tuple[Backend, str, ov.Model]:
     """The paged backend if it is correct and fast, else the stateful one; why; and its model.
 
-    May change the source's model. max_length: maximum tokens of a sequence. Raises `DeviceError`
-    and `ModelError` if kv="paged" is not possible.
+    May change the graph that was read. max_length: maximum tokens of a sequence. Raises
+    `DeviceError` and `ModelError` if kv="paged" is not possible.
     """
-    model, folder = source.model, source.folder
+    model, folder = exported.model, exported.folder
     if kv == "stateful":
         return "stateful", wanted_because, model
     if not device.takes_paged:
@@ -202,19 +224,8 @@ def choose_backend(
     return "paged", reason, model
 
 
-def _max_length(folder: ModelFolder, config: RuntimeConfig) -> int:
-    """Maximum tokens of a sequence; `OptionError` for more than the model's context."""
-    context, wanted = folder.context_length, config.max_model_len
-    if wanted is not None and wanted > context:
-        raise OptionError(
-            Option("max_model_len", wanted),
-            f" is more than the context of {folder.path}, {context} tokens: lower it",
-        )
-    return wanted or context
-
-
-def _max_masked(source: ModelSource, config: RuntimeConfig, device: Device) -> int:
-    folder, model = source.folder, source.model
+def _max_masked(exported: ExportedModel, config: RuntimeConfig, device: Device) -> int:
+    folder, model = exported.folder, exported.model
     # Masked entries would displace others in a window, chunk or table of masks, and shift
     # positions that are not an input.
     sizes = (folder.sliding_window, folder.chunk, *windows(model))
@@ -227,28 +238,30 @@ def _max_masked(source: ModelSource, config: RuntimeConfig, device: Device) -> i
 
 
 def _prepare_encoder_decoder(
-    source: ModelSource, config: RuntimeConfig, device: Device
+    exported: ExportedModel, config: RuntimeConfig, device: Device, max_length: int
 ) -> Prepared:
     """The decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
             Option("kv", "paged"),
-            f" cannot be used with {source.folder.path}, an encoder-decoder model: leave it out",
+            f" cannot be used with {exported.folder.path}, an encoder-decoder model: leave it out",
         )
     if config.max_masked_tokens:
         raise OptionError(
             Option("max_masked_tokens", config.max_masked_tokens),
-            f" cannot be used with {source.folder.path}, an encoder-decoder model, whose KV cache "
-            "is always trimmed: leave it out",
+            f" cannot be used with {exported.folder.path}, an encoder-decoder model, whose KV "
+            "cache is always trimmed: leave it out",
         )
-    axes = sequence_axes(source.model, OWN_STATES)
+    axes = sequence_axes(exported.model, OWN_STATES)
     if not axes:
         raise ModelError(
-            f"{source.folder.ir} has no states '{OWN_STATES}': export the model again with "
+            f"{exported.folder.ir} has no states '{OWN_STATES}': export the model again with "
             "optimum-intel 2.1 or later"
         )
-    reason, max_length = "an encoder-decoder model", _max_length(source.folder, config)
-    return Prepared(source, config, device, "stateful", reason, max_length, axes)
+    make_runner = partial(
+        EncoderDecoderModel, axes=axes, max_length=max_length, vocab_size=exported.vocab_size
+    )
+    return Prepared(exported, config, device, "stateful", "an encoder-decoder model", make_runner)
 
 
 def _check_stateful(config: RuntimeConfig, device: Device, reason: str) -> None:

@@ -31,11 +31,6 @@ class Profile:
     draft_properties: Mapping[str, str]
     report: Mapping[str, Any]
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether OpenVINO's defaults are the fastest settings."""
-        return not self.main_properties and not self.draft_properties
-
     def as_dict(self) -> dict[str, Any]:
         """The profile for JSON."""
         return {"version": VERSION, **asdict(self)}

@@ -1,17 +1,13 @@
-"""User settings for compiling a model: device, KV backend, precision, properties."""
+"""How one model is compiled: device, KV backend, precision, properties."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ov_specdec.models.devices import (
-    Device,
-    Precision,
-    cache_precision,
-    precision_properties,
-)
+from ov_specdec.errors import DeviceError
+from ov_specdec.models.devices import EXACT, Device, Precision, cache_precision, computes_in
 from ov_specdec.records.files import expand_home
 
 Backend = Literal["paged", "stateful"]
@@ -35,15 +31,10 @@ MAX_STATIC_SHAPE = 512
 
 @dataclass(frozen=True)
 class RuntimeConfig:
-    """Settings for compiling a model: OpenVINO device, KV backend, precision, extra properties.
+    """How one model of a pipeline is compiled: options of the pipeline, by their names, and more.
 
-    max_masked_tokens: see `StatefulModel`; None takes its default. num_threads: CPU threads of the
-    model; None: OpenVINO's default. cache_dir: folder that caches compiled models, with a folder
-    for each device and set of properties; None: no cache. encoder_device: of the encoder of an
-    encoder-decoder model; None: that of the decoder. static_shapes: see `WantedShapes`.
     batch_invariant: run passes of a paged model in the batch-invariant form. shares_passes: several
-    sequences may share passes. max_model_len: maximum tokens of a sequence; None: the model's
-    context. kept_tokens: those whose logits are computed; None: all.
+    sequences may share passes. kept_tokens: those whose logits are computed; None: all.
     """
 
     device: str = "CPU"
@@ -70,15 +61,20 @@ class RuntimeConfig:
 
         Raises `DeviceError` for settings that the device does not support.
         """
-        given = self.properties or {}
-        precision = self.precision
-        is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
-        if is_accurate and precision == "default" and not device.is_cpu:  # the CPU needs no help
-            precision = "f32"
+        given, precision = self.properties or {}, self.precision
+        if precision == "default" and not device.is_cpu:  # the CPU needs no help
+            is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
+            precision = "f16" if computes_in(device, "f16") and not is_accurate else "f32"
+        if not computes_in(device, precision):
+            raise DeviceError(
+                f"precision '{precision}' is not offered by {device.name} here, which lists "
+                f"{', '.join(device.capabilities)}: use default, f32 or exact"
+            )
         # By channel, the CPU's default, all tokens of a block share a scale, so that a draft token
         # changes the keys of those before it.
-        quantized = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
-        properties = {**quantized, **precision_properties(device, precision)}
+        properties = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
+        if precision != "default":
+            properties |= EXACT if precision == "exact" else {"INFERENCE_PRECISION_HINT": precision}
         if self.num_threads is not None and device.is_cpu:
             properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
         if self.cache_dir is not None:
@@ -90,16 +86,3 @@ class RuntimeConfig:
             digest = hashlib.sha256(repr((device.name, sorted(properties.items()))).encode())
             properties["CACHE_DIR"] = str(Path(folder) / digest.hexdigest()[:16])
         return properties
-
-    def for_draft(
-        self, device: str | None, properties: Mapping[str, str] | None
-    ) -> "RuntimeConfig":
-        """The same for a draft model, with its device, and its properties over the common ones."""
-        return replace(
-            self,
-            device=device or self.device,
-            properties={**(self.properties or {}), **(properties or {})},
-            batch_invariant=False,
-            max_model_len=None,
-            static_shapes="none" if self.static_shapes == "none" else "auto",
-        )

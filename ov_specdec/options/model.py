@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
 from inspect import signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
@@ -155,14 +154,8 @@ def options_of_function(function: Callable[..., Any]) -> type[Options]:
 
 def require(name: str, value: object, kind: Any, expects: str = "", **bounds: Any) -> None:
     """Refuse a value that is not of this type and within these bounds: a single option."""
-    _single(name, kind, expects, **bounds)(**{name: value})
-
-
-@cache
-def _single(name: str, kind: Any, expects: str, **bounds: Any) -> type[Options]:
-    """The model of a single option; one is made for each."""
     fields: dict[str, Any] = {name: (kind, option(..., "", expects=expects, **bounds))}
-    return create_model("Value", __base__=Options, **fields)
+    create_model("Value", __base__=Options, **fields)(**{name: value})
 
 
 def _explained(error: ValidationError, fields: Mapping[str, FieldInfo]) -> OptionError:

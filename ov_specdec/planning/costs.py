@@ -148,8 +148,11 @@ class Costs:
     def __init__(self, curve: CostCurve) -> None:
         self.curve = curve
 
+    def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> None:
+        """Measure all of it unless it is known. seconds: in any case, for this time."""
+
     def improve(self) -> None:
-        """Measure it if it is unknown. Nothing else may use the models."""
+        """Measure what is needed, if it is unknown. Nothing else may use the models, here too."""
 
     def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
         """Set a model's static shapes, each of which saves `saved` seconds."""

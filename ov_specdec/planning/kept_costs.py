@@ -38,14 +38,13 @@ class KeptCosts(LiveCurve):
         self._measurement = partial(Measurement, main, draft, new_namespace=new_namespace)
         self._path, self._seconds, self._has_room = path, seconds, True
 
-    def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> CostCurve:
+    def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> None:
         """Measure the curve unless it is known. seconds: measure it in any case."""
         if seconds is not None:
             require("seconds", seconds, float, gt=0)
             self._measure(seconds, progress, ceil(SWEEPS * seconds / self._seconds))
         elif self.measured.sweeps < SWEEPS:
             self._measure(self._seconds, progress, least=self.measured.sweeps)
-        return self.curve
 
     def improve(self) -> None:
         """Measure what every curve needs, unless there is one."""

@@ -1,12 +1,14 @@
 """A grammar as the last processor: masks of what may follow, and the tokens that must follow."""
 
 from collections.abc import Callable, Sequence, Set
+from contextlib import suppress
 from itertools import takewhile
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ov_specdec.errors import DeadEndError
+from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.warpers import Mask
 
@@ -17,10 +19,6 @@ T = TypeVar("T")
 
 SPECIAL = b"\xff"
 """In llguidance's bytes, the beginning of a special token."""
-
-MAX_FORCED = 32
-"""Maximum forced tokens of a round, as many as a request may draft: other requests wait for them,
-and a constant may have thousands."""
 
 
 class Grammar:
@@ -76,21 +74,20 @@ class Grammar:
         if self._num_others:
             return []
         self._rollback(self._num_accepted)
-        return [*takewhile(lambda token: token not in self._ends, self._forced()[:MAX_FORCED])]
+        some = self._forced()[:MAX_REQUESTED_LENGTH]  # other requests wait for a constant's
+        return [*takewhile(lambda token: token not in self._ends, some)]
 
     def num_fitting(self, tokens: Sequence[int], drafted: Sequence[int]) -> int:
         """How many draft tokens after `tokens` fit, up to one that ends the text."""
         history = list(tokens)
-        for length, token in enumerate(drafted):
-            try:
+        with suppress(DeadEndError):
+            for token in drafted:
                 if not self._mask(history)[token]:
-                    return length
-            except DeadEndError:
-                return length
-            if token in self._ends:
-                return length + 1
-            history.append(token)
-        return len(drafted)
+                    break
+                history.append(token)
+                if token in self._ends:
+                    break
+        return len(history) - len(tokens)
 
     def accepts(self) -> bool:
         """Whether the accepted text is complete."""

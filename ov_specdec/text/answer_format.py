@@ -21,6 +21,10 @@ TAG = re.compile(r"<[^<>\s]*>?|\[[A-Z_ /]+\]|\s*[^<\s]+")
 class CallFormat:
     """`opening before NAME middle ARGUMENTS after separator before NAME ... after closing`.
 
+    Two calls of Mistral are `[TOOL_CALLS][`, `{"name": "`, `area`, `", "arguments": `, `{"r": 1}`,
+    `}`, and then `, `, `{"name": "`, `stop`, `", "arguments": `, `{}`, `}`, `]`: each part in the
+    order above.
+
     separator: None if an answer has one call at most. gap: white space between the prompt and the
     first call. separators: of items, and of keys, in JSON. parameters: None if the arguments are
     one JSON object.
@@ -135,5 +139,5 @@ REASONING_FORMATS = {
 """Formats of reasoning by the same names."""
 
 
-PLAIN = AnswerFormat()
+TEXT_ONLY = AnswerFormat()
 """Of answers that are nothing but text."""

@@ -13,8 +13,8 @@ from array import array
 from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from threading import Lock
 from typing import Any
 
@@ -50,38 +50,34 @@ class EncodedText:
 class _Conversation:
     """A text with its ids. cuts: ends of generated tokens, as (characters, ids) before each.
 
-    render: of a prompt. An answer with calls or reasoning at its end has a text of the template,
-    which `write` gives; None if the template leaves out reasoning, or cannot write it. start:
-    characters before that answer.
+    render: of a prompt. An answer with calls or reasoning may have another text in the template:
+    message: what renders to that. end: the token after it. start: characters before it.
     """
 
     text: str
     ids: "array[int]"
     cuts: tuple[tuple[int, int], ...] = ()
     render: Render | None = None
-    write: Callable[[], str | None] | None = None
+    message: Mapping[str, Any] | None = None
+    end: str = ""
     start: int = 0
 
     def before(self, later: str) -> "_Conversation":
-        """With the text of the template, if it has one and this may be the beginning of `later`."""
-        if self.write is None or not later.startswith(self.text[: self.start]):
+        """With the text of the template, if that is whole and may be the beginning of `later`."""
+        if self.render is None or self.message is None:
             return self
-        if (text := self.write()) is None:
-            return replace(self, write=None)
-        shared = min(_num_shared(self.text, text), len(text) - 1)
+        if not later.startswith(self.text[: self.start]):
+            return self
+        text = ""
+        with suppress(OptionError):  # such as for a call without an id
+            text = self.render(self.message)
+        size, reasoning = text.rfind(self.end), self.message.get("reasoning_content") or ""
+        if size < self.start or reasoning.strip() not in text[self.start : size]:
+            return replace(self, message=None)
+        text = text[:size]
+        shared = min(_num_shared(self.text, text), size - 1)
         cuts = [cut for cut in self.cuts if cut[0] <= shared]
-        return _Conversation(text, self.ids, (*cuts, (len(text), len(self.ids))))
-
-
-def _written(render: Render, message: Mapping[str, Any], start: int, end: str) -> str | None:
-    """A conversation in the template: see `_Conversation`. end: the token after its answer."""
-    try:
-        text = render(message)
-    except OptionError:  # such as for a call without an id
-        return None
-    size, reasoning = text.rfind(end), message.get("reasoning_content") or ""
-    is_whole = size >= start and reasoning.strip() in text[start:size]
-    return text[:size] if is_whole else None
+        return _Conversation(text, self.ids, (*cuts, (size, len(self.ids))))
 
 
 class GeneratedTokens:
@@ -155,12 +151,11 @@ class GeneratedTokens:
             if cuts:
                 size, num_ids = cuts[-1]
                 generated = array("i", [*prompt, *ids][:num_ids])
-                write, start = None, len(before.text)
-                if message is not None and before.render is not None:
+                whole, end = (before.text + answer)[:size], ""
+                if message is not None:
                     end = as_text(piece_after(generated[-1], ids[-1]))
-                    write = partial(_written, before.render, message, start, end)
-                whole = (before.text + answer)[:size]
-                self._keep(salt, _Conversation(whole, generated, tuple(cuts), None, write, start))
+                told = before.render, message, end, len(before.text)
+                self._keep(salt, _Conversation(whole, generated, tuple(cuts), *told))
 
     def _keep(self, salt: str, text: _Conversation) -> None:
         """Store a text as the latest. The caller holds the lock, here and below."""

@@ -1,26 +1,24 @@
 """Structured output: options of a generation as a grammar, compiled by llguidance."""
 
 import json
-from collections.abc import Callable, Sequence, Set
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence, Set
+from functools import cached_property, partial
 from hashlib import blake2b
 from pathlib import Path
-from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 from ov_specdec.errors import BusyError, Option, OptionError, requiring
-from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
+from ov_specdec.options.conflicts import OF_JSON, constraints_of
+from ov_specdec.options.generation import GenerationOptions, read_schema
 from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.text.answer_format import PLAIN, AnswerFormat
+from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_grammar import write_answer
 from ov_specdec.text.grammar_process import Trial, first_error, new_matcher, open_tokenizer
 
 if TYPE_CHECKING:
     from llguidance import LLTokenizer
-    from llguidance._lib import JsonCompileOptions
 
-WHITESPACE: dict[str, "JsonCompileOptions"] = {
+WHITESPACE: Mapping[str, Any] = {
     "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
     "spaced": {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "},
     "any": {"whitespace_flexible": True},
@@ -32,7 +30,7 @@ MAX_TRIED = 1024
 
 
 class Grammars:
-    """Compiles grammars for one tokenizer, which is read at the first use. Thread-safe.
+    """Compiles grammars for one tokenizer, which is read at the first use.
 
     file: its tokenizer.json. vocab_size: columns of the logits. eos_ids: the model's
     end-of-sequence tokens.
@@ -40,8 +38,6 @@ class Grammars:
 
     def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
         self._arguments = file, vocab_size, eos_ids
-        self._lock = Lock()
-        self._read: LLTokenizer | None = None
         self._trial: Trial | None = None
         self._errors: dict[bytes, str] = {}
 
@@ -53,7 +49,7 @@ class Grammars:
         self,
         options: GenerationOptions,
         ends: Set[int],
-        form: AnswerFormat = PLAIN,
+        form: AnswerFormat = TEXT_ONLY,
         is_reasoning: bool | None = False,
     ) -> Callable[..., Grammar]:
         """What makes the grammar of a generation: a `Grammar` without its last two arguments.
@@ -64,51 +60,47 @@ class Grammars:
         """
         [constraint] = constraints_of(options) or [""]
         name = constraint or ("tools" if options.tools else "thinking_token_budget")
-        with requiring(f"{Option(name)} needs llguidance", "structured"):
-            text = _write(constraint, options) if constraint else None
         if not ends:
             reason = " needs a token that ends the text, and this model has none: give "
             raise OptionError(Option(name), reason, Option("eos_token_id"))
-        tokenizer = self._tokenizer(name)
-        error_of = partial(self._error_of, tokenizer)
-
-        def check(name: str, grammar: str) -> None:
-            if error := error_of(grammar):
-                reason = f" cannot be used ({error}): see docs/structured-output.md"
-                raise OptionError(Option(name), reason)
-
+        with requiring(f"{Option(name)} needs llguidance", "structured"):
+            text = _write(constraint, options) if constraint else None
+            try:
+                tokenizer = self._tokenizer
+            except ValueError as error:
+                reason = f" needs a BPE tokenizer, and not that of this model ({error})"
+                raise OptionError(Option(name), reason, ": use another model") from error
         if text is not None:
-            check(name, text)
+            self._require_valid(name, text)
         if form.reasoning or options.tools or text is None:
-            text = write_answer(form, options, ends, is_reasoning, text, error_of)
-            check("tools" if options.tools else name, text)
-        make = partial(new_matcher, tokenizer, text)
-        return partial(Grammar, make, tokenizer, ends)
+            text = write_answer(form, options, ends, is_reasoning, text, self._error_of)
+            self._require_valid("tools" if options.tools else name, text)
+        return partial(Grammar, partial(new_matcher, tokenizer, text), tokenizer, ends)
 
     def close(self) -> None:
         """End the child process."""
         if self._trial is not None:
             self._trial.close()
 
-    def _error_of(self, tokenizer: "LLTokenizer", grammar: str) -> str:
+    @cached_property
+    def _tokenizer(self) -> "LLTokenizer":
+        return open_tokenizer(*self._arguments)
+
+    def _require_valid(self, name: str, grammar: str) -> None:
+        if error := self._error_of(grammar):
+            reason = f" cannot be used ({error}): see docs/structured-output.md"
+            raise OptionError(Option(name), reason)
+
+    def _error_of(self, grammar: str) -> str:
         key = blake2b(grammar.encode()).digest()
         if (error := self._errors.get(key)) is None:
-            error = self._trial(grammar) if self._trial else first_error(tokenizer, grammar)
+            error = self._trial(grammar) if self._trial else first_error(self._tokenizer, grammar)
             if error is None:
                 raise BusyError("the machine is too busy to try a grammar: ask again later")
             if len(self._errors) >= MAX_TRIED:
                 self._errors.clear()
             self._errors[key] = error
         return error
-
-    def _tokenizer(self, name: str) -> "LLTokenizer":
-        with self._lock:
-            try:
-                self._read = self._read or open_tokenizer(*self._arguments)
-            except ValueError as error:
-                reason = f" needs a BPE tokenizer, and not that of this model ({error})"
-                raise OptionError(Option(name), reason, ": use another model") from error
-            return self._read
 
 
 def parser_of(options: GenerationOptions) -> Callable[[str], Any] | None:

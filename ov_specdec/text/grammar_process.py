@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from select import POLLIN, poll
 from subprocess import DEVNULL, Popen
-from threading import BoundedSemaphore, Lock
+from threading import BoundedSemaphore, RLock
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -117,27 +117,21 @@ class Trial:
 
     def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
         self._command = [sys.executable, __file__, str(file), *map(str, (vocab_size, *eos_ids))]
-        self._room, self._lock = BoundedSemaphore(MAX_AT_ONCE), Lock()
+        self._room, self._lock = BoundedSemaphore(MAX_AT_ONCE), RLock()
         self._running: tuple[Popen[bytes], socket.socket] | None = None
 
     def __call__(self, grammar: str) -> str | None:
         """The error of a grammar; empty if there is none, None if the machine is too busy."""
-        if not hasattr(os, "fork"):
-            return "grammars of requests need os.fork, which Windows does not have"
         if not self._room.acquire(timeout=MAX_WAIT):
             return None
         try:
-            for _ in range(2):  # by accident the process may have ended
-                with suppress(OSError):
-                    if answer := self._ask(grammar.encode()):
-                        return str(json.loads(answer))
-                    return None
+            return self._ask(grammar)
+        except OSError:  # by accident the process has ended, and the next grammar gets a new one
             return None
         finally:
             self._room.release()
 
-    def _ask(self, grammar: bytes) -> str | None:
-        """An error as JSON; None if there was no time. `OSError` without a copy that tries it."""
+    def _ask(self, grammar: str) -> str | None:
         own, other = socket.socketpair()
         begin = monotonic()
         with own:
@@ -146,8 +140,8 @@ class Trial:
                 socket.send_fds(self._open(), [b"."], [other.fileno()])
             lines = own.makefile()
             if not (pid := lines.readline()):
-                raise ConnectionError
-            own.sendall(grammar)
+                return None
+            own.sendall(grammar.encode())
             own.shutdown(socket.SHUT_WR)
             answers = poll()
             answers.register(own, POLLIN)
@@ -155,14 +149,14 @@ class Trial:
                 with suppress(ProcessLookupError):
                     os.setpriority(os.PRIO_PROCESS, int(pid), 10)
             if answer := lines.readline():
-                return answer
-            return json.dumps(TOO_MUCH) if monotonic() - begin < MAX_WAIT else None
+                return str(json.loads(answer))
+            return TOO_MUCH if monotonic() - begin < MAX_WAIT else None
 
     def _open(self) -> socket.socket:
         """The standard input of the process, which by accident may have ended."""
         with self._lock:
             if self._running is None or self._running[0].poll() is not None:
-                self._end()
+                self.close()
                 own, other = socket.socketpair()
                 with other:
                     process = Popen(  # noqa: S603
@@ -174,15 +168,12 @@ class Trial:
     def close(self) -> None:
         """End the process."""
         with self._lock:
-            self._end()
-
-    def _end(self) -> None:
-        if self._running is not None:
-            process, stdin = self._running
-            process.kill()
-            process.wait()
-            stdin.close()
-            self._running = None
+            if self._running is not None:
+                process, stdin = self._running
+                process.kill()
+                process.wait()
+                stdin.close()
+                self._running = None
 
 
 if __name__ == "__main__":

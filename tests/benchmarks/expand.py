@@ -20,11 +20,11 @@ from ov_specdec.models.export import (
     require_origin,
     write_origin,
 )
+from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE, embedded_folder, locate
 from ov_specdec.models.optimum import require
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source, read_ir
 from ov_specdec.records.files import expand_home, read_json
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.logits import Logits
@@ -172,7 +172,7 @@ def compare_logits(first: Path, second: Path) -> float:
 
 def logits_of(folder: Path) -> Logits:
     """The logits [positions, vocab] of all prompts, one below the other."""
-    source = open_source(folder)
+    source = open_exported(folder)
     runtime = RuntimeConfig(kv="stateful", precision="exact")
     model = load_model(source, runtime).runner
     rows = []

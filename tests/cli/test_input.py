@@ -147,7 +147,7 @@ def no_loading(monkeypatch):
         raise AssertionError("loaded")
 
     monkeypatch.setattr("ov_specdec.generation.models.load_models", load)
-    monkeypatch.setattr("ov_specdec.generation.models.open_source", load)
+    monkeypatch.setattr("ov_specdec.generation.models.open_exported", load)
 
 
 @pytest.mark.parametrize("command", ["generate", "compare"])

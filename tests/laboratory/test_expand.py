@@ -10,9 +10,9 @@ import pytest
 
 import ov_specdec
 from ov_specdec import SpeculativePipeline
+from ov_specdec.models.exported import read_ir
 from ov_specdec.models.folder import ModelFolder, read_json
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.models.source import read_ir
 from tests import benchmarks
 from tests.benchmarks.__main__ import main
 from tests.benchmarks.expansion.ir_weights import read_weights

@@ -9,9 +9,9 @@ from openvino import opset13 as ops
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.graph.paging import static_shape
-from ov_specdec.graph.vocabulary import OUTSIDE, cut_vocabulary
+from ov_specdec.graph.products import OUTSIDE, cut_vocabulary
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -111,7 +111,7 @@ def test_what_has_no_merges_or_another_last_layer_is_refused(tiny_pair, tmp_path
     words = changed(tiny_pair[1], tmp_path / "draft", tokenizer={"model": WORDS})
     with pytest.raises(OptionError, match=r"needs the merges of a BPE tokenizer.* has none: leave"):
         load_tokenizer(words).first_tokens(KEPT)
-    model = open_source(tiny_pair[1]).model
+    model = open_exported(tiny_pair[1]).model
     end_with(model, lambda logits: ops.softmax(logits, -1))
     with pytest.raises(OptionError, match="draft_vocabulary=2 needs a draft model whose last"):
         cut_vocabulary(model, [1, 2])

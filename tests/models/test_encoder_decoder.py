@@ -6,8 +6,8 @@ import pytest
 from ov_specdec import ModelError, OptionError, SessionError
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.models.compile import load_model, load_models
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from tests.support.tiny_encoder_decoder import SOURCES, START, TEXT, features
 
@@ -30,7 +30,7 @@ def architecture(request):
 
 
 def load(folder):
-    return load_model(open_source(folder), EXACT).runner
+    return load_model(open_exported(folder), EXACT).runner
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def bart(encoder_decoder):
 
 def load_as_preferred(folder):
     """In the precision that OpenVINO prefers here, such as bf16."""
-    return load_model(open_source(folder), RuntimeConfig()).runner
+    return load_model(open_exported(folder), RuntimeConfig()).runner
 
 
 def forward(model, slot, text, num_rows=None):
@@ -69,11 +69,11 @@ def test_after_a_trim_it_is_as_if_never_appended_bit_for_bit(architecture, model
 def test_what_cannot_be_run_is_refused(bart, encoder_decoder, tiny_pair):
     with pytest.raises(SessionError, match="without a source"):
         bart.open("a namespace")
-    source = open_source(encoder_decoder("bart").main)
+    source = open_exported(encoder_decoder("bart").main)
     for given in ({"kv": "paged"}, {"max_masked_tokens": 8}):
         with pytest.raises(OptionError, match=r"=('paged'|8) can"):
             load_model(source, RuntimeConfig(**given))
-    source, device = open_source(tiny_pair[0]), RuntimeConfig(encoder_device="CPU")
+    source, device = open_exported(tiny_pair[0]), RuntimeConfig(encoder_device="CPU")
     with pytest.raises(OptionError, match="encoder_device='CPU' has no effect"):
         load_model(source, device)
 
@@ -83,7 +83,7 @@ def test_a_draft_without_an_encoder_shares_the_mains(encoder_decoder, tmp_path):
     for file in made.sharing_draft.iterdir():
         if "encoder_model" not in file.name.replace("decoder_model", ""):
             (tmp_path / file.name).write_bytes(file.read_bytes())
-    sources = [open_source(folder) for folder in (made.main, tmp_path)]
+    sources = [open_exported(folder) for folder in (made.main, tmp_path)]
     main, draft = load_models([(source, EXACT) for source in sources])
     assert main.runner.encoder is draft.runner.encoder
     with pytest.raises(ModelError, match=r"openvino_encoder_model.xml is missing"):

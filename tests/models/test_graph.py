@@ -6,14 +6,14 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec.graph.paging import LOGITS_INDICES, choose_factors, select_rows
-from ov_specdec.models.source import open_source
+from ov_specdec.models.exported import open_exported
 from ov_specdec.runner.base import LONG
 from tests.support.passes import end_with
 
 
 @pytest.fixture
 def model(tiny_pair):
-    return open_source(tiny_pair[0]).model
+    return open_exported(tiny_pair[0]).model
 
 
 def test_the_last_layer_sees_only_the_rows_that_are_asked_for(model):

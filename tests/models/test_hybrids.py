@@ -12,7 +12,7 @@ from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
-from ov_specdec.models.source import NEVER_DRAFT
+from ov_specdec.models.exported import NEVER_DRAFT
 from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
 from tests.families.verdict import Rehearsed

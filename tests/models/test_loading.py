@@ -17,10 +17,10 @@ from ov_specdec.models.devices import (
     find_device,
     has_readable_states,
 )
+from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import HUB_FILES, locate
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source, read_ir
 from tests.support.tiny import save_stateless_ir
 
 
@@ -161,7 +161,7 @@ def with_gpus(monkeypatch):
 
 
 def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair, request):
-    source = open_source(tiny_pair[0])
+    source = open_exported(tiny_pair[0])
     request.getfixturevalue("with_gpus")
     npu = find_device("NPU")
     kv, why, _ = prepare.choose_backend(source, npu, "auto", 100)
@@ -231,14 +231,14 @@ def test_a_gpu_is_told_the_precision_of_its_caches(options, computes, keeps):
 def test_what_a_device_does_not_run_is_refused_before_models_are_read(
     with_gpus, monkeypatch, options, complaint
 ):
-    monkeypatch.setattr("ov_specdec.generation.models.open_source", None)
+    monkeypatch.setattr("ov_specdec.generation.models.open_exported", None)
     with pytest.raises((OptionError, DeviceError), match=complaint):
         SpeculativePipeline(**{"device": "GPU", **options})
 
 
 def test_threads_may_be_given_for_a_draft_on_cpu(with_gpus):
     config = RuntimeConfig("GPU", num_threads=2)
-    check_devices([config, config.for_draft("CPU", None)])
+    check_devices([config, RuntimeConfig("CPU", num_threads=2)])
     with pytest.raises(OptionError, match="num_threads=2 has no effect on GPU"):
         check_devices([config])
 

@@ -10,8 +10,8 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.generation.models import USUAL_STEPS
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.planning.draft_length import Plan
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, alone, forward
 from ov_specdec.sampling.samplers import Sampler
@@ -78,7 +78,7 @@ def test_rows_are_those_of_torch_wherever_a_draft_was_rejected(drafts, architect
     checkpoint, folder = drafts[architecture]
     reference = AutoModelForCausalLM.from_pretrained(checkpoint).eval()
     config = RuntimeConfig(kv=kv, precision="exact")
-    runner = load_model(open_source(folder), config).runner
+    runner = load_model(open_exported(folder), config).runner
     lengths, texts = (5, 3, 1), [tokens(9, 1), tokens(40, 2), tokens(2, 3)]
     samplers = [Noting() for _ in texts]
     drafters = [ModelDrafter(DraftCache(runner), sampler) for sampler in samplers]

@@ -12,9 +12,9 @@ from ov_specdec.graph.paging import KEY, SINKS, paged_attentions
 from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import find_device, openvino_core
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.locate import embedded_folder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from tests.support.passes import paged
@@ -91,7 +91,7 @@ def test_positions_that_are_embedded_are_not_selected(pair):
 def test_a_paged_model_is_loaded_so_and_a_stateful_one_as_it_is():
     found = {}
     for kv in ("paged", "stateful"):
-        source = open_source(embedded_folder("draft"))
+        source = open_exported(embedded_folder("draft"))
         before = count(source.model)
         load_model(source, RuntimeConfig(kv=kv))
         found[kv] = before - count(source.model)

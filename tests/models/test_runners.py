@@ -9,9 +9,9 @@ from ov_specdec import SessionError
 from ov_specdec.errors import CacheFullError
 from ov_specdec.graph.paging import select_rows, to_paged
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.devices import PRECISION_PROPERTIES
+from ov_specdec.models.devices import EXACT
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.runner.paged import PagedModel
 from tests.support.passes import NUM_IDS, tokens
@@ -26,7 +26,7 @@ def model(request, tiny_pair):
     config = RuntimeConfig(
         kv=kv, precision="exact", max_masked_tokens=0 if "," in request.param else None
     )
-    return load_model(open_source(tiny_pair[0]), config).runner
+    return load_model(open_exported(tiny_pair[0]), config).runner
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_a_last_layer_that_computes_all_rows_gives_those_that_are_wanted(
 ):
     monkeypatch.setattr("ov_specdec.models.prepare.select_rows", lambda *_, **__: False)
     config = RuntimeConfig(kv=kv, precision="exact")
-    model = load_model(open_source(tiny_pair[0]), config).runner
+    model = load_model(open_exported(tiny_pair[0]), config).runner
     slot, text = model.open(), tokens(7)
     last = forward(model, slot, text, 1).copy()
     np.testing.assert_allclose(last, fresh(model, slot, text)[-1:], **CLOSE)
@@ -70,11 +70,10 @@ def test_what_a_runner_cannot_do_is_refused_and_changes_nothing(model, slot):
 
 def paged_model(folder, max_sequences=1):
     """A compiled paged model, and room for so many sequences of the tiny models' context."""
-    source = open_source(folder)
+    source = open_exported(folder)
     to_paged(source.model)
     select_rows(source.model, axis=0)
-    properties = dict(PRECISION_PROPERTIES["exact"])
-    compiled = ov.Core().compile_model(source.model, "CPU", properties)
+    compiled = ov.Core().compile_model(source.model, "CPU", EXACT)
     model = PagedModel(compiled, max_length=256, vocab_size=VOCAB_SIZE)
     model.limit(256 * max_sequences)
     return model

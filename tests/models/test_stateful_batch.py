@@ -10,8 +10,8 @@ from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.graph.paging import to_paged
 from ov_specdec.models import prepare
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
 from tests.support.flaky import Flaky, FlakyRequest
@@ -25,7 +25,7 @@ ONE_AT_A_TIME = ("mpt", "mistral", "bloom")
 
 def load(folder, max_masked=None, kv="stateful"):
     config = RuntimeConfig(kv=kv, precision="exact", max_masked_tokens=max_masked)
-    return load_model(open_source(folder), config).runner
+    return load_model(open_exported(folder), config).runner
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from ov_specdec.graph.paging import static_shape
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import compile_for
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.models.source import open_source
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.probe import try_static
@@ -25,7 +25,7 @@ PROMPT = "def area(w, h):"
 def load(folder, sizes):
     """A tiny model in exact precision, with static shapes of these sizes."""
     config = RuntimeConfig(kv="paged", precision="exact", num_threads=1, static_shapes="auto")
-    loaded = load_model(open_source(folder), config)
+    loaded = load_model(open_exported(folder), config)
     for size in sizes:
         loaded.runner.add_static(size, loaded.compiler(size)())
     return loaded.runner
@@ -153,7 +153,7 @@ def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monk
 @pytest.mark.parametrize("is_invariant", [True, False])
 def test_a_static_shape_that_gives_other_logits_is_not_used(tiny_pair, is_invariant, monkeypatch):
     """Another model's. Where bits need not be equal, what differs by rounding is taken."""
-    wrong = load_model(open_source(tiny_pair[1]), RuntimeConfig(static_shapes=(2,)))
+    wrong = load_model(open_exported(tiny_pair[1]), RuntimeConfig(static_shapes=(2,)))
     monkeypatch.setattr(prepare_module.Prepared, "compiler", lambda own: wrong.compiler)
     wanted = {"static_shapes": [2], "batch_invariant": "auto" if is_invariant else False}
     with SpeculativePipeline(tiny_pair[0], drafter="none", **wanted) as pipeline:

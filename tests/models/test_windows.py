@@ -11,8 +11,8 @@ from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.checks.agreement import compare_caches
 from ov_specdec.graph.attention import require_windows, windows
 from ov_specdec.graph.paging import to_paged
+from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.source import open_source
 from tests.families.settings import WINDOW
 from tests.support.command_line import run
 from tests.support.folders import change
@@ -80,7 +80,7 @@ def test_so_they_are_in_chunks_and_on_the_suffix_drafter(models):
 def test_windows_are_read_off_graphs(models):
     windowed = models.main.parent.name in ("gemma3_text", "gpt_neo", "gpt_oss")
     # Of two layers one.
-    assert windows(open_source(models.main).model) == [WINDOW] * windowed
+    assert windows(open_exported(models.main).model) == [WINDOW] * windowed
 
 
 def test_chunks_are_refused_on_a_paged_cache_that_a_text_may_cross(family):
@@ -117,7 +117,7 @@ def test_a_window_that_is_only_in_the_graph_is_kept_to(family):
 
 
 def test_a_window_that_is_lost_on_the_way_to_a_paged_cache_is_noticed(family):
-    source = open_source(family("gemma3_text").main)
+    source = open_exported(family("gemma3_text").main)
     to_paged(source.model)
     require_windows(source.model, 1)
     with pytest.raises(ModelError, match="of 2 layers with a window, OpenVINO carries over 1"):

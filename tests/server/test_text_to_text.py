@@ -6,7 +6,7 @@ import pytest
 
 from ov_specdec import ModelError, OptionError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec.errors import ContextLengthError
-from ov_specdec.models.source import open_source
+from ov_specdec.models.exported import open_exported
 from ov_specdec.text.prompt import TextToText
 from tests.support.folders import changed
 from tests.support.server import serving
@@ -230,10 +230,10 @@ def test_models_that_say_too_little_or_read_no_text_are_refused(bart, encoder_de
 
 
 def test_start_tokens_are_read_as_transformers_reads_them(bart, tmp_path):
-    assert open_source(bart.main).text_to_text() == TextToText(START)
+    assert open_exported(bart.main).text_to_text() == TextToText(START)
     nothing = {"decoder_start_token_id": None, "bos_token_id": 3}
     folder = changed(bart.main, tmp_path / "a", generation_config=nothing, config=nothing)
-    assert open_source(folder).text_to_text() == TextToText(3)
+    assert open_exported(folder).text_to_text() == TextToText(3)
     folder = changed(bart.main, tmp_path / "b", generation_config={"decoder_start_token_id": [2]})
     with pytest.raises(ModelError, match=r"gives decoder_start_token_id as \[2\]"):
-        open_source(folder)
+        open_exported(folder)

@@ -9,8 +9,8 @@ from threading import Event, Thread
 import pytest
 
 from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
-from ov_specdec.graph.alignment import give_weights
-from ov_specdec.models.source import open_source
+from ov_specdec.graph.attention import give_weights
+from ov_specdec.models.exported import open_exported
 from ov_specdec.speech.words import timed_words
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.support.recordings import write_recording
@@ -116,7 +116,7 @@ def test_the_heads_that_a_model_names_are_listened_to(whisper, pipeline, tmp_pat
 
 def test_a_graph_without_attention_to_a_source_is_refused(tiny_pair):
     with pytest.raises(ModelError, match="no readable cross-attention: export it again"):
-        give_weights(open_source(tiny_pair[0]).model, None)
+        give_weights(open_exported(tiny_pair[0]).model, None)
 
 
 def test_main_and_draft_share_the_encoder(pipeline):

@@ -7,8 +7,8 @@ import numpy as np
 import openvino as ov
 
 from ov_specdec.graph.paging import to_paged
+from ov_specdec.models.exported import read_ir
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.source import read_ir
 
 NUM_IDS = 290
 """Of the tokenizer of tiny models."""

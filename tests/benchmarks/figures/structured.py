@@ -15,7 +15,7 @@ import httpx
 import numpy as np
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.models.source import open_source
+from ov_specdec.models.exported import open_exported
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.grammar import Grammars
@@ -126,7 +126,7 @@ def ask_of(ids: Sequence[int], schema: Mapping[str, Any], method: str, depth: in
 
 def forced_alone(models: Models, rounds: int) -> Measurements:
     """A pipeline without a drafter: forced tokens, and a replay of them on its cost curve."""
-    source = open_source(models.main)
+    source = open_exported(models.main)
     ends = frozenset(source.eos_token_ids)
     grammars = Grammars(models.main / "tokenizer.json", source.vocab_size, sorted(ends))
     with models.pipeline("none") as pipeline:

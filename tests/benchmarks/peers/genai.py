@@ -36,10 +36,10 @@ class GenaiRunner:
         """See `Runner`. Token ids go in and come out, so that no tokenizer has a part in it."""
         config = configured(length, ask.max_new_tokens)
         if ask.ends:
-            from ov_specdec.models.source import open_source  # here, for the sake of memory
+            from ov_specdec.models.exported import open_exported  # here, for the sake of memory
 
             config.ignore_eos = False
-            config.stop_token_ids = set(open_source(self._model).eos_token_ids)
+            config.stop_token_ids = set(open_exported(self._model).eos_token_ids)
         if ask.temperature:
             config.do_sample, config.temperature = True, ask.temperature
         if ask.json_schema:

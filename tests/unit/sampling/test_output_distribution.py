@@ -9,7 +9,7 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.graph.vocabulary import OUTSIDE
+from ov_specdec.graph.products import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength, PlannedLength

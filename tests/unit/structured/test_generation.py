@@ -1,6 +1,7 @@
 """Structured output with real grammars on scripted models: as in plain decoding, and faster."""
 
 import json
+import sys
 
 import pytest
 from jsonschema import validate
@@ -230,6 +231,13 @@ def test_what_cannot_be_constrained_is_refused_before_anything_runs(options, wor
         generate(made, **options)
     assert words in str(error.value)
     assert made.main.passes == []
+
+
+@pytest.mark.parametrize("options", [{"regex": "a"}, {"tools": [{"name": "f"}]}])
+def test_without_llguidance_the_extra_is_named(options, monkeypatch):
+    monkeypatch.setitem(sys.modules, "llguidance", None)
+    with pytest.raises(OptionError, match=r"needs llguidance .*\[structured\]"):
+        generator().grammars.compile(GenerationOptions(**options), frozenset([0]))
 
 
 def test_a_text_needs_an_end():

@@ -1,6 +1,5 @@
 """The process that tries grammars: what ends it is refused, and the next one is tried."""
 
-import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from time import sleep
@@ -104,12 +103,6 @@ def test_an_accident_is_not_held_against_a_grammar(trial, monkeypatch):
     wait_until(lambda: trial._running[0].poll() is not None)
     monkeypatch.setattr(trial, "_command", command)
     assert trial(third) == ""
-
-
-def test_a_system_that_cannot_fork_is_the_reason(trial, monkeypatch):
-    monkeypatch.delattr(os, "fork")
-    assert "need os.fork, which Windows does not have" in trial(GOOD)
-    assert trial._running is None
 
 
 def test_the_server_compiles_no_grammar_to_try_it(monkeypatch):

@@ -6,13 +6,12 @@ from pathlib import Path
 import openvino as ov
 
 from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
-from ov_specdec.graph.paging import recurrent_state
-from ov_specdec.graph.positions import connect_positions
+from ov_specdec.graph.paging import connect_positions, recurrent_state
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from ov_specdec.text.guard import GuardReport, compare_tokenizers, list_differences
-from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
+from ov_specdec.text.pairing import PairingName, PieceTokenizer, TokenizerPair
 from ov_specdec.text.prompt import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -25,21 +24,17 @@ no pass can verify draft tokens."""
 
 
 @dataclass(frozen=True)
-class ModelSource:
+class ExportedModel:
     """A model read from its folder: configuration, tokenizer and IR.
 
-    vocab_size: columns of the logits with a token; the others are padding.
+    logits_width: columns of its logits. vocab_size: those with a token; the others are padding.
     """
 
     folder: ModelFolder
     tokenizer: Tokenizer
     model: ov.Model
+    logits_width: int
     vocab_size: int
-
-    @property
-    def logits_width(self) -> int:
-        """Columns of the model's logits; often padded beyond the tokenizer's size."""
-        return _logits_width(self.model)
 
     @property
     def eos_token_ids(self) -> frozenset[int]:
@@ -70,18 +65,15 @@ class ModelSource:
         return TextToText(folder.decoder_start_token_id, folder.forced_bos_token_id)
 
 
-def open_source(path: Path, chat_template: str | Path | None = None) -> ModelSource:
+def open_exported(path: Path, chat_template: str | Path | None = None) -> ExportedModel:
     """Read a model folder. `ModelError` names a missing part.
 
     chat_template: see `load_tokenizer`.
     """
     folder = ModelFolder.read(path)
     tokenizer, model = load_tokenizer(path, chat_template), read_ir(folder)
-    return ModelSource(folder, tokenizer, model, min(_logits_width(model), tokenizer.vocab_size))
-
-
-def _logits_width(model: ov.Model) -> int:
-    return int(model.output("logits").partial_shape[-1].get_length())
+    width = int(model.output("logits").partial_shape[-1].get_length())
+    return ExportedModel(folder, tokenizer, model, width, min(width, tokenizer.vocab_size))
 
 
 def read_ir(folder: ModelFolder) -> ov.Model:
@@ -123,11 +115,14 @@ def read_model(ir: Path) -> ov.Model:
         ) from error
 
 
-def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
+def pair_tokenizers(
+    main: ExportedModel, draft: ExportedModel, pairing: PairingName = "auto"
+) -> TokenizerPair:
     """The tokenizers of two models that need a pairing.
 
     Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, for encoder-decoder
-    models, whose encoders would need different ids, and for a parallel draft model.
+    models, whose encoders would need different ids, for a parallel draft model, and if nothing is
+    in common that a pairing needs.
     """
     if main.folder.is_encoder_decoder:
         raise TokenizerMismatchError(
@@ -141,15 +136,13 @@ def pair_tokenizers(main: ModelSource, draft: ModelSource) -> TokenizerPair:
             "tokenizer: use a draft of the same family, or ",
             Option("drafter", "suffix"),
         )
-    return TokenizerPair(
-        PieceTokenizer(main.tokenizer),
-        PieceTokenizer(draft.tokenizer),
-        main.vocab_size,
-        draft.vocab_size,
-    )
+    pieces = PieceTokenizer(main.tokenizer), PieceTokenizer(draft.tokenizer)
+    pair = TokenizerPair(*pieces, main.vocab_size, draft.vocab_size, pairing)
+    pair.require_possible()
+    return pair
 
 
-def check_pair(main: ModelSource, draft: ModelSource) -> GuardReport:
+def check_pair(main: ExportedModel, draft: ExportedModel) -> GuardReport:
     """The tokenizer guard's report on two models.
 
     Raises `ModelError` if only one of them has an encoder, and for a mask token outside the draft.
