@@ -2,30 +2,34 @@
 
 from collections.abc import Iterator
 
-from ov_specdec.openai.answer import Answer, count, make_metrics, make_usage, new_call_id
-from ov_specdec.openai.errors import DONE, Json, encode_event
+from ov_specdec.openai.answer import Answer, encode_event, make_metrics, new_call_id
+from ov_specdec.openai.errors import Json
 from ov_specdec.openai.logprobs import CompletionScores, chat_logprobs
+from ov_specdec.openai.requests import ChatBody, CompletionBody, StreamOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, ToolCall
 from ov_specdec.text.prompt import Prompt
 
+DONE = b"data: [DONE]\n\n"
 
-class CompletionAnswer(Answer):
+
+class CompletionAnswer(Answer[ChatBody | CompletionBody]):
     """An answer of either endpoint."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._is_chat = self.ask.endpoint == "chat"
+        self._is_chat = isinstance(self.ask, ChatBody)
+        self._streaming = self.ask.stream_options or StreamOptions()
         self._num_calls = [0] * self.ask.num_choices
         self._scores = [
-            CompletionScores(self.ask, self.tokenizer, self._prompt(i), self.prompt_text(i))
+            CompletionScores(self.ask.options, self.tokenizer, self._prompt(i), self.prompt_text(i))
             for i in range(self.ask.num_choices)
         ]
 
     def begin(self) -> list[bytes]:
         """The events before any text: the role of a message, and the prompt with `echo`."""
         indices = range(self.ask.num_choices)
-        if self._is_chat:
+        if isinstance(self.ask, ChatBody):
             first: Json = {"delta": {"role": "assistant", "content": ""}}
             return [self._event([_piece(index, first)]) for index in indices]
         if not self.ask.echo or self.ask.options.prompt_logprobs is not None:
@@ -48,16 +52,16 @@ class CompletionAnswer(Answer):
         if scores is not None or chunk.finish_reason is not None:
             *new, last = new or [nothing]
             new.append({**last, "logprobs": scores, "finish_reason": chunk.finish_reason})
-        usage, origin = None, {"origin": chunk.origin} if self.ask.origins else {}
-        if self.ask.usage_in_events:
-            usage = count(chunk.num_prompt_tokens, len(self.choices[index].token_ids))
+        usage, origin = None, {"origin": chunk.origin} if self.ask.return_origins else {}
+        if self._streaming.continuous_usage_stats:
+            usage = _count(chunk.num_prompt_tokens, len(self.choices[index].token_ids))
         return [self._event([_piece(index, {**origin, **each})], usage) for each in new]
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""
-        if not self.ask.include_usage:
+        if not self._streaming.include_usage:
             return [DONE]
-        return [self._event([], make_usage(self.ask, self.stats), **make_metrics(self.stats)), DONE]
+        return [self._event([], self._usage(), **make_metrics(self.stats)), DONE]
 
     def whole(self) -> Json:
         """The body of an answer that is not streamed."""
@@ -67,8 +71,27 @@ class CompletionAnswer(Answer):
             for index, result in enumerate(choice.result for choice in self.choices)
         ]
         kind = "chat.completion" if self._is_chat else "text_completion"
-        usage = make_usage(self.ask, self.stats)
-        return {**self._body(kind, choices), "usage": usage, **make_metrics(self.stats)}
+        return {**self._body(kind, choices), "usage": self._usage(), **make_metrics(self.stats)}
+
+    def _usage(self) -> Json:
+        """Counts of tokens; the choices of one prompt count it once.
+
+        With a prediction, also of draft tokens from matches in it, or in the text so far.
+        """
+        stats = self.stats
+        first = stats[:: self.ask.choices_per_prompt]
+        read = sum(each.prompt_tokens for each in first)
+        usage = _count(read, sum(each.generated_tokens for each in stats))
+        cached = sum(each.cached_tokens for each in first)
+        usage["prompt_tokens_details"] = {"cached_tokens": cached}
+        if isinstance(self.ask, ChatBody) and self.ask.prediction:
+            rounds = [r for each in stats for r in each.rounds if r.source == "suffix"]
+            accepted = sum(r.num_accepted for r in rounds)
+            usage["completion_tokens_details"] = {
+                "accepted_prediction_tokens": accepted,
+                "rejected_prediction_tokens": sum(r.num_drafted for r in rounds) - accepted,
+            }
+        return usage
 
     def _message(self, _: int, result: GenerationResult) -> Json:
         """A whole choice of a chat; its content is null if it only calls tools."""
@@ -106,17 +129,19 @@ class CompletionAnswer(Answer):
 
     def _prompt(self, index: int) -> Prompt:
         """The prompt of the choice with this index."""
-        return self.ask.prompts[index // self.ask.n]
+        return self.ask.prompts[index // self.ask.choices_per_prompt]
 
     def prompt_text(self, index: int) -> str:
         """The prompt of the choice with this index, for `echo`; empty without."""
-        prompt = self._prompt(index) if self.ask.echo else ""
+        if isinstance(self.ask, ChatBody) or not self.ask.echo:
+            return ""
+        prompt = self._prompt(index)
         return prompt if isinstance(prompt, str) else self.tokenizer.decode_all(list(prompt))  # type: ignore[arg-type]
 
     def _event(self, pieces: list[Json], usage: Json | None = None, **metrics: Json) -> bytes:
         kind = "chat.completion.chunk" if self._is_chat else "text_completion"
         body = self._body(kind, pieces)
-        if self.ask.include_usage:
+        if self._streaming.include_usage:
             body |= {"usage": usage, **metrics}
         return encode_event(body)
 
@@ -129,6 +154,15 @@ class CompletionAnswer(Answer):
 def _piece(index: int, more: Json) -> Json:
     """A piece of a choice, with these fields."""
     return {"index": index, "finish_reason": None, "logprobs": None, **more}
+
+
+def _count(prompt_tokens: int, completion_tokens: int) -> Json:
+    """The counts of a prompt and its output."""
+    return {
+        "prompt_tokens": prompt_tokens,
+        "completion_tokens": completion_tokens,
+        "total_tokens": prompt_tokens + completion_tokens,
+    }
 
 
 def _call(call: ToolCall) -> Json:

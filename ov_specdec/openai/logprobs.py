@@ -4,8 +4,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
-from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import Json
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.sampling.logits import TokenLogprobs, finite
 from ov_specdec.text.detokenizer import CharacterStream, as_text
@@ -51,18 +51,20 @@ class CompletionScores:
     Until then a stop string may end the text before it. prompt_text: what is sent of the prompt.
     """
 
-    def __init__(self, ask: Ask, tokenizer: Tokenizer, prompt: Prompt, prompt_text: str) -> None:
-        self._ask, self._tokenizer, self._prompt = ask, tokenizer, prompt
+    def __init__(
+        self, options: GenerationOptions, tokenizer: Tokenizer, prompt: Prompt, prompt_text: str
+    ) -> None:
+        self._options, self._tokenizer, self._prompt = options, tokenizer, prompt
         self._num_before = self._num_sent = len(prompt_text)
         self._tokens: list[TokenLogprobs] = []
         self._offsets: list[int] = []
 
     def add(self, new: Chunk | GenerationResult) -> Json | None:
         """The next ones; None if there are none. new: what is sent together with them."""
-        if self._ask.options.logprobs is None:
+        if self._options.logprobs is None:
             return None
         if new.prompt_logprobs:
-            adds = self._ask.options.add_special_tokens is not False
+            adds = self._options.add_special_tokens is not False
             self._offsets += prompt_offsets(self._prompt, self._tokenizer, adds)
         self._offsets += [self._num_before + token.offset for token in new.logprobs]
         self._tokens += [*new.prompt_logprobs, *new.logprobs]

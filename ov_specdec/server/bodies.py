@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
@@ -16,6 +16,9 @@ from ov_specdec.server.stream import run_in_thread
 
 T = TypeVar("T")
 
+TIMEOUT = 30.0
+"""Maximum seconds for a body to arrive."""
+
 LARGE = 65_536
 """Minimum bytes of a body that is parsed in a thread, so that other requests continue."""
 
@@ -27,17 +30,14 @@ async def read_json(request: Request, settings: Settings, read: Callable[[Any], 
     preflight.
     """
     _require_type(request, "application/json")
-    parts = _parts(request, settings.max_body)
-    body = await _in_time(_join(parts), settings.body_timeout)
+    body = await _in_time(_join(_parts(request, settings.max_body)))
     if len(body) < LARGE:
         return read(_parse(body))
     return await run_in_thread(lambda: read(_parse(body)))
 
 
-async def read_form(
-    request: Request, settings: Settings
-) -> tuple[dict[str, list[str]], BinaryIO | None]:
-    """The texts of a form by field, and its field "file", if it has one.
+async def read_fields(request: Request, settings: Settings) -> dict[str, list[Any]]:
+    """The texts of a form by field, and its file.
 
     Pages of other sites can send a form without a CORS preflight, but with an Origin header: it is
     refused unless its site is among `cors_origins`.
@@ -55,19 +55,15 @@ async def read_form(
         max_part_size=65_536,  # of a text, which is in memory; the file is on disk
     )
     try:
-        form = await _in_time(parser.parse(), settings.body_timeout)
+        form = await _in_time(parser.parse())
     except (MultiPartException, ValueError) as error:  # ValueError for some values of its charset
         raise invalid(None, f"the form cannot be read: {error}") from error
-    texts: dict[str, list[str]] = {}
-    file: BinaryIO | None = None
+    fields: dict[str, list[Any]] = {}
     for name, value in form.multi_items():
-        if isinstance(value, str):
-            texts.setdefault(name, []).append(value)
-        elif name != FILE:
+        if not isinstance(value, str) and name != FILE:
             raise invalid(name, f"{name} is a file: give it as '{FILE}'")
-        else:
-            file = value.file
-    return texts, file
+        fields.setdefault(name, []).append(value if isinstance(value, str) else value.file)
+    return fields
 
 
 def _require_type(request: Request, wanted: str) -> None:
@@ -76,12 +72,12 @@ def _require_type(request: Request, wanted: str) -> None:
         raise invalid(None, f"the content type is {kind!r}: it must be {wanted}")
 
 
-async def _in_time(body: Awaitable[T], timeout: float) -> T:
-    """A body, if it arrives within `timeout` seconds."""
+async def _in_time(body: Awaitable[T]) -> T:
+    """A body, if it arrives in time."""
     try:
-        return await asyncio.wait_for(body, timeout)
+        return await asyncio.wait_for(body, TIMEOUT)
     except asyncio.TimeoutError as error:
-        raise invalid(None, f"the body has not arrived within {timeout:g} s") from error
+        raise invalid(None, f"the body has not arrived within {TIMEOUT:g} s") from error
     except ClientDisconnect as error:
         raise ApiError(CLIENT_LEFT, "the client disconnected before its body was read") from error
 

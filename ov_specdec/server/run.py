@@ -117,7 +117,7 @@ class Server(uvicorn.Server):
 def open_engine(
     pipeline: SpeculativePipeline | SpeechPipeline, settings: Settings
 ) -> LocalEngine | Transcriptions:
-    """The engine or speech model of a pipeline in this process."""
+    """The engine of a pipeline in this process."""
     if isinstance(pipeline, SpeechPipeline):
         return Transcriptions(pipeline, settings)
     return LocalEngine(pipeline, settings)

@@ -11,7 +11,6 @@ from typing_extensions import Self
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.model import Options, option
-from ov_specdec.server.stream import MAX_UNREAD
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine in URLs."""
@@ -183,13 +182,6 @@ class Settings(Options):
         unset="any; on a loopback address without keys: localhost, 127.0.0.1 and [::1]",
         metavar="NAME",
         expects=LIST,
-    )
-    body_timeout: float = option(30.0, "Maximum seconds for a body to arrive.", gt=0, flag=None)
-    step_timeout: float = option(
-        60.0, "Seconds after which a step counts as hung.", gt=0, flag=None
-    )
-    max_unread: int = option(
-        MAX_UNREAD, "Maximum chunks of a stream ahead of its reader.", ge=1, flag=None
     )
 
 
