@@ -59,12 +59,11 @@ class Replica(LocalEngine):
 class RemoteEngine:
     """Implements `EngineClient` with replicas, which all are as the one that described itself."""
 
-    takes: ClassVar[Takes] = "text"
-
     replicas: DeploymentHandle[Any]
     tokenizer: Tokenizer
     max_length: int
     batch_invariant: BatchInvariance
+    takes: Takes = "text"
 
     @asynccontextmanager
     async def running(

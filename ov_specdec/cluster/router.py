@@ -13,13 +13,11 @@ SESSION_PREFIX = 256
 """Characters or ids of a prompt that is no conversation which tell its session."""
 
 
-def session_of(ask: GenerationBody | None = None, tenant: str | None = None) -> int | None:
+def session_of(ask: GenerationBody, tenant: str | None) -> int | None:
     """A hash that is equal for the requests of one conversation, tenant and salt; None without one.
 
     It is of `prompt_cache_key`, or messages up to the user's first: not of a system prompt alone.
     """
-    if ask is None or not ask.options.cache_prompt:
-        return None
     prompt: Any = ask.prompts[0]
     if ask.prompt_cache_key is not None:
         begins = ""
@@ -52,8 +50,11 @@ class SessionRouter(RequestRouter):
         pending_request: PendingRequest | None = None,
     ) -> list[list[RunningReplica]]:
         """The replicas, best first: that of the session unless it is full, then by load."""
-        home = pending_request and self._replica_of.get(session_of(*pending_request.args))
-        if pending_request:  # wait before all of them are tried again
+        home = None
+        if pending_request:
+            if pending_request.args:  # a generation
+                home = self._replica_of.get(session_of(*pending_request.args))
+            # Wait before all of them are tried again.
             pending_request.routing_context.should_backoff = True
         load = {
             one.replica_id: sum(self._running[one.replica_id].values())

@@ -44,21 +44,15 @@ OF_RESPONSES = {
 """Fields of /v1/responses that have other names."""
 
 REASONS = {
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "dict_type": "must be a JSON object",
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("dict_type", "model_type"), "must be a JSON object"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    **dict.fromkeys(("int_from_float", "int_parsing", "int_type"), "must be a whole number"),
+    **dict.fromkeys(("string_too_short", "too_short"), "must not be empty"),
     "extra_forbidden": "is not a field of a request: leave it out",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
     "list_type": "must be a list",
-    "model_type": "must be a JSON object",
-    "string_too_short": "must not be empty",
     "string_type": "must be a text",
     "too_long": "must have at most {max_length} entries",
-    "too_short": "must not be empty",
 }
 """Messages that replace those of pydantic; they may name its bounds."""
 

@@ -1,10 +1,11 @@
 """Bodies of requests, within limits of size and time."""
 
 import asyncio
-import json
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
 
+from pydantic_core import from_json
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
@@ -105,15 +106,6 @@ async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]
 
 def _parse(body: bytes) -> Any:
     try:
-        text = body.decode("utf-8-sig")  # json.loads would take halves of surrogate pairs
-        content = json.loads(text, parse_constant=_refuse)
-        if "\\u" in text:  # escaped halves, which no answer could repeat
-            json.dumps(content, ensure_ascii=False).encode()
-        return content
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise invalid(None, f"the body is not valid JSON: {reason}") from error
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON number")
+        return from_json(body.removeprefix(BOM_UTF8), allow_inf_nan=False)
+    except ValueError as error:
+        raise invalid(None, f"the body is not valid JSON: {error}") from error

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from prometheus_client import (
@@ -13,7 +14,6 @@ from prometheus_client import (
     Metric,
     generate_latest,
 )
-from prometheus_client.registry import Collector
 
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence as EngineSequence
@@ -195,20 +195,11 @@ def export(families: Iterable[Metric]) -> bytes:
             family.name, Metric(family.name, family.documentation, family.type)
         )
         first.samples += family.samples
-    return generate_latest(_Families(merged.values()))
+    found: Any = SimpleNamespace(collect=merged.values)
+    return generate_latest(found)
 
 
 def _usage(main: Runner) -> float:
     """Used fraction of a KV cache, 0 to 1; 0 if the device manages it."""
     free, capacity = main.num_free, main.capacity
     return 0.0 if free is None or not capacity else 1 - free / capacity
-
-
-class _Families(Collector):
-    """Metrics that are collected already."""
-
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families

@@ -31,18 +31,13 @@ class TokenizeBody(Body):
     messages: Messages | None = None
     return_token_strs: bool | None = None
 
-    def read(self) -> tuple[Prompt, GenerationOptions]:
-        """The prompt, and its options."""
-        if self.prompt is not None and self.messages is None:
-            return self.prompt, GenerationOptions(**self.given_options, apply_chat_template=False)
-        if self.messages is None or self.prompt is not None:
-            raise invalid("prompt", "give either a prompt or messages")
-        messages = read_messages(message.given() for message in self.messages)
-        return messages, GenerationOptions(**self.given_options)
-
     def answer(self, engine: EngineClient, most: int) -> Json:
         """The ids of the prompt. most: maximum tokens of a request."""
-        prompt, options = self.read()
+        if (self.prompt is None) == (self.messages is None):
+            raise invalid("prompt", "give either a prompt or messages")
+        options = GenerationOptions(**self.given_options, apply_chat_template=self.prompt is None)
+        given = (message.given() for message in self.messages or ())
+        prompt: Prompt = read_messages(given) if self.prompt is None else self.prompt
         most = max(engine.max_length, most)
         try:
             ids = encode_prompt(prompt, options, engine.tokenizer, GeneratedTokens(), most)

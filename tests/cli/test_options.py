@@ -23,8 +23,9 @@ from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import in_option_names
 from ov_specdec.errors import ModelError, Option, OptionError
-from ov_specdec.openai.body import read, with_options
+from ov_specdec.openai.body import read
 from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.option_fields import with_options
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody, read_ask
 from ov_specdec.options.model import kinds_of, option, request_fields
 from ov_specdec.server.settings import check_address
@@ -118,7 +119,7 @@ BODY_OF = {
 def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
     known, needed = BODY_OF[endpoint]
     body = with_options(More, request_fields(More, endpoint))(known)
-    assert read(body, {**needed, "shine": 4}).options[NAME] == 4
+    assert read(body, {**needed, "shine": 4}).given_options[NAME] == 4
     with pytest.raises(ApiError) as error:
         read(body, {**needed, "shine": 10})
     assert error.value.param == "shine"

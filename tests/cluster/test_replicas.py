@@ -26,9 +26,8 @@ from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
 from ov_specdec.cluster.replica import RemoteEngine
 from ov_specdec.cluster.router import SESSION_PREFIX, SessionRouter, session_of
 from ov_specdec.errors import DeviceError, OptionError
-from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.openai.requests import ChatBody, CompletionBody, read_ask
 from ov_specdec.server.stream import Stream
 from tests.support.server import serving_process, wait_until
 
@@ -286,9 +285,14 @@ def test_keys_stay_in_the_ingress(bound):
     assert "a-key" not in repr((args, bound))
 
 
-def session(prompt, tenant=None, key=None, **options):
-    ask = Ask("chat", None, (prompt,), GenerationOptions(**options), cache_key=key)
-    return session_of(ask, tenant)
+def session(prompt, tenant=None, key=None, **fields):
+    is_chat = isinstance(prompt[0], dict)
+    kind, field = (ChatBody, "messages") if is_chat else (CompletionBody, "prompt")
+    return session_of(read_ask(kind, {field: prompt, "prompt_cache_key": key, **fields}), tenant)
+
+
+def of_choices(n, prompt="x"):
+    return read_ask(CompletionBody, {"prompt": prompt, "n": n})
 
 
 def test_turns_of_a_conversation_are_of_one_session():
@@ -312,7 +316,6 @@ def test_sessions_of_other_tenants_salts_and_keys_differ():
     ]
     assert len({*found, None}) == len(found) + 1
     assert session("a", "one", "key") == session(text, "one", "key")
-    assert session(text, cache_prompt=False) is None
 
 
 def test_why_replicas_do_not_start_is_what_their_error_says(monkeypatch):
@@ -355,9 +358,6 @@ def ranks(router, ask):
 
 
 def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
-    def of_choices(n):
-        return Ask("completions", None, ("x",), GenerationOptions(), n)
-
     router.on_request_routed(pending("one", of_choices(2 * BATCH)), "A", None)
     router.on_request_routed(pending("other", of_choices(1)), "B", None)
     assert ranks(router, of_choices(1)) == [{"B"}, {"A"}]
@@ -367,7 +367,7 @@ def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
 
 def test_a_request_goes_where_its_session_has_gone_unless_that_is_full(router):
     def ask(text, n=1):
-        return Ask("completions", None, (text * SESSION_PREFIX,), GenerationOptions(), n)
+        return of_choices(n, text * SESSION_PREFIX)
 
     router.on_request_routed(pending("one", ask("a")), "A", None)
     assert ranks(router, ask("a")) == [{"A"}, {"B"}]
@@ -413,10 +413,10 @@ def read(*scripts):
 
     async def run():
         handle = Handle(*scripts)
-        stream = Stream(1, None)
+        stream = Stream(1)
         engine = RemoteEngine(handle, None, 100, None)
-        await engine._read(Ask("chat", None, ("x",), GenerationOptions()), None, stream, 3)
-        return await stream.next_all(), handle.num_cancelled
+        await engine._read(of_choices(1), None, stream, 3)
+        return await stream.next(), handle.num_cancelled
 
     return asyncio.run(run())
 

@@ -15,7 +15,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.server import reply
 from ov_specdec.server.app import make_app
-from ov_specdec.server.bodies import read_form
+from ov_specdec.server.bodies import read_fields
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.service import Slots
 from ov_specdec.server.settings import Settings
@@ -179,7 +179,7 @@ def test_answers_are_encoded_in_another_thread(pipeline, monkeypatch):
 def test_uploads_are_kept_on_the_disk():
     head = b'--end\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
     ask = request(head + bytes(2**21) + b"\r\n--end--\r\n", FORM)
-    _, file = asyncio.run(read_form(ask, Settings()))
+    [file] = asyncio.run(read_fields(ask, Settings()))["file"]
     with file:
         assert file._rolled
         assert file.seek(0, 2) == 2**21

@@ -11,8 +11,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.logprobs import prompt_offsets
+from ov_specdec.openai.completions import CompletionAnswer, prompt_offsets
 from ov_specdec.openai.requests import CompletionBody, read_ask
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
