@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from ov_specdec.server.bodies import read_fields
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.service import Slots
 from ov_specdec.server.settings import Settings
+from ov_specdec.text.grammar_process import Trial
 from tests.support.server import paused, scope_of_completion, serving, wait_until
 
 ASK = {"prompt": "def area(", "max_tokens": 2, "temperature": 0, "ignore_eos": True}
@@ -97,6 +99,27 @@ def test_a_place_is_kept_while_a_thread_works_for_a_client_that_has_left(pipelin
     with serving(pipeline) as server:
         app = make_app(server.service)
         assert asyncio.run(run(app, server.service.slots)) == (1, 0)
+
+
+def test_grammars_that_take_long_to_try_leave_threads_for_other_requests(pipeline, monkeypatch):
+    goes_on, num_threads = threading.Event(), min(32, (os.cpu_count() or 1) + 4)  # of asyncio
+
+    def tried(trial, grammar):
+        assert goes_on.wait(PATIENCE)
+        return "it takes too long"
+
+    monkeypatch.setattr(Trial, "__call__", tried)
+    hostile = {"prompt": "x", "max_tokens": 1}
+    with serving(pipeline) as server, ThreadPoolExecutor(num_threads) as threads:
+        answers = [
+            threads.submit(server.post, "/v1/completions", **hostile, structured_outputs=given)
+            for given in ({"regex": f"{number}+"} for number in range(num_threads))
+        ]
+        wait_until(lambda: server.service.slots.taken.total() == num_threads)
+        answer = server.http.post("/v1/completions", json=ASK, timeout=10)
+        goes_on.set()
+        assert answer.is_success
+        assert {each.result().status_code for each in answers} == {400}
 
 
 def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeypatch):

@@ -108,10 +108,8 @@ def answered():
 
 def test_answers_have_openais_shapes():
     def body(name):
-        answer, whole = (
-            TranscriptionAnswer(read_transcription(form(response_format=name))),
-            answered(),
-        )
+        whole = answered()
+        answer = TranscriptionAnswer(read_transcription(form(response_format=name)))
         named = {"segments": whole.segments, "language": whole.language, "stats": whole.stats}
         answer.note(0, TranscriptionChunk(whole.text, 1.0, finish_reason="stop", **named))
         return answer.whole()
