@@ -15,10 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai.body import UnknownFields
+from ov_specdec.openai.body import UnknownFields, read
 from ov_specdec.openai.completions import CompletionAnswer
 from ov_specdec.openai.errors import ApiError, Json, explain, from_exception, invalid
-from ov_specdec.openai.requests import ChatBody, CompletionBody, read_ask
+from ov_specdec.openai.requests import ChatBody, CompletionBody
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 
 BODIES: dict[str, type[ChatBody | CompletionBody]] = {
@@ -180,7 +180,7 @@ class BatchRun:
             yield from self._step()
 
     def _begin(self, request: BatchRequest) -> None:
-        ask, name = read_ask(BODIES[request.url], request.body, self.unknown), self.model_name
+        ask, name = read(BODIES[request.url], request.body, self.unknown), self.model_name
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
         if ask.model not in (None, name):

@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema, model_validator
-from typing_extensions import Self
+from pydantic import ConfigDict, Field, WithJsonSchema
 
 from ov_specdec.openai.answer import encode_event, make_metrics
 from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read
@@ -73,14 +72,14 @@ class TranscriptionForm(TranslationForm):
         None, alias="timestamp_granularities[]"
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`."""
+        super().check(unknown, where)
         form, name = self.response_format, "timestamp_granularities"
         if self.stream and form not in (None, "json", "text"):
             raise invalid("stream", f"stream=true does not go with response_format={form}")
         if self.timestamp_granularities and form != "verbose_json":
             raise invalid(name, f"{name} needs response_format=verbose_json")
-        return self
 
     @property
     def options(self) -> dict[str, Any]:

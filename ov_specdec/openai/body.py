@@ -89,8 +89,8 @@ class Body(BaseModel):
         given = {name: getattr(self, name) for name in self.option_names}
         return {name: value for name, value in given.items() if value is not None}
 
-    def check_others(self, unknown: UnknownFields, where: str = "") -> None:
-        """Refuse unsupported fields, and have unknown ones logged or refused."""
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """Refuse what cannot be honoured, by its path; have unknown fields logged or refused."""
         fields = type(self).model_fields
         known = {*self.neutral_values, *(each.alias or name for name, each in fields.items())}
         given = {k: v for k, v in (self.model_extra or {}).items() if v is not None}
@@ -107,7 +107,7 @@ class Body(BaseModel):
                 raise invalid(path, message, "unsupported_value")
         for name in fields:
             if isinstance(own := getattr(self, name), Body):
-                own.check_others(unknown, f"{where}{name}.")
+                own.check(unknown, f"{where}{name}.")
 
 
 def read(kind: type[B], content: object, unknown: UnknownFields | None = None) -> B:
@@ -119,7 +119,7 @@ def read(kind: type[B], content: object, unknown: UnknownFields | None = None) -
         body = kind.model_validate(dict(content))
     except ValidationError as error:
         raise invalid(*explain(error)[:2]) from error
-    body.check_others(unknown or UnknownFields())
+    body.check(unknown or UnknownFields())
     return body
 
 

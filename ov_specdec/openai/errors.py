@@ -67,12 +67,8 @@ class ApiError(Exception):
     code: str | None = None
     retry_after: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__init__(self.message)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is pickled with its arguments, here only the message.
-        return ApiError, (self.status, self.message, self.param, self.code, self.retry_after)
+    def __str__(self) -> str:
+        return self.message
 
     def body(self) -> Json:
         """The body of the answer."""

@@ -4,12 +4,12 @@ Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read
+from ov_specdec.openai.body import Body, NeutralValues, UnknownFields
 from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid, said
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.option_fields import with_options_of
@@ -43,8 +43,6 @@ NEUTRAL: NeutralValues = {
 }
 """Fields of OpenAI, vLLM and llama.cpp that would change the text, with their neutral values."""
 
-G = TypeVar("G", bound="GenerationBody")
-
 
 class GenerationBody(Body):
     """Common fields of generating endpoints."""
@@ -58,6 +56,15 @@ class GenerationBody(Body):
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     structured_outputs: StructuredOutputs | None = None
+
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`. Checks prompts and options too."""
+        super().check(unknown, where)
+        self.user = self.user or self.safety_identifier
+        try:
+            _ = self.options, self.prompts
+        except OptionError as error:
+            raise from_exception(error, "", self.names) from error
 
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -90,17 +97,6 @@ class GenerationBody(Body):
         return own | (self.structured_outputs.names if self.structured_outputs else {})
 
 
-def read_ask(kind: type[G], body: object, unknown: UnknownFields | None = None) -> G:
-    """Read a body of this kind; `ApiError` for invalid or unsupported fields."""
-    ask = read(kind, body, unknown)
-    ask.user = ask.user or ask.safety_identifier
-    try:
-        _ = ask.options, ask.prompts  # which are checked now
-    except OptionError as error:
-        raise from_exception(error, "", ask.names) from error
-    return ask
-
-
 class StreamOptions(Body):
     """Additions to a stream besides the text."""
 
@@ -123,13 +119,12 @@ class ChoicesBody(GenerationBody):
         """Number of choices for each prompt."""
         return self.n or 1
 
-    @property
-    def common_options(self) -> dict[str, Any]:
-        """The options of both endpoints, by name."""
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`."""
+        super().check(unknown, where)
         for name in ("stream_options", "return_origins"):
             if getattr(self, name) and not self.stream:
                 raise invalid(name, f"{name} has no effect without stream=true")
-        return self.read_options(self.response_format)
 
 
 class Prediction(Body):
@@ -180,7 +175,7 @@ class ChatBody(ChoicesBody):
             )
         if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs", f"top_logprobs={self.top_logprobs} needs logprobs=true")
-        options = self.common_options
+        options = self.read_options(self.response_format)
         options["max_new_tokens"] = newer if length is None else length
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
@@ -219,7 +214,7 @@ class CompletionBody(ChoicesBody):
         """See `GenerationBody`."""
         if self.best_of not in (None, self.choices_per_prompt):
             raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
-        options = self.common_options
+        options = self.read_options(self.response_format)
         options |= {"apply_chat_template": False, "max_new_tokens": self.max_tokens}
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
@@ -266,9 +261,9 @@ class ResponsesBody(GenerationBody):
     reasoning: ReasoningOptions | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = None
 
-    def check_others(self, unknown: UnknownFields, where: str = "") -> None:
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""
-        super().check_others(unknown, where)
+        super().check(unknown, where)
         for tool in self.tools or ():
             if tool.is_hosted:
                 unknown.check(f"tools.{tool.type}", tool.type, ())

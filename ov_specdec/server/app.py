@@ -16,13 +16,7 @@ from starlette.exceptions import HTTPException
 from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionForm, TranslationForm, read_form
 from ov_specdec.openai.body import Body, read
 from ov_specdec.openai.errors import ApiError, Json
-from ov_specdec.openai.requests import (
-    ChatBody,
-    CompletionBody,
-    GenerationBody,
-    ResponsesBody,
-    read_ask,
-)
+from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
 from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, error_response
 from ov_specdec.server.bodies import read_fields, read_json
@@ -97,8 +91,7 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
         settings, unknown = service.settings, service.unknown
         if issubclass(kind, TranslationForm):
             return read_form(kind, await read_fields(request, settings), unknown)
-        take: Callable[..., Any] = read_ask if issubclass(kind, GenerationBody) else read
-        return await read_json(request, settings, partial(take, kind, unknown=unknown))
+        return await read_json(request, settings, lambda body: read(kind, body, unknown))
 
     async def handle(request: Request, body: described) -> Any:  # noqa: ARG001
         record: Record = request.state.record

@@ -26,7 +26,7 @@ from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.openai.body import read
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.option_fields import with_options
-from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody, read_ask
+from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.options.model import kinds_of, option, request_fields
 from ov_specdec.server.settings import check_address
 from tests.docs.option_tables import kwargs, options_page
@@ -145,7 +145,7 @@ def test_every_field_of_an_option_is_read_as_the_option_that_it_describes(endpoi
         known = GenerationOptions.model_fields[name]
         if kinds_of(known.annotation)[0] in (int, float):
             value = 1 if known.default in (None, "auto") else known.default
-            assert getattr(read_ask(kind, {**needed, field: value}).options, name) == value
+            assert getattr(read(kind, {**needed, field: value}).options, name) == value
 
 
 def command(name):

@@ -26,8 +26,9 @@ from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
 from ov_specdec.cluster.replica import RemoteEngine
 from ov_specdec.cluster.router import SESSION_PREFIX, SessionRouter, session_of
 from ov_specdec.errors import DeviceError, OptionError
+from ov_specdec.openai.body import read
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.requests import ChatBody, CompletionBody, read_ask
+from ov_specdec.openai.requests import ChatBody, CompletionBody
 from ov_specdec.server.stream import Stream
 from tests.support.server import serving_process, wait_until
 
@@ -288,11 +289,11 @@ def test_keys_stay_in_the_ingress(bound):
 def session(prompt, tenant=None, key=None, **fields):
     is_chat = isinstance(prompt[0], dict)
     kind, field = (ChatBody, "messages") if is_chat else (CompletionBody, "prompt")
-    return session_of(read_ask(kind, {field: prompt, "prompt_cache_key": key, **fields}), tenant)
+    return session_of(read(kind, {field: prompt, "prompt_cache_key": key, **fields}), tenant)
 
 
 def of_choices(n, prompt="x"):
-    return read_ask(CompletionBody, {"prompt": prompt, "n": n})
+    return read(CompletionBody, {"prompt": prompt, "n": n})
 
 
 def test_turns_of_a_conversation_are_of_one_session():
@@ -408,7 +409,7 @@ class Response:
         self._handle.num_cancelled += 1
 
 
-def read(*scripts):
+def read_from(*scripts):
     """What a stream gets of replicas that follow scripts, and how many of them were cancelled."""
 
     async def run():
@@ -422,7 +423,7 @@ def read(*scripts):
 
 
 def test_a_request_that_has_no_token_yet_goes_to_another_replica():
-    chunks, num_cancelled = read([RayActorError()], [RayActorError()], [[(0, "a"), (0, "b")]])
+    chunks, num_cancelled = read_from([RayActorError()], [RayActorError()], [[(0, "a"), (0, "b")]])
     assert chunks == [(0, "a"), (0, "b")]
     assert num_cancelled == 3
 
@@ -430,5 +431,5 @@ def test_a_request_that_has_no_token_yet_goes_to_another_replica():
 @pytest.mark.parametrize("scripts", [[[[(0, "a")], RayActorError()]], [[RayActorError()]] * 3])
 def test_a_request_fails_after_its_first_token_or_the_last_attempt(scripts):
     with pytest.raises(ApiError) as raised:
-        read(*scripts)
+        read_from(*scripts)
     assert raised.value.code == "replica_lost"

@@ -6,16 +6,16 @@ import pytest
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import models, pre_tokenizers
 
-from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES
+from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES, read
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.requests import CompletionBody, read_ask
+from ov_specdec.openai.requests import CompletionBody
 from ov_specdec.server.engine import limit_work
 from ov_specdec.text.prompt import may_fit
 from tests.support.server import serving
 
 
 def completion(num_prompts=1, **fields):
-    return read_ask(CompletionBody, {"prompt": [[1]] * num_prompts, **fields})
+    return read(CompletionBody, {"prompt": [[1]] * num_prompts, **fields})
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_a_body_may_hold_so_many_values_so_deep():
     fields, deep = {"prompt": "a", "max_tokens": 1}, []
     for _ in range(MAX_DEPTH - 2):
         deep = [deep]
-    assert read_ask(CompletionBody, {**fields, "zzz": deep}).num_choices == 1
+    assert read(CompletionBody, {**fields, "zzz": deep}).num_choices == 1
     with pytest.raises(ApiError, match=f"nested more than {MAX_DEPTH} deep"):
-        read_ask(CompletionBody, {**fields, "zzz": [deep]})
-    assert read_ask(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 3)}).num_choices == 1
+        read(CompletionBody, {**fields, "zzz": [deep]})
+    assert read(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 3)}).num_choices == 1
     with pytest.raises(ApiError, match=f"more than {MAX_VALUES} values"):
-        read_ask(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 2)})
+        read(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 2)})

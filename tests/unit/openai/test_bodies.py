@@ -16,7 +16,6 @@ from ov_specdec.openai.requests import (
     ChatBody,
     CompletionBody,
     ResponsesBody,
-    read_ask,
 )
 from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.options.generation import GenerationOptions
@@ -33,15 +32,15 @@ STRICT = UnknownFields(strict=True)
 
 
 def chat(**fields):
-    return read_ask(ChatBody, {"messages": MESSAGES, **fields}, STRICT)
+    return read(ChatBody, {"messages": MESSAGES, **fields}, STRICT)
 
 
 def completion(**fields):
-    return read_ask(CompletionBody, {"prompt": "def f(", **fields}, STRICT)
+    return read(CompletionBody, {"prompt": "def f(", **fields}, STRICT)
 
 
 def responses(**fields):
-    return read_ask(ResponsesBody, {"input": "Hello", **fields}, STRICT)
+    return read(ResponsesBody, {"input": "Hello", **fields}, STRICT)
 
 
 def body_of(own, results):
@@ -227,7 +226,7 @@ def test_every_endpoint_takes_structured_output():
 def test_a_response_repeats_what_it_knows_of_its_format():
     form = {"type": "json_schema", **NAMED}
     body = {"input": "Hello", "text": {"format": {**form, "unknown": 1}}}
-    asked = read_ask(ResponsesBody, body)
+    asked = read(ResponsesBody, body)
     assert asked.settings["text"] == {"format": form}
     told = body_of(answer(asked), [GenerationResult("{}", [1], "stop", GenerationStats(5, []))])
     assert told["text"]["format"]["name"] == "point"
@@ -336,12 +335,12 @@ def test_an_unknown_name_is_logged_once_and_ignored_or_refused(caplog):
     body = {"messages": MESSAGES, "max_token": 5, "stream_options": {"x": 1}, "stream": True}
     unknown = UnknownFields()
     for _ in range(2):
-        assert read_ask(ChatBody, body, unknown).options == chat().options
+        assert read(ChatBody, body, unknown).options == chat().options
     assert [record.getMessage() for record in caplog.records] == [
         "'max_token' is ignored in requests: did you mean max_tokens?",
         "'stream_options.x' is ignored in requests: it is not a known field",
     ]
-    assert refused(read_ask, kind=ChatBody, body=body, unknown=STRICT).code == "unknown_parameter"
+    assert refused(read, kind=ChatBody, content=body, unknown=STRICT).code == "unknown_parameter"
 
 
 def test_names_that_requests_make_up_fill_neither_memory_nor_log(caplog):
