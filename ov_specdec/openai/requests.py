@@ -206,8 +206,9 @@ class CompletionBody(ChoicesBody):
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
         """One prompt or several."""
-        is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
-        return (self.prompt,) if is_one else tuple(self.prompt)
+        prompt: Any = self.prompt
+        is_one = isinstance(prompt, str) or isinstance(prompt[0], int)
+        return (prompt,) if is_one else tuple(prompt)
 
     @cached_property
     def options(self) -> GenerationOptions:
@@ -301,14 +302,16 @@ class ResponsesBody(GenerationBody):
     @property
     def settings(self) -> dict[str, Any]:
         """What the response repeats."""
-        reasoning = self.reasoning or ReasoningOptions()
+        reasoning, text = self.reasoning or ReasoningOptions(), self.text or TextOptions()
+        known: Any = {"verbosity": True, "format": {*TextFormat.model_fields}}
+        given = text.model_dump(by_alias=True, exclude_none=True, include=known)
         own = [tool for tool in self.tools or () if not tool.is_hosted]
         return {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
             "metadata": self.metadata or {},
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
-            "text": self.text.settings if self.text else {"format": {"type": "text"}},
+            "text": {"format": {"type": "text"}, **given},
             "tool_choice": self.given_options.get("tool_choice", "auto"),
             "tools": [tool.model_dump(exclude_unset=True) for tool in own],
             "user": self.user,

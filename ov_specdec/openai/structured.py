@@ -42,14 +42,6 @@ class TextOptions(Body):
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the response repeats."""
-        form, known = {"type": "text"}, {*TextFormat.model_fields}
-        if self.format is not None:
-            form = self.format.model_dump(by_alias=True, exclude_none=True, include=known)
-        return {"format": form, **({"verbosity": self.verbosity} if self.verbosity else {})}
-
 
 class StructuredOutputs(Body):
     """What the output has to fit, one of these."""
