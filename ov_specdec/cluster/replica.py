@@ -51,7 +51,7 @@ class Replica(LocalEngine):
             yield failure
 
     async def describe(self) -> tuple[Tokenizer, int, BatchInvariance]:
-        """The tokenizer, the maximum tokens of prompt and output, and batch invariance."""
+        """What a `RemoteEngine` begins with."""
         return self.tokenizer, self.max_length, self.batch_invariant
 
 
@@ -63,6 +63,7 @@ class RemoteEngine:
     tokenizer: Tokenizer
     max_length: int
     batch_invariant: BatchInvariance
+    max_running: int
     takes: Takes = "text"
 
     @asynccontextmanager

@@ -85,8 +85,8 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
         """
         stats = self.stats
         first = stats[:: self.ask.choices_per_prompt]
-        read = sum(each.prompt_tokens for each in first)
-        usage = _count(read, sum(each.generated_tokens for each in stats))
+        prompt_tokens = sum(each.prompt_tokens for each in first)
+        usage = _count(prompt_tokens, sum(each.generated_tokens for each in stats))
         cached = sum(each.cached_tokens for each in first)
         usage["prompt_tokens_details"] = {"cached_tokens": cached}
         if isinstance(self.ask, ChatBody) and self.ask.prediction:

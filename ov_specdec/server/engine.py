@@ -35,12 +35,13 @@ class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots.
 
     takes: what requests give. tokenizer, batch_invariant: of the main model. max_length: maximum
-    tokens of prompt and output.
+    tokens of prompt and output. max_running: maximum concurrent generations.
     """
 
     takes: Takes
     tokenizer: Tokenizer
     max_length: int
+    max_running: int
     batch_invariant: BatchInvariance
 
     def running(
@@ -84,6 +85,7 @@ class LocalEngine:
             )
         )
         self.generator.grammars.try_first()
+        self.max_running = self.generator.loop.engine.scheduler.limits.max_batch_size
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)

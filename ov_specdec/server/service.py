@@ -72,7 +72,7 @@ class Service:
         self.settings = settings
         self.started = int(time())
         self.served: EngineClient | None = None
-        self.slots = Slots(settings.max_batch_size + settings.max_queue)
+        self.slots = Slots(0)
         self.metrics = RequestMetrics(settings.model_name)
         self.unknown = UnknownFields(settings.strict_fields)
         self.streams = WeakSet[Stream[Any]]()
@@ -84,8 +84,7 @@ class Service:
     def take(self, engine: EngineClient) -> None:
         """Serve with this engine from now on."""
         self.served = engine
-        if engine.takes == "recordings":
-            self.slots = Slots(1 + self.settings.max_queue)  # one runs at a time
+        self.slots = Slots(engine.max_running + self.settings.max_queue)
 
     def close(self) -> None:
         """Free the models."""

@@ -52,6 +52,7 @@ class Transcriptions:
     """
 
     takes: Takes = "recordings"
+    max_running = 1
     batch_invariant = NOT_INVARIANT
 
     def __init__(self, pipeline: SpeechPipeline, settings: Settings) -> None:

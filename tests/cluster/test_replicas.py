@@ -249,7 +249,7 @@ def bound(monkeypatch):
     [
         ({"settings": {"max_queu": 1}}, r"setting 'max_queu': did you mean max_queue\?"),
         ({"pipeline": {"mian": "models/main"}}, r"pipeline argument 'mian': did you mean main\?"),
-        ({"settings": {"max_batch_size": 4}}, "max_batch_size=4 is an argument of the pipeline"),
+        ({"settings": {"max_batch_size": 4}}, "setting max_batch_size=4: put it under pipeline"),
         ({"settings": {"api_keys": "secret"}}, "api_keys must be a list of texts"),
     ],
 )
@@ -265,8 +265,8 @@ def test_the_command_hands_its_options_over(monkeypatch, bound, scale):
     options = ("--port", "0", "--max-batch-size", "4", "--api-key", "a-key")
     done = CliRunner().invoke(command, [*scale, *options])
     assert done.exit_code == 0, done.output
-    settings = bound[1][1]
-    assert (settings.max_batch_size, settings.api_keys) == (8, ("a-key",))
+    _, settings, max_running, _ = bound[1]
+    assert (max_running, settings.api_keys) == (8, ("a-key",))
 
 
 def test_the_address_is_on_stdout_although_what_ray_prints_is_not(monkeypatch):

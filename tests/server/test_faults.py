@@ -31,7 +31,7 @@ def pipeline(chat_pair):
 
 @pytest.fixture(scope="module")
 def server(pipeline):
-    with serving(pipeline, max_batch_size=4, max_queue=8) as running:
+    with serving(pipeline, max_queue=8) as running:
         yield running
 
 

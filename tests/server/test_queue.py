@@ -123,7 +123,7 @@ def test_grammars_that_take_long_to_try_leave_threads_for_other_requests(pipelin
 
 
 def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeypatch):
-    settings = {"max_batch_size": 1, "max_queue": 4, "queue_timeout": 1.0}
+    settings = {"max_queue": 4, "queue_timeout": 1.0}
     with serving(one_by_one, **settings) as server, paused(one_by_one, monkeypatch) as goes_on:
         first = threading.Thread(target=lambda: server.post("/v1/completions", **ASK))
         first.start()
@@ -166,8 +166,9 @@ def unread(app, **scope):
 def test_what_there_is_no_room_for_is_not_read(pipeline):
     kinds = dict.fromkeys(("/v1/completions", "/tokenize", "/detokenize"), "application/json")
     kinds["/v1/audio/transcriptions"] = FORM
-    with serving(pipeline, max_batch_size=1, max_queue=1) as server:
-        slots, app = server.service.slots, make_app(server.service)
+    with serving(pipeline) as server:
+        slots = server.service.slots = Slots(2)
+        app = make_app(server.service)
         with slots.entered(None), slots.entered(None):
             for path, kind in kinds.items():
                 headers = [(b"content-type", kind.encode())]
@@ -241,7 +242,7 @@ def test_the_times_of_a_request_are_observed_from_its_arrival(one_by_one, monkey
         *("request_decode_time_seconds", "time_to_first_token_seconds"),
         *("e2e_request_latency_seconds", "request_prompt_tokens", "request_generation_tokens"),
     )
-    with serving(one_by_one, max_batch_size=1) as server:
+    with serving(one_by_one) as server:
         with paused(one_by_one, monkeypatch) as goes_on, ThreadPoolExecutor() as threads:
             first = threads.submit(server.post, "/v1/completions", **ASK)
             wait_until(lambda: server.metric("num_requests_running") == 1)
