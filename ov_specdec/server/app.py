@@ -19,7 +19,7 @@ from ov_specdec.openai.errors import ApiError, Json
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
 from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, error_response
-from ov_specdec.server.bodies import read_fields, read_json
+from ov_specdec.server.content import read_fields, read_json
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import run_in_thread

@@ -93,10 +93,8 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to close the sockets. Called ten times a second."""
-        if not await super().on_tick(counter):
-            return False
-        self._service.stop()
-        return self.force_exit or self._service.is_over or not self._service.slots.taken.total()
+        is_due = await super().on_tick(counter)
+        return is_due and (self._service.drain() or self.force_exit)
 
 
 def open_engine(

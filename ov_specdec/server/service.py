@@ -77,9 +77,8 @@ class Service:
         self.unknown = UnknownFields(settings.strict_fields)
         self.streams = WeakSet[Stream[Any]]()
         """Of the requests that run."""
-        self.is_draining = False
-        self.is_over = False
-        """Whether running requests have had their time after `stop`."""
+        self.drained_by: float | None = None
+        """When running requests have to end, once the server stops, by `time.monotonic`."""
 
     def take(self, engine: EngineClient) -> None:
         """Serve with this engine from now on."""
@@ -109,7 +108,7 @@ class Service:
     async def check_health(self) -> None:
         """Raise `ApiError` unless the server accepts requests and the engine makes progress."""
         engine = self.engine
-        if self.is_draining:
+        if self.drained_by is not None:
             raise _draining()
         await engine.check_health()
 
@@ -139,7 +138,7 @@ class Service:
     @contextmanager
     def entered(self, tenant: str | None) -> Iterator[Grow]:
         """Take a slot for a request, before it is read."""
-        if self.is_draining:
+        if self.drained_by is not None:
             raise _draining()
         _ = self.engine  # is loaded
         with self.slots.entered(tenant) as grow:
@@ -178,17 +177,15 @@ class Service:
             "batch_invariant": engine.batch_invariant.as_dict(),
         }
 
-    def stop(self) -> None:
-        """Reject new requests, and end running ones after a timeout. In the event loop."""
-        if not self.is_draining:
-            self.is_draining = True
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.settings.shutdown_timeout, self._end_all)
-
-    def _end_all(self) -> None:
-        self.is_over = True
-        for stream in self.streams:
-            stream.fail(_draining())
+    def drain(self) -> bool:
+        """Reject new requests; whether running ones have ended, or do now as their time is up."""
+        now = monotonic()
+        if self.drained_by is None:
+            self.drained_by = now + self.settings.shutdown_timeout
+        if now >= self.drained_by:
+            for stream in self.streams:
+                stream.fail(_draining())
+        return now >= self.drained_by or not self.slots.taken.total()
 
 
 def _draining() -> ApiError:

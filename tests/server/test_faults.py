@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.server import bodies, engine, reply
+from ov_specdec.server import content, engine, reply
 from ov_specdec.server.app import make_app
 from ov_specdec.server.stream import Stream
 from tests.support.server import has_client_left, paused, scope_of_completion, serving, wait_until
@@ -238,7 +238,7 @@ def test_a_server_that_stops_finishes_what_runs_and_takes_nothing_new(pipeline, 
     ):
         wait_until(lambda: server.service.slots.taken.total() == 1)
         server.stop()
-        wait_until(lambda: server.service.is_draining)
+        wait_until(lambda: server.service.drained_by is not None)
         time.sleep(0.3)  # the time in which it would have closed its socket
         # Each on a new connection.
         refused = [httpx.post(server.url + path, json={"prompt": "a"}) for path in NEW]
@@ -267,7 +267,7 @@ def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypat
 
 
 def test_a_body_that_does_not_arrive_is_given_up(pipeline, monkeypatch):
-    monkeypatch.setattr(bodies, "TIMEOUT", 0.2)
+    monkeypatch.setattr(content, "TIMEOUT", 0.2)
     with serving(pipeline) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as slow:

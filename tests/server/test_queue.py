@@ -16,7 +16,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.server import reply
 from ov_specdec.server.app import make_app
-from ov_specdec.server.bodies import read_fields
+from ov_specdec.server.content import read_fields
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.service import Slots
 from ov_specdec.server.settings import Settings

@@ -1,4 +1,4 @@
-"""Bodies of requests, within limits of size and time."""
+"""What requests send: JSON or a form, within limits of size and time."""
 
 import asyncio
 from codecs import BOM_UTF8
