@@ -104,7 +104,7 @@ class RemoteEngine:
                     stream.admit()
                     for index, chunk in chunks:
                         tries = 1
-                        stream.receiver(index)([chunk])
+                        stream.put(index, [chunk])
             for _ in range(ask.num_choices):
                 stream.end(None)
         except RayActorError:

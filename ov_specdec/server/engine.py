@@ -165,11 +165,9 @@ class LocalEngine:
     def _check_one(
         self, ids: Sequence[int], options: GenerationOptions, stream: Stream[Chunk], index: int
     ) -> EngineSequence:
-        put = stream.receiver(index)
-
         def receive(chunks: Sequence[Chunk]) -> None:
             self.metrics.received(sequence, chunks)
-            put(chunks)
+            stream.put(index, chunks)
 
         def end(error: BaseException | None) -> None:
             reason = sequence.finish_reason if error is None else None

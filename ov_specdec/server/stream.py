@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from math import inf
 from time import monotonic
 from typing import Generic, TypeVar
@@ -28,9 +27,9 @@ class Stream(Generic[T]):
         self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 
-    def receiver(self, index: int) -> Callable[[Sequence[T]], None]:
-        """A thread-safe function that takes the chunks of a choice."""
-        return partial(self._call, self._put, index)
+    def put(self, index: int, chunks: Sequence[T]) -> None:
+        """Add chunks of a choice. Thread-safe."""
+        self._call(self._put, index, chunks)
 
     def admit(self) -> None:
         """Note that a choice runs. Thread-safe."""

@@ -130,7 +130,6 @@ class Transcriptions:
         options = job.ask.options
         options["cache_salt"] = join_salt(job.tenant, options.get("cache_salt"))
         recording = self._read(job)
-        receive = job.stream.receiver(0)
         with self.pipeline.stream(recording, **options) as transcription:
             job.transcription = transcription
             if job.is_cancelled:  # before the transcription existed
@@ -142,7 +141,7 @@ class Transcriptions:
                     self.metrics.ended(stats, None if is_cancelled else chunk.finish_reason)
                     if is_cancelled:
                         raise Cancelled
-                receive([chunk])
+                job.stream.put(0, [chunk])
 
     def _read(self, job: Job) -> tuple[Samples, int]:
         """Decode a recording; raises `Cancelled` within a block if the job is cancelled."""

@@ -113,7 +113,7 @@ def test_what_comes_when_the_event_loop_is_closed_harms_no_thread():
         return Stream(1)
 
     stream = asyncio.run(begin())
-    stream.receiver(0)(["too late"])  # as the thread that runs steps does
+    stream.put(0, ["too late"])  # as the thread that runs steps does
     stream.end(None)
     assert not stream._unread
 
