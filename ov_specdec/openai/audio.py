@@ -75,10 +75,10 @@ class TranscriptionForm(TranslationForm):
     def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`."""
         super().check(unknown, where)
-        form, name = self.response_format, "timestamp_granularities"
-        if self.stream and form not in (None, "json", "text"):
-            raise invalid("stream", f"stream=true does not go with response_format={form}")
-        if self.timestamp_granularities and form != "verbose_json":
+        text_format, name = self.response_format, "timestamp_granularities"
+        if self.stream and text_format not in (None, "json", "text"):
+            raise invalid("stream", f"stream=true does not go with response_format={text_format}")
+        if self.timestamp_granularities and text_format != "verbose_json":
             raise invalid(name, f"{name} needs response_format=verbose_json")
 
     @property
@@ -157,15 +157,15 @@ class TranscriptionAnswer:
 
     def whole(self) -> Json | str:
         """The body of an answer that is not streamed: a JSON object or a text."""
-        result, form = collect(self._chunks), self.ask.response_format or "json"
-        if form == "text":
+        result, text_format = collect(self._chunks), self.ask.response_format or "json"
+        if text_format == "text":
             return write(result, "txt")
-        if form in ("srt", "vtt"):
-            return write(result, form)
+        if text_format in ("srt", "vtt"):
+            return write(result, text_format)
         seconds = result.stats.audio_seconds
         usage = {"type": "duration", "seconds": round(seconds)}
         measured = {"usage": usage, **make_metrics([result.stats.generation])}
-        if form == "json":
+        if text_format == "json":
             return {"text": result.text, **measured}
         body: Json = {
             "task": self.ask.task,
