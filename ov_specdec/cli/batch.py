@@ -14,7 +14,7 @@ from ov_specdec.cli.declare import command, options_of, take
 from ov_specdec.cli.models import PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.terminal import progress
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.body import Rules
+from ov_specdec.openai.body import UnknownFields
 from ov_specdec.options.model import option
 from ov_specdec.server.settings import Settings
 
@@ -52,7 +52,7 @@ def batch(
     name = served_model_name or model_name(pipeline["main"])
     results = Results(output)
     with make_pipeline(pipeline) as models:
-        run = BatchRun(models, name, pipeline["max_batch_size"], Rules(strict_fields))
+        run = BatchRun(models, name, pipeline["max_batch_size"], UnknownFields(strict_fields))
         _answer(requests, num_lines, results, run)
     if results.failed or results.failed_before:
         sys.exit(1)

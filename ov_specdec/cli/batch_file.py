@@ -5,7 +5,8 @@ Source: the request input and output objects of OpenAI's Batch API.
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import uuid4
@@ -14,13 +15,13 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai.body import Rules, explain
+from ov_specdec.openai.body import UnknownFields, read
 from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.errors import NONE, ApiError, Json, from_exception, invalid
-from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, read_ask
+from ov_specdec.openai.errors import ApiError, Json, explain, from_exception, invalid
+from ov_specdec.openai.requests import ChatBody, CompletionBody
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 
-BODIES: dict[str, type[GenerationBody]] = {
+BODIES: dict[str, type[ChatBody | CompletionBody]] = {
     "/v1/chat/completions": ChatBody,
     "/v1/completions": CompletionBody,
 }
@@ -136,12 +137,12 @@ def _error_of(result: Json) -> Json | None:
 
 @dataclass
 class BatchRun:
-    """Answers requests of a file; a failed one with its error. rules: how to read requests."""
+    """Answers requests of a file; a failed one with its error."""
 
     pipeline: SpeculativePipeline
     model_name: str
     max_batch_size: int
-    rules: Rules = field(default_factory=Rules)
+    unknown: UnknownFields = field(default_factory=UnknownFields)
 
     def __post_init__(self) -> None:
         # Open requests, keyed by custom id, and by index of the choice too.
@@ -179,7 +180,7 @@ class BatchRun:
             yield from self._step()
 
     def _begin(self, request: BatchRequest) -> None:
-        ask, name = read_ask(BODIES[request.url], request.body, self.rules), self.model_name
+        ask, name = read(BODIES[request.url], request.body, self.unknown), self.model_name
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
         if ask.model not in (None, name):
@@ -187,9 +188,10 @@ class BatchRun:
             remedy = "change the request, or give --served-model-name"
             raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
         self._answers[request.custom_id] = CompletionAnswer(ask, name, self.pipeline.tokenizer)
-        complete = replace(ask, options=complete_request(self.pipeline, ask.options))
-        for index, (prompt, options) in enumerate(complete.generations()):
-            self._batch.add((request.custom_id, index), prompt, options)
+        options = complete_request(self.pipeline, ask.options)
+        choices = [options.copy_with(choice=choice) for choice in range(ask.choices_per_prompt)]
+        for index, (prompt, own) in enumerate(product(ask.prompts, choices)):
+            self._batch.add((request.custom_id, index), prompt, own)
 
     def _step(self) -> Iterator[Json]:
         """One step of all requests. Yields the results of those that have ended."""
@@ -210,7 +212,7 @@ class BatchRun:
         answer = self._answers.pop(key, None)
         for index in range(len(answer.choices) if answer else 0):
             self._batch.cancel((key, index))
-        failure = from_exception(error, str(key), answer.ask.names if answer else NONE)
+        failure = from_exception(error, str(key), answer.ask.names if answer else None)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
         return make_result(key, failure.status, failure.body())

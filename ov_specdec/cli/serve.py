@@ -134,7 +134,6 @@ def serve(
         model_name=name,
         aliases=aliases,
         api_keys=(*options.pop("api_keys"), *_read_keys(api_key_file)),
-        max_batch_size=pipeline["max_batch_size"],
         max_body=math.ceil(max_megabytes * 1e6),
         **options,
     )
@@ -189,10 +188,8 @@ def _serve_replicas(
             raise OptionError(Option(name), " has no effect with several replicas: leave it out")
     with requiring("several replicas need Ray Serve", "cluster"):
         from ov_specdec.cluster.application import ClusterArgs, serve_replicas
-    own = settings.model_dump(exclude={"max_batch_size"})  # an argument of the pipeline
-    args = ClusterArgs.model_validate(
-        {**cluster.scale, "pipeline": pipeline, "settings": own, "log_level": log_level}
-    )
+    own = {"pipeline": pipeline, "settings": settings.model_dump(), "log_level": log_level}
+    args = ClusterArgs.model_validate({**cluster.scale, **own})
     serve_replicas(args, binding.host, binding.port, cluster.address, announce)
 
 

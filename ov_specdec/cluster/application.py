@@ -22,7 +22,7 @@ from ray.serve.schema import LoggingConfig
 from ov_specdec.cluster.cpus import largest_size, read_nodes
 from ov_specdec.cluster.replica import RemoteEngine, Replica
 from ov_specdec.cluster.router import SessionRouter
-from ov_specdec.errors import DeviceError, Option, OptionError
+from ov_specdec.errors import DeviceError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_known
 from ov_specdec.server.access import set_up_log
@@ -53,29 +53,29 @@ class ClusterArgs(BaseModel, extra="forbid"):
 class Ingress:
     """What clients reach: the server's routes. Checks and admits requests, and writes answers."""
 
-    def __init__(self, replicas: DeploymentHandle[Any], settings: Settings, log_level: str) -> None:
+    def __init__(
+        self, replicas: DeploymentHandle[Any], settings: Settings, max_running: int, log_level: str
+    ) -> None:
         set_up_log(log_level)
         self._replicas, self._service = replicas, Service(settings)
+        self._max_running = max_running
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, once a replica has loaded the models."""
-        self._service.take(RemoteEngine(self._replicas, *await self._replicas.describe.remote()))
+        described = await self._replicas.describe.remote()
+        self._service.take(RemoteEngine(self._replicas, *described, self._max_running))
         return make_app(self._service)
 
 
 def build(args: ClusterArgs) -> Application:
     """An ingress, which admits what all replicas can run; `OptionError` for invalid arguments."""
     require_known(args.pipeline, PipelineOptions.model_fields, "pipeline argument")
-    if "max_batch_size" in args.settings:
-        raise OptionError(
-            Option("max_batch_size", args.settings["max_batch_size"]),
-            " is an argument of the pipeline, not a setting: put it under pipeline",
-        )
-    batch_size = int(args.pipeline.get("max_batch_size", Settings().max_batch_size))
+    settings = Settings(**args.settings)
+    usual = PipelineOptions.model_fields["max_batch_size"].default
+    batch_size = int(args.pipeline.get("max_batch_size", usual))
     target = {"target_ongoing_requests": 0.8 * batch_size}  # Ray advises 20 to 50 % headroom
     autoscaling = args.autoscale and AutoscalingConfig(**{**target, **args.autoscale})
     max_replicas = autoscaling.max_replicas if autoscaling else args.replicas
-    settings = Settings(**args.settings, max_batch_size=batch_size * max_replicas)
     num_cpus = args.pipeline.get("num_threads") or largest_size(read_nodes(), max_replicas)
     shared: Any = {
         "max_ongoing_requests": 10_000,  # the ingress itself answers 429; a replica queues
@@ -95,7 +95,8 @@ def build(args: ClusterArgs) -> Application:
     )(Replica)
     ingress = serve.deployment(ray_actor_options={"num_cpus": 0}, **shared)(Ingress)
     keyless = settings.model_copy(update={"api_keys": ()})
-    return ingress.bind(replicas.bind(args.pipeline, keyless, num_cpus), settings, args.log_level)
+    engines = replicas.bind(args.pipeline, keyless, num_cpus)
+    return ingress.bind(engines, settings, batch_size * max_replicas, args.log_level)
 
 
 def serve_replicas(

@@ -13,12 +13,12 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 
 from ov_specdec.cluster.cpus import claim, pin, read_nodes
-from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError, from_exception
+from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
-from ov_specdec.server.engine import LocalEngine
+from ov_specdec.server.engine import LocalEngine, Takes
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.text.tokenizer import Tokenizer
@@ -35,15 +35,15 @@ class Replica(LocalEngine):
         super().__init__(pipeline, settings, serve.get_replica_context().replica_tag)
 
     async def generate(
-        self, ask: Ask, tenant: str | None
+        self, ask: GenerationBody, tenant: str | None
     ) -> AsyncIterator[list[tuple[int, Chunk]] | ApiError]:
         """Chunks with their choice, first none when it runs, or an `ApiError`, while it is read."""
-        stream = Stream[Chunk](ask.num_choices, None)
+        stream = Stream[Chunk](ask.num_choices)
         try:
             async with self.running(ask, tenant, stream):
                 await stream.admitted.wait()
                 yield []
-                while chunks := await stream.next_all():
+                while chunks := await stream.next():
                     yield chunks
         except Exception as error:
             if (failure := from_exception(error, "", ask.names)).status == 500:
@@ -51,7 +51,7 @@ class Replica(LocalEngine):
             yield failure
 
     async def describe(self) -> tuple[Tokenizer, int, BatchInvariance]:
-        """The tokenizer, the maximum tokens of prompt and output, and batch invariance."""
+        """What a `RemoteEngine` begins with."""
         return self.tokenizer, self.max_length, self.batch_invariant
 
 
@@ -63,10 +63,12 @@ class RemoteEngine:
     tokenizer: Tokenizer
     max_length: int
     batch_invariant: BatchInvariance
+    max_running: int
+    takes: Takes = "text"
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`."""
         reading = asyncio.create_task(self._read(ask, tenant, stream, 3))
@@ -88,7 +90,9 @@ class RemoteEngine:
     def close(self) -> None:
         """Does nothing: Ray ends the replicas."""
 
-    async def _read(self, ask: Ask, tenant: str | None, stream: Stream[Chunk], tries: int) -> None:
+    async def _read(
+        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk], tries: int
+    ) -> None:
         """Fill the stream from a replica, or from another one if it is lost before a token."""
         try:
             response: Any = self.replicas.options(stream=True).generate.remote(ask, tenant)
@@ -100,7 +104,7 @@ class RemoteEngine:
                     stream.admit()
                     for index, chunk in chunks:
                         tries = 1
-                        stream.receiver(index)([chunk])
+                        stream.put(index, [chunk])
             for _ in range(ask.num_choices):
                 stream.end(None)
         except RayActorError:

@@ -7,21 +7,19 @@ from typing import Any
 
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
-from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.requests import GenerationBody
 
 SESSION_PREFIX = 256
 """Characters or ids of a prompt that is no conversation which tell its session."""
 
 
-def session_of(ask: Ask | None = None, tenant: str | None = None) -> int | None:
+def session_of(ask: GenerationBody, tenant: str | None) -> int | None:
     """A hash that is equal for the requests of one conversation, tenant and salt; None without one.
 
     It is of `prompt_cache_key`, or messages up to the user's first: not of a system prompt alone.
     """
-    if ask is None or not ask.options.cache_prompt:
-        return None
     prompt: Any = ask.prompts[0]
-    if ask.cache_key is not None:
+    if ask.prompt_cache_key is not None:
         begins = ""
     elif prompt and isinstance(prompt[0], Mapping):
         roles = [message.get("role") for message in prompt]
@@ -30,7 +28,7 @@ def session_of(ask: Ask | None = None, tenant: str | None = None) -> int | None:
         begins = repr(prompt[:SESSION_PREFIX])
     else:
         return None
-    return hash((tenant, ask.options.cache_salt, ask.cache_key, begins))
+    return hash((tenant, ask.options.cache_salt, ask.prompt_cache_key, begins))
 
 
 class SessionRouter(RequestRouter):
@@ -52,8 +50,11 @@ class SessionRouter(RequestRouter):
         pending_request: PendingRequest | None = None,
     ) -> list[list[RunningReplica]]:
         """The replicas, best first: that of the session unless it is full, then by load."""
-        home = pending_request and self._replica_of.get(session_of(*pending_request.args))
-        if pending_request:  # wait before all of them are tried again
+        home = None
+        if pending_request:
+            if pending_request.args:  # a generation
+                home = self._replica_of.get(session_of(*pending_request.args))
+            # Wait before all of them are tried again.
             pending_request.routing_context.should_backoff = True
         load = {
             one.replica_id: sum(self._running[one.replica_id].values())

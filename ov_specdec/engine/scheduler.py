@@ -70,7 +70,7 @@ class Scheduler:
 
     def __init__(self, main: Runner, draft: Runner | None, limits: Limits) -> None:
         self._models = [main] if draft is None else [main, draft]
-        self._limits = limits
+        self.limits = limits
         self.waiting: FairQueue[Sequence] = FairQueue()
         # In order of admission.
         self.running: list[Sequence] = []
@@ -166,7 +166,7 @@ class Scheduler:
             chunk = SHARED_CHUNK * len({sequence.tenant for sequence in prefilling})
         if not decoding:
             return chunk
-        most = min(self._limits.max_prefill_tokens_per_step * len(prefilling), chunk)
+        most = min(self.limits.max_prefill_tokens_per_step * len(prefilling), chunk)
         num_tokens = sum([sequence.num_in_pass for sequence in decoding])
         size = max(size for size in GRID if size <= num_tokens + most)
         return size - num_tokens if size > num_tokens else most
@@ -205,7 +205,7 @@ class Scheduler:
 
     def _rest(self) -> None:
         """Let the busiest tenant rest until others can afford a step with it."""
-        work, chunk = Counter[Hashable](), self._limits.max_prefill_tokens_per_step
+        work, chunk = Counter[Hashable](), self.limits.max_prefill_tokens_per_step
         for sequence in self.running:
             work[sequence.tenant] += ceil(sequence.num_uncached / chunk)
         most = max(work.values(), default=0)
@@ -246,7 +246,7 @@ class Scheduler:
 
     def _has_room(self, sequence: Sequence) -> bool:
         """Whether it may run too, without preempting a running sequence for memory soon."""
-        limits = [self._limits.max_batch_size, *(model.max_sequences for model in self._models)]
+        limits = [self.limits.max_batch_size, *(model.max_sequences for model in self._models)]
         if len(self.running) >= min(limit for limit in limits if limit is not None):
             return False
         for model in self._models:

@@ -1,21 +1,21 @@
-"""Recordings in OpenAI's shapes: forms, parsed to an `AudioAsk`, and their answers."""
+"""Recordings in OpenAI's shapes: forms, and their answers."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, WithJsonSchema
 
-from ov_specdec.openai.answer import make_metrics
-from ov_specdec.openai.body import Body, NeutralValues, Rules, read, with_options
-from ov_specdec.openai.errors import NONE, ApiError, Json, encode_event, invalid
+from ov_specdec.openai.answer import encode_event, make_metrics
+from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read
+from ov_specdec.openai.errors import ApiError, Json, invalid
+from ov_specdec.openai.option_fields import with_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.options import TranscriptionOptions
-from ov_specdec.speech.segments import TranscriptionChunk, TranscriptionResult, collect, write
+from ov_specdec.speech.segments import TranscriptionChunk, collect, write
 from ov_specdec.speech.settings import Task
 
-AudioFormat = Literal["json", "text", "srt", "verbose_json", "vtt"]
 MEDIA_TYPES = {
     "text": "text/plain; charset=utf-8",
     "srt": "application/x-subrip; charset=utf-8",
@@ -26,61 +26,40 @@ MEDIA_TYPES = {
 FILE = "file"
 
 
-@dataclass(frozen=True)
-class AudioAsk:
-    """A parsed request, without the recording.
-
-    options: keyword arguments of `SpeechPipeline.transcribe`. form: format of the answer. segments:
-    whether verbose_json has them. stream: answer with events. user: for the log.
-    """
-
-    names: ClassVar[Mapping[str, str]] = NONE  # see `Ask`
-
-    task: Task
-    model: str | None
-    options: dict[str, Any]
-    form: AudioFormat = "json"
-    segments: bool = True
-    stream: bool = False
-    user: str | None = None
-
-
-def _describe_file(schema: dict[str, Any]) -> None:
-    schema["properties"][FILE] = {"type": "string", "format": "binary"}
-    schema["required"] = [FILE]
-
-
 @with_options(GenerationOptions, ("seed", "num_assistant_tokens", "cache_salt"))
 @with_options(TranscriptionOptions, ("initial_prompt",))
 class TranslationForm(Body):
-    """A recording to translate into English; its fields except for the file."""
+    """A recording to translate into English."""
 
-    # A form has texts only.
-    model_config = ConfigDict(strict=False, json_schema_extra=_describe_file)
+    model_config = ConfigDict(strict=False)  # its other fields are texts
 
+    task: ClassVar[Task] = "translate"
+    names: ClassVar[Mapping[str, str]] = {}  # see `GenerationBody`
+
+    file: Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
     model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
-    response_format: AudioFormat | None = None
+    response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] | None = None
     user: str | None = None
 
-    def ask(self, task: Task = "translate") -> AudioAsk:
-        """The parsed request."""
-        form = self.response_format or "json"
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `SpeechPipeline.stream`."""
         options = {
-            **self.options,
-            "task": task,
+            **self.given_options,
+            "task": self.task,
             # As in OpenAI's interface, 0 means temperature fallback.
             "temperature": self.temperature or None,
-            "return_timestamps": form in ("srt", "verbose_json", "vtt"),
+            "return_timestamps": self.response_format in ("srt", "verbose_json", "vtt"),
         }
-        given = {name: value for name, value in options.items() if value is not None}
-        return AudioAsk(task, self.model, given, form, user=self.user)
+        return {name: value for name, value in options.items() if value is not None}
 
 
 @with_options(TranscriptionOptions, ("language",))
 class TranscriptionForm(TranslationForm):
-    """A recording to transcribe; its fields except for the file."""
+    """A recording to transcribe."""
 
+    task: ClassVar[Task] = "transcribe"
     neutral_values: ClassVar[NeutralValues] = {
         "chunking_strategy": ("auto",),
         "include[]": (),
@@ -93,32 +72,33 @@ class TranscriptionForm(TranslationForm):
         None, alias="timestamp_granularities[]"
     )
 
-    def ask(self, task: Task = "transcribe") -> AudioAsk:
-        """The parsed request."""
-        ask = replace(super().ask(task), stream=bool(self.stream))
-        if ask.stream and ask.form not in ("json", "text"):
-            raise invalid("stream", f"stream=true does not go with response_format={ask.form}")
-        wanted = self.timestamp_granularities
-        if not wanted:
-            return ask
-        if ask.form != "verbose_json":
-            name = "timestamp_granularities"
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`."""
+        super().check(unknown, where)
+        text_format, name = self.response_format, "timestamp_granularities"
+        if self.stream and text_format not in (None, "json", "text"):
+            raise invalid("stream", f"stream=true does not go with response_format={text_format}")
+        if self.timestamp_granularities and text_format != "verbose_json":
             raise invalid(name, f"{name} needs response_format=verbose_json")
-        options = {**ask.options, "word_timestamps": "word" in wanted}
-        return replace(ask, options=options, segments="segment" in wanted)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `SpeechPipeline.stream`."""
+        has_words = "word" in (self.timestamp_granularities or ())
+        return {**super().options, "word_timestamps": has_words}
 
 
 def read_form(
     kind: type[TranslationForm],
-    texts: Mapping[str, Sequence[str]],
-    rules: Rules | None = None,
-) -> AudioAsk:
-    """Parse a form; `ApiError` for invalid or unsupported fields.
+    fields: Mapping[str, Sequence[Any]],
+    unknown: UnknownFields | None = None,
+) -> TranslationForm:
+    """Read a form; `ApiError` for invalid or unsupported fields.
 
-    texts: of each field, in order of arrival. Names of lists end in [].
+    fields: texts and files of each field, in order of arrival. Names of lists end in [].
     """
     values: dict[str, Any] = {}
-    for name, given in texts.items():
+    for name, given in fields.items():
         listed = f"{name}[]" if name == "timestamp_granularities" else name
         if listed.endswith("[]"):
             values[listed] = list(given)
@@ -126,44 +106,23 @@ def read_form(
             raise invalid(name, f"{name} was given {len(given)} times: give it once")
         elif given[0]:  # an empty one counts as missing
             values[name] = given[0]
-    return read(kind, values, rules).ask()
-
-
-def make_transcription(ask: AudioAsk, result: TranscriptionResult) -> Json | str:
-    """The body of an answer that is not streamed: a JSON object or a text."""
-    if ask.form == "text":
-        return write(result, "txt")
-    if ask.form in ("srt", "vtt"):
-        return write(result, ask.form)
-    seconds = result.stats.audio_seconds
-    usage = {"type": "duration", "seconds": round(seconds)}
-    measured = {"usage": usage, **make_metrics([result.stats.generation])}
-    if ask.form == "json":
-        return {"text": result.text, **measured}
-    body = {
-        "task": ask.task,
-        "language": result.language or "und",  # undetermined, in ISO 639: clients expect a text
-        "duration": seconds,
-        "text": result.text,
-    }
-    if ask.segments:
-        body["segments"] = [
-            {"id": number, **replace(each, words=()).as_dict()}
-            for number, each in enumerate(result.segments)
-        ]
-    if ask.options.get("word_timestamps"):
-        words = [word for each in result.segments for word in each.words]
-        body["words"] = [{"word": w.text.strip(), "start": w.start, "end": w.end} for w in words]
-    return {**body, **measured}
+    if isinstance(values.get(FILE), str | None):  # a text would be read as a path
+        raise invalid(FILE, "file is missing: send the recording as a file")
+    return read(kind, values, unknown)
 
 
 class TranscriptionAnswer:
     """Makes events of the chunks of a transcription, or an answer that is sent whole."""
 
-    def __init__(self, ask: AudioAsk) -> None:
+    def __init__(self, ask: TranslationForm) -> None:
         self.ask = ask
         self.choices = [ResultBuilder()]
+        self.is_streamed = False
+        self._granularities: Sequence[str] = ("segment",)
         self._chunks: list[TranscriptionChunk] = []
+        if isinstance(ask, TranscriptionForm):
+            self.is_streamed = bool(ask.stream)
+            self._granularities = ask.timestamp_granularities or self._granularities
 
     def begin(self) -> list[bytes]:
         """No events come before the text."""
@@ -197,8 +156,33 @@ class TranscriptionAnswer:
         return encode_event(error.body())
 
     def whole(self) -> Json | str:
-        """The body of an answer that is not streamed."""
-        return make_transcription(self.ask, collect(self._chunks))
+        """The body of an answer that is not streamed: a JSON object or a text."""
+        result, text_format = collect(self._chunks), self.ask.response_format or "json"
+        if text_format == "text":
+            return write(result, "txt")
+        if text_format in ("srt", "vtt"):
+            return write(result, text_format)
+        seconds = result.stats.audio_seconds
+        usage = {"type": "duration", "seconds": round(seconds)}
+        measured = {"usage": usage, **make_metrics([result.stats.generation])}
+        if text_format == "json":
+            return {"text": result.text, **measured}
+        body: Json = {
+            "task": self.ask.task,
+            "language": result.language or "und",  # undetermined, in ISO 639: clients expect a text
+            "duration": seconds,
+            "text": result.text,
+        }
+        if "segment" in self._granularities:
+            body["segments"] = [
+                {"id": number, **replace(each, words=()).as_dict()}
+                for number, each in enumerate(result.segments)
+            ]
+        if "word" in self._granularities:
+            words = [word for each in result.segments for word in each.words]
+            times = [{"word": w.text.strip(), "start": w.start, "end": w.end} for w in words]
+            body["words"] = times
+        return {**body, **measured}
 
 
 def _event(name: str, content: Json) -> bytes:

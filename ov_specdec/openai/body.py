@@ -1,27 +1,15 @@
-"""Bodies of requests as pydantic models, with options as fields, and errors in OpenAI's shape."""
+"""`Body`, the base of the bodies of requests, as pydantic models; and which fields are refused."""
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, TypeVar
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    WrapValidator,
-    create_model,
-)
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, ValidationError
 
-from ov_specdec.openai.errors import FIELDS, invalid, show
+from ov_specdec.openai.errors import FIELDS, explain, invalid, show
 from ov_specdec.options.checks import suggest
-from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
-from ov_specdec.options.model import Endpoint, Options, TokenId, request_fields
 
 log = logging.getLogger("ov_specdec.openai")
 
@@ -36,25 +24,6 @@ MAX_VALUES = 131_072
 
 MAX_DEPTH = 100
 """Maximum nesting of a body: Python's recursion ends at 1,000, and some work takes 2 per level."""
-
-REASONS = {
-    "bool_parsing": "must be true or false",
-    "bool_type": "must be true or false",
-    "dict_type": "must be a JSON object",
-    "extra_forbidden": "is not a field of a request: leave it out",
-    "float_parsing": "must be a number",
-    "float_type": "must be a number",
-    "int_from_float": "must be a whole number",
-    "int_parsing": "must be a whole number",
-    "int_type": "must be a whole number",
-    "list_type": "must be a list",
-    "model_type": "must be a JSON object",
-    "string_too_short": "must not be empty",
-    "string_type": "must be a text",
-    "too_long": "must have at most {max_length} entries",
-    "too_short": "must not be empty",
-}
-"""Messages that replace those of pydantic; they may name its bounds."""
 
 NEWER_NAMES = {
     **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
@@ -81,17 +50,13 @@ class Loose(BaseModel):
 
 
 @dataclass
-class Rules:
-    """How requests are read. max_tokens: the default; None takes the pipeline's.
-
-    strict: whether unknown fields are refused; else each is logged once.
-    """
+class UnknownFields:
+    """Those of requests. strict: whether they are refused; else each is logged once."""
 
     strict: bool = False
-    max_tokens: int | None = None
     _logged: set[str] = field(default_factory=set)
 
-    def check_unknown(self, name: str, value: object, known: Iterable[str]) -> None:
+    def check(self, name: str, value: object, known: Iterable[str]) -> None:
         """Log an unknown field, or refuse it; the hint is the field of the option of that name."""
         meant = partial(suggest, FIELDS.get(name, name), known, most=1, cutoff=0.8)
         if self.strict:
@@ -119,20 +84,20 @@ class Body(BaseModel):
     neutral_values: ClassVar[NeutralValues] = {}
 
     @property
-    def options(self) -> dict[str, Any]:
-        """The given options."""
+    def given_options(self) -> dict[str, Any]:
+        """The given options, by name."""
         given = {name: getattr(self, name) for name in self.option_names}
         return {name: value for name, value in given.items() if value is not None}
 
-    def check_others(self, rules: Rules, where: str = "") -> None:
-        """Refuse unsupported fields, and have unknown ones logged or refused."""
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """Refuse what cannot be honoured, by its path; have unknown fields logged or refused."""
         fields = type(self).model_fields
         known = {*self.neutral_values, *(each.alias or name for name, each in fields.items())}
         given = {k: v for k, v in (self.model_extra or {}).items() if v is not None}
         for name, value in given.items():
             neutral = self.neutral_values.get(name)
             if neutral is None:
-                rules.check_unknown(where + name, value, known)
+                unknown.check(where + name, value, known)
             elif not any(value == each and type(value) is type(each) for each in neutral):
                 taken = " or ".join(map(show, neutral))
                 remedy = f"only {taken} is taken" if taken else "leave it out"
@@ -142,10 +107,10 @@ class Body(BaseModel):
                 raise invalid(path, message, "unsupported_value")
         for name in fields:
             if isinstance(own := getattr(self, name), Body):
-                own.check_others(rules, f"{where}{name}.")
+                own.check(unknown, f"{where}{name}.")
 
 
-def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
+def read(kind: type[B], content: object, unknown: UnknownFields | None = None) -> B:
     """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
     check_size(content)
     if not isinstance(content, Mapping):
@@ -154,7 +119,7 @@ def read(kind: type[B], content: object, rules: Rules | None = None) -> B:
         body = kind.model_validate(dict(content))
     except ValidationError as error:
         raise invalid(*explain(error)[:2]) from error
-    body.check_others(rules or Rules())
+    body.check(unknown or UnknownFields())
     return body
 
 
@@ -170,134 +135,3 @@ def check_size(content: object) -> None:
             raise invalid(None, f"the body has more than {MAX_VALUES} values: send fewer")
         values = (each.values() if isinstance(each, dict) else each for each in level)
         level = [v for several in values for v in several if isinstance(v, dict | list)]
-
-
-def explain(error: ValidationError) -> tuple[str, str, str]:
-    """The first error: its path, as `messages[0].content`, a sentence, and pydantic's type."""
-    first = error.errors(include_url=False)[0]
-    names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
-    path = "".join(name.replace("[]", "") for name in names)[1:]  # lists in forms end with []
-    path = path.removesuffix(".[key]")  # how pydantic ends the path of a wrong key
-    kind = first["type"]
-    if kind == "missing":
-        return path, f"{path} is missing: give it", kind
-    reason = REASONS.get(kind, "").format_map(first.get("ctx", {}))
-    reason = reason or first["msg"].replace("Input should", "must", 1)
-    return path, f"{path}{'=' * bool(path)}{show(first['input'])} {reason}", kind
-
-
-MAX_SEED = 2**63
-
-MAX_ITEMS = 1024
-"""Maximum length of a list: every choice of a request makes a processor of it."""
-
-MAX_SALT = 256
-"""Maximum characters of a salt: what is cached is found by it, and keeps it."""
-
-Positive = Annotated[int, Field(ge=1)]
-
-
-def said(what: str) -> WrapValidator:
-    """Gives an invalid value of a union one error, instead of one for each type.
-
-    what: "a text or several", for example.
-    """
-
-    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
-        try:
-            return validate(value)
-        except ValidationError as error:
-            raise PydanticCustomError("kind", "must be {what}", {"what": what}) from error
-
-    return WrapValidator(check)
-
-
-def _read_bias(bias: dict[str, float]) -> dict[int, float]:
-    for token in bias:
-        # Python refuses to parse numbers of thousands of digits.
-        if not token.isdecimal() or len(token) > 18:
-            reason = {"token": show(token)}
-            raise PydanticCustomError("ids", "holds {token}: keys must be token ids", reason)
-    return {int(token): value for token, value in bias.items()}
-
-
-IdList = Annotated[list[TokenId], Field(max_length=MAX_ITEMS, fail_fast=True)]
-Word = Annotated[list[TokenId], Field(max_length=32, fail_fast=True)]  # or a phrase
-StopString = Annotated[str, Field(min_length=1, max_length=256)]
-# A row after a repetitive text costs one comparison of all of it for each token of an n-gram.
-NgramSize = Annotated[int, Field(ge=0, le=256)]
-
-FORMS: Mapping[str, Any] = {
-    "bad_words_ids": Annotated[list[Word], Field(max_length=MAX_ITEMS, fail_fast=True)],
-    "cache_salt": Annotated[
-        Annotated[str, Field(max_length=MAX_SALT)],
-        said(f"a text of up to {MAX_SALT} characters"),
-    ],
-    "logit_bias": Annotated[
-        dict[str, Annotated[float, Field(ge=-100, le=100)]],  # as in OpenAI's reference
-        # To ban a script, or all spellings of some words, takes thousands.
-        Field(max_length=16_384, fail_fast=True),
-        AfterValidator(_read_bias),
-    ],
-    "num_assistant_tokens": Annotated[
-        Annotated[int, Field(ge=0, le=MAX_REQUESTED_LENGTH)] | Literal["auto"],
-        said(f"a whole number from 0 to {MAX_REQUESTED_LENGTH}, or auto"),
-    ],
-    "no_repeat_ngram_size": NgramSize,
-    "encoder_no_repeat_ngram_size": NgramSize,
-    # Negative values are valid there, but not here.
-    "seed": Annotated[
-        int,
-        Field(ge=-MAX_SEED, lt=MAX_SEED),
-        AfterValidator(lambda seed: seed % (2 * MAX_SEED)),
-    ],
-    "stop_strings": Annotated[
-        StopString | Annotated[list[StopString], Field(max_length=16)],
-        said("a text or up to 16, none empty or longer than 256 characters"),
-    ],
-    "stop_token_ids": IdList,
-    "suppress_tokens": IdList,
-    "tool_choice": Annotated[
-        Literal["none", "auto", "required"] | dict[str, Any],
-        said("none, auto, required, or a tool by type and name"),
-    ],
-}
-"""Types of options with other bounds in requests, or whose form in OpenAI or vLLM differs."""
-
-
-def with_options(
-    options: type[Options], names: Iterable[str], neutral: NeutralValues = MappingProxyType({})
-) -> Callable[[type[B]], type[B]]:
-    """Adds these options as fields to a body; null counts as missing."""
-
-    def decorate(body: type[B]) -> type[B]:
-        aliases, taken = request_fields(options), {}
-        for name in names:
-            known = options.model_fields[name]
-            kind: Any = FORMS.get(name) or known.rebuild_annotation()
-            field = Field(None, alias=aliases[name], description=known.description)
-            taken[name] = kind | None, field
-        made = create_model(
-            body.__name__,
-            __base__=body,
-            __module__=body.__module__,
-            __doc__=body.__doc__,
-            **taken,  # type: ignore[call-overload]  # it declares them as Any
-        )
-        made.option_names = (*body.option_names, *taken)
-        made.neutral_values = {**body.neutral_values, **neutral}
-        return made  # type: ignore[no-any-return]
-
-    return decorate
-
-
-def with_options_of(endpoint: Endpoint) -> Callable[[type[B]], type[B]]:
-    """Adds the options of a generation that an endpoint takes; it refuses those of others."""
-    own = request_fields(GenerationOptions, endpoint)
-    defaults = {name: field.default for name, field in GenerationOptions.model_fields.items()}
-    others = {
-        alias: () if defaults[name] is None else (defaults[name],)
-        for name, alias in request_fields(GenerationOptions).items()
-        if name not in own
-    }
-    return with_options(GenerationOptions, own, others)

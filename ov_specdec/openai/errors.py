@@ -1,10 +1,12 @@
-"""Events and errors in OpenAI's form."""
+"""Errors in OpenAI's form."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
+
+from pydantic import ValidationError, WrapValidator
+from pydantic_core import PydanticCustomError
 
 from ov_specdec.errors import (
     AudioError,
@@ -22,19 +24,6 @@ from ov_specdec.speech.options import TranscriptionOptions
 
 Json = dict[str, Any]
 """A JSON object."""
-
-LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-"""Characters that clients such as httpx treat as line ends, and JSON does not escape."""
-
-DONE = b"data: [DONE]\n\n"
-
-
-def encode_event(content: Json, name: str | None = None) -> bytes:
-    """A server-sent event whose data is a JSON object."""
-    head = "" if name is None else f"event: {name}\n"
-    data = json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(LINE_ENDS)
-    return f"{head}data: {data}\n\n".encode()
-
 
 FIELDS = {
     **dict.fromkeys(("json_object", "json_schema"), "response_format"),
@@ -54,8 +43,18 @@ OF_RESPONSES = {
 }
 """Fields of /v1/responses that have other names."""
 
-NONE: Mapping[str, str] = MappingProxyType({})
-"""No fields."""
+REASONS = {
+    **dict.fromkeys(("bool_parsing", "bool_type"), "must be true or false"),
+    **dict.fromkeys(("dict_type", "model_type"), "must be a JSON object"),
+    **dict.fromkeys(("float_parsing", "float_type"), "must be a number"),
+    **dict.fromkeys(("int_from_float", "int_parsing", "int_type"), "must be a whole number"),
+    **dict.fromkeys(("string_too_short", "too_short"), "must not be empty"),
+    "extra_forbidden": "is not a field of a request: leave it out",
+    "list_type": "must be a list",
+    "string_type": "must be a text",
+    "too_long": "must have at most {max_length} entries",
+}
+"""Messages that replace those of pydantic; they may name its bounds."""
 
 
 @dataclass
@@ -68,12 +67,8 @@ class ApiError(Exception):
     code: str | None = None
     retry_after: int | None = None
 
-    def __post_init__(self) -> None:
-        super().__init__(self.message)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        # An exception is pickled with its arguments, here only the message.
-        return ApiError, (self.status, self.message, self.param, self.code, self.retry_after)
+    def __str__(self) -> str:
+        return self.message
 
     def body(self) -> Json:
         """The body of the answer."""
@@ -96,12 +91,41 @@ def show(value: object) -> str:
     return cut(shown)
 
 
+def explain(error: ValidationError) -> tuple[str, str, str]:
+    """The first error: its path, as `messages[0].content`, a sentence, and pydantic's type."""
+    first = error.errors(include_url=False)[0]
+    names = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in first["loc"])
+    path = "".join(name.replace("[]", "") for name in names)[1:]  # lists in forms end with []
+    path = path.removesuffix(".[key]")  # how pydantic ends the path of a wrong key
+    kind = first["type"]
+    if kind == "missing":
+        return path, f"{path} is missing: give it", kind
+    reason = REASONS.get(kind, "").format_map(first.get("ctx", {}))
+    reason = reason or first["msg"].replace("Input should", "must", 1)
+    return path, f"{path}{'=' * bool(path)}{show(first['input'])} {reason}", kind
+
+
+def said(what: str) -> WrapValidator:
+    """Gives an invalid value of a union one error, instead of one for each type.
+
+    what: "a text or several", for example.
+    """
+
+    def check(value: Any, validate: Callable[[Any], Any]) -> Any:
+        try:
+            return validate(value)
+        except ValidationError as error:
+            raise PydanticCustomError("kind", "must be {what}", {"what": what}) from error
+
+    return WrapValidator(check)
+
+
 def from_exception(
-    error: BaseException, request_id: str, others: Mapping[str, str] = NONE
+    error: BaseException, request_id: str, others: Mapping[str, str] | None = None
 ) -> ApiError:
     """The answer for an exception of a generation.
 
-    request_id: also in the log. others: see `Ask.names`.
+    request_id: also in the log. others: fields by their options, where they are not as in `FIELDS`.
     Errors that the caller can fix get 400, what is possible later 503. All others get 500, with
     only the id.
     """
@@ -109,7 +133,7 @@ def from_exception(
         return error
     if isinstance(error, AudioError):
         return ApiError(400, str(error), "file", "invalid_audio")
-    names = {**FIELDS, **others}
+    names = {**FIELDS, **(others or {})}
 
     def as_field(option: Option) -> str:
         name = names.get(option.name, option.name)

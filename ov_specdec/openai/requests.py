@@ -1,17 +1,18 @@
-"""Bodies of requests as JSON, of which those for generations are parsed to an `Ask`.
+"""Requests for texts: their fields, and the prompts and options that are read from them.
 
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.answer import Ask
-from ov_specdec.openai.body import Body, NeutralValues, Positive, Rules, read, said, with_options_of
-from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid
+from ov_specdec.openai.body import Body, NeutralValues, UnknownFields
+from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid, said
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
+from ov_specdec.openai.option_fields import with_options_of
 from ov_specdec.openai.structured import (
     ResponseFormat,
     StructuredOutputs,
@@ -23,6 +24,9 @@ from ov_specdec.openai.tools import ChatTool, ResponseTool, flat_name
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
 from ov_specdec.options.tools import definition_of
+from ov_specdec.text.prompt import Prompt
+
+Positive = Annotated[int, Field(ge=1)]
 
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
@@ -53,45 +57,44 @@ class GenerationBody(Body):
     prompt_cache_key: str | None = None
     structured_outputs: StructuredOutputs | None = None
 
-    @property
-    def names(self) -> dict[str, str]:
-        """See `Ask`."""
-        own = OF_RESPONSES if self.endpoint == "responses" else {}
-        return own | (self.structured_outputs.names if self.structured_outputs else {})
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`. Checks prompts and options too."""
+        super().check(unknown, where)
+        self.user = self.user or self.safety_identifier
+        try:
+            _ = self.options, self.prompts
+        except OptionError as error:
+            raise from_exception(error, "", self.names) from error
 
-    def read_structured(self, form: TextFormat | ResponseFormat | None) -> dict[str, Any]:
-        """The options, with those of structured output. form: the format of the text."""
-        return {**self.options, **read_structure(form, self.structured_outputs)}
-
-    def ask(self, rules: Rules) -> Ask:
-        """The parsed request."""
+    @cached_property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """Each a text, token ids or messages; raises `ApiError`."""
         raise NotImplementedError
 
-    def make_ask(
-        self, rules: Rules, options: dict[str, Any], max_tokens: int | None, **more: Any
-    ) -> Ask:
-        """The parsed request. options: by name. max_tokens: of the output. more: of its own."""
-        max_tokens = rules.max_tokens if max_tokens is None else max_tokens
-        return Ask(
-            endpoint=self.endpoint,
-            model=self.model,
-            options=GenerationOptions(**options, max_new_tokens=max_tokens),
-            stream=bool(self.stream),
-            user=self.user or self.safety_identifier,
-            cache_key=self.prompt_cache_key,
-            names=self.names,
-            **more,
-        )
+    @cached_property
+    def options(self) -> GenerationOptions:
+        """Of all choices; raises `ApiError` and `OptionError` for fields that contradict others."""
+        raise NotImplementedError
 
+    def read_options(self, form: TextFormat | ResponseFormat | None) -> dict[str, Any]:
+        """The options of all endpoints, by name. form: the format of the text."""
+        return {**self.given_options, **read_structure(form, self.structured_outputs)}
 
-def read_ask(kind: type[GenerationBody], body: object, rules: Rules | None = None) -> Ask:
-    """Parse a body of this kind; `ApiError` for invalid or unsupported fields."""
-    rules = rules or Rules()
-    asked = read(kind, body, rules)
-    try:
-        return asked.ask(rules)
-    except OptionError as error:
-        raise from_exception(error, "", asked.names) from error
+    @property
+    def choices_per_prompt(self) -> int:
+        """Number of choices for each prompt."""
+        return 1
+
+    @property
+    def num_choices(self) -> int:
+        """Number of generations."""
+        return len(self.prompts) * self.choices_per_prompt
+
+    @property
+    def names(self) -> dict[str, str]:
+        """Fields by their options, where they are not as in `FIELDS`."""
+        own = OF_RESPONSES if self.endpoint == "responses" else {}
+        return own | (self.structured_outputs.names if self.structured_outputs else {})
 
 
 class StreamOptions(Body):
@@ -112,18 +115,16 @@ class ChoicesBody(GenerationBody):
     response_format: ResponseFormat | None = None
 
     @property
-    def choices(self) -> dict[str, Any]:
-        """Fields of `Ask` about them."""
+    def choices_per_prompt(self) -> int:
+        """Number of choices for each prompt."""
+        return self.n or 1
+
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`."""
+        super().check(unknown, where)
         for name in ("stream_options", "return_origins"):
             if getattr(self, name) and not self.stream:
                 raise invalid(name, f"{name} has no effect without stream=true")
-        streaming = self.stream_options or StreamOptions()
-        return {
-            "n": self.n or 1,
-            "include_usage": bool(streaming.include_usage),
-            "usage_in_events": bool(streaming.include_usage and streaming.continuous_usage_stats),
-            "origins": bool(self.return_origins),
-        }
 
 
 class Prediction(Body):
@@ -158,10 +159,15 @@ class ChatBody(ChoicesBody):
     top_logprobs: TopLogprobs | None = None
     prediction: Prediction | None = None
 
-    def ask(self, rules: Rules) -> Ask:
-        """The parsed request."""
+    @cached_property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The messages."""
+        return (read_messages(message.given() for message in self.messages),)
+
+    @cached_property
+    def options(self) -> GenerationOptions:
+        """See `GenerationBody`."""
         length, newer = self.max_tokens, self.max_completion_tokens
-        options = self.read_structured(self.response_format)
         if None not in (length, newer) and length != newer:
             raise invalid(
                 "max_tokens",
@@ -169,6 +175,8 @@ class ChatBody(ChoicesBody):
             )
         if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs", f"top_logprobs={self.top_logprobs} needs logprobs=true")
+        options = self.read_options(self.response_format)
+        options["max_new_tokens"] = newer if length is None else length
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
         content = self.prediction.content if self.prediction else ""
@@ -176,14 +184,7 @@ class ChatBody(ChoicesBody):
         if text:
             options["reference_texts"] = (text,)
         options["tools"] = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
-        return self.make_ask(
-            rules,
-            options,
-            newer if length is None else length,
-            prompts=(read_messages(message.given() for message in self.messages),),
-            has_prediction=self.prediction is not None,
-            **self.choices,
-        )
+        return GenerationOptions(**options)
 
 
 @with_options_of("completions")
@@ -202,19 +203,25 @@ class CompletionBody(ChoicesBody):
     echo: bool | None = None
     best_of: Positive | None = None
 
-    def ask(self, rules: Rules) -> Ask:
-        """The parsed request."""
-        if self.best_of not in (None, self.n or 1):
+    @cached_property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """One prompt or several."""
+        prompt: Any = self.prompt
+        is_one = isinstance(prompt, str) or isinstance(prompt[0], int)
+        return (prompt,) if is_one else tuple(prompt)
+
+    @cached_property
+    def options(self) -> GenerationOptions:
+        """See `GenerationBody`."""
+        if self.best_of not in (None, self.choices_per_prompt):
             raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
-        options = {**self.read_structured(self.response_format), "apply_chat_template": False}
+        options = self.read_options(self.response_format)
+        options |= {"apply_chat_template": False, "max_new_tokens": self.max_tokens}
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
         if self.echo and (self.logprobs is not None or self.max_tokens == 0):
             options["prompt_logprobs"] = self.logprobs or 0
-        is_one = isinstance(self.prompt, str) or isinstance(self.prompt[0], int)
-        prompts = (self.prompt,) if is_one else tuple(self.prompt)
-        more = {"prompts": prompts, "echo": bool(self.echo), **self.choices}
-        return self.make_ask(rules, options, self.max_tokens, **more)
+        return GenerationOptions(**options)
 
 
 class ReasoningOptions(Body):
@@ -255,43 +262,57 @@ class ResponsesBody(GenerationBody):
     reasoning: ReasoningOptions | None = None
     include: list[Literal["reasoning.encrypted_content"]] | None = None
 
-    def check_others(self, rules: Rules, where: str = "") -> None:
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""
-        super().check_others(rules, where)
+        super().check(unknown, where)
         for tool in self.tools or ():
             if tool.is_hosted:
-                rules.check_unknown(f"tools.{tool.type}", tool.type, ())
+                unknown.check(f"tools.{tool.type}", tool.type, ())
 
-    def ask(self, rules: Rules) -> Ask:
-        """The parsed request."""
-        options = self.read_structured(self.text.format if self.text else None)
-        reasoning = self.reasoning or ReasoningOptions()
-        if reasoning.effort is not None:
-            options["reasoning_effort"] = reasoning.effort
-        flat = [found for tool in self.tools or () for found in tool.flatten()]
-        options["tools"] = [tool for _, tool in flat]
-        choice = options.get("tool_choice", "auto")
-        if isinstance(choice, dict) and choice.get("namespace") is not None:
-            options["tool_choice"] = flat_name(str(choice.get("name")), str(choice["namespace"]))
+    @cached_property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """The items as messages."""
         messages = read_items(self.input)
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
+        return (messages,)
+
+    @cached_property
+    def options(self) -> GenerationOptions:
+        """See `GenerationBody`."""
+        options = self.read_options(self.text.format if self.text else None)
+        options["max_new_tokens"] = self.max_output_tokens
+        if self.reasoning and self.reasoning.effort is not None:
+            options["reasoning_effort"] = self.reasoning.effort
+        options["tools"] = [tool for _, tool in self._flat_tools]
+        choice = options.get("tool_choice")
+        if isinstance(choice, dict) and choice.get("namespace") is not None:
+            options["tool_choice"] = flat_name(str(choice.get("name")), str(choice["namespace"]))
+        return GenerationOptions(**options)
+
+    @property
+    def _flat_tools(self) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+        return [found for tool in self.tools or () for found in tool.flatten()]
+
+    @cached_property
+    def items_of_tools(self) -> dict[str, dict[str, Any]]:
+        """The fields of items that call a tool, by the name that the model knows."""
+        return {definition_of(tool)["name"]: fields for fields, tool in self._flat_tools}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """What the response repeats."""
+        reasoning, text = self.reasoning or ReasoningOptions(), self.text or TextOptions()
+        known: Any = {"verbosity": True, "format": {*TextFormat.model_fields}}
+        given = text.model_dump(by_alias=True, exclude_none=True, include=known)
         own = [tool for tool in self.tools or () if not tool.is_hosted]
-        settings = {
+        return {
             "instructions": self.instructions,
             "max_output_tokens": self.max_output_tokens,
             "metadata": self.metadata or {},
             "reasoning": {"effort": reasoning.effort, "summary": reasoning.summary},
-            "text": self.text.settings if self.text else {"format": {"type": "text"}},
-            "tool_choice": choice,
+            "text": {"format": {"type": "text"}, **given},
+            "tool_choice": self.given_options.get("tool_choice", "auto"),
             "tools": [tool.model_dump(exclude_unset=True) for tool in own],
-            "user": self.user or self.safety_identifier,
+            "user": self.user,
         }
-        return self.make_ask(
-            rules,
-            options,
-            self.max_output_tokens,
-            prompts=(messages,),
-            settings=settings,
-            tools={definition_of(tool)["name"]: fields for fields, tool in flat},
-        )

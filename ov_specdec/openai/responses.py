@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
-from ov_specdec.openai.answer import Answer, make_metrics, make_usage, new_call_id
-from ov_specdec.openai.errors import ApiError, Json, encode_event
+from ov_specdec.openai.answer import Answer, encode_event, make_metrics, new_call_id
+from ov_specdec.openai.errors import ApiError, Json
 from ov_specdec.openai.messages import UNENCRYPTED, ItemType
+from ov_specdec.openai.requests import ResponsesBody
 from ov_specdec.results import parts
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, joined
@@ -54,7 +55,7 @@ def with_text(item: Json, text: str, status: Status) -> Json:
     return {**item, "status": status, "content": [content], **more}
 
 
-class ResponseAnswer(Answer):
+class ResponseAnswer(Answer[ResponsesBody]):
     """An answer, whose parts become items one after the other."""
 
     def __post_init__(self) -> None:
@@ -99,7 +100,7 @@ class ResponseAnswer(Answer):
         """The events of the next part."""
         match part:
             case CallBegin(name, call_id):
-                tool = self.ask.tools[name]
+                tool = self.ask.items_of_tools[name]
                 self._read = InputReader().push if tool["type"] == "custom_tool_call" else str
                 yield from self._begin({**tool, "call_id": call_id or new_call_id()})
             case Arguments(text):
@@ -173,19 +174,17 @@ class ResponseAnswer(Answer):
 
     def _usage(self) -> Json | None:
         """Counts of tokens, once the response has ended; those of reasoning are not told apart."""
-        if not self.stats:
+        if (stats := self.choices[0].stats) is None:
             return None
-        [stats] = self.stats
-        counts, uncached = make_usage(self.ask, [stats]), stats.prompt_tokens - stats.cached_tokens
         return {
-            "input_tokens": counts["prompt_tokens"],
+            "input_tokens": stats.prompt_tokens,
             "input_tokens_details": {
                 "cached_tokens": stats.cached_tokens,
-                "cache_write_tokens": uncached,
+                "cache_write_tokens": stats.prompt_tokens - stats.cached_tokens,
             },
-            "output_tokens": counts["completion_tokens"],
+            "output_tokens": stats.generated_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": counts["total_tokens"],
+            "total_tokens": stats.prompt_tokens + stats.generated_tokens,
         }
 
     def _of_item(self, item: Json, name: str, /, **fields: Any) -> bytes:

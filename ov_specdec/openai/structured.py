@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ov_specdec.openai.body import Body, NeutralValues, said
-from ov_specdec.openai.errors import invalid, show
+from ov_specdec.openai.body import Body, NeutralValues
+from ov_specdec.openai.errors import invalid, said, show
 
 FormatType = Literal["text", "json_object", "json_schema"]
 
@@ -42,14 +42,6 @@ class TextOptions(Body):
     format: TextFormat | None = None
     verbosity: Literal["low", "medium", "high"] | None = None
 
-    @property
-    def settings(self) -> dict[str, Any]:
-        """What the response repeats."""
-        form, known = {"type": "text"}, {*TextFormat.model_fields}
-        if self.format is not None:
-            form = self.format.model_dump(by_alias=True, exclude_none=True, include=known)
-        return {"format": form, **({"verbosity": self.verbosity} if self.verbosity else {})}
-
 
 class StructuredOutputs(Body):
     """What the output has to fit, one of these."""
@@ -74,14 +66,15 @@ class StructuredOutputs(Body):
     def names(self) -> dict[str, str]:
         """The given fields by their options."""
         fields = StructuredOutputs.model_fields
-        return {name: f"structured_outputs.{fields[name].alias or name}" for name in self.options}
+        given = {name: fields[name].alias or name for name in self.given_options}
+        return {name: f"structured_outputs.{field}" for name, field in given.items()}
 
 
 def read_structure(
     form: TextFormat | ResponseFormat | None, outputs: StructuredOutputs | None
 ) -> dict[str, Any]:
     """The options of structured output, by name."""
-    options = {} if outputs is None else outputs.options
+    options = {} if outputs is None else outputs.given_options
     if outputs is not None and not options:
         raise invalid("structured_outputs", "structured_outputs is empty: leave it out")
     if form is None:

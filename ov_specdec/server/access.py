@@ -17,7 +17,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from ov_specdec.errors import shorten
-from ov_specdec.openai.errors import NONE, ApiError, from_exception
+from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.server.settings import Settings
 
@@ -49,7 +49,7 @@ class Record:
     outputs: Sequence[ResultBuilder] = ()
     arrived: float = field(default_factory=monotonic)
 
-    def fail(self, error: Exception, others: Mapping[str, str] = NONE) -> ApiError:
+    def fail(self, error: Exception, others: Mapping[str, str] | None = None) -> ApiError:
         """Record an exception, and give the answer for it; unexpected ones are logged too."""
         failure = from_exception(error, self.id, others)
         if failure.status == 500 and failure is not error:

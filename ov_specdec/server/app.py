@@ -1,7 +1,7 @@
 """The routes of the server."""
 
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -13,34 +13,17 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from ov_specdec.openai.audio import (
-    FILE,
-    MEDIA_TYPES,
-    TranscriptionAnswer,
-    TranscriptionForm,
-    TranslationForm,
-)
-from ov_specdec.openai.audio import read_form as read_fields
+from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionForm, TranslationForm, read_form
 from ov_specdec.openai.body import Body, read
-from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.errors import ApiError, Json, invalid
-from ov_specdec.openai.requests import (
-    ChatBody,
-    CompletionBody,
-    GenerationBody,
-    ResponsesBody,
-    read_ask,
-)
-from ov_specdec.openai.responses import ResponseAnswer
+from ov_specdec.openai.errors import ApiError, Json
+from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
 from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, error_response
-from ov_specdec.server.bodies import read_form, read_json
-from ov_specdec.server.reply import AnyAnswer, Reply, Running
-from ov_specdec.server.service import Grow, Service
-from ov_specdec.server.stream import Stream, run_in_thread
+from ov_specdec.server.content import read_fields, read_json
+from ov_specdec.server.reply import Reply
+from ov_specdec.server.service import Service
+from ov_specdec.server.stream import run_in_thread
 from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
-from ov_specdec.server.transcriptions import Job
-from ov_specdec.speech.segments import TranscriptionChunk
 
 BODIES: Mapping[str, type[Body]] = {
     "/v1/chat/completions": ChatBody,
@@ -104,17 +87,20 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
         Form(media_type="multipart/form-data") if is_form else JsonBody(),
     ]
 
+    async def read_body(request: Request) -> Any:
+        settings, unknown = service.settings, service.unknown
+        if issubclass(kind, TranslationForm):
+            return read_form(kind, await read_fields(request, settings), unknown)
+        return await read_json(request, settings, lambda body: read(kind, body, unknown))
+
     async def handle(request: Request, body: described) -> Any:  # noqa: ARG001
         record: Record = request.state.record
-        if issubclass(kind, GenerationBody):
-            return Reply(service, record, partial(_generation, kind, request, service))
-        if issubclass(kind, TranslationForm):
-            return Reply(service, record, partial(_transcription, kind, request, service))
-        settings = service.settings
+        if issubclass(kind, GenerationBody | TranslationForm):
+            return Reply(service, record, partial(read_body, request))
         with service.entered(record.tenant):
-            given: Any = await read_json(request, settings, lambda c: read(kind, c, service.rules))
+            given = await read_body(request)
             service.check_model(given.model)
-            engine, most = service.engine, settings.max_request_tokens
+            engine, most = service.engine_for("text"), service.settings.max_request_tokens
             return await run_in_thread(lambda: JSONResponse(given.answer(engine, most)))
 
     app.router.add_api_route(
@@ -126,52 +112,6 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
         responses={200: {"content": {each: {} for each in media_types}}},
         route_class_override=ReadsItself,
     )
-
-
-@asynccontextmanager
-async def _generation(
-    kind: type[GenerationBody],
-    request: Request,
-    service: Service,
-    grow: Grow,
-) -> AsyncIterator[tuple[AnyAnswer, Running]]:
-    """Read a request for texts."""
-    record: Record = request.state.record
-    settings = service.settings
-    ask = await read_json(request, settings, lambda body: read_ask(kind, body, service.rules))
-    record.user = ask.user
-    service.check_model(ask.model)
-    grow(ask.num_choices, ask.n)
-    tokenizer = service.engine.tokenizer
-    if ask.endpoint != "completions" and tokenizer.chat_template is None:
-        raise invalid(
-            "messages" if ask.endpoint == "chat" else "input",
-            "the model has no chat template: send a text to /v1/completions, or start the "
-            "server with --chat-template FILE",
-        )
-    make = ResponseAnswer if ask.endpoint == "responses" else CompletionAnswer
-    running = partial(service.engine.running, ask, record.tenant)
-    yield make(ask, settings.model_name, tokenizer), running
-
-
-@asynccontextmanager
-async def _transcription(
-    kind: type[TranslationForm], request: Request, service: Service, _: object
-) -> AsyncIterator[tuple[AnyAnswer, Running]]:
-    """Read a request for a transcription."""
-    record: Record = request.state.record
-    texts, recording = await read_form(request, service.settings)
-    ask = read_fields(kind, texts, service.rules)
-    if recording is None:
-        raise invalid(FILE, "file is missing: send the recording as a file")
-    with recording:
-        record.user = ask.user
-        service.check_model(ask.model)
-
-        def running(stream: Stream[TranscriptionChunk]) -> AbstractAsyncContextManager[None]:
-            return service.speech.running(Job(ask, recording, record.tenant, stream))
-
-        yield TranscriptionAnswer(ask), running
 
 
 def _add_state(app: FastAPI, service: Service) -> None:

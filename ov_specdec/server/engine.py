@@ -1,41 +1,51 @@
 """`EngineClient`, which runs the generations of requests, and the one in this process."""
 
 import logging
+from asyncio import Semaphore
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import replace
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from itertools import product
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 from prometheus_client import Metric
 
 from ov_specdec.engine.sequence import Sequence as EngineSequence
-from ov_specdec.openai.answer import Ask
 from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.structured import constraints_of
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream, run_in_thread
+from ov_specdec.text.grammar_process import MAX_AT_ONCE
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
+
+Takes = Literal["text", "recordings"]
+
+STEP_TIMEOUT = 60.0
+"""Seconds after which a step counts as hung."""
 
 
 class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots.
 
-    tokenizer, batch_invariant: of the main model. max_length: maximum tokens of prompt and output.
+    takes: what requests give. tokenizer, batch_invariant: of the main model. max_length: maximum
+    tokens of prompt and output. max_running: maximum concurrent generations.
     """
 
+    takes: Takes
     tokenizer: Tokenizer
     max_length: int
+    max_running: int
     batch_invariant: BatchInvariance
 
     def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: Any, tenant: str | None, stream: Stream[Any]
     ) -> AbstractAsyncContextManager[None]:
         """Queue the generations of a request; leaving the context cancels unfinished ones.
 
@@ -60,6 +70,8 @@ class LocalEngine:
     replica: its name in a cluster, for the metrics.
     """
 
+    takes: Takes = "text"
+
     def __init__(
         self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
     ) -> None:
@@ -73,18 +85,24 @@ class LocalEngine:
             )
         )
         self.generator.grammars.try_first()
+        self.max_running = self.generator.loop.engine.scheduler.limits.max_batch_size
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)
         self._settings = settings
+        self._trials = Semaphore(MAX_AT_ONCE)
+        """Leaves threads for other requests: to try hostile grammars takes seconds."""
 
     @asynccontextmanager
     async def running(
-        self, ask: Ask, tenant: str | None, stream: Stream[Chunk]
+        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`."""
         loop = self.generator.loop
-        sequences = await run_in_thread(lambda: self._check(ask, tenant, stream))
+        has_grammar = constraints_of(ask.options) or ask.options.tools
+        place: AbstractAsyncContextManager[None] = self._trials if has_grammar else nullcontext()
+        async with place:
+            sequences = await run_in_thread(lambda: self._check(ask, tenant, stream))
         try:
             for sequence in sequences:
                 loop.add(sequence)
@@ -94,22 +112,23 @@ class LocalEngine:
                 loop.cancel(sequence)
 
     def complete(self, options: GenerationOptions, tenant: str | None) -> GenerationOptions:
-        """Options with the pipeline's defaults. tenant: namespace of cached prefixes."""
-        salted = options.copy_with(cache_salt=join_salt(tenant, options.cache_salt))
-        return complete_request(self.pipeline, salted)
+        """Options with all defaults. tenant: namespace of cached prefixes."""
+        length, salt = options.max_new_tokens, join_salt(tenant, options.cache_salt)
+        length = self._settings.default_max_tokens if length is None else length
+        given = options.copy_with(max_new_tokens=length, cache_salt=salt)
+        return complete_request(self.pipeline, given)
 
     @property
     def defaults(self) -> str:
         """What requests get that leave their options out, as far as Python's defaults differ."""
         usual = GenerationOptions()
-        given = usual.copy_with(max_new_tokens=self._settings.default_max_tokens)
-        values = self.complete(given, None)
+        values = self.complete(usual, None)
         return ", ".join(f"{k}={v}" for k, v in values if v != getattr(usual, k))
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the thread runs, and its current step makes progress."""
         loop = self.generator.loop
-        if not loop.is_alive or loop.step_seconds > self._settings.step_timeout:
+        if not loop.is_alive or loop.step_seconds > STEP_TIMEOUT:
             raise stalled()
 
     async def collect_metrics(self) -> list[Metric]:
@@ -119,19 +138,21 @@ class LocalEngine:
     def close(self) -> None:
         """Free the models."""
         self.pipeline.close()
-        self.generator.loop.join(self._settings.step_timeout)
+        self.generator.loop.join(STEP_TIMEOUT)
 
-    def _check(self, ask: Ask, tenant: str | None, stream: Stream[Chunk]) -> list[EngineSequence]:
+    def _check(
+        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk]
+    ) -> list[EngineSequence]:
         """The sequences of a request, ready to run. Too slow for the event loop."""
         options = self.complete(ask.options, tenant)
         prompts, most = [], self._settings.max_request_tokens
         for prompt in ask.prompts:
             prompts.append(self.generator.encode(prompt, options))
-            lengths = [*map(len, prompts)]
-            limited = limit_work(ask, lengths, self.max_length, most)  # before the next is encoded
-        if limited is not ask:
-            options = self.complete(limited.options, tenant)
-        choices = [options.copy_with(choice=index) for index in range(ask.n)]
+            lengths = [*map(len, prompts)]  # are checked before the next is encoded
+            limit = limit_work(ask, options.max_new_tokens, lengths, self.max_length, most)
+        if limit != options.max_new_tokens:
+            options = self.complete(ask.options.copy_with(max_new_tokens=limit), tenant)
+        choices = [options.copy_with(choice=index) for index in range(ask.choices_per_prompt)]
         sequences = [
             self._check_one(ids, own, stream, index)
             for index, (ids, own) in enumerate(product(prompts, choices))
@@ -144,11 +165,9 @@ class LocalEngine:
     def _check_one(
         self, ids: Sequence[int], options: GenerationOptions, stream: Stream[Chunk], index: int
     ) -> EngineSequence:
-        put = stream.receiver(index)
-
         def receive(chunks: Sequence[Chunk]) -> None:
             self.metrics.received(sequence, chunks)
-            put(chunks)
+            stream.put(index, chunks)
 
         def end(error: BaseException | None) -> None:
             reason = sequence.finish_reason if error is None else None
@@ -160,25 +179,23 @@ class LocalEngine:
         return sequence
 
 
-def limit_work(ask: Ask, lengths: Sequence[int], context: int, most: int) -> Ask:
-    """A request with its output length limited; `ApiError` if it asks for more than `most` tokens.
+def limit_work(
+    ask: GenerationBody, wanted: int | None, lengths: Sequence[int], context: int, most: int
+) -> int | None:
+    """The output length of each choice; `ApiError` if they have more than `most` tokens together.
 
-    For every choice, its prompt, maximum output and top log-probabilities count. A request without
-    an output length gets what fits. lengths: of its prompts. context: tokens of prompt and output.
+    For every choice, its prompt, maximum output and top log-probabilities count. wanted: this
+    length; None for what fits. lengths: of the prompts. context: tokens of prompt and output.
     """
-    options = ask.options
-    read = ask.n * sum(lengths) * (1 + (options.prompt_logprobs or 0))
+    options, n = ask.options, ask.choices_per_prompt
+    read = n * sum(lengths) * (1 + (options.prompt_logprobs or 0))
     each = 1 + (options.logprobs or 0)
     room = [max(context - length, 1) for length in lengths]
-    wanted = options.max_new_tokens
-    if wanted is None:
-        fits = (most - read) // (each * ask.num_choices)
-        if fits >= max(room):
-            return ask
-        if fits >= 1:
-            return replace(ask, options=options.copy_with(max_new_tokens=fits))
-        wanted = 1
-    asked = read + each * ask.n * sum(min(wanted, there) for there in room)
+    fits = (most - read) // (each * ask.num_choices)
+    if wanted is None and fits >= 1:
+        return None if fits >= max(room) else fits
+    least = 1 if wanted is None else wanted
+    asked = read + each * n * sum(min(least, there) for there in room)
     if asked > most:
         raise invalid(
             None,
@@ -187,7 +204,7 @@ def limit_work(ask: Ask, lengths: Sequence[int], context: int, most: int) -> Ask
             "fewer choices, shorter ones, or fewer log-probabilities",
             "too_many_tokens",
         )
-    return ask
+    return wanted
 
 
 def join_salt(tenant: str | None, salt: str | None) -> str | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from time import monotonic
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from prometheus_client import (
@@ -13,7 +14,6 @@ from prometheus_client import (
     Metric,
     generate_latest,
 )
-from prometheus_client.registry import Collector
 
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence as EngineSequence
@@ -35,7 +35,7 @@ WHOLE = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 30, 60, 120, 300, 600)
 
 
 class Spec(NamedTuple):
-    """A metric. more: buckets of a histogram, or labels of a counter besides those of all."""
+    """A metric. more: buckets of a histogram, or else labels besides those of all."""
 
     kind: type[Gauge | Counter | Histogram]
     name: str
@@ -70,6 +70,12 @@ ENGINE = (
         "Accepted draft tokens by position in the draft.",
         ("position",),
     ),
+    Spec(
+        Gauge,
+        "cache_config_info",
+        "Size of the main model's KV cache.",
+        ("kv_cache_size_tokens", "max_model_len"),
+    ),
 )
 """Of generations, where they run."""
 
@@ -95,7 +101,7 @@ class Registry:
         self.labels = dict(labels)
         self._known: dict[str, Any] = {}
         for row in table:
-            own = row.more if row.kind is Counter else ()
+            own = () if row.kind is Histogram else row.more
             more: Any = {"buckets": row.more} if row.kind is Histogram else {}
             name, names = f"{METRIC_PREFIX}{row.name}", (*labels, *own)
             made = row.kind(name, row.text, names, registry=self.registry, **more)
@@ -104,8 +110,8 @@ class Registry:
     def __getitem__(self, name: str) -> Any:
         return self._known[name]
 
-    def labelled(self, name: str, **labels: str) -> Any:
-        """A counter by labels of its own."""
+    def labelled(self, name: str, **labels: object) -> Any:
+        """A metric by labels of its own."""
         return self._known[name].labels(**self.labels, **labels)
 
 
@@ -147,10 +153,8 @@ class Metrics(Registry):
         self["num_requests_waiting_for_memory"].set_function(lambda: loop.num_waiting[1])
         self["kv_cache_usage_perc"].set_function(partial(_usage, main))
         scheduler.on_preemption = self["num_preemptions"].inc
-        name, text = f"{METRIC_PREFIX}cache_config_info", "Size of the main model's KV cache."
         sizes = {"kv_cache_size_tokens": main.capacity or 0, "max_model_len": context}
-        labels = {**self.labels, **sizes}
-        Gauge(name, text, tuple(labels), registry=self.registry).labels(**labels).set(1)
+        self.labelled("cache_config_info", **sizes).set(1)
 
     def ended(self, stats: GenerationStats, finish_reason: str | None) -> None:
         """Count an ended generation. finish_reason: None if it failed or was cancelled."""
@@ -195,20 +199,11 @@ def export(families: Iterable[Metric]) -> bytes:
             family.name, Metric(family.name, family.documentation, family.type)
         )
         first.samples += family.samples
-    return generate_latest(_Families(merged.values()))
+    found: Any = SimpleNamespace(collect=merged.values)
+    return generate_latest(found)
 
 
 def _usage(main: Runner) -> float:
     """Used fraction of a KV cache, 0 to 1; 0 if the device manages it."""
     free, capacity = main.num_free, main.capacity
     return 0.0 if free is None or not capacity else 1 - free / capacity
-
-
-class _Families(Collector):
-    """Metrics that are collected already."""
-
-    def __init__(self, families: Iterable[Metric]) -> None:
-        self._families = families
-
-    def collect(self) -> Iterable[Metric]:
-        return self._families

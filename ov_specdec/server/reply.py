@@ -1,8 +1,7 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from functools import partial
 from math import inf
 from time import monotonic
@@ -12,18 +11,23 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response, Strea
 from starlette.types import Receive, Scope, Send
 
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionAnswer
+from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionAnswer, TranslationForm
 from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.errors import ApiError
+from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
-from ov_specdec.server.service import Grow, Service
+from ov_specdec.server.engine import EngineClient
+from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
 
+Ask = ChatBody | CompletionBody | ResponsesBody | TranslationForm
 AnyAnswer = CompletionAnswer | ResponseAnswer | TranscriptionAnswer
-Running = Callable[[Stream[Any]], AbstractAsyncContextManager[None]]
-"""Runs the generations of a request, which fill a stream."""
+
+MAX_UNREAD = 1024
+"""Maximum unread chunks of a stream: more than network delays need, yet little memory. The socket
+has its own buffers."""
 
 PING = b": ping\n\n"
 PING_SECONDS = 15.0
@@ -40,45 +44,47 @@ HEADERS = {
 class Reply(Response):
     """A response that reads a request and runs its generations while it is sent.
 
-    record: of the request, for the log. begin: reads the request, once the queue has room.
+    record: of the request, for the log. read: the request, once the queue has room.
     """
 
     answer: AnyAnswer
     stream: Stream[Any]
 
     def __init__(
-        self,
-        service: Service,
-        record: Record,
-        begin: Callable[[Grow], AbstractAsyncContextManager[tuple[AnyAnswer, Running]]],
+        self, service: Service, record: Record, read: Callable[[], Awaitable[Ask]]
     ) -> None:
         super().__init__()
         self.service = service
         self.record = record
-        self.begin = begin
+        self.read = read
         self.deadline = record.arrived + (service.settings.request_timeout or inf)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
-        most = self.service.settings.max_unread
         with self.service.entered(self.record.tenant) as grow:
-            async with self.begin(grow) as (self.answer, running):
-                choices = self.record.outputs = self.answer.choices
-                self.stream = Stream(len(choices), most if self.answer.ask.stream else None)
-                self.service.streams.add(self.stream)
-                work = self._run(running, scope, receive, send)
-                await run_for_client(work, self.stream.overflow, receive, self.record)
+            ask = await self.read()
+            self.record.user = ask.user
+            self.service.check_model(ask.model)
+            if not isinstance(ask, TranslationForm):
+                grow(ask.num_choices, ask.choices_per_prompt)
+            self.answer, engine = open_answer(ask, self.service)
+            choices = self.record.outputs = self.answer.choices
+            self.stream = Stream(len(choices), MAX_UNREAD if self.answer.is_streamed else inf)
+            self.service.streams.add(self.stream)
+            work = self._run(engine, scope, receive, send)
+            await run_for_client(work, self.stream.overflow, receive, self.record)
 
-    async def _run(self, running: Running, scope: Scope, receive: Receive, send: Send) -> None:
+    async def _run(self, engine: EngineClient, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with running(self.stream):
+            async with engine.running(self.answer.ask, self.record.tenant, self.stream):
                 await self.service.turn(self.stream, self.deadline)
-                if self.answer.ask.stream:  # the head comes at admission
+                if self.answer.is_streamed:  # the head comes at admission
                     await StreamingResponse(self._events(), headers=HEADERS).stream_response(send)
                     return
-                while (piece := await self.stream.next(self.deadline)) is not None:
-                    self._observe(*piece)
-                    self.answer.note(*piece)
+                while pieces := await self.stream.next(self.deadline):
+                    for piece in pieces:
+                        self._observe(*piece)
+                        self.answer.note(*piece)
                 # Log-probabilities of a long prompt take time, so do not block the event loop.
                 whole = await run_in_thread(partial(_whole, self.answer))
                 await whole(scope, receive, send)
@@ -92,18 +98,19 @@ class Reply(Response):
             while True:
                 try:
                     ping = monotonic() + PING_SECONDS
-                    piece = await self.stream.next(min(ping, self.deadline))
+                    pieces = await self.stream.next(min(ping, self.deadline))
                 except asyncio.TimeoutError:
                     if monotonic() >= self.deadline:
                         raise
                     yield PING
                     continue
-                if piece is None:
+                if not pieces:
                     break
-                make = partial(self.answer.add, *piece)
-                is_long = self._observe(*piece)
-                if events := await run_in_thread(make) if is_long else make():
-                    yield b"".join(events)
+                for piece in pieces:
+                    make = partial(self.answer.add, *piece)
+                    is_long = self._observe(*piece)
+                    if events := await run_in_thread(make) if is_long else make():
+                        yield b"".join(events)
             yield b"".join(self.answer.end())
         except Exception as error:
             yield self.answer.fail(self._explain(error))
@@ -126,11 +133,27 @@ class Reply(Response):
         return self.record.fail(error, self.answer.ask.names)
 
 
+def open_answer(ask: Ask, service: Service) -> tuple[AnyAnswer, EngineClient]:
+    """What writes the answer, and what runs its generations; `ApiError` for another endpoint."""
+    if isinstance(ask, TranslationForm):
+        return TranscriptionAnswer(ask), service.engine_for("recordings")
+    engine, name = service.engine_for("text"), service.settings.model_name
+    if not isinstance(ask, CompletionBody) and engine.tokenizer.chat_template is None:
+        raise invalid(
+            "messages" if isinstance(ask, ChatBody) else "input",
+            "the model has no chat template: send a text to /v1/completions, or start the "
+            "server with --chat-template FILE",
+        )
+    if isinstance(ask, ResponsesBody):
+        return ResponseAnswer(ask, name, engine.tokenizer), engine
+    return CompletionAnswer(ask, name, engine.tokenizer), engine
+
+
 def _whole(answer: AnyAnswer) -> Response:
     """The response of an answer that is not streamed."""
     body = answer.whole()
-    if isinstance(answer, TranscriptionAnswer) and answer.ask.form in MEDIA_TYPES:
-        return PlainTextResponse(body, media_type=MEDIA_TYPES[answer.ask.form])
+    if isinstance(body, str) and isinstance(answer, TranscriptionAnswer):
+        return PlainTextResponse(body, media_type=MEDIA_TYPES[str(answer.ask.response_format)])
     return JSONResponse(body)
 
 

@@ -61,23 +61,20 @@ class Connection(H11Protocol):
     head, or for the rest of a body that is answered already.
     """
 
-    _closing: asyncio.TimerHandle | None = None
-
     def connection_made(self, transport: Any) -> None:
         """A client has connected."""
         super().connection_made(transport)
         self.conn = Parser(h11.SERVER)
-        self._watch()
+        self._watch(None)
 
-    def data_received(self, data: bytes) -> None:
-        """A client has sent something."""
-        super().data_received(data)
-        self._watch()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
-        self._stop_watching()
-        super().connection_lost(exc)
+    def _watch(self, seen: object) -> None:
+        """Close the connection if it still waits for the same. seen: for what, at the last look."""
+        is_waiting = self.conn.their_state is h11.IDLE or self.conn.our_state is h11.DONE
+        waits_for = (is_waiting, self.cycle)
+        if is_waiting and waits_for == seen:
+            self.timeout_keep_alive_handler()
+        elif not self.transport.is_closing():
+            self.loop.call_later(KEEP_ALIVE, self._watch, waits_for)
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no request, unless an answer has begun."""
@@ -85,18 +82,6 @@ class Connection(H11Protocol):
             super().send_400_response(msg)
         else:
             self.transport.abort()
-
-    def _watch(self) -> None:
-        """Close the connection in `KEEP_ALIVE` seconds if nothing else comes of it."""
-        if self.conn.their_state is not h11.IDLE and self.conn.our_state is not h11.DONE:
-            self._stop_watching()
-        elif self._closing is None:
-            self._closing = self.loop.call_later(KEEP_ALIVE, self.timeout_keep_alive_handler)
-
-    def _stop_watching(self) -> None:
-        if self._closing is not None:
-            self._closing.cancel()
-            self._closing = None
 
 
 class Server(uvicorn.Server):
@@ -108,16 +93,14 @@ class Server(uvicorn.Server):
 
     async def on_tick(self, counter: int) -> bool:
         """Whether to close the sockets. Called ten times a second."""
-        if not await super().on_tick(counter):
-            return False
-        self._service.stop()
-        return self.force_exit or self._service.is_over or not self._service.slots.taken.total()
+        is_due = await super().on_tick(counter)
+        return is_due and (self._service.drain() or self.force_exit)
 
 
 def open_engine(
     pipeline: SpeculativePipeline | SpeechPipeline, settings: Settings
 ) -> LocalEngine | Transcriptions:
-    """The engine or speech model of a pipeline in this process."""
+    """The engine of a pipeline in this process."""
     if isinstance(pipeline, SpeechPipeline):
         return Transcriptions(pipeline, settings)
     return LocalEngine(pipeline, settings)

@@ -2,26 +2,24 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from time import monotonic, time
 from typing import Any
 from weakref import WeakSet
 
 from ov_specdec.errors import shorten
-from ov_specdec.openai.body import Rules
+from ov_specdec.openai.body import UnknownFields
 from ov_specdec.openai.errors import ApiError, Json, invalid
-from ov_specdec.results.stats import NOT_INVARIANT
-from ov_specdec.server.engine import EngineClient
+from ov_specdec.server.engine import EngineClient, Takes
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.server.transcriptions import Transcriptions
 
 RETRY_AFTER = 1
 """Retry-After in seconds while the queue is full: about the time of an answer."""
 
+PATHS: Mapping[Takes, str] = {"text": "/v1/completions", "recordings": "/v1/audio/transcriptions"}
 
 Grow = Callable[[int, int], None]
 """Takes a slot for each choice of a request: of how many, and of those of each prompt."""
@@ -67,64 +65,50 @@ class Slots:
             self.taken[key] -= size
 
 
-@dataclass
 class Service:
-    """One engine, or a speech model, shared by all requests; `served` is None while it loads."""
+    """One engine, shared by all requests; `served` is None while it loads."""
 
-    settings: Settings
-    started: int = field(default_factory=lambda: int(time()))
-    is_draining: bool = False
-    is_over: bool = False  # whether running requests have had their time after `stop`
-    slots: Slots = field(init=False)
-    metrics: RequestMetrics = field(init=False)
-    rules: Rules = field(init=False)
-    served: EngineClient | Transcriptions | None = None
-    streams: WeakSet[Stream[Any]] = field(default_factory=WeakSet)
-    """Of the requests that run."""
-
-    def __post_init__(self) -> None:
-        settings = self.settings
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.started = int(time())
+        self.served: EngineClient | None = None
+        self.slots = Slots(0)
         self.metrics = RequestMetrics(settings.model_name)
-        self.rules = Rules(settings.strict_fields, settings.default_max_tokens)
-        self.slots = Slots(settings.max_batch_size + settings.max_queue)
+        self.unknown = UnknownFields(settings.strict_fields)
+        self.streams = WeakSet[Stream[Any]]()
+        """Of the requests that run."""
+        self.drained_by: float | None = None
+        """When running requests have to end, once the server stops, by `time.monotonic`."""
 
-    def take(self, engine: EngineClient | Transcriptions) -> None:
-        """Serve with this engine, or this speech model, from now on."""
+    def take(self, engine: EngineClient) -> None:
+        """Serve with this engine from now on."""
         self.served = engine
-        if isinstance(engine, Transcriptions):
-            self.slots = Slots(1 + self.settings.max_queue)  # one runs at a time
+        self.slots = Slots(engine.max_running + self.settings.max_queue)
 
     def close(self) -> None:
         """Free the models."""
         if self.served is not None:
             self.served.close()
 
-    def require_loaded(self) -> EngineClient | Transcriptions:
+    @property
+    def engine(self) -> EngineClient:
         """What is served; `ApiError` while it loads."""
         if self.served is None:
             raise ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
         return self.served
 
-    @property
-    def engine(self) -> EngineClient:
-        """The engine; `ApiError` while it loads, or if a speech model is served."""
-        served = self.require_loaded()
-        if isinstance(served, Transcriptions):
-            raise _not_here("recordings", "/v1/audio/transcriptions")
-        return served
-
-    @property
-    def speech(self) -> Transcriptions:
-        """The speech model; `ApiError` while it loads, or if a text model is served."""
-        served = self.require_loaded()
-        if not isinstance(served, Transcriptions):
-            raise _not_here("text", "/v1/completions")
-        return served
+    def engine_for(self, given: Takes) -> EngineClient:
+        """The engine; `ApiError` while it loads, or if it takes something else."""
+        engine = self.engine
+        if engine.takes != given:
+            message = f"the model that is served takes {engine.takes}: use {PATHS[engine.takes]}"
+            raise ApiError(400, message, code="wrong_endpoint")
+        return engine
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the server accepts requests and the engine makes progress."""
-        engine = self.require_loaded()
-        if self.is_draining:
+        engine = self.engine
+        if self.drained_by is not None:
             raise _draining()
         await engine.check_health()
 
@@ -154,9 +138,9 @@ class Service:
     @contextmanager
     def entered(self, tenant: str | None) -> Iterator[Grow]:
         """Take a slot for a request, before it is read."""
-        if self.is_draining:
+        if self.drained_by is not None:
             raise _draining()
-        self.require_loaded()
+        _ = self.engine  # is loaded
         with self.slots.entered(tenant) as grow:
             yield grow
 
@@ -182,37 +166,26 @@ class Service:
 
     def describe_model(self, name: str) -> Json:
         """The model by one of its names, in OpenAI's shape."""
-        served = self.require_loaded()
-        takes_messages, invariance = False, NOT_INVARIANT
-        if not isinstance(served, Transcriptions):
-            takes_messages = served.tokenizer.chat_template is not None
-            invariance = served.batch_invariant
+        engine = self.engine
         return {
             "id": name,
             "object": "model",
             "created": self.started,
             "owned_by": "ov-specdec",
-            "max_model_len": served.max_length,
-            "chat_template": takes_messages,
-            "batch_invariant": invariance.as_dict(),
+            "max_model_len": engine.max_length,
+            "chat_template": engine.tokenizer.chat_template is not None,
+            "batch_invariant": engine.batch_invariant.as_dict(),
         }
 
-    def stop(self) -> None:
-        """Reject new requests, and end running ones after a timeout. In the event loop."""
-        if not self.is_draining:
-            self.is_draining = True
-            loop = asyncio.get_running_loop()
-            loop.call_later(self.settings.shutdown_timeout, self._end_all)
-
-    def _end_all(self) -> None:
-        self.is_over = True
-        for stream in self.streams:
-            stream.fail(_draining())
-
-
-def _not_here(what: str, path: str) -> ApiError:
-    message = f"the model that is served takes {what}: use {path}"
-    return ApiError(400, message, code="wrong_endpoint")
+    def drain(self) -> bool:
+        """Reject new requests; whether running ones have ended, or do now as their time is up."""
+        now = monotonic()
+        if self.drained_by is None:
+            self.drained_by = now + self.settings.shutdown_timeout
+        if now >= self.drained_by:
+            for stream in self.streams:
+                stream.fail(_draining())
+        return now >= self.drained_by or not self.slots.taken.total()
 
 
 def _draining() -> ApiError:

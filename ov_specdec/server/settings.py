@@ -2,7 +2,7 @@
 
 import ipaddress
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
@@ -10,8 +10,8 @@ from pydantic import AfterValidator, model_validator
 from typing_extensions import Self
 
 from ov_specdec.errors import Option, OptionError
+from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.model import Options, option
-from ov_specdec.server.stream import MAX_UNREAD
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine in URLs."""
@@ -108,6 +108,7 @@ class Settings(Options):
     """Settings of the server besides the models; raises `OptionError` for invalid values."""
 
     noun: ClassVar[str] = "setting"
+    hints: ClassVar[Mapping[str, str]] = {**HINTS, "max_batch_size": "put it under pipeline"}
 
     model_name: str = option("ov-specdec", "Served name of the model.", flag=None)
     aliases: Sequence[str] = option(
@@ -130,9 +131,6 @@ class Settings(Options):
     )
     default_max_tokens: int | None = option(
         None, "Default of max_tokens in requests.", ge=1, unset="the rest of the context"
-    )
-    max_batch_size: int = option(
-        16, "Maximum running requests; recordings run one by one.", ge=1, flag=None
     )
     max_queue: int = option(
         128, "Maximum waiting requests, besides running ones; others are rejected with 429.", ge=0
@@ -183,13 +181,6 @@ class Settings(Options):
         unset="any; on a loopback address without keys: localhost, 127.0.0.1 and [::1]",
         metavar="NAME",
         expects=LIST,
-    )
-    body_timeout: float = option(30.0, "Maximum seconds for a body to arrive.", gt=0, flag=None)
-    step_timeout: float = option(
-        60.0, "Seconds after which a step counts as hung.", gt=0, flag=None
-    )
-    max_unread: int = option(
-        MAX_UNREAD, "Maximum chunks of a stream ahead of its reader.", ge=1, flag=None
     )
 
 

@@ -1,42 +1,35 @@
 """Between threads and handlers of requests: streams of chunks, and slow work in a thread."""
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import partial
 from math import inf
 from time import monotonic
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-MAX_UNREAD = 1024
-"""Maximum unread chunks of a stream: more than network delays need, yet little memory. The socket
-has its own buffers."""
-
 
 class Stream(Generic[T]):
     """Chunks with the index of their choice, read in the event loop that makes the stream.
 
     num_choices: generations that fill it. max_unread: maximum unread chunks, beyond which it drops
-    them and sets `overflow`; None for an answer that is read at its end. admitted: set when the
-    first choice runs, or the stream fails.
+    them and sets `overflow`. admitted: set when the first choice runs, or the stream fails.
     """
 
-    def __init__(self, num_choices: int, max_unread: int | None) -> None:
+    def __init__(self, num_choices: int, max_unread: float = inf) -> None:
         self._loop = asyncio.get_running_loop()
         self._num_running = num_choices
         self._max_unread = max_unread
-        self._unread: deque[tuple[int, T]] = deque()
+        self._unread: list[tuple[int, T]] = []
         self._published = asyncio.Event()
         self.admitted = asyncio.Event()
         self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 
-    def receiver(self, index: int) -> Callable[[Sequence[T]], None]:
-        """A thread-safe function that takes the chunks of a choice."""
-        return partial(self._call, self._put, index)
+    def put(self, index: int, chunks: Sequence[T]) -> None:
+        """Add chunks of a choice. Thread-safe."""
+        self._call(self._put, index, chunks)
 
     def admit(self) -> None:
         """Note that a choice runs. Thread-safe."""
@@ -46,29 +39,19 @@ class Stream(Generic[T]):
         """Note the end of one generation. Thread-safe."""
         self._call(self._end, error)
 
-    async def next(self, deadline: float = inf) -> tuple[int, T] | None:
-        """The next chunk; None at the end. Raises the error that ended the stream.
+    async def next(self, deadline: float = inf) -> list[tuple[int, T]]:
+        """The next chunks, at least one; none at the end. Raises the error that ended the stream.
 
         deadline: by `time.monotonic`; `asyncio.TimeoutError` then.
         """
-        while True:
-            if self._error is not None:
-                raise self._error
-            if self._unread:
-                return self._unread.popleft()
-            if not self._num_running:
-                return None
+        while not self._unread and self._num_running and self._error is None:
             self._published.clear()
             timeout = None if deadline == inf else deadline - monotonic()
             await asyncio.wait_for(self._published.wait(), timeout)
-
-    async def next_all(self) -> list[tuple[int, T]]:
-        """All available chunks, at least one; empty at the end. See `next`."""
-        first = await self.next()
-        if first is None:
-            return []
-        rest, self._unread = self._unread, deque()
-        return [first, *rest]
+        if self._error is not None:
+            raise self._error
+        chunks, self._unread = self._unread, []
+        return chunks
 
     def fail(self, error: BaseException) -> None:
         """End it with an error, the first one if there are several."""
@@ -84,7 +67,7 @@ class Stream(Generic[T]):
         if self.overflow.is_set():
             return
         self._unread.extend((index, chunk) for chunk in chunks)
-        if self._max_unread is not None and len(self._unread) > self._max_unread:
+        if len(self._unread) > self._max_unread:
             self._unread.clear()
             self.overflow.set()
         self._published.set()

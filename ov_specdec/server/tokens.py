@@ -5,9 +5,10 @@ from typing import Annotated
 from pydantic import Field
 
 from ov_specdec.errors import ContextLengthError
-from ov_specdec.openai.body import Body, with_options
+from ov_specdec.openai.body import Body
 from ov_specdec.openai.errors import Json, invalid
 from ov_specdec.openai.messages import Messages, read_messages
+from ov_specdec.openai.option_fields import with_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.engine import EngineClient
 from ov_specdec.text.detokenizer import as_text
@@ -30,18 +31,13 @@ class TokenizeBody(Body):
     messages: Messages | None = None
     return_token_strs: bool | None = None
 
-    def read(self) -> tuple[Prompt, GenerationOptions]:
-        """The prompt, and its options."""
-        if self.prompt is not None and self.messages is None:
-            return self.prompt, GenerationOptions(**self.options, apply_chat_template=False)
-        if self.messages is None or self.prompt is not None:
-            raise invalid("prompt", "give either a prompt or messages")
-        messages = read_messages(message.given() for message in self.messages)
-        return messages, GenerationOptions(**self.options)
-
     def answer(self, engine: EngineClient, most: int) -> Json:
         """The ids of the prompt. most: maximum tokens of a request."""
-        prompt, options = self.read()
+        if (self.prompt is None) == (self.messages is None):
+            raise invalid("prompt", "give either a prompt or messages")
+        options = GenerationOptions(**self.given_options, apply_chat_template=self.prompt is None)
+        given = (message.given() for message in self.messages or ())
+        prompt: Prompt = read_messages(given) if self.prompt is None else self.prompt
         most = max(engine.max_length, most)
         try:
             ids = encode_prompt(prompt, options, engine.tokenizer, GeneratedTokens(), most)

@@ -3,17 +3,17 @@
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from threading import Lock
 from time import monotonic
-from typing import BinaryIO
 
 from prometheus_client import Metric
 
 from ov_specdec.engine.fair_queue import FairQueue
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai.audio import AudioAsk
-from ov_specdec.server.engine import join_salt, stalled
+from ov_specdec.openai.audio import TranslationForm
+from ov_specdec.results.stats import NOT_INVARIANT
+from ov_specdec.server.engine import STEP_TIMEOUT, Takes, join_salt, stalled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
@@ -31,8 +31,7 @@ class Job:
     error.
     """
 
-    ask: AudioAsk
-    recording: BinaryIO
+    ask: TranslationForm
     tenant: str | None
     stream: Stream[TranscriptionChunk]
     is_cancelled: bool = False
@@ -45,43 +44,44 @@ class Job:
             self.transcription.cancel()
 
 
-@dataclass
 class Transcriptions:
     """A speech model that serves tenants in turns, and requests of each in order of arrival.
 
-    A recording is decoded only when it is next, up to `max_audio_seconds`: small files may become
-    large arrays.
+    It implements `EngineClient`. A recording is decoded only when it is next, up to
+    `max_audio_seconds`: small files may become large arrays.
     """
 
-    pipeline: SpeechPipeline
-    settings: Settings
-    metrics: Metrics = field(init=False)
-    _thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1))
-    _jobs: set[Job] = field(default_factory=set)
-    _waiting: FairQueue[Job] = field(default_factory=FairQueue)
-    _lock: Lock = field(default_factory=Lock)
-    """Protects `_waiting`."""
-    _block_began: float | None = None
-    """Start time of the current block of a file."""
+    takes: Takes = "recordings"
+    max_running = 1
+    batch_invariant = NOT_INVARIANT
 
-    def __post_init__(self) -> None:
-        limit_ffmpeg(self.settings.max_audio_seconds)
-        self.metrics = Metrics(self.settings.model_name, None)
+    def __init__(self, pipeline: SpeechPipeline, settings: Settings) -> None:
+        limit_ffmpeg(settings.max_audio_seconds)
+        self.pipeline = pipeline
+        self.tokenizer = pipeline.tokenizer
+        self.max_length = pipeline.main.runner.max_length
+        self.metrics = Metrics(settings.model_name)
         self.metrics["num_requests_running"].set_function(
             lambda: sum(job.stream.admitted.is_set() for job in self._jobs)
         )
         self.metrics["num_requests_waiting"].set_function(
             lambda: sum(not job.stream.admitted.is_set() for job in self._jobs)
         )
-
-    @property
-    def max_length(self) -> int:
-        """Maximum tokens of prompt and output of one window."""
-        return self.pipeline.main.runner.max_length
+        self._max_seconds = settings.max_audio_seconds
+        self._thread = ThreadPoolExecutor(1)
+        self._jobs = set[Job]()
+        self._waiting = FairQueue[Job]()
+        self._lock = Lock()
+        """Protects `_waiting`."""
+        self._block_began: float | None = None
+        """Start time of the current block of a file."""
 
     @asynccontextmanager
-    async def running(self, job: Job) -> AsyncIterator[None]:
-        """Queue a transcription, which fills its stream; leaving the context cancels it."""
+    async def running(
+        self, ask: TranslationForm, tenant: str | None, stream: Stream[TranscriptionChunk]
+    ) -> AsyncIterator[None]:
+        """See `EngineClient`. The file of the request is closed at the end."""
+        job = Job(ask, tenant, stream)
         self._jobs.add(job)
         with self._lock:
             self._waiting.add(job)
@@ -91,6 +91,7 @@ class Transcriptions:
         finally:
             self._jobs.discard(job)
             job.cancel()
+            ask.file.close()
 
     async def collect_metrics(self) -> list[Metric]:
         """Its metrics."""
@@ -100,7 +101,7 @@ class Transcriptions:
         """Raise `ApiError` unless models and decoding make progress."""
         began = self._block_began
         decoding = 0.0 if began is None else monotonic() - began
-        if max(self.pipeline.step_seconds, decoding) > self.settings.step_timeout:
+        if max(self.pipeline.step_seconds, decoding) > STEP_TIMEOUT:
             raise stalled()
 
     def close(self) -> None:
@@ -126,10 +127,9 @@ class Transcriptions:
         """Transcribe in this thread; raises `Cancelled`, and errors of the request."""
         if job.is_cancelled:
             raise Cancelled
-        salt = join_salt(job.tenant, job.ask.options.get("cache_salt"))
-        options = {**job.ask.options, "cache_salt": salt}
+        options = job.ask.options
+        options["cache_salt"] = join_salt(job.tenant, options.get("cache_salt"))
         recording = self._read(job)
-        receive = job.stream.receiver(0)
         with self.pipeline.stream(recording, **options) as transcription:
             job.transcription = transcription
             if job.is_cancelled:  # before the transcription existed
@@ -141,7 +141,7 @@ class Transcriptions:
                     self.metrics.ended(stats, None if is_cancelled else chunk.finish_reason)
                     if is_cancelled:
                         raise Cancelled
-                receive([chunk])
+                job.stream.put(0, [chunk])
 
     def _read(self, job: Job) -> tuple[Samples, int]:
         """Decode a recording; raises `Cancelled` within a block if the job is cancelled."""
@@ -152,6 +152,6 @@ class Transcriptions:
             self._block_began = monotonic()
 
         try:
-            return self.pipeline.read(job.recording, self.settings.max_audio_seconds, begin_block)
+            return self.pipeline.read(job.ask.file, self._max_seconds, begin_block)
         finally:
             self._block_began = None

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.cli.batch_file import BODIES, BatchRun, Results, make_result, read_request
-from ov_specdec.openai.body import Rules
+from ov_specdec.openai.body import UnknownFields, read
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.requests import read_ask
 from tests.support.command_line import run
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
@@ -172,7 +171,7 @@ BAD_BODIES = {
 
 def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
     lines = [line(name, **body) for name, (body, _, _) in BAD_BODIES.items()]
-    strict = replace(serving, rules=Rules(strict=True))
+    strict = replace(serving, unknown=UnknownFields(strict=True))
     found, tally = answer([*lines, line("good", prompt="ab")], tmp_path / "results", strict)
     results = by_id(found)
     for name, (_, status, param) in BAD_BODIES.items():
@@ -293,7 +292,7 @@ def test_any_body_is_read_or_refused_by_name(body, url):
     content = {"custom_id": "x", "method": "POST", "url": url, "body": body}
     request = read_request(json.dumps(content).encode())
     try:
-        assert read_ask(BODIES[request.url], request.body).generations()
+        assert read(BODIES[request.url], request.body).num_choices
     except ApiError as error:
         assert error.status == 400
 

@@ -23,9 +23,10 @@ from ov_specdec.cli.models import PIPELINE
 from ov_specdec.cli.options import GENERATION
 from ov_specdec.cli.terminal import in_option_names
 from ov_specdec.errors import ModelError, Option, OptionError
-from ov_specdec.openai.body import read, with_options
+from ov_specdec.openai.body import read
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody, read_ask
+from ov_specdec.openai.option_fields import with_options
+from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.options.model import kinds_of, option, request_fields
 from ov_specdec.server.settings import check_address
 from tests.docs.option_tables import kwargs, options_page
@@ -118,7 +119,7 @@ BODY_OF = {
 def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
     known, needed = BODY_OF[endpoint]
     body = with_options(More, request_fields(More, endpoint))(known)
-    assert read(body, {**needed, "shine": 4}).options[NAME] == 4
+    assert read(body, {**needed, "shine": 4}).given_options[NAME] == 4
     with pytest.raises(ApiError) as error:
         read(body, {**needed, "shine": 10})
     assert error.value.param == "shine"
@@ -144,7 +145,7 @@ def test_every_field_of_an_option_is_read_as_the_option_that_it_describes(endpoi
         known = GenerationOptions.model_fields[name]
         if kinds_of(known.annotation)[0] in (int, float):
             value = 1 if known.default in (None, "auto") else known.default
-            assert getattr(read_ask(kind, {**needed, field: value}).options, name) == value
+            assert getattr(read(kind, {**needed, field: value}).options, name) == value
 
 
 def command(name):

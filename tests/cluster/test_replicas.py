@@ -26,9 +26,9 @@ from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
 from ov_specdec.cluster.replica import RemoteEngine
 from ov_specdec.cluster.router import SESSION_PREFIX, SessionRouter, session_of
 from ov_specdec.errors import DeviceError, OptionError
-from ov_specdec.openai.answer import Ask
+from ov_specdec.openai.body import read
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.openai.requests import ChatBody, CompletionBody
 from ov_specdec.server.stream import Stream
 from tests.support.server import serving_process, wait_until
 
@@ -249,7 +249,7 @@ def bound(monkeypatch):
     [
         ({"settings": {"max_queu": 1}}, r"setting 'max_queu': did you mean max_queue\?"),
         ({"pipeline": {"mian": "models/main"}}, r"pipeline argument 'mian': did you mean main\?"),
-        ({"settings": {"max_batch_size": 4}}, "max_batch_size=4 is an argument of the pipeline"),
+        ({"settings": {"max_batch_size": 4}}, "setting max_batch_size=4: put it under pipeline"),
         ({"settings": {"api_keys": "secret"}}, "api_keys must be a list of texts"),
     ],
 )
@@ -265,8 +265,8 @@ def test_the_command_hands_its_options_over(monkeypatch, bound, scale):
     options = ("--port", "0", "--max-batch-size", "4", "--api-key", "a-key")
     done = CliRunner().invoke(command, [*scale, *options])
     assert done.exit_code == 0, done.output
-    settings = bound[1][1]
-    assert (settings.max_batch_size, settings.api_keys) == (8, ("a-key",))
+    _, settings, max_running, _ = bound[1]
+    assert (max_running, settings.api_keys) == (8, ("a-key",))
 
 
 def test_the_address_is_on_stdout_although_what_ray_prints_is_not(monkeypatch):
@@ -286,9 +286,14 @@ def test_keys_stay_in_the_ingress(bound):
     assert "a-key" not in repr((args, bound))
 
 
-def session(prompt, tenant=None, key=None, **options):
-    ask = Ask("chat", None, (prompt,), GenerationOptions(**options), cache_key=key)
-    return session_of(ask, tenant)
+def session(prompt, tenant=None, key=None, **fields):
+    is_chat = isinstance(prompt[0], dict)
+    kind, field = (ChatBody, "messages") if is_chat else (CompletionBody, "prompt")
+    return session_of(read(kind, {field: prompt, "prompt_cache_key": key, **fields}), tenant)
+
+
+def of_choices(n, prompt="x"):
+    return read(CompletionBody, {"prompt": prompt, "n": n})
 
 
 def test_turns_of_a_conversation_are_of_one_session():
@@ -312,7 +317,6 @@ def test_sessions_of_other_tenants_salts_and_keys_differ():
     ]
     assert len({*found, None}) == len(found) + 1
     assert session("a", "one", "key") == session(text, "one", "key")
-    assert session(text, cache_prompt=False) is None
 
 
 def test_why_replicas_do_not_start_is_what_their_error_says(monkeypatch):
@@ -355,9 +359,6 @@ def ranks(router, ask):
 
 
 def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
-    def of_choices(n):
-        return Ask("completions", None, ("x",), GenerationOptions(), n)
-
     router.on_request_routed(pending("one", of_choices(2 * BATCH)), "A", None)
     router.on_request_routed(pending("other", of_choices(1)), "B", None)
     assert ranks(router, of_choices(1)) == [{"B"}, {"A"}]
@@ -367,7 +368,7 @@ def test_each_choice_of_an_answer_takes_a_place_in_a_replica(router):
 
 def test_a_request_goes_where_its_session_has_gone_unless_that_is_full(router):
     def ask(text, n=1):
-        return Ask("completions", None, (text * SESSION_PREFIX,), GenerationOptions(), n)
+        return of_choices(n, text * SESSION_PREFIX)
 
     router.on_request_routed(pending("one", ask("a")), "A", None)
     assert ranks(router, ask("a")) == [{"A"}, {"B"}]
@@ -408,21 +409,21 @@ class Response:
         self._handle.num_cancelled += 1
 
 
-def read(*scripts):
+def read_from(*scripts):
     """What a stream gets of replicas that follow scripts, and how many of them were cancelled."""
 
     async def run():
         handle = Handle(*scripts)
-        stream = Stream(1, None)
+        stream = Stream(1)
         engine = RemoteEngine(handle, None, 100, None)
-        await engine._read(Ask("chat", None, ("x",), GenerationOptions()), None, stream, 3)
-        return await stream.next_all(), handle.num_cancelled
+        await engine._read(of_choices(1), None, stream, 3)
+        return await stream.next(), handle.num_cancelled
 
     return asyncio.run(run())
 
 
 def test_a_request_that_has_no_token_yet_goes_to_another_replica():
-    chunks, num_cancelled = read([RayActorError()], [RayActorError()], [[(0, "a"), (0, "b")]])
+    chunks, num_cancelled = read_from([RayActorError()], [RayActorError()], [[(0, "a"), (0, "b")]])
     assert chunks == [(0, "a"), (0, "b")]
     assert num_cancelled == 3
 
@@ -430,5 +431,5 @@ def test_a_request_that_has_no_token_yet_goes_to_another_replica():
 @pytest.mark.parametrize("scripts", [[[[(0, "a")], RayActorError()]], [[RayActorError()]] * 3])
 def test_a_request_fails_after_its_first_token_or_the_last_attempt(scripts):
     with pytest.raises(ApiError) as raised:
-        read(*scripts)
+        read_from(*scripts)
     assert raised.value.code == "replica_lost"

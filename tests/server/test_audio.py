@@ -5,6 +5,7 @@ import io
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from threading import Event
+from types import SimpleNamespace
 
 import httpx
 import openai
@@ -12,10 +13,11 @@ import pytest
 
 from ov_specdec import AudioError
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai.audio import AudioAsk
+from ov_specdec.openai.audio import TranscriptionForm
+from ov_specdec.server import transcriptions
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.server.transcriptions import Job, Transcriptions
+from ov_specdec.server.transcriptions import Transcriptions
 from ov_specdec.speech.segments import SpeechStats, TranscriptionChunk
 from ov_specdec.speech_pipeline import SpeechPipeline
 from tests.support.recordings import write_recording
@@ -129,13 +131,15 @@ class Recordings:
         self.begun, self.opened, self.streams = Event(), [], []
         self.options = {}
 
-    step_seconds = 0.0
+    step_seconds, tokenizer = 0.0, None
+    main = SimpleNamespace(runner=SimpleNamespace(max_length=448))
 
     def read(self, recording, max_seconds, on_block):
         on_block()
-        if recording is None:
+        content = recording.read()
+        if content == b"none":
             raise AudioError("the file is no recording")
-        return recording
+        return content
 
     def stream(self, recording, **options):
         self.options = options
@@ -199,7 +203,8 @@ def test_a_small_file_that_announces_a_large_index_is_refused(server):
 
 
 @pytest.mark.parametrize("what", ["decoding", "a step"])
-def test_what_hangs_is_seen(what):
+def test_what_hangs_is_seen(what, monkeypatch):
+    monkeypatch.setattr(transcriptions, "STEP_TIMEOUT", 0.1)
     recordings, goes_on = Recordings(), Event()
 
     def read(recording, max_seconds, on_block):
@@ -211,7 +216,7 @@ def test_what_hangs_is_seen(what):
         return recording
 
     recordings.read = read
-    with serving(step_timeout=0.1) as server, ThreadPoolExecutor() as threads:
+    with serving() as server, ThreadPoolExecutor() as threads:
         server.service.take(Transcriptions(recordings, server.service.settings))
         assert server.http.get("/health").status_code == 200
         answer = threads.submit(post, server)
@@ -265,6 +270,10 @@ def test_a_transcription_ends_when_the_time_to_shut_down_is_up():
         assert recordings.streams[0].ended.wait(PATIENCE)
 
 
+def ask_for(name, **fields):
+    return TranscriptionForm(file=io.BytesIO(name.encode()), **fields)
+
+
 @pytest.mark.parametrize(
     ("tenant", "given", "salt"),
     [("one", {"cache_salt": "x"}, "one/x"), ("one", {}, "one"), (None, {"cache_salt": "x"}, "x")],
@@ -274,8 +283,7 @@ def test_a_salt_parts_what_one_key_has_cached_and_opens_nothing_of_another(tenan
     speech = Transcriptions(recordings, Settings(model_name=NAME))
 
     async def serve():
-        job = Job(AudioAsk("transcribe", None, given), "first", tenant, Stream(1, None))
-        async with speech.running(job):
+        async with speech.running(ask_for("first", **given), tenant, Stream(1)):
             await asyncio.to_thread(recordings.begun.wait, PATIENCE)
 
     asyncio.run(serve())
@@ -283,26 +291,26 @@ def test_a_salt_parts_what_one_key_has_cached_and_opens_nothing_of_another(tenan
 
 
 def test_tenants_have_their_recordings_transcribed_in_turns():
-    recordings, ask = Recordings(), AudioAsk("transcribe", None, {})
+    recordings = Recordings()
     speech = Transcriptions(recordings, Settings(model_name=NAME))
 
     async def serve():
         names = ("a1", "a2", "a3", "b1")
         async with AsyncExitStack() as running:
             for name in names:
-                job = Job(ask, name, name[0], Stream(1, None))
-                await running.enter_async_context(speech.running(job))
+                job = speech.running(ask_for(name), name[0], Stream(1))
+                await running.enter_async_context(job)
             for number in range(len(names)):
                 await asyncio.to_thread(recordings.begun.wait, PATIENCE)
                 recordings.begun.clear()
                 recordings.streams[number].cancel()
 
     asyncio.run(serve())
-    assert recordings.opened == ["a1", "a2", "b1", "a3"]
+    assert recordings.opened == [b"a1", b"a2", b"b1", b"a3"]
 
 
 def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
-    recordings, ask = Recordings(), AudioAsk("transcribe", None, {})
+    recordings = Recordings()
     speech = Transcriptions(recordings, Settings(model_name=NAME))
 
     def metric(name, **labels):
@@ -310,23 +318,23 @@ def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
         return speech.metrics.registry.get_sample_value(f"ov_specdec:{name}", labels)
 
     async def serve():
-        jobs = [Job(ask, name, None, Stream(1, None)) for name in ("first", "second", None)]
-        began = [job.stream.admitted for job in jobs]
+        names, streams = ("first", "second", "none"), [Stream(1) for _ in range(3)]
         async with AsyncExitStack() as running:
-            for job in jobs:
-                await running.enter_async_context(speech.running(job))
+            for name, stream in zip(names, streams, strict=True):
+                await running.enter_async_context(speech.running(ask_for(name), None, stream))
             await asyncio.to_thread(recordings.begun.wait, PATIENCE)
-            assert recordings.opened == ["first"]
+            assert recordings.opened == [b"first"]
             assert metric("num_requests_running") == 1
             assert metric("num_requests_waiting") == 2
-            assert [each.is_set() for each in began] == [True, False, False]
-            jobs[1].cancel()
-            jobs[0].cancel()
-            for job, error in zip(jobs, (Cancelled, Cancelled, AudioError), strict=True):
+            assert [each.admitted.is_set() for each in streams] == [True, False, False]
+            for job in speech._jobs:
+                if job.stream is not streams[2]:
+                    job.cancel()
+            for stream, error in zip(streams, (Cancelled, Cancelled, AudioError), strict=True):
                 with pytest.raises(error):
-                    await job.stream.next()
+                    await stream.next()
         assert metric("num_requests_running") == 0
 
     asyncio.run(serve())
-    assert recordings.opened == ["first"]
+    assert recordings.opened == [b"first"]
     assert metric("request_success_total", finished_reason="cancelled") is None

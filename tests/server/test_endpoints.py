@@ -182,7 +182,7 @@ def test_a_key_is_needed_where_one_is_set(guarded):
         ({"api_keys": ["schl\u00fcssel"]}, "API key 1 cannot be sent in a header"),
         ({"cors_origins": "*"}, "cors_origins='*' must be a list"),
         ({"max_queue": "128"}, "max_queue='128' must be a whole number"),
-        ({"step_timeout": None}, "step_timeout=None must be a number above 0"),
+        ({"queue_timeout": None}, "queue_timeout=None must be a number above 0"),
         ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number of at least 0"),
     ],
 )

@@ -11,6 +11,7 @@ import httpx
 import pytest
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.server import content, engine, reply
 from ov_specdec.server.app import make_app
 from ov_specdec.server.stream import Stream
 from tests.support.server import has_client_left, paused, scope_of_completion, serving, wait_until
@@ -30,7 +31,7 @@ def pipeline(chat_pair):
 
 @pytest.fixture(scope="module")
 def server(pipeline):
-    with serving(pipeline, max_batch_size=4, max_queue=8) as running:
+    with serving(pipeline, max_queue=8) as running:
         yield running
 
 
@@ -109,10 +110,10 @@ def test_what_takes_too_long_ends_with_an_error(pipeline, monkeypatch):
 
 def test_what_comes_when_the_event_loop_is_closed_harms_no_thread():
     async def begin():
-        return Stream(1, None)
+        return Stream(1)
 
     stream = asyncio.run(begin())
-    stream.receiver(0)(["too late"])  # as the thread that runs steps does
+    stream.put(0, ["too late"])  # as the thread that runs steps does
     stream.end(None)
     assert not stream._unread
 
@@ -183,8 +184,9 @@ def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, 
     assert answer.status_code == 500
 
 
-def test_a_reader_that_is_too_slow_does_not_stop_others(server, pipeline):
-    with serving(pipeline, max_unread=10) as other:
+def test_a_reader_that_is_too_slow_does_not_stop_others(server, pipeline, monkeypatch):
+    monkeypatch.setattr(reply, "MAX_UNREAD", 10)
+    with serving(pipeline) as other:
         app = make_app(other.service)
         sent = []
 
@@ -211,7 +213,8 @@ def test_a_reader_that_is_too_slow_does_not_stop_others(server, pipeline):
 
 
 def test_a_step_that_hangs_is_seen(pipeline, monkeypatch):
-    with serving(pipeline, step_timeout=0.2) as server:
+    monkeypatch.setattr(engine, "STEP_TIMEOUT", 0.2)
+    with serving(pipeline) as server:
         with paused(pipeline, monkeypatch) as goes_on:
             ask = {**LONG, "max_tokens": 2}
             with in_background(lambda: server.post("/v1/completions", **ask)) as answers:
@@ -235,7 +238,7 @@ def test_a_server_that_stops_finishes_what_runs_and_takes_nothing_new(pipeline, 
     ):
         wait_until(lambda: server.service.slots.taken.total() == 1)
         server.stop()
-        wait_until(lambda: server.service.is_draining)
+        wait_until(lambda: server.service.drained_by is not None)
         time.sleep(0.3)  # the time in which it would have closed its socket
         # Each on a new connection.
         refused = [httpx.post(server.url + path, json={"prompt": "a"}) for path in NEW]
@@ -263,8 +266,9 @@ def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypat
     assert answers[0].json()["error"]["code"] == "draining"
 
 
-def test_a_body_that_does_not_arrive_is_given_up(pipeline):
-    with serving(pipeline, body_timeout=0.2) as server:
+def test_a_body_that_does_not_arrive_is_given_up(pipeline, monkeypatch):
+    monkeypatch.setattr(content, "TIMEOUT", 0.2)
+    with serving(pipeline) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as slow:
             slow.sendall(

@@ -6,16 +6,16 @@ import pytest
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import models, pre_tokenizers
 
-from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES
+from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES, read
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.requests import CompletionBody, read_ask
+from ov_specdec.openai.requests import CompletionBody
 from ov_specdec.server.engine import limit_work
 from ov_specdec.text.prompt import may_fit
 from tests.support.server import serving
 
 
 def completion(num_prompts=1, **fields):
-    return read_ask(CompletionBody, {"prompt": [[1]] * num_prompts, **fields})
+    return read(CompletionBody, {"prompt": [[1]] * num_prompts, **fields})
 
 
 @pytest.mark.parametrize(
@@ -34,17 +34,18 @@ def test_tokens_of_a_request_are_counted_together(fields, tokens):
     ask = completion(**fields)
     lengths = [10] * len(ask.prompts)
     asked = tokens + 10 * ask.num_choices
-    assert limit_work(ask, lengths, 1000, asked) is ask
+    wanted = ask.options.max_new_tokens
+    assert limit_work(ask, wanted, lengths, 1000, asked) == wanted
     with pytest.raises(ApiError, match=f"up to {asked} tokens .* max_request_tokens={asked - 1}:"):
-        limit_work(ask, lengths, 1000, asked - 1)
+        limit_work(ask, wanted, lengths, 1000, asked - 1)
 
 
 def test_who_does_not_say_how_much_gets_what_there_is_room_for():
     ask = completion(n=4)
-    assert limit_work(ask, [10], 1000, 4000) is ask
-    assert limit_work(ask, [10], 1000, 400).options.max_new_tokens == 90
+    assert limit_work(ask, None, [10], 1000, 4000) is None
+    assert limit_work(ask, None, [10], 1000, 400) == 90
     with pytest.raises(ApiError, match="up to 44 tokens"):
-        limit_work(ask, [10], 1000, 43)
+        limit_work(ask, None, [10], 1000, 43)
 
 
 def test_a_request_for_too_much_is_a_400_that_names_the_bound(pipeline):
@@ -137,9 +138,9 @@ def test_a_body_may_hold_so_many_values_so_deep():
     fields, deep = {"prompt": "a", "max_tokens": 1}, []
     for _ in range(MAX_DEPTH - 2):
         deep = [deep]
-    assert read_ask(CompletionBody, {**fields, "zzz": deep}).n == 1
+    assert read(CompletionBody, {**fields, "zzz": deep}).num_choices == 1
     with pytest.raises(ApiError, match=f"nested more than {MAX_DEPTH} deep"):
-        read_ask(CompletionBody, {**fields, "zzz": [deep]})
-    assert read_ask(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 3)}).n == 1
+        read(CompletionBody, {**fields, "zzz": [deep]})
+    assert read(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 3)}).num_choices == 1
     with pytest.raises(ApiError, match=f"more than {MAX_VALUES} values"):
-        read_ask(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 2)})
+        read(CompletionBody, {**fields, "zzz": [[]] * (MAX_VALUES - 2)})

@@ -20,7 +20,7 @@ AIPERF = (
 def test_no_answer_is_lost_mixed_or_cut_under_load():
     with SpeculativePipeline(precision="exact", num_threads=1, max_batch_size=8) as pipeline:
         pipeline.prepare(seconds=0.5)
-        with serving(pipeline, max_batch_size=8, max_queue=16) as server:
+        with serving(pipeline, max_queue=16) as server:
             figures = asyncio.run(load(server.url, num_clients=32, seconds=3))
             # One that hung up leaves a moment after its client, and its blocks after the step.
             wait_until(lambda: server.service.slots.taken.total() == 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,10 +16,11 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.server import reply
 from ov_specdec.server.app import make_app
-from ov_specdec.server.bodies import read_form
+from ov_specdec.server.content import read_fields
 from ov_specdec.server.engine import LocalEngine
 from ov_specdec.server.service import Slots
 from ov_specdec.server.settings import Settings
+from ov_specdec.text.grammar_process import Trial
 from tests.support.server import paused, scope_of_completion, serving, wait_until
 
 ASK = {"prompt": "def area(", "max_tokens": 2, "temperature": 0, "ignore_eos": True}
@@ -99,8 +101,29 @@ def test_a_place_is_kept_while_a_thread_works_for_a_client_that_has_left(pipelin
         assert asyncio.run(run(app, server.service.slots)) == (1, 0)
 
 
+def test_grammars_that_take_long_to_try_leave_threads_for_other_requests(pipeline, monkeypatch):
+    goes_on, num_threads = threading.Event(), min(32, (os.cpu_count() or 1) + 4)  # of asyncio
+
+    def tried(trial, grammar):
+        assert goes_on.wait(PATIENCE)
+        return "it takes too long"
+
+    monkeypatch.setattr(Trial, "__call__", tried)
+    hostile = {"prompt": "x", "max_tokens": 1}
+    with serving(pipeline) as server, ThreadPoolExecutor(num_threads) as threads:
+        answers = [
+            threads.submit(server.post, "/v1/completions", **hostile, structured_outputs=given)
+            for given in ({"regex": f"{number}+"} for number in range(num_threads))
+        ]
+        wait_until(lambda: server.service.slots.taken.total() == num_threads)
+        answer = server.http.post("/v1/completions", json=ASK, timeout=10)
+        goes_on.set()
+        assert answer.is_success
+        assert {each.result().status_code for each in answers} == {400}
+
+
 def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeypatch):
-    settings = {"max_batch_size": 1, "max_queue": 4, "queue_timeout": 1.0}
+    settings = {"max_queue": 4, "queue_timeout": 1.0}
     with serving(one_by_one, **settings) as server, paused(one_by_one, monkeypatch) as goes_on:
         first = threading.Thread(target=lambda: server.post("/v1/completions", **ASK))
         first.start()
@@ -143,8 +166,9 @@ def unread(app, **scope):
 def test_what_there_is_no_room_for_is_not_read(pipeline):
     kinds = dict.fromkeys(("/v1/completions", "/tokenize", "/detokenize"), "application/json")
     kinds["/v1/audio/transcriptions"] = FORM
-    with serving(pipeline, max_batch_size=1, max_queue=1) as server:
-        slots, app = server.service.slots, make_app(server.service)
+    with serving(pipeline) as server:
+        slots = server.service.slots = Slots(2)
+        app = make_app(server.service)
         with slots.entered(None), slots.entered(None):
             for path, kind in kinds.items():
                 headers = [(b"content-type", kind.encode())]
@@ -179,7 +203,7 @@ def test_answers_are_encoded_in_another_thread(pipeline, monkeypatch):
 def test_uploads_are_kept_on_the_disk():
     head = b'--end\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
     ask = request(head + bytes(2**21) + b"\r\n--end--\r\n", FORM)
-    _, file = asyncio.run(read_form(ask, Settings()))
+    [file] = asyncio.run(read_fields(ask, Settings()))["file"]
     with file:
         assert file._rolled
         assert file.seek(0, 2) == 2**21
@@ -218,7 +242,7 @@ def test_the_times_of_a_request_are_observed_from_its_arrival(one_by_one, monkey
         *("request_decode_time_seconds", "time_to_first_token_seconds"),
         *("e2e_request_latency_seconds", "request_prompt_tokens", "request_generation_tokens"),
     )
-    with serving(one_by_one, max_batch_size=1) as server:
+    with serving(one_by_one) as server:
         with paused(one_by_one, monkeypatch) as goes_on, ThreadPoolExecutor() as threads:
             first = threads.submit(server.post, "/v1/completions", **ASK)
             wait_until(lambda: server.metric("num_requests_running") == 1)

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.logprobs import prompt_offsets
-from ov_specdec.openai.requests import CompletionBody, read_ask
+from ov_specdec.openai.body import read
+from ov_specdec.openai.completions import CompletionAnswer, prompt_offsets
+from ov_specdec.openai.requests import CompletionBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.generated_tokens import GeneratedTokens
@@ -138,7 +138,7 @@ def test_offsets_of_a_prompt_are_those_of_its_text(name, is_text, adds, tmp_path
     for text in (TEXT, rendered, f"Größe 日本 😀\n\n \n{KINDS[name][1][0]}  what", " "):
         tokens = tokenizer.encode(text, add_special_tokens=adds)
         body = {"prompt": text if is_text else tokens, "echo": True, "add_special_tokens": adds}
-        answer = CompletionAnswer(read_ask(CompletionBody, body), "m", tokenizer)
+        answer = CompletionAnswer(read(CompletionBody, body), "m", tokenizer)
         shown, offsets = (
             answer.prompt_text(0),
             prompt_offsets(answer.ask.prompts[0], tokenizer, adds),

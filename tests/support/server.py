@@ -48,7 +48,7 @@ class Running:
 
     def metric(self, name: str) -> float | None:
         """The value of a metric without labels of its own."""
-        served: Any = self.service.require_loaded()
+        served: Any = self.service.engine
         found = (
             metrics.registry.get_sample_value(f"ov_specdec:{name}", {"model_name": NAME})
             for metrics in (served.metrics, self.service.metrics)

@@ -1,5 +1,6 @@
 """OpenAI's forms for recordings: read into options, and answered in its shapes."""
 
+import io
 import json
 
 import pytest
@@ -8,22 +9,23 @@ from ov_specdec.openai.audio import (
     TranscriptionAnswer,
     TranscriptionForm,
     TranslationForm,
-    make_transcription,
     read_form,
 )
-from ov_specdec.openai.body import Rules
+from ov_specdec.openai.body import UnknownFields
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.speech.segments import TranscriptionChunk
 from tests.unit.speech.test_windows import result
 
+FILE = {"file": [io.BytesIO()]}
+
 
 def read_transcription(texts):
-    return read_form(TranscriptionForm, texts, Rules(strict=True))
+    return read_form(TranscriptionForm, FILE | texts, UnknownFields(strict=True))
 
 
 def read_translation(texts):
-    return read_form(TranslationForm, texts, Rules(strict=True))
+    return read_form(TranslationForm, FILE | texts, UnknownFields(strict=True))
 
 
 def form(**fields):
@@ -44,7 +46,7 @@ def test_fields_become_options():
             **{"timestamp_granularities[]": ["segment"]},
         )
     )
-    assert (ask.model, ask.form, ask.stream, ask.user) == ("whisper-1", "verbose_json", False, "me")
+    assert (ask.model, ask.stream, ask.user) == ("whisper-1", None, "me")
     assert ask.options == {
         "task": "transcribe",
         "language": "en",
@@ -60,8 +62,8 @@ def test_fields_become_options():
 def test_what_is_not_given_is_left_to_the_pipeline():
     # As in OpenAI's reference, 0 leaves the temperature to the thresholds.
     for ask in (read_transcription(form()), read_transcription(form(temperature="0", language=""))):
-        assert ask.options == {"task": "transcribe", "return_timestamps": False}
-        assert ask.form == "json"
+        timed = {"return_timestamps": False, "word_timestamps": False}
+        assert ask.options == {"task": "transcribe", **timed}
     assert read_transcription(form(stream="true")).stream
     assert read_translation(form(response_format="srt")).options == {
         "task": "translate",
@@ -81,6 +83,8 @@ def test_what_is_not_given_is_left_to_the_pipeline():
         ({"include[]": ["logprobs"]}, "include"),
         ({"languge": "en"}, "languge"),
         ({"model": ["a", "b"]}, "model"),
+        ({"file": "/etc/passwd"}, "file"),
+        ({"file": ""}, "file"),
     ],
 )
 def test_what_cannot_be_honoured_is_named(fields, param):
@@ -104,7 +108,11 @@ def answered():
 
 def test_answers_have_openais_shapes():
     def body(name):
-        return make_transcription(read_transcription(form(response_format=name)), answered())
+        whole = answered()
+        answer = TranscriptionAnswer(read_transcription(form(response_format=name)))
+        named = {"segments": whole.segments, "language": whole.language, "stats": whole.stats}
+        answer.note(0, TranscriptionChunk(whole.text, 1.0, finish_reason="stop", **named))
+        return answer.whole()
 
     plain = body("json")
     assert plain["text"] == "First line. Second."

@@ -9,14 +9,13 @@ import pytest
 from pydantic import ValidationError
 
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, Option, OptionError
-from ov_specdec.openai.body import MAX_LOGGED, Rules, read
+from ov_specdec.openai.body import MAX_LOGGED, UnknownFields, read
 from ov_specdec.openai.completions import CompletionAnswer
 from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.openai.requests import (
     ChatBody,
     CompletionBody,
     ResponsesBody,
-    read_ask,
 )
 from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.options.generation import GenerationOptions
@@ -29,19 +28,19 @@ from ov_specdec.text.generated_tokens import EncodedText
 MESSAGES = [{"role": "user", "content": "Hello"}]
 
 
-STRICT = Rules(strict=True)
+STRICT = UnknownFields(strict=True)
 
 
 def chat(**fields):
-    return read_ask(ChatBody, {"messages": MESSAGES, **fields}, STRICT)
+    return read(ChatBody, {"messages": MESSAGES, **fields}, STRICT)
 
 
 def completion(**fields):
-    return read_ask(CompletionBody, {"prompt": "def f(", **fields}, STRICT)
+    return read(CompletionBody, {"prompt": "def f(", **fields}, STRICT)
 
 
 def responses(**fields):
-    return read_ask(ResponsesBody, {"input": "Hello", **fields}, STRICT)
+    return read(ResponsesBody, {"input": "Hello", **fields}, STRICT)
 
 
 def body_of(own, results):
@@ -83,20 +82,6 @@ def test_fields_become_options(fields, options):
     assert ask.options == GenerationOptions(**options)
 
 
-def test_one_default_is_the_length_of_all_answers():
-    bodies = {
-        ChatBody: ({"messages": MESSAGES}, "max_tokens"),
-        CompletionBody: ({"prompt": "a"}, "max_tokens"),
-        ResponsesBody: ({"input": "a"}, "max_output_tokens"),
-    }
-    for kind, (body, field) in bodies.items():
-        usual = read_ask(kind, body).options.max_new_tokens
-        assert usual == GenerationOptions().max_new_tokens
-        rules = Rules(max_tokens=7)
-        assert read_ask(kind, body, rules).options.max_new_tokens == 7
-        assert read_ask(kind, {**body, field: 9}, rules).options.max_new_tokens == 9
-
-
 def test_a_completion_may_be_a_translation():
     given = {"src_lang": "eng_Latn", "tgt_lang": "fra_Latn"}
     assert given.items() <= dict(completion(**given).options).items()
@@ -118,7 +103,7 @@ def test_a_completion_may_be_a_translation():
     ],
 )
 def test_neutral_values_pass(fields):
-    assert chat(**fields) == chat()
+    assert (chat(**fields).options, chat(**fields).prompts) == (chat().options, chat().prompts)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +226,7 @@ def test_every_endpoint_takes_structured_output():
 def test_a_response_repeats_what_it_knows_of_its_format():
     form = {"type": "json_schema", **NAMED}
     body = {"input": "Hello", "text": {"format": {**form, "unknown": 1}}}
-    asked = read_ask(ResponsesBody, body)
+    asked = read(ResponsesBody, body)
     assert asked.settings["text"] == {"format": form}
     told = body_of(answer(asked), [GenerationResult("{}", [1], "stop", GenerationStats(5, []))])
     assert told["text"]["format"]["name"] == "point"
@@ -281,7 +266,7 @@ def test_an_error_names_the_field_that_was_given(ask):
 def test_an_option_that_other_endpoints_have_is_refused(ask, fields, neutral):
     error = refused(ask, **fields)
     assert ([error.param], error.code) == ([*fields], "unsupported_value")
-    assert ask(**neutral) == ask()
+    assert ask(**neutral).options == ask().options
 
 
 @pytest.mark.parametrize("body", [None, 3, "x", [], [1]])
@@ -304,16 +289,9 @@ def test_a_prompt_of_another_kind_is_refused(prompt):
     assert refused(completion, prompt=prompt).param == "prompt"
 
 
-def test_choices_come_prompt_by_prompt_and_are_choices_of_the_seed():
-    ask = completion(prompt=["a", "b"], n=2, seed=7)
-    generations = ask.generations()
-    assert [(prompt, options.choice) for prompt, options in generations] == [
-        ("a", 0),
-        ("a", 1),
-        ("b", 0),
-        ("b", 1),
-    ]
-    assert all(options.seed == 7 for _, options in generations)
+def test_a_completion_has_choices_for_each_prompt():
+    ask = completion(prompt=["a", "b"], n=2, best_of=2)
+    assert (ask.choices_per_prompt, ask.num_choices) == (2, 4)
     assert refused(completion, n=2, best_of=3).param == "best_of"
 
 
@@ -355,20 +333,20 @@ def test_a_prediction_is_looked_for_matches_in_and_counted():
 
 def test_an_unknown_name_is_logged_once_and_ignored_or_refused(caplog):
     body = {"messages": MESSAGES, "max_token": 5, "stream_options": {"x": 1}, "stream": True}
-    rules = Rules()
+    unknown = UnknownFields()
     for _ in range(2):
-        assert read_ask(ChatBody, body, rules).options == chat().options
+        assert read(ChatBody, body, unknown).options == chat().options
     assert [record.getMessage() for record in caplog.records] == [
         "'max_token' is ignored in requests: did you mean max_tokens?",
         "'stream_options.x' is ignored in requests: it is not a known field",
     ]
-    assert refused(read_ask, kind=ChatBody, body=body, rules=STRICT).code == "unknown_parameter"
+    assert refused(read, kind=ChatBody, content=body, unknown=STRICT).code == "unknown_parameter"
 
 
 def test_names_that_requests_make_up_fill_neither_memory_nor_log(caplog):
-    rules = Rules()
+    unknown = UnknownFields()
     for number in range(2 * MAX_LOGGED):
-        rules.check_unknown(f"{number}{'x' * 10_000}", 1, {})
+        unknown.check(f"{number}{'x' * 10_000}", 1, {})
     assert len(caplog.records) == MAX_LOGGED
     assert max(len(record.getMessage()) for record in caplog.records) < 200
 
@@ -591,9 +569,9 @@ def last(text="", index=0):
 
 def test_the_usage_of_a_stream_comes_last_with_the_metrics():
     fields = {"stream": True, "stream_options": {"include_usage": True}}
-    assert not completion(
-        stream=True, stream_options={"continuous_usage_stats": True}
-    ).usage_in_events
+    of_events = {"stream_options": {"continuous_usage_stats": True}}
+    told = events_of(completion(stream=True, **of_events), last("i"))
+    assert all("usage" not in data_of(event) for event in told[:-1])
     *chunks, usage, _ = events_of(completion(**fields), last("i"))
     assert all(data_of(event)["usage"] is None for event in chunks)
     assert data_of(usage)["choices"] == []

@@ -7,9 +7,9 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from ov_specdec.openai.body import Rules
+from ov_specdec.openai.body import UnknownFields, read
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.requests import ResponsesBody, read_ask
+from ov_specdec.openai.requests import ResponsesBody
 from ov_specdec.openai.responses import InputReader
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
@@ -103,9 +103,9 @@ def test_reasoning_effort_is_that_of_either_endpoint():
 
 def test_tools_that_only_openai_runs_are_left_out_with_a_warning_each(caplog):
     hosted = [{"type": "web_search", "external_web_access": False}, {"type": "image_generation"}]
-    body, rules = {"input": "x", "tools": [*hosted, FLAT]}, Rules()
+    body, unknown = {"input": "x", "tools": [*hosted, FLAT]}, UnknownFields()
     for _ in range(2):
-        ask = read_ask(ResponsesBody, body, rules)
+        ask = read(ResponsesBody, body, unknown)
         assert [tool["function"]["name"] for tool in ask.options.tools] == ["area"]
         assert ask.settings["tools"] == [FLAT]
     assert [record.getMessage() for record in caplog.records] == [

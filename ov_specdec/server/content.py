@@ -1,10 +1,11 @@
-"""Bodies of requests, within limits of size and time."""
+"""What requests send: JSON or a form, within limits of size and time."""
 
 import asyncio
-import json
+from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
+from pydantic_core import from_json
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import ClientDisconnect, Request
 
@@ -15,6 +16,9 @@ from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import run_in_thread
 
 T = TypeVar("T")
+
+TIMEOUT = 30.0
+"""Maximum seconds for a body to arrive."""
 
 LARGE = 65_536
 """Minimum bytes of a body that is parsed in a thread, so that other requests continue."""
@@ -27,17 +31,14 @@ async def read_json(request: Request, settings: Settings, read: Callable[[Any], 
     preflight.
     """
     _require_type(request, "application/json")
-    parts = _parts(request, settings.max_body)
-    body = await _in_time(_join(parts), settings.body_timeout)
+    body = await _in_time(_join(_parts(request, settings.max_body)))
     if len(body) < LARGE:
         return read(_parse(body))
     return await run_in_thread(lambda: read(_parse(body)))
 
 
-async def read_form(
-    request: Request, settings: Settings
-) -> tuple[dict[str, list[str]], BinaryIO | None]:
-    """The texts of a form by field, and its field "file", if it has one.
+async def read_fields(request: Request, settings: Settings) -> dict[str, list[Any]]:
+    """The texts of a form by field, and its file.
 
     Pages of other sites can send a form without a CORS preflight, but with an Origin header: it is
     refused unless its site is among `cors_origins`.
@@ -55,19 +56,15 @@ async def read_form(
         max_part_size=65_536,  # of a text, which is in memory; the file is on disk
     )
     try:
-        form = await _in_time(parser.parse(), settings.body_timeout)
+        form = await _in_time(parser.parse())
     except (MultiPartException, ValueError) as error:  # ValueError for some values of its charset
         raise invalid(None, f"the form cannot be read: {error}") from error
-    texts: dict[str, list[str]] = {}
-    file: BinaryIO | None = None
+    fields: dict[str, list[Any]] = {}
     for name, value in form.multi_items():
-        if isinstance(value, str):
-            texts.setdefault(name, []).append(value)
-        elif name != FILE:
+        if not isinstance(value, str) and name != FILE:
             raise invalid(name, f"{name} is a file: give it as '{FILE}'")
-        else:
-            file = value.file
-    return texts, file
+        fields.setdefault(name, []).append(value if isinstance(value, str) else value.file)
+    return fields
 
 
 def _require_type(request: Request, wanted: str) -> None:
@@ -76,12 +73,12 @@ def _require_type(request: Request, wanted: str) -> None:
         raise invalid(None, f"the content type is {kind!r}: it must be {wanted}")
 
 
-async def _in_time(body: Awaitable[T], timeout: float) -> T:
-    """A body, if it arrives within `timeout` seconds."""
+async def _in_time(body: Awaitable[T]) -> T:
+    """A body, if it arrives in time."""
     try:
-        return await asyncio.wait_for(body, timeout)
+        return await asyncio.wait_for(body, TIMEOUT)
     except asyncio.TimeoutError as error:
-        raise invalid(None, f"the body has not arrived within {timeout:g} s") from error
+        raise invalid(None, f"the body has not arrived within {TIMEOUT:g} s") from error
     except ClientDisconnect as error:
         raise ApiError(CLIENT_LEFT, "the client disconnected before its body was read") from error
 
@@ -109,15 +106,6 @@ async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]
 
 def _parse(body: bytes) -> Any:
     try:
-        text = body.decode("utf-8-sig")  # json.loads would take halves of surrogate pairs
-        content = json.loads(text, parse_constant=_refuse)
-        if "\\u" in text:  # escaped halves, which no answer could repeat
-            json.dumps(content, ensure_ascii=False).encode()
-        return content
-    except (ValueError, RecursionError) as error:
-        reason = "it is nested too deeply" if isinstance(error, RecursionError) else error
-        raise invalid(None, f"the body is not valid JSON: {reason}") from error
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON number")
+        return from_json(body.removeprefix(BOM_UTF8), allow_inf_nan=False)
+    except ValueError as error:
+        raise invalid(None, f"the body is not valid JSON: {error}") from error
