@@ -11,7 +11,6 @@ from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import NOT_PAGED, find_device
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.costs import CostCurve, Progress
-from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.records.files import expand_home
 
 
