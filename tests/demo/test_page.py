@@ -164,7 +164,7 @@ def test_stop_ends_the_run(open_page):
     ask_for(page, 512)
     page.locator("#run").click()
     expect(page.locator("#run-status")).to_have_text("Stopped.")
-    assert page.locator("#plain .pane").get_attribute("data-outcome") == "cancelled"
+    expect(page.locator("#plain .pane")).to_have_attribute("data-outcome", "cancelled")
     assert page.locator("#verdict strong").count() == 0
 
 
