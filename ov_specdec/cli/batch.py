@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import starmap
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal
@@ -34,6 +35,9 @@ BODIES: dict[str, type[GenerationBody]] = {
     "/v1/completions": CompletionBody,
 }
 """The type of a request's body, by its url."""
+
+Result = tuple[str | int, int, Json]
+"""The custom id of a request or the number of a line, the status, and the body."""
 
 RESULT_ID = "batch_req_"
 """Prefix of the ids of results, as in OpenAI's."""
@@ -158,11 +162,12 @@ class Results:
                     if not line.endswith(b"\n"):
                         break
                     result = json.loads(line)
-                    key = result["custom_id"] or result["error"]["line"]
-                    self._errors[key] = _error_of(result)
-                except (ValueError, KeyError, TypeError) as error:
+                    response, error = result["response"], result["error"]
+                    key = result["custom_id"] or error["line"]
+                    self._errors[key] = response["body"].get("error") if response else error
+                except (ValueError, KeyError, TypeError) as wrong:
                     problem = f"line {number} of --output '{path}' is not a result of a batch"
-                    raise OptionError(f"{problem}: give another file") from error
+                    raise OptionError(f"{problem}: give another file") from wrong
                 end += len(line)
             file.truncate(end)
 
@@ -178,23 +183,17 @@ class Results:
             before += f", {self.failed_before} of them with an error"
         return f"{self.answered} answered, {self.failed} failed, {before}"
 
-    def write(self, result: Json) -> None:
-        """Append a result as one whole line."""
+    def write(self, key: str | int, status: int, body: Json) -> None:
+        """Append a `Result` as one whole line."""
         with self._path.open("ab") as file:
-            file.write(json.dumps(result).encode() + b"\n")
-        if (error := _error_of(result)) is None:
+            file.write(json.dumps(make_result(key, status, body)).encode() + b"\n")
+        if "error" not in body:
             self.answered += 1
-            self.tokens += result["response"]["body"]["usage"]["completion_tokens"]
+            self.tokens += body["usage"]["completion_tokens"]
             return
         self.failed += 1
-        where = f"line {error['line']}" if "line" in error else f"custom_id='{result['custom_id']}'"
-        self.first_failure = self.first_failure or f"{where}: {error['message']}"
-
-
-def _error_of(result: Json) -> Json | None:
-    response = result["response"]
-    found: Json | None = response["body"].get("error") if response else result["error"]
-    return found
+        where = f"line {key}" if isinstance(key, int) else f"custom_id='{key}'"
+        self.first_failure = self.first_failure or f"{where}: {body['error']['message']}"
 
 
 @dataclass
@@ -215,9 +214,9 @@ class BatchRun:
     def answer(self, lines: Iterable[bytes], results: Results) -> Iterator[None]:
         """Answer requests that `results` does not; yields after each result, in any order."""
         with self._batch:
-            yield from map(results.write, self._results(lines, results))
+            yield from starmap(results.write, self._results(lines, results))
 
-    def _results(self, lines: Iterable[bytes], results: Results) -> Iterator[Json]:
+    def _results(self, lines: Iterable[bytes], results: Results) -> Iterator[Result]:
         seen: set[str] = set()
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -254,7 +253,7 @@ class BatchRun:
         for index, (prompt, options) in enumerate(complete.generations()):
             self._batch.add((request.custom_id, index), prompt, options)
 
-    def _step(self) -> Iterator[Json]:
+    def _step(self) -> Iterator[Result]:
         """One step of all requests. Yields the results of those that have ended."""
         for (custom_id, index), piece in self._batch.step():
             answer = self._answers.get(custom_id)
@@ -266,9 +265,9 @@ class BatchRun:
             answer.choices[index].add(piece)
             if all(choice.ended for choice in answer.choices):
                 del self._answers[custom_id]
-                yield make_result(custom_id, 200, answer.whole())
+                yield custom_id, 200, answer.whole()
 
-    def _fail(self, key: str | int, error: BaseException) -> Json:
+    def _fail(self, key: str | int, error: BaseException) -> Result:
         """The result of a failed request or line; ends its other choices."""
         answer = self._answers.pop(key, None)
         for index in range(len(answer.choices) if answer else 0):
@@ -276,4 +275,4 @@ class BatchRun:
         failure = from_exception(error, str(key), answer.ask.names if answer else NONE)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return make_result(key, failure.status, failure.body())
+        return key, failure.status, failure.body()

@@ -70,10 +70,9 @@ def chat(
     settable = {flag_of(each).removeprefix("--"): each for each in known}
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     with make_pipeline(pipeline) as models:
-        talk = Chat(models, partial(show_answer, show_draft=show_draft), settable, given, messages)
+        show = partial(show_answer, show_draft=show_draft, is_typed=is_typed)
+        talk = Chat(models, show, settable, given, messages)
         if is_typed:
-            # A second Ctrl-C may come just after the end of an answer.
-            signal.signal(signal.SIGINT, lambda *_: talk.cancel())
             source = models.drafter if draft is None else f"{models.drafter} {model_name(draft)}"
             note(f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves")
         lines = typed_lines(talk.options) if is_typed else piped_lines()
@@ -94,9 +93,16 @@ def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
             show_error(error)
 
 
-def show_answer(stream: GenerationStream, *, show_draft: bool) -> GenerationResult:
-    """Show an answer as it arrives; until then a spinner on stderr. show_draft: in a colour."""
+def show_answer(
+    stream: GenerationStream, *, show_draft: bool, is_typed: bool = False
+) -> GenerationResult:
+    """Show an answer as it arrives; until then a spinner on stderr.
+
+    show_draft: in a colour. is_typed: Ctrl-C ends the answer, and not the chat.
+    """
     answer, shown = ResultBuilder(), Transcript()
+    if is_typed:  # until the next answer, since a second Ctrl-C may come just after the end
+        signal.signal(signal.SIGINT, lambda *_: stream.cancel())
     with stream:
         with console.status("Reading"):
             first = next(stream)
