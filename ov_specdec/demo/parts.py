@@ -49,16 +49,13 @@ def side_by_side(
             ready = "This example ran at the start of the demo." if example.ratio else "Ready."
             status = html("run-status", view.status(ready))
 
-    def contents(last: Comparison, turns: Turns) -> tuple[str, ...]:
-        rounds = view.rounds(last, decode)
-        return view.verdict(last), *view.panes(turns), view.details(last), rounds
-
-    outputs = [state, status, *_results(*contents(example, [example]))]
-    boxes = [] if message is None else [message]
-
     def known(turns: Turns, status: str = "") -> tuple[Any, ...]:
         last = turns[-1] if turns else Comparison(example.models)
-        return turns, view.status(status or last.status), *contents(last, turns)
+        shown = view.verdict(last), *view.panes(turns), view.details(last)
+        return turns, view.status(status or last.status), *shown, view.rounds(last, decode)
+
+    outputs = [state, status, *_results(*known([example])[2:])]
+    boxes = [] if message is None else [message]
 
     def show(values: Values) -> Iterator[tuple[Any, ...]]:
         earlier: Turns = values[state] if boxes else []
