@@ -1,6 +1,5 @@
 """Checks that passes and KV caches of a model agree, or falls back to the stateful cache."""
 
-from contextlib import suppress
 from typing import NamedTuple
 
 from ov_specdec.errors import DeviceError, ModelError, Option
@@ -9,7 +8,7 @@ from ov_specdec.models.compile import LoadedModel, load_model, load_stateful
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.records.files import read_section, record_file, write_section
+from ov_specdec.records.files import keep_section, read_section, record_file
 from ov_specdec.runner.probe import (
     AROUND,
     COMPARED_TOKENS,
@@ -75,9 +74,7 @@ def difference(loaded: LoadedModel) -> str:
     found = read_section(path, "passes", lambda content: float(content["distance"]))
     if found is None or not found >= 0.0:
         found = largest_distance(runner)
-        if path is not None:
-            with suppress(OSError):  # without, it takes under a second
-                write_section(path, "passes", {"distance": found})
+        keep_section(path, "passes", {"distance": found})
     tolerance = EXACT_TOLERANCE if loaded.config.precision == "exact" else TOLERANCE
     if found <= tolerance:
         return ""

@@ -129,8 +129,7 @@ class Invariance:
             self.status = BatchInvariance(True, f"not checked: {openvino_message(error)}")
             self._runner = None
         else:
-            if self._path is not None:
-                keep_section(self._path, "invariance", asdict(verdict))
+            keep_section(self._path, "invariance", asdict(verdict))
             self._conclude(runner, verdict)
 
     def check(self, progress: Callable[[float], None] | None = None) -> BatchInvariance:

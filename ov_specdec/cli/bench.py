@@ -16,7 +16,7 @@ from rich.console import Console
 
 from ov_specdec.cli.app import say
 from ov_specdec.cli.declare import command, options_of, take
-from ov_specdec.cli.models import ONE_REQUEST, PIPELINE
+from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE
 from ov_specdec.cli.options import MEASURED_TOKENS
 from ov_specdec.cli.terminal import console, progress
 from ov_specdec.errors import OptionError, SpecdecError
@@ -61,7 +61,7 @@ UNMEASURED = ("drafter", "generation_config", "tool_call_parser", "reasoning_par
         callback=_take_quick,
         help="Measure fewer methods, rounds and tokens, as a trial.",
     ),
-    options_of(PIPELINE, *(name for name in ONE_REQUEST if name not in UNMEASURED)),
+    options_of(PIPELINE, without=(*FOR_SEVERAL, *UNMEASURED)),
 )
 def bench(
     *,

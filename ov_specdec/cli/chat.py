@@ -19,14 +19,8 @@ from prompt_toolkit.shortcuts import CompleteStyle
 
 from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import command, options_of, take, typed
-from ov_specdec.cli.models import ONE_REQUEST, PIPELINE, make_pipeline, model_name
-from ov_specdec.cli.options import (
-    GENERATION,
-    LOGPROBS,
-    Shared,
-    check_generation,
-    generation_options,
-)
+from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE, make_pipeline, model_name
+from ov_specdec.cli.options import GENERATION, LOGPROBS, Shared, check_generation
 from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error
 from ov_specdec.errors import Option, OptionError, SpecdecError
 from ov_specdec.generation.text_generator import GenerationStream
@@ -45,8 +39,8 @@ ACCEPTED = tuple(bytes.fromhex(LINES["draft"][0][1:]))
 @command(
     "[MAIN] [DRAFT]",
     options_of(Shared.model_fields, "system"),
-    options_of(PIPELINE, *ONE_REQUEST),
-    generation_options("apply_chat_template", *LOGPROBS),
+    options_of(PIPELINE, without=FOR_SEVERAL),
+    options_of(GENERATION, without=("apply_chat_template", *LOGPROBS)),
 )
 def chat(
     *,
@@ -76,18 +70,13 @@ def chat(
     settable = {flag_of(each).removeprefix("--"): each for each in known}
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     with make_pipeline(pipeline) as models:
-        talk = Chat(models, partial(show_answer, show_draft=show_draft), settable, given, messages)
-        before = signal.getsignal(signal.SIGINT)
+        show = partial(show_answer, show_draft=show_draft, is_typed=is_typed)
+        talk = Chat(models, show, settable, given, messages)
         if is_typed:
-            # A second Ctrl-C may come just after the end of an answer.
-            signal.signal(signal.SIGINT, lambda *_: talk.cancel())
             source = models.drafter if draft is None else f"{models.drafter} {model_name(draft)}"
             note(f"{name}, drafter {source}\n/help lists commands and keys, Ctrl-D leaves")
-        try:
-            lines = typed_lines(talk.options) if is_typed else piped_lines()
-            converse(talk, lines, goes_on=is_typed)
-        finally:
-            signal.signal(signal.SIGINT, before)
+        lines = typed_lines(talk.options) if is_typed else piped_lines()
+        converse(talk, lines, goes_on=is_typed)
 
 
 def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
@@ -104,9 +93,16 @@ def converse(chat: Chat, lines: Iterable[str], *, goes_on: bool) -> None:
             show_error(error)
 
 
-def show_answer(stream: GenerationStream, *, show_draft: bool) -> GenerationResult:
-    """Show an answer as it arrives; until then a spinner on stderr. show_draft: in a colour."""
+def show_answer(
+    stream: GenerationStream, *, show_draft: bool, is_typed: bool = False
+) -> GenerationResult:
+    """Show an answer as it arrives; until then a spinner on stderr.
+
+    show_draft: in a colour. is_typed: Ctrl-C ends the answer, and not the chat.
+    """
     answer, shown = ResultBuilder(), Transcript()
+    if is_typed:  # until the next answer, since a second Ctrl-C may come just after the end
+        signal.signal(signal.SIGINT, lambda *_: stream.cancel())
     with stream:
         with console.status("Reading"):
             first = next(stream)

@@ -29,7 +29,7 @@ class Chat:
     """A conversation, and the options of its next answers.
 
     show: shows an answer as it comes. options: by their flags without hyphens. given: by Python
-    names. num_drawn: answers since the seed was set. answer: the latest.
+    names. num_drawn: answers since the seed was set.
     """
 
     models: SpeculativePipeline
@@ -38,12 +38,6 @@ class Chat:
     given: Mapping[str, Any]
     messages: list[Message] = field(default_factory=list)
     num_drawn: int = 0
-    answer: GenerationStream | None = None
-
-    def cancel(self) -> None:
-        """End the answer within a pass, if one is being written."""
-        if self.answer is not None:
-            self.answer.cancel()
 
     def respond(self, line: str) -> str:
         """Answer a message or execute a command; a failed one changes nothing. Returns a note."""
@@ -67,8 +61,7 @@ class Chat:
         if options.get("seed") is not None:  # else /retry would repeat an answer
             options["choice"] = self.num_drawn
         self.num_drawn += 1
-        self.answer = self.models.stream(messages, **options)
-        result = self.show(self.answer)
+        result = self.show(self.models.stream(messages, **options))
         if result.finish_reason == "cancelled" and not (result.text or result.tool_calls):
             return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
         self.messages = [*messages, result.message]

@@ -159,13 +159,14 @@ def flag_name(name: str, field: FieldInfo) -> str:
 
 
 def options_of(
-    fields: Mapping[str, FieldInfo], *names: str, **defaults: Any
+    fields: Mapping[str, FieldInfo], *names: str, without: Sequence[str] = (), **defaults: Any
 ) -> Callable[[Command], Command]:
     """Gives a command the options that have a flag.
 
-    names: of those to take; none: all. defaults: others than in Python.
+    names: of those to take; none: all but `without`. defaults: others than in Python.
     """
-    chosen = names or [name for name, field in fields.items() if flag_name(name, field)]
+    known = [name for name, field in fields.items() if flag_name(name, field)]
+    chosen = names or [name for name in known if name not in without]
     groups = {name: group for group, own in by_group(fields).items() for name in own}
 
     def decorate(command: Command) -> Command:

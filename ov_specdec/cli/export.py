@@ -1,6 +1,7 @@
 """`ov-specdec export`: convert checkpoints to OpenVINO IR with Optimum."""
 
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal
 
 import click
@@ -14,7 +15,6 @@ from ov_specdec.models.export import WeightFormat, compare_checkpoints, export_m
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.optimum import Int4Options
 from ov_specdec.options.model import option
-from ov_specdec.records.files import as_argument
 from ov_specdec.text.pairing import PairingName
 
 
@@ -52,14 +52,14 @@ def export(
     another one, add that as --transformers.
     """
     int4 = Int4Options(**options)
-    if main is None and draft is None and draft_from_main is None:
+    if main is None and draft is None:
         raise OptionError(
             "no model is named: give --main NAME, --draft NAME or both, such as "
             "Qwen/Qwen2.5-0.5B-Instruct (see ov-specdec export --help)"
         )
     chosen = [(main, weight_format), (draft, weight_format)]
     if draft_from_main is not None:
-        _check_own_draft(main, draft, weight_format, draft_from_main)
+        _check_own_draft(draft, weight_format, draft_from_main)
         chosen[1] = main, draft_from_main
     elif main is not None and draft is not None and pairing is None:
         with console.status("Comparing tokenizers"):  # before the long export
@@ -84,16 +84,12 @@ def export(
         exported = [open_exported(folder) for folder in folders]
         _, paired = pair_models(exported, pairing)
         command = "transcribe FILE" if exported[0].folder.features else "generate PROMPT"
-        models = "--main {} --draft {}".format(*map(as_argument, folders))
+        models = "--main {} --draft {}".format(*(quote(str(folder)) for folder in folders))
         with_pairing = f" --pairing {paired.used}" if paired else ""
         click.echo(f"try: ov-specdec {command} {models}{with_pairing}")
 
 
-def _check_own_draft(
-    main: str | None, draft: str | None, weight_format: str, draft_format: str
-) -> None:
-    if main is None:
-        raise OptionError(f"--draft-from-main {draft_format} needs the model: give --main NAME")
+def _check_own_draft(draft: str | None, weight_format: str, draft_format: str) -> None:
     if draft is not None:
         raise OptionError(
             f"--draft '{draft}' contradicts --draft-from-main {draft_format}: leave out one of the "

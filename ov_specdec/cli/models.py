@@ -25,12 +25,8 @@ AGREEMENT, PREPARATION = "Checking whether passes agree", "Measuring, and compil
 
 COMPILATION = ("precision", "properties")
 
-ONE_REQUEST = tuple(
-    name
-    for name in PIPELINE
-    if name not in ("max_batch_size", "max_prefill_tokens_per_step", "chat_template")
-)
-"""Arguments of commands with one request at a time."""
+FOR_SEVERAL = ("max_batch_size", "max_prefill_tokens_per_step", "chat_template")
+"""Arguments that commands with one request at a time do not take."""
 
 
 def model_name(main: str | None) -> str:

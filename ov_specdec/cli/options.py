@@ -2,12 +2,12 @@
 
 import functools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from shlex import quote
 from typing import Any
 
-from ov_specdec.cli.declare import WAYS, Command, flag_name, options_of, take, typed
-from ov_specdec.cli.models import ONE_REQUEST, PIPELINE
+from ov_specdec.cli.declare import WAYS, Command, options_of, take, typed
+from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.options.checks import require_utf8
@@ -37,14 +37,6 @@ class Shared(Options):
     as_json: bool = option(False, "Print one JSON object only.", flag="json", group="Output")
 
 
-def generation_options(
-    *without: str, max_new_tokens: int | None = None
-) -> Callable[[Command], Command]:
-    """Gives a command the options of a generation, without some. max_new_tokens: the default."""
-    names = [name for name, f in GENERATION.items() if name not in without and flag_name(name, f)]
-    return options_of(GENERATION, *names, max_new_tokens=max_new_tokens)
-
-
 def shared_options(
     command: Command, *, without: Sequence[str] = (), max_new_tokens: int | None = None
 ) -> Command:
@@ -56,8 +48,8 @@ def shared_options(
     """
 
     @options_of(Shared.model_fields)
-    @options_of(PIPELINE, *ONE_REQUEST)
-    @generation_options("cache_prompt", *without, max_new_tokens=max_new_tokens)
+    @options_of(PIPELINE, without=FOR_SEVERAL)
+    @options_of(GENERATION, without=("cache_prompt", *without), max_new_tokens=max_new_tokens)
     @functools.wraps(command)
     def gathered(
         arguments: tuple[str, ...], prompt_file: str | None, system: str | None, **options: Any

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 from rich.console import Console
-from rich.progress import Progress, ProgressColumn
+from rich.progress import MofNCompleteColumn, Progress
 
 from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
@@ -51,12 +51,9 @@ class Transcript:
 
 
 @contextmanager
-def progress(title: str, total: float, *columns: ProgressColumn) -> Iterator[Callable[..., None]]:
-    """A progress bar on stderr, if that is a terminal; yields rich's `update` of its task.
-
-    columns: others than rich's default ones.
-    """
-    columns = columns or Progress.get_default_columns()
+def progress(title: str, total: float) -> Iterator[Callable[..., None]]:
+    """A progress bar on stderr, if that is a terminal; yields rich's `update` of its task."""
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 
 from ov_specdec.cli.app import USER_ERROR, end_interrupted
 from ov_specdec.cli.declare import command, options_of, take, typed
@@ -28,13 +27,6 @@ from ov_specdec.speech.segments import (
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 SPEECH = SpeechPipelineOptions.model_fields
-
-COLUMNS = (
-    TextColumn("{task.description}"),
-    BarColumn(),
-    TextColumn("{task.completed:.0f} of {task.total:.0f} s"),
-    TimeRemainingColumn(),
-)
 
 
 @command(
@@ -121,7 +113,7 @@ def _transcribe(
     try:
         with (
             pipeline.stream(file, **options) as stream,
-            progress(file.name, stream.audio_seconds, *COLUMNS) as update,
+            progress(f"{file.name} (s)", stream.audio_seconds) as update,
         ):
             for chunk in stream:
                 chunks.append(chunk)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from tempfile import TemporaryDirectory
 from time import perf_counter
 from typing import Any
@@ -30,7 +31,7 @@ from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.options.model import option
 from ov_specdec.planning.costs import Role
-from ov_specdec.records.files import as_argument, record_file
+from ov_specdec.records.files import record_file
 from ov_specdec.text.pairing import PairingName
 
 
@@ -148,10 +149,10 @@ def describe(best: Gain, is_clear: bool, output: str | None = None) -> str:
         return f"not clear: --drafter {candidate.drafter} is {number} {turns}"
     if not best.pays:
         return f"give --drafter none: the best other, {candidate}, is {number}"
-    draft = "" if candidate.draft is None else f" --draft {as_argument(candidate.draft)}"
+    draft = "" if candidate.draft is None else f" --draft {quote(str(candidate.draft))}"
     pairing = "" if candidate.pairing is None else f" --pairing {candidate.pairing}"
     is_named = output is not None and candidate.profile is not None
-    profile = f" --profile {as_argument(Path(output or ''))}" if is_named else ""
+    profile = f" --profile {quote(output or '')}" if is_named else ""
     size = candidate.draft_vocabulary
     vocabulary = "" if size == "full" else f" --draft-vocabulary {size}"
     return f"give --drafter {candidate.drafter}{draft}{pairing}{vocabulary}{profile}: {number}"

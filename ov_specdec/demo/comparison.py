@@ -27,6 +27,8 @@ SWEEP_TOKENS = 64
 
 NUM_STEPS = len(SWEPT_TEMPERATURES) * REPEATS
 
+STOPPED = "Stopped."
+
 Chunks = GenerationStream | Generator[Chunk, None, None]
 
 
@@ -95,27 +97,28 @@ class Comparison:
     ) -> Iterator["Comparison"]:
         """Decode plainly, then speculatively; yields itself after each piece of output.
 
-        The runs are sequential, since they would otherwise compete for cores. stream: starts a
-        generation with options. Raises `OptionError` for an invalid prompt or option.
+        The runs are sequential, since they would otherwise compete for cores. What has not ended
+        when this is closed, or raises, is cancelled. stream: starts a generation with options.
+        Raises `OptionError` for an invalid prompt or option.
         """
-        for run, own in ((self.plain, {**options, **PLAIN}), (self.speculative, options)):
-            for _ in run.follow(stream(**own)):
-                yield self
-            if not run.is_complete:
-                self.stop()
-                return
-
-    def stop(self) -> None:
-        """Mark what has not ended as cancelled."""
-        for run in (self.plain, self.speculative):
-            if not run.is_complete:
-                run.outcome = "cancelled"
+        try:
+            for run, own in ((self.plain, {**options, **PLAIN}), (self.speculative, options)):
+                for _ in run.follow(stream(**own)):
+                    yield self
+                if not run.is_complete:
+                    return
+        finally:
+            for run in (self.plain, self.speculative):
+                if not run.is_complete:
+                    run.outcome = "cancelled"
 
     @property
     def status(self) -> str:
         """Which of the two runs is in progress, and how both ended."""
         if "cancelled" in (self.plain.outcome, self.speculative.outcome):
-            return "Stopped."
+            return STOPPED
+        if self.plain.outcome == "not started":
+            return "Ready."
         if self.speculative.outcome == "not started":
             return "1 of 2: plain decoding."
         return "Done." if self.speculative.is_complete else "2 of 2: speculative decoding."

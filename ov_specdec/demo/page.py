@@ -11,12 +11,11 @@ from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
 from ov_specdec.demo import comparison, view
-from ov_specdec.demo.comparison import Comparison, messages_of, options_of
+from ov_specdec.demo.comparison import STOPPED, Comparison, messages_of, options_of
 from ov_specdec.demo.parts import (
     LENGTH_CHOICES,
     NARROW,
     ONE_AT_A_TIME,
-    STOPPED,
     Turns,
     Values,
     html,
@@ -130,7 +129,8 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
             running = start.click(
                 sweep, {state, *inputs}, outputs, show_progress_on=status, **ONE_AT_A_TIME
             )
-            stop.click(lambda: view.status(STOPPED), None, status, cancels=running, queue=False)
+            running.failure(lambda: view.status(STOPPED), None, status, queue=False)
+            stop.click(None, cancels=running)
     return page
 
 

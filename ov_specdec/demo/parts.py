@@ -8,11 +8,9 @@ from typing import Any
 import gradio as gr
 
 from ov_specdec.demo import view
-from ov_specdec.demo.comparison import Comparison
+from ov_specdec.demo.comparison import STOPPED, Comparison
 from ov_specdec.errors import SpecdecError
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH
-
-STOPPED = "Stopped."
 
 NARROW = 340
 """Minimum width of a pane or chart in pixels."""
@@ -51,46 +49,38 @@ def side_by_side(
             ready = "This example ran at the start of the demo." if example.ratio else "Ready."
             status = html("run-status", view.status(ready))
 
-    def contents(last: Comparison, turns: Turns) -> tuple[str, ...]:
-        rounds = view.rounds(last, decode)
-        return view.verdict(last), *view.panes(turns), view.details(last), rounds
-
-    outputs = [state, status, *_results(*contents(example, [example]))]
-    boxes = [] if message is None else [message]
-
     def known(turns: Turns, status: str = "") -> tuple[Any, ...]:
         last = turns[-1] if turns else Comparison(example.models)
-        now = status or (last.status if turns else "Ready.")
-        return turns, view.status(now), *contents(last, turns)
+        shown = view.verdict(last), *view.panes(turns), view.details(last)
+        return turns, view.status(status or last.status), *shown, view.rounds(last, decode)
+
+    outputs = [state, status, *_results(*known([example])[2:])]
+    boxes = [] if message is None else [message]
 
     def show(values: Values) -> Iterator[tuple[Any, ...]]:
         earlier: Turns = values[state] if boxes else []
         # The box is emptied once; then it may have the next message.
-        shown, typed, same = 0.0, [""] * len(boxes), [gr.skip()] * len(boxes)
-        turns = earlier
+        shown, typed, turns = 0.0, [""] * len(boxes), earlier
         try:
             for turn in run(values, earlier):
                 turns = [*earlier, turn]
                 if perf_counter() - shown >= SHOW_EVERY:
                     yield *typed, *known(turns)
-                    shown, typed = perf_counter(), same
+                    shown, typed = perf_counter(), [gr.skip()] * len(boxes)
         except SpecdecError as error:
-            if turns is not earlier:
-                yield *same, *end(turns)
             raise shown_error(error) from error
         yield *typed, *known(turns)
-
-    def end(turns: Turns) -> tuple[Any, ...]:
-        for last in turns[-1:]:
-            last.stop()
-        return known(turns, STOPPED)
 
     starts = [start.click, *(box.submit for box in boxes)]
     running = gr.on(
         starts, show, {state, *inputs}, [*boxes, *outputs], show_progress_on=status, **ONE_AT_A_TIME
     )
-    stop.click(end, state, outputs, cancels=running, queue=False)
-    clear.click(lambda: known([]), None, outputs, cancels=running, queue=False)
+    # After an error, and after Stop: gradio's page fails at the empty message that ends a cancelled
+    # run, and may mark that as an error after all else. This event comes later, without a mark.
+    running.failure(lambda turns: known(turns, STOPPED), state, outputs, queue=False)
+    stop.click(None, cancels=running)
+    clear.click(None, cancels=running)
+    clear.click(lambda: known([]), None, outputs, queue=False)
     return state
 
 

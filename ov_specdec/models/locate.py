@@ -2,9 +2,10 @@
 
 from difflib import get_close_matches
 from pathlib import Path
+from shlex import quote
 
 from ov_specdec.errors import ModelError
-from ov_specdec.records.files import as_argument, expand_home
+from ov_specdec.records.files import expand_home
 
 IR_FILE = "openvino_model.xml"
 DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
@@ -49,7 +50,7 @@ def locate(name: str | Path) -> Path:
         if (folder / "config.json").is_file():
             raise ModelError(
                 f"'{name}' holds no {IR_FILE}: export the model first, "
-                f"for example: ov-specdec export --main {as_argument(name)}"
+                f"for example: ov-specdec export --main {quote(str(name))}"
             )
         if any(folder.glob(f"*{GGUF}")):
             raise ModelError(f"'{name}' holds GGUF files, {NO_GGUF}")
@@ -82,7 +83,7 @@ def similar(name: str | Path, otherwise: str) -> str:
     rest = folder.relative_to(missing)
     known = {each.name: each / rest for each in missing.parent.glob("*") if (each / rest).is_dir()}
     close = get_close_matches(missing.name, known, n=1)
-    return f"did you mean {as_argument(known[close[0]])}?" if close else otherwise
+    return f"did you mean {quote(str(known[close[0]]))}?" if close else otherwise
 
 
 def is_hub_name(name: str) -> bool:

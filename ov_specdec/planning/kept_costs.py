@@ -83,7 +83,7 @@ def read_curve(path: Path | None) -> CostCurve | None:
 
 def write_curve(path: Path | None, curve: CostCurve) -> None:
     """Write a measured curve, not the nominal one; warns if the folder cannot be written."""
-    if path is None or not curve.sweeps:
+    if not curve.sweeps:
         return
     content = asdict(curve)
     for passes in filter(None, (content["main"], content["draft"])):

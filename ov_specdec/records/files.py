@@ -1,9 +1,8 @@
-"""Files: JSON of model folders, replacement at once, paths in messages; records of measurements."""
+"""Files: JSON of model folders, replacement at once; records of measurements."""
 
 import hashlib
 import json
 import os
-import shlex
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -69,11 +68,6 @@ def replacing(path: Path) -> Iterator[Path]:
         partial.replace(path)
 
 
-def as_argument(path: str | Path) -> str:
-    """A path quoted for a command line, for messages that show a command."""
-    return shlex.quote(str(path))
-
-
 T = TypeVar("T")
 
 VERSION = 1
@@ -116,8 +110,10 @@ def write_section(path: Path, section: str, content: Mapping[str, Any]) -> None:
         partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def keep_section(path: Path, section: str, content: Mapping[str, Any]) -> None:
-    """The same; warns if the folder cannot be written."""
+def keep_section(path: Path | None, section: str, content: Mapping[str, Any]) -> None:
+    """The same, where there is a path; warns if the folder cannot be written."""
+    if path is None:
+        return
     try:
         write_section(path, section, content)
     except OSError as error:

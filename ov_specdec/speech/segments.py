@@ -7,7 +7,6 @@ from html import escape
 from typing import Any, Literal
 
 from ov_specdec.errors import OptionError
-from ov_specdec.options.model import require
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import FinishReason, GenerationStats
 from ov_specdec.speech.words import Word
@@ -150,7 +149,6 @@ def write(result: TranscriptionResult, form: Format) -> str:
     srt, vtt: SubRip and WebVTT, one subtitle for each segment; they need a result with segments.
     json has word times, and vtt has them as timestamps within a subtitle.
     """
-    require("format", form, Format)
     if form == "txt":
         return f"{result.text}\n"
     if form == "json":

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from shlex import quote
 
 import pytest
 
@@ -18,7 +19,6 @@ from ov_specdec.measure.candidates import (
 )
 from ov_specdec.measure.methods import Spread, SummaryRow
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.records.files import as_argument
 from tests.support.command_line import run
 
 SUFFIX = Candidate("suffix")
@@ -69,7 +69,7 @@ def test_of_those_that_pay_the_fastest_is_recommended_with_its_models(tmp_path):
     gains = [always(1.4), always(1.2, tuned, plain=20.0)]
     assert told(*gains).startswith(f"give --drafter model --draft {tuned.draft}: 1.20")
     output = "my profile.json"  # without which it is taken up by itself
-    assert f"draft --profile {as_argument(output)}: 1.20" in told(*gains, output=output)
+    assert f"draft --profile {quote(output)}: 1.20" in told(*gains, output=output)
     gains.append(always(0.75, Candidate("both", tmp_path)))
     assert "--drafter model" in told(*gains), "what does not pay is not"
     gains.append(always(1.4, replace(tuned, drafter="both"), plain=15.0))

@@ -122,7 +122,6 @@ def test_a_stop_ends_both_runs(pipeline):
     comparison = Comparison()
     running = states(comparison, pipeline)
     next(running)
-    comparison.stop()
     running.close()  # as gradio does with a run that is cancelled
     assert 0 < len(comparison.plain.output.token_ids) < 24
     assert (comparison.plain.outcome, comparison.speculative.outcome) == 2 * ("cancelled",)

@@ -50,7 +50,6 @@ def test_without_a_recording_there_is_an_error(pipeline, heard):
 def test_a_transcription_may_be_stopped(heard):
     running = heard(30.0)
     comparison = next(running)
-    comparison.stop()
     running.close()
     assert (comparison.status, comparison.speculative.chunks) == ("Stopped.", [])
 

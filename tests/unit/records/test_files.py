@@ -3,7 +3,7 @@
 import pytest
 
 from ov_specdec.errors import ModelError
-from ov_specdec.records.files import as_argument, read_json, read_section, replacing, write_section
+from ov_specdec.records.files import read_json, read_section, replacing, write_section
 
 
 def test_two_that_write_a_file_at_once_do_not_spoil_each_others(tmp_path):
@@ -39,11 +39,6 @@ def test_json_that_is_no_object_is_refused(tmp_path, content):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(ModelError, match=r"config\.json .*: export the model again"):
         read_json(tmp_path / "config.json")
-
-
-def test_a_path_with_spaces_is_one_argument(tmp_path):
-    assert as_argument("models/x-int8") == "models/x-int8"
-    assert as_argument("my models/x")[0] == as_argument("my models/x")[-1] != "m"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"version": 1, "sections": 3}', "\udcff"])

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.cli.batch_file import BODIES, BatchRun, Results, make_result, read_request
+from ov_specdec.cli.batch import BODIES, BatchRun, Results, make_result, read_request
 from ov_specdec.openai.body import UnknownFields, read
 from ov_specdec.openai.errors import ApiError
 from tests.support.command_line import run
