@@ -81,9 +81,9 @@ def export(
             click.echo(f"{exported.folder}{'' if exported.is_new else ' (exists already)'}")
             folders.append(exported.folder)
     if len(folders) == len(chosen):
-        exported = [open_exported(folder) for folder in folders]
-        _, paired = pair_models(exported, pairing)
-        command = "transcribe FILE" if exported[0].folder.features else "generate PROMPT"
+        pair = [open_exported(folder) for folder in folders]
+        _, paired = pair_models(pair, pairing)
+        command = "transcribe FILE" if pair[0].folder.features else "generate PROMPT"
         models = "--main {} --draft {}".format(*(quote(str(folder)) for folder in folders))
         with_pairing = f" --pairing {paired.used}" if paired else ""
         click.echo(f"try: ov-specdec {command} {models}{with_pairing}")

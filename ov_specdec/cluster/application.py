@@ -62,8 +62,9 @@ class Ingress:
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, once a replica has loaded the models."""
-        described = await self._replicas.describe.remote()
-        self._service.take(RemoteEngine(self._replicas, *described, self._max_running))
+        tokenizer, length, invariance = await self._replicas.describe.remote()
+        engine = RemoteEngine(self._replicas, tokenizer, length, invariance, self._max_running)
+        self._service.take(engine)
         return make_app(self._service)
 
 

@@ -61,6 +61,7 @@ class Transcriptions:
         self.tokenizer = pipeline.tokenizer
         self.max_length = pipeline.main.runner.max_length
         self.metrics = Metrics(settings.model_name)
+        self._jobs = set[Job]()
         self.metrics["num_requests_running"].set_function(
             lambda: sum(job.stream.admitted.is_set() for job in self._jobs)
         )
@@ -69,7 +70,6 @@ class Transcriptions:
         )
         self._max_seconds = settings.max_audio_seconds
         self._thread = ThreadPoolExecutor(1)
-        self._jobs = set[Job]()
         self._waiting = FairQueue[Job]()
         self._lock = Lock()
         """Protects `_waiting`."""
