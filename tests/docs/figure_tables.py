@@ -25,6 +25,7 @@ from tests.benchmarks.figures.results import (
     count,
     methods,
     over_best,
+    rising,
     scatter,
     speeds,
     speedups,
@@ -126,6 +127,12 @@ def spread(values: Iterable[float], form: str = ".2f") -> str:
     return in_quartiles(found, form) if found else ""
 
 
+def to_best(rows: Sequence[Row], method: str, beginning: str, name: str = "speed") -> str:
+    """A method over the best of those that begin so; a bound where the longest draft is best."""
+    found = spread(over_best(rows, method, beginning, name))
+    return f"at most {found}" if found and rising(rows, beginning, name) else found
+
+
 def by_method(pair: str) -> Table:
     """Methods down, temperatures across: speed over plain decoding."""
 
@@ -187,8 +194,8 @@ def by_requests(results: Results) -> Lines:
                     *(PAIRS[pair], f"{cached:,}", str(requests)),
                     spread(speeds(own, "default"), ".0f"),
                     *(spread(speedups(own, "default", base)) for base in bases),
-                    spread(over_best(own, "default", "genai")),
-                    spread(over_best(own, "default-not-invariant", "genai")),
+                    to_best(own, "default", "genai"),
+                    to_best(own, "default-not-invariant", "genai"),
                     label(chosen).partition(", ")[2],
                     spread(speedups(own, "default", "plain", "each")),
                     spread(speedups(own, "default", "genai-plain", "first")),
@@ -204,15 +211,8 @@ def of_long(results: Results) -> Lines:
     for pair, rows in pairs_of(dict.fromkeys(PAIRS, "long"), results).items():
         own = [select(rows, heat=heat) for heat in HEATS]
         chosen = label(best(own[0], "constant") or "").partition(", ")[2]
-        lines.append([PAIRS[pair], *map(over_constant, own), chosen])
+        lines.append([PAIRS[pair], *(to_best(each, "default", "constant") for each in own), chosen])
     return lines
-
-
-def over_constant(rows: Sequence[Row]) -> str:
-    """The default over the best constant length; at most so, if that is the longest one."""
-    lengths, chosen = methods(rows, "constant"), best(rows, "constant")
-    bound = "at most " if chosen and chosen == lengths[-1] else ""
-    return bound + spread(speedups(rows, "default", chosen or ""))
 
 
 def of_structured(results: Results) -> Lines:
@@ -236,7 +236,7 @@ def of_structured(results: Results) -> Lines:
                 spread(numbers(select(own, method="default"), "tokens"), ".0f"),
                 spread(plain.values(), ".0f"),
                 spread(speedups(own, "default")),
-                spread(over_best(own, SPACED, "genai", "answers")),
+                to_best(own, SPACED, "genai", "answers"),
                 spread(plain[prompt] / free[prompt] for prompt in plain.keys() & free.keys()),
             ]
         )
@@ -289,7 +289,8 @@ def of_tools(results: Results) -> Lines:
     )
     cached, known = (sum(row[name] for row in loop) for name in ("cached", "known"))
     reused = f"{cached:,} of {known:,}"
-    lines.append([f"prompt tokens of {len(loop)} later turns that were cached", reused, "1"])
+    if loop:
+        lines.append([f"prompt tokens of {len(loop)} later turns that were cached", reused, "1"])
     return lines
 
 
@@ -449,7 +450,7 @@ def of_defaults(results: Results) -> Lines:
         return [name, *(cell(rows[pair]) if rows[pair] else "" for pair in found)]
 
     def at_best(beginning: str = "genai", field: str = "speed") -> Callable[[list[Row]], str]:
-        return lambda rows: spread(over_best(rows, "default", beginning, field))
+        return lambda rows: to_best(rows, "default", beginning, field)
 
     def setting(rows: list[Row]) -> str:
         return label(best(rows, "genai") or "").partition(", ")[2]

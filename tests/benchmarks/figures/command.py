@@ -18,7 +18,7 @@ from ov_specdec.models.locate import locate
 from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import PARTS
-from tests.benchmarks.figures.results import FOLDER, cells, require_falling
+from tests.benchmarks.figures.results import FOLDER, cells, rising
 from tests.benchmarks.measuring import Measurements, measure_into
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.peers.asks import BenchmarkError
@@ -192,7 +192,8 @@ def measure_parts(
                 rows = rows_of(name, measurements, most)
                 measure_into(record, rows, partial(record.write, file), share)
             for group in cells(select(record.rows, part=name)).values():
-                require_falling(group)
+                if longest := rising(group):
+                    raise BenchmarkError(f"the sweep rises up to {longest}: add longer ones")
         except SpecdecError as error:
             click.echo(f"{name}: {error}", err=True)
             failed.append(name)

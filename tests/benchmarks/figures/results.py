@@ -7,7 +7,6 @@ from hashlib import sha256
 from pathlib import Path
 from statistics import geometric_mean, median
 
-from tests.benchmarks.peers.asks import BenchmarkError
 from tests.benchmarks.peers.methods import split
 from tests.benchmarks.record import LIMIT, Record, Row, select
 
@@ -144,21 +143,20 @@ def best(rows: Sequence[Row], beginning: str, name: str = "speed") -> str | None
 def over_best(rows: Sequence[Row], method: str, beginning: str, name: str = "speed") -> list[float]:
     """The speed of a method over that of the best of those that begin so, by prompt."""
     chosen = best(rows, beginning, name)
-    found = [] if chosen is None else speedups(rows, method, chosen, name)
-    if found:
-        require_falling([row for row in rows if row["method"].startswith(beginning)], name)
-    return found
+    return [] if chosen is None else speedups(rows, method, chosen, name)
 
 
-def require_falling(rows: Sequence[Row], name: str = "speed") -> None:
-    """`BenchmarkError` where the longest draft length of a sweep is the fastest one.
+def rising(rows: Sequence[Row], beginning: str = "", name: str = "speed") -> str:
+    """The method at which a sweep of draft lengths ends while rising; "" where none does.
 
-    Then a longer one may be faster still, and the best of them is unknown.
+    A longer one may be faster still, and the best of them is unknown.
     """
-    for family in dict.fromkeys(split(each)[0] for each in methods(rows) if split(each)[1]):
+    lengths = (split(each)[0] for each in methods(rows, beginning) if split(each)[1])
+    for family in dict.fromkeys(lengths):
         names = methods(rows, f"{family}-")
         if len(names) > 1 and best(rows, f"{family}-", name) == names[-1]:
-            raise BenchmarkError(f"the sweep ends while rising, at {names[-1]}: add longer ones")
+            return names[-1]
+    return ""
 
 
 def scatter(rows: Sequence[Row], plain: str = "plain") -> list[float]:
