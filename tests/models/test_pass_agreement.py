@@ -61,7 +61,7 @@ def spoil(monkeypatch, tmp_path):
         if when_paged:
             monkeypatch.setattr(prepare, "to_paged", to_spoilt)
         else:
-            for module in ("source", "compile"):
+            for module in ("exported", "compile"):
                 monkeypatch.setattr(f"ov_specdec.models.{module}.read_ir", read_spoilt)
 
     return make
