@@ -169,6 +169,13 @@ BAD_BODIES = {
 }
 
 
+def test_an_answer_fits_its_schema(serving, tmp_path):
+    asked = line("x", prompt="ab", structured_outputs={"json": {"enum": ["yes", 17]}})
+    found, _ = answer([asked], tmp_path / "results", serving)
+    [choice] = by_id(found)["x"]["response"]["body"]["choices"]
+    assert json.loads(choice["text"]) in ("yes", 17) and choice["finish_reason"] == "stop"
+
+
 def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
     lines = [line(name, **body) for name, (body, _, _) in BAD_BODIES.items()]
     strict = replace(serving, unknown=UnknownFields(strict=True))
