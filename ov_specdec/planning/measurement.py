@@ -160,7 +160,7 @@ class Measurement:
     ) -> None:
         models = [main] if draft is None else [main, draft]
         self._models = [PassTimes(model, new_namespace) for model in models]
-        self._turns = self._all_turns(sweeps)
+        self._sweeps = sweeps
         self._num_sweeps = 0
         self._num_needed = LEAST + sum(len(model.draft_sizes) for model in self._models[1:])
 
@@ -172,7 +172,7 @@ class Measurement:
         """
         begin = perf_counter()
         try:
-            for num_timed, turn in enumerate(self._turns):
+            for num_timed, turn in enumerate(self._all_turns()):
                 spent = perf_counter() - begin
                 if spent > seconds and num_timed >= self._num_needed:
                     return
@@ -190,10 +190,10 @@ class Measurement:
         draft = curves[1] if len(curves) > 1 else None
         return CostCurve(curves[0], draft, max(self._num_sweeps, 1))
 
-    def _all_turns(self, sweeps: int) -> Iterator[Callable[[], None]]:
+    def _all_turns(self) -> Iterator[Callable[[], None]]:
         """All sizes of all models, interleaved, so that drifts of speed affect all."""
         main, *drafts = self._models
-        for sweep in range(sweeps):
+        for sweep in range(self._sweeps):
             for draft in drafts:
                 yield from (partial(draft.time, size) for size in draft.draft_sizes)
             for size in FIRST_SWEEP if sweep == 0 else (*SIZES, *WIDE):
