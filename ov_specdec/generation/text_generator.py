@@ -21,8 +21,8 @@ from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.options.checks import require_ids
-from ov_specdec.options.conflicts import constraints_of
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.planning.policies import LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, collect

@@ -4,12 +4,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from ov_specdec.errors import Option, OptionError
+from ov_specdec.options.structured import OF_JSON, constraints_of
 from ov_specdec.options.tools import definition_of
-
-CONSTRAINTS = ("json_schema", "json_object", "regex", "choices", "grammar")
-"""Options of what the text has to fit, of which a generation has at most one."""
-
-OF_JSON = CONSTRAINTS[:2]
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that only affect sampling."""
@@ -77,11 +73,6 @@ def require_no_conflict(options: Any) -> None:
         refuse(options, "add_generation_prompt", reason, "continue_final_message")
     for name in () if options.apply_chat_template else given_chat_options(options):
         refuse(options, name, NO_EFFECT, "apply_chat_template")
-
-
-def constraints_of(options: Any) -> list[str]:
-    """The given options of what the text has to fit."""
-    return [name for name in CONSTRAINTS if getattr(options, name) not in (None, False, ())]
 
 
 def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> list[str]:

@@ -1,17 +1,16 @@
 """The options of a generation, under the names of transformers.GenerationConfig."""
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 from typing_extensions import Self
 
-from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, require_no_conflict
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.kwargs import PipelineKwargs
 from ov_specdec.options.model import Options, Several, Text, TokenId, option
+from ov_specdec.options.structured import check_schema
 from ov_specdec.options.tools import Given, read_choice, read_tools
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
@@ -32,31 +31,9 @@ def _check_bias(bias: float) -> float:
     return bias
 
 
-def read_schema(given: Any) -> dict[str, Any]:
-    """A JSON schema from a mapping, its text, or a pydantic model; `OptionError` for others."""
-    name = Option("json_schema", given)
-    if hasattr(given, "model_json_schema"):
-        return dict(given.model_json_schema())
-    try:
-        # A mapping may hold what JSON has not.
-        schema = json.loads(given if isinstance(given, str) else json.dumps(given))
-    except (TypeError, ValueError, RecursionError) as error:
-        raise OptionError(name, f" is not JSON ({error}): give a JSON schema") from error
-    if not isinstance(schema, dict):
-        raise OptionError(name, " is not a schema: give a JSON object, or a pydantic model")
-    if "x-guidance" in schema:
-        raise OptionError(name, " has 'x-guidance', which changes how it is read: leave it out")
-    return schema
-
-
-def _check_schema(given: Any) -> Any:
-    read_schema(given)
-    return given
-
-
 Bias = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_check_bias)]
 TemplateArguments = Annotated[Mapping[str, Any], AfterValidator(check_template)]
-Schema = Annotated[Mapping[str, Any] | Text | type[Any], AfterValidator(_check_schema)]
+Schema = Annotated[Mapping[str, Any] | Text | type[Any], AfterValidator(check_schema)]
 Tools = Annotated[
     Sequence[Mapping[str, Any]], BeforeValidator(read_tools, json_schema_input_type=Given)
 ]

@@ -12,8 +12,8 @@ from prometheus_client import Metric
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.openai.requests import GenerationBody
-from ov_specdec.options.conflicts import constraints_of
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.structured import constraints_of
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
