@@ -122,11 +122,11 @@ class ModelFolder:
             within(_original_length(config, file)),
             within(config.attention_chunk_size),
             config.attn_logit_softcapping,
-            config.bos_token_id if first is None else first,
-            config.forced_bos_token_id,
-            features,
-            config.model_type,
-            config.ptd_token_id if config.pard_token is None else config.pard_token,
+            decoder_start_token_id=config.bos_token_id if first is None else first,
+            forced_bos_token_id=config.forced_bos_token_id,
+            features=features,
+            model_type=config.model_type,
+            mask_token=config.ptd_token_id if config.pard_token is None else config.pard_token,
         )
 
 
