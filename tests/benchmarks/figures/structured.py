@@ -209,7 +209,8 @@ def beside_hostile(given: Given, pair: str, rounds: int) -> Measurements:
     try:
         with serving_process("--main", models.main, *properties) as (process, http):
             # A log that nobody reads fills its pipe, and then the server waits.
-            Thread(target=process.communicate, daemon=True).start()
+            assert process.stderr is not None
+            Thread(target=process.stderr.read, daemon=True).start()
             numbers = count()
             list(seconds_of_tokens(http, 0, monotonic() + 1.0))
             for turn in range(rounds):
