@@ -154,11 +154,8 @@ def resumed(record: Record, file: Path, parts: Collection[str]) -> Record:
     anew = [part for part in parts if not code.items() <= kept.code.get(part, {}).items()]
     kept.code |= {part: dict(code) for part in anew}
     kept.rows = [row for row in kept.rows if row["part"] not in anew]
-    kept.models, record.models = (
-        {**record.models, **kept.models},
-        {**kept.models, **record.models},
-    )
     record.require_same(kept, file)
+    kept.models = {**record.models, **kept.models}
     return kept
 
 
