@@ -57,9 +57,9 @@ class Limits:
 class Scheduler:
     """Waiting and running sequences: those of a tenant first come, first served.
 
-    When the memory for KV caches is used up, or another tenant waits for its share, the newest
-    sequence of the tenant with the most running ones is preempted: it frees its blocks, waits, and
-    recomputes its cache later, so its output is the same.
+    When the memory for KV caches is used up, or another tenant waits for its share, the last
+    admitted sequence of the tenant with the most running ones is preempted: it frees its blocks,
+    waits, and recomputes its cache later, so its output is the same.
     """
 
     def __init__(self, main: Runner, draft: Runner | None, limits: Limits) -> None:
@@ -163,12 +163,12 @@ class Scheduler:
                 self.waiting.remove(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
-        """Preempt the newest sequence of the tenant with the most running ones.
+        """Preempt the last admitted sequence of the tenant with the most running ones.
 
         An only one ends with the error.
         """
         if len(self.running) > 1:
-            self._requeue(self._newest)
+            self._requeue(self._last_admitted)
         else:
             self.running.pop().end(error)
 
@@ -191,7 +191,7 @@ class Scheduler:
             counts = self._num_running
             if counts[sequence.tenant] > max(counts.values()) - 2:
                 return False
-            self._requeue(self._newest)
+            self._requeue(self._last_admitted)
         return True
 
     def _has_room(self, sequence: Sequence) -> bool:
@@ -212,8 +212,8 @@ class Scheduler:
         return Counter(sequence.tenant for sequence in self.running)
 
     @property
-    def _newest(self) -> Sequence:
-        """The newest sequence of the tenant with the most running ones."""
+    def _last_admitted(self) -> Sequence:
+        """The last admitted sequence of the tenant with the most running ones."""
         counts = self._num_running
         most = max(counts.values())
         return next(s for s in reversed(self.running) if counts[s.tenant] == most)
