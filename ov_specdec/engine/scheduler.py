@@ -96,11 +96,15 @@ class Scheduler:
     def batch(self, model: Runner, num_prefilled: int = 0) -> dict[Sequence, int]:
         """A model's next pass: sequences that wait for it, with the maximum of tokens of each.
 
-        num_prefilled: prompt tokens that it prefilled in this step.
+        Those of tenants that lack fewer tokens come first, so that a short prompt does not wait
+        for long ones of others. num_prefilled: prompt tokens that it prefilled in this step.
         """
         batch: dict[Sequence, int] = {}
         budget: int | None = None
+        lacking = Counter[Hashable]()
         for sequence in self.running:
+            lacking[sequence.tenant] += sequence.num_uncached
+        for sequence in sorted(self.running, key=lambda each: lacking[each.tenant]):
             cache = sequence.fed_cache
             if cache is None or cache.runner is not model or sequence.is_cancelled:
                 continue

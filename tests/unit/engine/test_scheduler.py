@@ -321,6 +321,15 @@ def test_passes_stay_short_until_other_tenants_have_long_gone(monkeypatch, minut
     assert sum(map(sum, service.main.sizes)) < 2750  # padded, if more
 
 
+def test_a_short_prompt_is_read_before_long_ones_of_another_tenant():
+    service = Service(max_length=2000)
+    service.submit(*(service.request([i] * 900, 2, drafter="none", tenant="a") for i in range(3)))
+    service.submit(small := service.request([9] * 20, 24, drafter="none", tenant="b"))
+    service.engine.step()
+    assert small.cache.length == 20
+    assert sum(map(sum, service.main.sizes)) < 900
+
+
 def test_a_request_that_does_not_fit_alone_ends_with_the_error():
     service = Service(num_blocks=8)
     request = service.request([1] * 40)
