@@ -1,8 +1,7 @@
 """`ov-specdec serve`: an OpenAI-compatible server."""
 
-import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -36,9 +35,6 @@ from ov_specdec.speech.audio import require_libraries
 
 VARIABLE_PREFIX = "OV_SPECDEC"
 """Of environment variables that have the values of options."""
-
-MAX_TEXT, MAX_RECORDING = 4.0, 25.0
-"""Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
 
 def _with_variables(made: click.Command) -> click.Command:
@@ -90,7 +86,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
         f"environment variables such as {VARIABLE_PREFIX}_MAX_QUEUE take precedence.",
     ),
     options_of(Binding.model_fields),
-    options_of(Settings.model_fields),
+    options_of(Settings.model_fields, served_model_name=()),
     options_of(Cluster.model_fields),
     options_of(PIPELINE, generation_config="model"),  # as in vLLM
 )
@@ -102,22 +98,8 @@ def serve(
         unset="no key",
         metavar="TEXT-FILE",
     ),
-    served_model_name: Sequence[str] = option(
-        (),
-        "Name of the model; answers have the first one.",
-        unset="its folder's name",
-        metavar="NAME",
-    ),
     log_level: Literal["debug", "info", "warning", "error"] = option(
         "info", "Minimum level of log messages."
-    ),
-    max_body_size: float | None = option(
-        None,
-        "Maximum body of a request in MB; others are rejected with 413.",
-        gt=0,
-        unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
-        metavar="MB",
-        group="Requests",
     ),
     **options: Any,
 ) -> None:
@@ -128,15 +110,9 @@ def serve(
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech := is_speech(pipeline["main"]):
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
-    name, *aliases = served_model_name or [model_name(pipeline["main"])]
-    max_megabytes = max_body_size or (MAX_RECORDING if speech else MAX_TEXT)
-    settings = Settings(
-        model_name=name,
-        aliases=aliases,
-        api_keys=(*options.pop("api_keys"), *_read_keys(api_key_file)),
-        max_body=math.ceil(max_megabytes * 1e6),
-        **options,
-    )
+    options["api_keys"] += tuple(_read_keys(api_key_file))
+    options["served_model_name"] = options["served_model_name"] or model_name(pipeline["main"])
+    settings = Settings(**options)
     if binding.uds is None:
         settings = _guard(settings, binding.host)
         port = check_address(binding.host, binding.port)

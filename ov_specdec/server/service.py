@@ -97,13 +97,11 @@ class Service:
             raise ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
         return self.served
 
-    def engine_for(self, given: Takes) -> EngineClient:
-        """The engine; `ApiError` while it loads, or if it takes something else."""
-        engine = self.engine
-        if engine.takes != given:
-            message = f"the model that is served takes {engine.takes}: use {PATHS[engine.takes]}"
+    def check_takes(self, given: Takes) -> None:
+        """Refuse a request for which another kind of model is needed."""
+        if (taken := self.engine.takes) != given:
+            message = f"the model that is served takes {taken}: use {PATHS[taken]}"
             raise ApiError(400, message, code="wrong_endpoint")
-        return engine
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the server accepts requests and the engine makes progress."""
@@ -120,14 +118,9 @@ class Service:
             found = await self.served.collect_metrics()
         return export([*self.metrics.registry.collect(), *found])
 
-    @property
-    def model_names(self) -> tuple[str, ...]:
-        """Names of the model in requests; answers use the first."""
-        return (self.settings.model_name, *self.settings.aliases)
-
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served; None is accepted."""
-        if name not in (None, *self.model_names):
+        if name not in (None, *self.settings.served_model_name):
             raise ApiError(
                 404,
                 f"the model {shorten(name)} is not served here: it is '{self.settings.model_name}'",

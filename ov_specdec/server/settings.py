@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.foreign_names import HINTS
-from ov_specdec.options.model import Options, option
+from ov_specdec.options.model import Options, Several, option
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine in URLs."""
 
 LIST = "a list of texts, even of one"
+
+MAX_TEXT, MAX_RECORDING = 4.0, 25.0
+"""Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
 
 def _check_keys(keys: Sequence[str]) -> Sequence[str]:
@@ -108,11 +111,17 @@ class Settings(Options):
     """Settings of the server besides the models; raises `OptionError` for invalid values."""
 
     noun: ClassVar[str] = "setting"
-    hints: ClassVar[Mapping[str, str]] = {**HINTS, "max_batch_size": "put it under pipeline"}
+    hints: ClassVar[Mapping[str, str]] = {
+        **HINTS,
+        "max_batch_size": "put it under pipeline",
+        "model_name": "served_model_name",
+    }
 
-    model_name: str = option("ov-specdec", "Served name of the model.", flag=None)
-    aliases: Sequence[str] = option(
-        (), "Further names of the model in requests.", flag=None, expects=LIST
+    served_model_name: Annotated[Several[str], Field(min_length=1)] = option(
+        ("ov-specdec",),
+        "Name of the model; answers have the first one.",
+        unset="its folder's name",
+        metavar="NAME",
     )
     api_keys: Annotated[Sequence[str], AfterValidator(_check_keys)] = option(
         (),
@@ -165,7 +174,13 @@ class Settings(Options):
     shutdown_timeout: float = option(
         30.0, "Seconds for running requests to end after SIGTERM.", ge=0, metavar="S"
     )
-    max_body: int = option(4_000_000, "Maximum bytes of a body.", ge=1, flag=None)
+    max_body_size: float | None = option(
+        None,
+        "Maximum body of a request in MB; others are rejected with 413.",
+        gt=0,
+        unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
+        metavar="MB",
+    )
     cors_origins: Sequence[str] = option(
         (),
         "Allow pages of this web site to call the server.",
@@ -182,6 +197,11 @@ class Settings(Options):
         metavar="NAME",
         expects=LIST,
     )
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model in answers."""
+        return self.served_model_name[0]
 
 
 class Cluster(Options):
