@@ -23,11 +23,11 @@ from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE, make_pipeline, model_na
 from ov_specdec.cli.options import GENERATION, LOGPROBS, Shared, check_generation
 from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error
 from ov_specdec.errors import Option, OptionError, SpecdecError
+from ov_specdec.files import user_cache
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import embedded_folder, locate
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.model import option
-from ov_specdec.records.files import user_cache
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
 from ov_specdec.results.origins import LINES
 from ov_specdec.text.chat import Message

@@ -31,7 +31,7 @@ from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.options.model import option
 from ov_specdec.planning.costs import Role
-from ov_specdec.records.files import record_file
+from ov_specdec.records import record_file
 from ov_specdec.text.pairing import PairingName
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import quote
 
 from ov_specdec.errors import ModelError
-from ov_specdec.records.files import expand_home
+from ov_specdec.files import expand_home
 
 IR_FILE = "openvino_model.xml"
 DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
