@@ -26,7 +26,6 @@ from ov_specdec.server.settings import (
     Binding,
     Cluster,
     Settings,
-    bare_host,
     check_address,
     check_socket,
     is_loopback,
@@ -121,7 +120,6 @@ def serve(
         check_socket(binding.uds)
     # Ray prints to stdout, which is redirected by the time that this is called.
     announce = partial(click.echo, binding.url, file=sys.stdout)
-    binding = binding.model_copy(update={"host": bare_host(binding.host)})
     if cluster.scale and speech:
         raise OptionError("a speech model is served by one process: leave out --replicas")
     if speech:

@@ -35,10 +35,14 @@ def _check_keys(keys: Sequence[str]) -> Sequence[str]:
     return keys
 
 
+Host = Annotated[str, AfterValidator(lambda host: host.removeprefix("[").removesuffix("]"))]
+"""An address or a name; one of IPv6 without the brackets that it has in URLs."""
+
+
 class Binding(Options):
     """The address of a server."""
 
-    host: str = option("127.0.0.1", "Address to serve on.", group="Address")
+    host: Host = option("127.0.0.1", "Address to serve on.", group="Address")
     port: int = option(8000, "Port to serve on; 0 takes any free port.", ge=0, le=65535)
     uds: str | None = option(
         None, "Serve on this Unix socket instead of --host and --port.", metavar="PATH"
@@ -57,7 +61,12 @@ class Binding(Options):
         if self.uds is not None:
             return f"unix:{self.uds}"
         scheme = "http" if self.ssl_certfile is None else "https"
-        return f"{scheme}://{self.host}:{self.port}"
+        return f"{scheme}://{in_url(self.host)}:{self.port}"
+
+
+def in_url(host: str) -> str:
+    """A host as URLs have it: brackets are around an address of IPv6."""
+    return f"[{host}]" if ":" in host else host
 
 
 def check_address(host: str, port: int | None) -> int | None:
@@ -65,9 +74,8 @@ def check_address(host: str, port: int | None) -> int | None:
 
     port: 0 takes a free one; None leaves the choice to the server. Raises `OptionError`.
     """
-    address = bare_host(host)
     try:
-        family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]
+        family, *_, found = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
         with socket.create_server(found[:2], family=family) as server:
             return int(server.getsockname()[1]) if port == 0 else port
     except (OSError, UnicodeError) as error:
@@ -93,18 +101,12 @@ def check_socket(path: str) -> None:
         raise OptionError(Option("uds", path), reason) from error
 
 
-def bare_host(host: str) -> str:
-    """A host without the brackets that an IPv6 address has in a URL."""
-    return host.removeprefix("[").removesuffix("]")
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach it."""
-    address = bare_host(host)
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return address == "localhost"
+        return host == "localhost"
 
 
 class Settings(Options):
