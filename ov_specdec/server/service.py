@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic, time
 from typing import Any
 from weakref import WeakSet
@@ -128,14 +128,12 @@ class Service:
                 "model_not_found",
             )
 
-    @contextmanager
-    def entered(self, tenant: str | None) -> Iterator[Grow]:
+    def entered(self, tenant: str | None) -> AbstractContextManager[Grow]:
         """Take a slot for a request, before it is read."""
         if self.drained_by is not None:
             raise _draining()
         _ = self.engine  # is loaded
-        with self.slots.entered(tenant) as grow:
-            yield grow
+        return self.slots.entered(tenant)
 
     async def turn(self, stream: Stream[Any], deadline: float) -> None:
         """Wait until a request runs; `asyncio.TimeoutError` at its deadline.
