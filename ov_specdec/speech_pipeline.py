@@ -1,7 +1,7 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.compile import load_aligner, load_models
-from ov_specdec.models.exported import FEATURES_CHECK, ExportedModel, check_pair, open_exported
+from ov_specdec.models.exported import FEATURES_CHECK, check_pair, open_exported
 from ov_specdec.models.locate import locate
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
@@ -30,7 +30,6 @@ from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.transcriber import Transcription, TranscriptionStream, Whisper
-from ov_specdec.text.guard import GuardReport
 
 
 class SpeechPipeline(Pipeline):
@@ -61,7 +60,12 @@ class SpeechPipeline(Pipeline):
         settings = WhisperSettings.read(exported[0].folder.path)
         self.guard_report = check_pair(*exported) if len(exported) > 1 else None
         if self.guard_report is not None:
-            _require_fit(self.guard_report, exported, settings.vocab_size)
+            if found := self.guard_report.checks.get(FEATURES_CHECK):
+                raise ModelError(
+                    f"draft '{draft}' and main '{main}' have different audio features "
+                    f"({found[0]}): give a draft with the same features"
+                )
+            self.guard_report.require()
         # Timestamps count, though tokenizers may have no text for them.
         size = settings.vocab_size
         whole = [replace(each, vocab_size=size) for each in exported]
@@ -155,19 +159,3 @@ class SpeechPipeline(Pipeline):
         if self._whisper is None:
             raise SessionError(CLOSED)
         return self._whisper
-
-
-def _require_fit(report: GuardReport, exported: Sequence[ExportedModel], vocab_size: int) -> None:
-    """Refuse a draft with other features, another tokenizer, or without timestamps."""
-    main, draft = exported
-    if found := report.checks.get(FEATURES_CHECK):
-        raise ModelError(
-            f"draft '{draft.folder.path}' and main '{main.folder.path}' have different audio "
-            f"features ({found[0]}): give a draft with the same features"
-        )
-    report.require()
-    if draft.logits_width < vocab_size:
-        raise ModelError(
-            f"draft '{draft.folder.path}' has logits for {draft.logits_width} tokens, main for "
-            f"{vocab_size}: give a draft with all timestamps"
-        )
