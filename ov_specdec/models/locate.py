@@ -38,11 +38,14 @@ def decoder_file(folder: Path) -> str:
     return DECODER_FILE if (folder / DECODER_FILE).is_file() else IR_FILE
 
 
-def locate(name: str | Path) -> Path:
+def locate(name: str | Path | None, role: str = "main") -> Path:
     """The folder that holds the IR called `name`: a local folder, or else a Hub repository.
 
-    A Hub repository (`owner/name`) is downloaded once, into the Hub's own cache.
+    None: the embedded model of this role. A Hub repository (`owner/name`) is downloaded once, into
+    the Hub's own cache.
     """
+    if name is None:
+        return embedded_folder(role)
     folder = expand_home(name)
     if folder.is_dir():
         if (folder / decoder_file(folder)).is_file():
