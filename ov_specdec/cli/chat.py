@@ -21,7 +21,7 @@ from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import command, options_of, take, typed
 from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.options import GENERATION, LOGPROBS, Shared, check_generation
-from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error
+from ov_specdec.cli.terminal import Transcript, by_flag, console, show_error
 from ov_specdec.errors import Option, OptionError, SpecdecError
 from ov_specdec.files import user_cache
 from ov_specdec.generation.text_generator import GenerationStream
@@ -64,9 +64,8 @@ def chat(
         )
     require_utf8("the system message", system or "")
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
-    parameters = click.get_current_context().command.params
-    known = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
-    settable = {flag_of(each).removeprefix("--"): each for each in known}
+    known = by_flag(click.get_current_context().command)
+    settable = {flag: each for flag, each in known.items() if each.name in GENERATION}
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     with make_pipeline(pipeline) as models:
         show = partial(show_answer, show_draft=show_draft, is_typed=is_typed)

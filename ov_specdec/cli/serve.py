@@ -17,7 +17,7 @@ from ov_specdec.cli.models import (
     model_name,
     speech_arguments,
 )
-from ov_specdec.cli.terminal import flag_of
+from ov_specdec.cli.terminal import by_flag
 from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.model import option
@@ -39,10 +39,8 @@ VARIABLE_PREFIX = "OV_SPECDEC"
 def _with_variables(made: click.Command) -> click.Command:
     """Name the variable of each option by its flag, such as OV_SPECDEC_API_KEY for --api-key."""
     made.context_settings["auto_envvar_prefix"] = VARIABLE_PREFIX  # for Python's names
-    for each in made.params:
-        if isinstance(each, click.Option):
-            name = flag_of(each).removeprefix("--").replace("-", "_").upper()
-            each.envvar = f"{VARIABLE_PREFIX}_{name}"
+    for flag, each in by_flag(made).items():
+        each.envvar = f"{VARIABLE_PREFIX}_{flag.replace('-', '_').upper()}"
     return made
 
 
@@ -59,8 +57,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
         raise click.BadParameter(f"'{file}' cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"'{file}' must map options to values")
-    options = [each for each in context.command.params if isinstance(each, click.Option)]
-    known = {flag_of(each).removeprefix("--"): each for each in options}
+    known = by_flag(context.command)
     context.default_map = {}
     for key, value in content.items():
         typed = str(key).replace("_", "-")  # max-queue or max_queue

@@ -113,6 +113,12 @@ def flag_of(option: click.Parameter) -> str:
     return max(option.opts, key=len)
 
 
+def by_flag(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command, by their flags without hyphens in front."""
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    return {flag_of(each).removeprefix("--"): each for each in options}
+
+
 def _typed(option: click.Option, value: object) -> str:
     """An option with its value, as on a command line."""
     if value is ...:
