@@ -1,10 +1,11 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from typing_extensions import Self, Unpack
 
@@ -24,7 +25,7 @@ from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
-from ov_specdec.speech.audio import Audio, Samples, read_audio
+from ov_specdec.speech.audio import Audio, read_audio
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
@@ -117,16 +118,6 @@ class SpeechPipeline(Pipeline):
         with self.stream(audio, **options) as chunks:
             return collect(list(chunks))
 
-    def read(
-        self,
-        audio: Audio,
-        max_seconds: float = math.inf,
-        on_block: Callable[[], None] = lambda: None,
-    ) -> tuple[Samples, int]:
-        """Read a recording as samples with their rate, for `stream`: see `read_audio`."""
-        rate = self._open_whisper().extractor.sampling_rate
-        return read_audio(audio, rate, max_seconds, on_block), rate
-
     def stream(self, audio: Audio, **options: Unpack[TranscriptionKwargs]) -> TranscriptionStream:
         """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
 
@@ -137,12 +128,22 @@ class SpeechPipeline(Pipeline):
         Recording and options are checked at once; raises `OptionError`, and `AudioError` for an
         invalid recording. `cancel` and `close` of the returned stream end the transcription.
         """
+        return self.open_stream(audio, options)
+
+    def open_stream(
+        self,
+        audio: Audio,
+        options: Mapping[str, Any],
+        max_seconds: float = math.inf,
+        on_block: Callable[[], None] = lambda: None,
+    ) -> TranscriptionStream:
+        """The same, for recordings of strangers: see `read_audio`."""
         whisper = self._open_whisper()
         chosen = TranscriptionOptions.from_kwargs(options)
         whisper.generator.check(chosen.at(0.0))
         if chosen.word_timestamps:
             whisper.aligner()  # compile it, or fail, before decoding starts
-        samples = read_audio(audio, whisper.extractor.sampling_rate)
+        samples = read_audio(audio, whisper.extractor.sampling_rate, max_seconds, on_block)
         return TranscriptionStream(Transcription(whisper, samples, chosen))
 
     @property

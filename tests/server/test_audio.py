@@ -141,9 +141,9 @@ class Recordings:
             raise AudioError("the file is no recording")
         return content
 
-    def stream(self, recording, **options):
+    def open_stream(self, recording, options, max_seconds, on_block):
         self.options = options
-        self.opened.append(recording)
+        self.opened.append(self.read(recording, max_seconds, on_block))
         self.streams.append(Waiting(self.begun))
         return self.streams[-1]
 
