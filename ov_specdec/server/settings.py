@@ -16,8 +16,6 @@ from ov_specdec.options.model import Options, Several, option
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine in URLs."""
 
-LIST = "a list of texts, even of one"
-
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
@@ -125,12 +123,11 @@ class Settings(Options):
         unset="its folder's name",
         metavar="NAME",
     )
-    api_keys: Annotated[Sequence[str], AfterValidator(_check_keys)] = option(
+    api_keys: Annotated[Several[str], AfterValidator(_check_keys)] = option(
         (),
         "Require this API key, which other users can see in the machine's process list.",
         metavar="KEY",
         flag="api-key",
-        expects=LIST,
         is_secret=True,
         group="Access",
     )
@@ -183,21 +180,19 @@ class Settings(Options):
         unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
         metavar="MB",
     )
-    cors_origins: Sequence[str] = option(
+    cors_origins: Several[str] = option(
         (),
         "Allow pages of this web site to call the server.",
         unset="none",
         metavar="URL",
         flag="cors-origin",
-        expects=LIST,
         group="Access",
     )
-    allowed_hosts: Sequence[str] = option(
+    allowed_hosts: Several[str] = option(
         (),
         "Accept requests for this host name.",
         unset="any; on a loopback address without keys: localhost, 127.0.0.1 and [::1]",
         metavar="NAME",
-        expects=LIST,
     )
 
     @property
