@@ -26,7 +26,6 @@ def together(
     given: Given,
     pair: str,
     methods: Sequence[str],
-    prompt_set: str,
     cached: Sequence[int],
     sizes: Sequence[int],
     tokens: int,
@@ -37,7 +36,7 @@ def together(
     cached: tokens of prompts, nearly all of which are cached.
     """
     text = load_tokenizer(given.pairs[pair].main).encode(heldout_text())
-    ends = [ids[-OWN:] for _, ids in given.prompts(pair, prompt_set)]
+    ends = [ids[-OWN:] for _, ids in given.prompts(pair)]
     settings = {"max_batch_size": max(sizes), "kv_cache_gb": KV_CACHE_GB}
     loaders, turns = {find_method(name).loader for name in methods}, count()
     with given.setup(pair, **settings) as setup, ExitStack() as stack:
