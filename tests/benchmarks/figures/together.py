@@ -84,6 +84,5 @@ def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], toke
         for place, ids in enumerate(prompts)
     ]
     served = worker.ask(Worker.serve, method, asks)
-    speed = decoding_speed(served)
     text = digest(token for each in served for token in each.token_ids)
-    return compact({**speed._asdict(), "text": text})
+    return compact({**decoding_speed(served), "text": text})
