@@ -53,7 +53,7 @@ def locate(name: str | Path | None, role: str = "main") -> Path:
         if (folder / "config.json").is_file():
             raise ModelError(
                 f"'{name}' holds no {IR_FILE}: export the model first, "
-                f"for example: ov-specdec export --main {quote(str(name))}"
+                f"for example: ov-specdec export --main {quote(str(name))} --weight-format int8"
             )
         if any(folder.glob(f"*{GGUF}")):
             raise ModelError(f"'{name}' holds GGUF files, {NO_GGUF}")
