@@ -198,7 +198,8 @@ def test_beside_busy_loops_open_prompts_are_measured_and_the_loops_end(given, mo
     arguments = ("embedded",), ("plain", "default"), 4
     with closing(busy.busy(given, *arguments)) as measurements:
         key, measure = next(measurements)
+        assert (key["task"], measure()["tokens"]) == ("code", 4)
+        # Of a process that has just begun no command is known yet.
         loops = [each for each in psutil.Process().children() if busy.LOOP in each.cmdline()]
         assert len(loops) == os.cpu_count()
-        assert (key["task"], measure()["tokens"]) == ("code", 4)
     assert not any(each.is_running() for each in loops)
