@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
-from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
+from ov_specdec.planning.draft_length import ConstantLength, Offer
 from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import (
@@ -25,7 +25,7 @@ def drafter_of(draft, mask_token=MASK, min_confidence=0.0, **sampler):
 
 
 def propose(drafter, length=4, tokens=TEXT):
-    return running.propose(drafter, tokens, lambda _: Plan(length, "constant"))
+    return running.propose(drafter, tokens, length)
 
 
 def test_a_pass_feeds_what_is_unread_and_masks():
@@ -68,11 +68,14 @@ def test_the_mask_token_is_never_proposed(mask_token):
     assert propose(drafter_of(draft, mask_token)).draft.tokens == [20] * 4
 
 
-def test_a_row_that_is_no_distribution_ends_the_drafts():
+@pytest.mark.parametrize(
+    "hiding", [{}, {"min_confidence": 1e-9, "processors": (lambda _, row: np.nan_to_num(row),)}]
+)
+def test_a_row_that_is_no_distribution_ends_the_drafts(hiding):
     def failing(tokens):
         return np.full(50, np.nan, np.float32) if tokens[-2:] == [MASK] * 2 else counting(tokens)
 
-    drafter = drafter_of(ScriptedModel(failing))
+    drafter = drafter_of(ScriptedModel(failing), **hiding)
     drafted = propose(drafter)
     assert drafted.has_failed
     assert len(drafted.draft.tokens) == 2
