@@ -1,10 +1,11 @@
 """`SpeechPipeline`, the Python interface for speech: a Whisper, a drafter, text from recordings."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 from typing_extensions import Self, Unpack
 
@@ -17,20 +18,19 @@ from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.compile import load_aligner, load_models
-from ov_specdec.models.exported import FEATURES_CHECK, ExportedModel, check_pair, open_exported
+from ov_specdec.models.exported import FEATURES_CHECK, check_pair, open_exported
 from ov_specdec.models.locate import locate
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
-from ov_specdec.speech.audio import Audio, Samples, read_audio
+from ov_specdec.speech.audio import Audio, read_audio
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionResult, collect
 from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.transcriber import Transcription, TranscriptionStream, Whisper
-from ov_specdec.text.guard import GuardReport
 
 
 class SpeechPipeline(Pipeline):
@@ -61,7 +61,12 @@ class SpeechPipeline(Pipeline):
         settings = WhisperSettings.read(exported[0].folder.path)
         self.guard_report = check_pair(*exported) if len(exported) > 1 else None
         if self.guard_report is not None:
-            _require_fit(self.guard_report, exported, settings.vocab_size)
+            if found := self.guard_report.checks.get(FEATURES_CHECK):
+                raise ModelError(
+                    f"draft '{draft}' and main '{main}' have different audio features "
+                    f"({found[0]}): give a draft with the same features"
+                )
+            self.guard_report.require()
         # Timestamps count, though tokenizers may have no text for them.
         size = settings.vocab_size
         whole = [replace(each, vocab_size=size) for each in exported]
@@ -113,16 +118,6 @@ class SpeechPipeline(Pipeline):
         with self.stream(audio, **options) as chunks:
             return collect(list(chunks))
 
-    def read(
-        self,
-        audio: Audio,
-        max_seconds: float = math.inf,
-        on_block: Callable[[], None] = lambda: None,
-    ) -> tuple[Samples, int]:
-        """Read a recording as samples with their rate, for `stream`: see `read_audio`."""
-        rate = self._open_whisper().extractor.sampling_rate
-        return read_audio(audio, rate, max_seconds, on_block), rate
-
     def stream(self, audio: Audio, **options: Unpack[TranscriptionKwargs]) -> TranscriptionStream:
         """Transcribe, and yield chunks as they come: one for each window of up to 30 seconds.
 
@@ -133,12 +128,22 @@ class SpeechPipeline(Pipeline):
         Recording and options are checked at once; raises `OptionError`, and `AudioError` for an
         invalid recording. `cancel` and `close` of the returned stream end the transcription.
         """
+        return self.open_stream(audio, options)
+
+    def open_stream(
+        self,
+        audio: Audio,
+        options: Mapping[str, Any],
+        max_seconds: float = math.inf,
+        on_block: Callable[[], None] = lambda: None,
+    ) -> TranscriptionStream:
+        """The same, for recordings of strangers: see `read_audio`."""
         whisper = self._open_whisper()
         chosen = TranscriptionOptions.from_kwargs(options)
         whisper.generator.check(chosen.at(0.0))
         if chosen.word_timestamps:
             whisper.aligner()  # compile it, or fail, before decoding starts
-        samples = read_audio(audio, whisper.extractor.sampling_rate)
+        samples = read_audio(audio, whisper.extractor.sampling_rate, max_seconds, on_block)
         return TranscriptionStream(Transcription(whisper, samples, chosen))
 
     @property
@@ -155,19 +160,3 @@ class SpeechPipeline(Pipeline):
         if self._whisper is None:
             raise SessionError(CLOSED)
         return self._whisper
-
-
-def _require_fit(report: GuardReport, exported: Sequence[ExportedModel], vocab_size: int) -> None:
-    """Refuse a draft with other features, another tokenizer, or without timestamps."""
-    main, draft = exported
-    if found := report.checks.get(FEATURES_CHECK):
-        raise ModelError(
-            f"draft '{draft.folder.path}' and main '{main.folder.path}' have different audio "
-            f"features ({found[0]}): give a draft with the same features"
-        )
-    report.require()
-    if draft.logits_width < vocab_size:
-        raise ModelError(
-            f"draft '{draft.folder.path}' has logits for {draft.logits_width} tokens, main for "
-            f"{vocab_size}: give a draft with all timestamps"
-        )

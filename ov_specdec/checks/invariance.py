@@ -21,7 +21,7 @@ from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.options.model import require
-from ov_specdec.records.files import keep_section, read_section, record_file
+from ov_specdec.records import keep_section, read_section, record_file
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.probe import Probe, ProbeSpan

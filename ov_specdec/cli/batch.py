@@ -5,7 +5,7 @@ Source: the request input and output objects of OpenAI's Batch API.
 
 import json
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product, starmap
 from pathlib import Path
@@ -20,7 +20,7 @@ from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import command, options_of, take
 from ov_specdec.cli.models import PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.terminal import progress
-from ov_specdec.errors import OptionError
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.generation.batch import Batch
 from ov_specdec.openai.body import UnknownFields, read
 from ov_specdec.openai.completions import CompletionAnswer
@@ -36,18 +36,17 @@ BODIES: dict[str, type[ChatBody | CompletionBody]] = {
 }
 """The type of a request's body, by its url."""
 
-Result = tuple[str | int, int, Json]
-"""The custom id of a request or the number of a line, the status, and the body."""
+Result = tuple[str, int, Json]
+"""The custom id of a request, the status, and the body."""
 
-RESULT_ID = "batch_req_"
-"""Prefix of the ids of results, as in OpenAI's."""
-
-LINE_START = f'{{"id": "{RESULT_ID}'.encode()
-"""The beginning of every line, even of one that was interrupted."""
+LINE_START = b'{"id": "batch_req_'
+"""The beginning of every line of results, even of one that was interrupted."""
 
 
 @command(
-    "[MAIN] REQUESTS", options_of(Settings.model_fields, "strict_fields"), options_of(PIPELINE)
+    "[MAIN] REQUESTS",
+    options_of(Settings.model_fields, "served_model_name", "strict_fields", served_model_name=()),
+    options_of(PIPELINE),
 )
 def batch(
     *,
@@ -55,9 +54,7 @@ def batch(
     output: Path = option(
         ..., "Append results to this file, and skip requests that it already answers."
     ),
-    served_model_name: str | None = option(
-        None, "Name of the model.", unset="its folder's name", metavar="NAME"
-    ),
+    served_model_name: tuple[str, ...],
     strict_fields: bool,
     **options: Any,
 ) -> None:
@@ -69,35 +66,29 @@ def batch(
     command resumes.
     """
     pipeline = take(options, PIPELINE)
-    requests, *others = map(Path, arguments)
+    file, *others = map(Path, arguments)
     if others:
         raise OptionError(f"REQUESTS are {len(arguments)} files: give one")
-    with requests.open("rb") as file:
-        num_lines = sum(1 for line in file if line.strip())
-    if output.exists() and output.samefile(requests):
+    num_requests = sum(1 for _ in read_requests(file))  # refuses bad lines before models are loaded
+    if output.exists() and output.samefile(file):
         raise OptionError(f"--output '{output}' is the file of requests: give another file")
-    name = served_model_name or model_name(pipeline["main"])
     results = Results(output)
-    with make_pipeline(pipeline) as models:
-        run = BatchRun(models, name, pipeline["max_batch_size"], UnknownFields(strict_fields))
-        _answer(requests, num_lines, results, run)
-    if results.failed or results.failed_before:
-        sys.exit(1)
-
-
-def _answer(requests: Path, num_lines: int, results: "Results", run: "BatchRun") -> None:
-    start = perf_counter()
-    try:
-        with progress("Requests", num_lines) as update, requests.open("rb") as lines:
-            for _ in run.answer(lines, results):
+    names = served_model_name or (model_name(pipeline["main"]),)
+    with make_pipeline(pipeline) as models, progress("Requests", num_requests) as update:
+        run = BatchRun(models, names, pipeline["max_batch_size"], UnknownFields(strict_fields))
+        start = perf_counter()
+        try:
+            for _ in run.answer(read_requests(file), results):
                 update(completed=results.answered + results.failed + results.skipped)
-    except KeyboardInterrupt:
-        end_interrupted(f"interrupted: {results}")
-    seconds, tokens = perf_counter() - start, results.tokens
+        except KeyboardInterrupt:
+            end_interrupted(f"interrupted: {results}")
+        seconds, tokens = perf_counter() - start, results.tokens
     speed = f", {tokens} tokens in {seconds:.1f} s ({tokens / seconds:.1f} tokens/s)"
     if results.first_failure:
         click.echo(f"first error: {results.first_failure}", err=True)
     click.echo(f"{results}{speed if tokens else ''}", err=True)
+    if results.failed or results.failed_before:
+        sys.exit(1)
 
 
 class BatchRequest(BaseModel):
@@ -111,29 +102,23 @@ class BatchRequest(BaseModel):
     body: Any = None
 
 
-def read_request(line: bytes) -> BatchRequest:
-    """The request in a line: {"custom_id", "method": "POST", "url", "body"}; raises `ApiError`."""
-    try:
-        return BatchRequest.model_validate_json(line)
-    except ValidationError as error:
-        path, message, kind = explain(error)
-        if kind == "json_invalid":
-            message = f"the line is not JSON: {error.errors()[0]['ctx']['error']}"
-        codes = {"json_invalid": "json", "extra_forbidden": "request", "model_type": "request"}
-        raise invalid(path, message, f"invalid_{codes.get(kind, path)}") from error
-
-
-def make_result(key: str | int, status: int, body: Json) -> Json:
-    """The result of a request by its custom id, or of a line by its number.
-
-    body: an answer, or `ApiError.body`.
-    """
-    head = {"id": RESULT_ID + uuid4().hex, "custom_id": None, "response": None, "error": None}
-    if isinstance(key, int):
-        told = {name: body["error"][name] for name in ("code", "message")}
-        return {**head, "error": {**told, "line": key}}
-    response = {"status_code": status, "request_id": f"req_{uuid4().hex}", "body": body}
-    return {**head, "custom_id": key, "response": response}
+def read_requests(file: Path) -> Iterator[BatchRequest]:
+    """The requests in a file; `OptionError` names a line that is none, or has an earlier id."""
+    seen = set[str]()
+    with file.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                request = BatchRequest.model_validate_json(line)
+            except ValidationError as error:
+                _, problem, _ = explain(error)
+                raise OptionError(f"line {number} of '{file}' is no request: {problem}") from error
+            if request.custom_id in seen:
+                name = f"custom_id={shorten(request.custom_id)}"
+                raise OptionError(f"line {number} of '{file}' repeats {name}: give each its own")
+            seen.add(request.custom_id)
+            yield request
 
 
 class Results:
@@ -150,8 +135,8 @@ class Results:
         self.answered = self.failed = self.skipped = self.failed_before = self.tokens = 0
         self.first_failure = ""
         self._path = path
-        self._errors: dict[str | int, Json | None] = {}
-        """The error of each result, if it is one, by custom id or line."""
+        self._has_error: dict[str, bool] = {}
+        """Of earlier results, by custom id."""
         end = 0
         with path.open("ab+") as file:
             file.seek(0)
@@ -162,20 +147,18 @@ class Results:
                     if not line.endswith(b"\n"):
                         break
                     result = json.loads(line)
-                    response, error = result["response"], result["error"]
-                    key = result["custom_id"] or error["line"]
-                    self._errors[key] = response["body"].get("error") if response else error
+                    self._has_error[result["custom_id"]] = "error" in result["response"]["body"]
                 except (ValueError, KeyError, TypeError) as wrong:
                     problem = f"line {number} of --output '{path}' is not a result of a batch"
                     raise OptionError(f"{problem}: give another file") from wrong
                 end += len(line)
             file.truncate(end)
 
-    def skip(self, key: str | int) -> bool:
-        """Whether the file has the result of a request or line, which is then counted."""
-        self.skipped += key in self._errors
-        self.failed_before += self._errors.get(key) is not None
-        return key in self._errors
+    def skip(self, custom_id: str) -> bool:
+        """Whether the file has the result of a request, which is then counted."""
+        self.skipped += custom_id in self._has_error
+        self.failed_before += self._has_error.get(custom_id, False)
+        return custom_id in self._has_error
 
     def __str__(self) -> str:
         before = f"{self.skipped} answered before"
@@ -183,57 +166,49 @@ class Results:
             before += f", {self.failed_before} of them with an error"
         return f"{self.answered} answered, {self.failed} failed, {before}"
 
-    def write(self, key: str | int, status: int, body: Json) -> None:
-        """Append a `Result` as one whole line."""
+    def write(self, custom_id: str, status: int, body: Json) -> None:
+        """Append a result as one whole line. body: an answer, or `ApiError.body`."""
+        response = {"status_code": status, "request_id": f"req_{uuid4().hex}", "body": body}
+        head = {"id": f"batch_req_{uuid4().hex}", "custom_id": custom_id}
         with self._path.open("ab") as file:
-            file.write(json.dumps(make_result(key, status, body)).encode() + b"\n")
+            file.write(json.dumps({**head, "response": response, "error": None}).encode() + b"\n")
         if "error" not in body:
             self.answered += 1
             self.tokens += body["usage"]["completion_tokens"]
             return
         self.failed += 1
-        where = f"line {key}" if isinstance(key, int) else f"custom_id='{key}'"
-        self.first_failure = self.first_failure or f"{where}: {body['error']['message']}"
+        failure = f"custom_id='{custom_id}': {body['error']['message']}"
+        self.first_failure = self.first_failure or failure
 
 
 @dataclass
 class BatchRun:
-    """Answers requests of a file; a failed one with its error."""
+    """Answers requests; failed ones with errors. names: of the model; answers have the first."""
 
     pipeline: SpeculativePipeline
-    model_name: str
+    names: Sequence[str]
     max_batch_size: int
     unknown: UnknownFields = field(default_factory=UnknownFields)
 
     def __post_init__(self) -> None:
         # Open requests, keyed by custom id, and by index of the choice too.
-        self._batch: Batch[tuple[str | int, int]] = self.pipeline.open_batch()
+        self._batch: Batch[tuple[str, int]] = self.pipeline.open_batch()
         self._batch.try_grammars()
-        self._answers: dict[str | int, CompletionAnswer] = {}
+        self._answers: dict[str, CompletionAnswer] = {}
 
-    def answer(self, lines: Iterable[bytes], results: Results) -> Iterator[None]:
+    def answer(self, requests: Iterable[BatchRequest], results: Results) -> Iterator[None]:
         """Answer requests that `results` does not; yields after each result, in any order."""
         with self._batch:
-            yield from starmap(results.write, self._results(lines, results))
+            yield from starmap(results.write, self._results(requests, results))
 
-    def _results(self, lines: Iterable[bytes], results: Results) -> Iterator[Result]:
-        seen: set[str] = set()
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
+    def _results(self, requests: Iterable[BatchRequest], results: Results) -> Iterator[Result]:
+        for request in requests:
+            if results.skip(request.custom_id):
                 continue
-            key: str | int = number
             try:
-                request = read_request(line)
-                if request.custom_id in seen:
-                    problem = f"custom_id='{request.custom_id}' is that of an earlier line"
-                    raise invalid("custom_id", problem, "duplicate_custom_id")
-                key = request.custom_id
-                seen.add(key)
-                if not results.skip(key):
-                    self._begin(request)
+                self._begin(request)
             except Exception as error:
-                if isinstance(key, str) or not results.skip(key):
-                    yield self._fail(key, error)
+                yield self._fail(request.custom_id, error)
             # As many again are ready to run, and a long file takes little memory.
             while len(self._batch) >= 2 * self.max_batch_size:
                 yield from self._step()
@@ -241,10 +216,10 @@ class BatchRun:
             yield from self._step()
 
     def _begin(self, request: BatchRequest) -> None:
-        ask, name = read(BODIES[request.url], request.body, self.unknown), self.model_name
+        ask, name = read(BODIES[request.url], request.body, self.unknown), self.names[0]
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
-        if ask.model not in (None, name):
+        if ask.model not in (None, *self.names):
             problem = f"this run serves the model '{name}', not '{ask.model}'"
             remedy = "change the request, or give --served-model-name"
             raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
@@ -268,12 +243,12 @@ class BatchRun:
                 del self._answers[custom_id]
                 yield custom_id, 200, answer.whole()
 
-    def _fail(self, key: str | int, error: BaseException) -> Result:
-        """The result of a failed request or line; ends its other choices."""
-        answer = self._answers.pop(key, None)
+    def _fail(self, custom_id: str, error: BaseException) -> Result:
+        """The result of a failed request; ends its other choices."""
+        answer = self._answers.pop(custom_id, None)
         for index in range(len(answer.choices) if answer else 0):
-            self._batch.cancel((key, index))
-        failure = from_exception(error, str(key), answer.ask.names if answer else None)
+            self._batch.cancel((custom_id, index))
+        failure = from_exception(error, custom_id, answer.ask.names if answer else None)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return key, failure.status, failure.body()
+        return custom_id, failure.status, failure.body()

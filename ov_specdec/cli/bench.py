@@ -20,6 +20,7 @@ from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE
 from ov_specdec.cli.options import MEASURED_TOKENS
 from ov_specdec.cli.terminal import console, progress
 from ov_specdec.errors import OptionError, SpecdecError
+from ov_specdec.files import replacing
 from ov_specdec.measure.methods import (
     ALIKE,
     BASELINE,
@@ -35,7 +36,6 @@ from ov_specdec.measure.methods import (
 from ov_specdec.measure.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.models.devices import describe_machine
 from ov_specdec.options.model import option
-from ov_specdec.records.files import replacing
 
 DEFAULT_METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}

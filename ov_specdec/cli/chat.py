@@ -21,14 +21,14 @@ from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import command, options_of, take, typed
 from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.options import GENERATION, LOGPROBS, Shared, check_generation
-from ov_specdec.cli.terminal import Transcript, console, flag_of, show_error
+from ov_specdec.cli.terminal import Transcript, by_flag, console, show_error
 from ov_specdec.errors import Option, OptionError, SpecdecError
+from ov_specdec.files import user_cache
 from ov_specdec.generation.text_generator import GenerationStream
-from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.locate import locate
 from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.model import option
-from ov_specdec.records.files import user_cache
-from ov_specdec.results.chunks import GenerationResult, ResultBuilder
+from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.origins import LINES
 from ov_specdec.text.chat import Message
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -55,9 +55,8 @@ def chat(
     pipeline, given = take(options, PIPELINE), typed(take(options, GENERATION))
     check_generation(given, pipeline)
     main, draft = pipeline["main"], pipeline["draft"]
-    folder = embedded_folder("main") if main is None else locate(main)
     name = "the embedded model" if main is None else model_name(main)
-    if load_tokenizer(folder).chat_template is None:  # known before the model is compiled
+    if load_tokenizer(locate(main)).chat_template is None:  # known before the model is compiled
         raise OptionError(
             name if main is None else Option("main", main),
             " has no chat template: give a chat model as main, or continue a text with ov-specdec "
@@ -65,9 +64,8 @@ def chat(
         )
     require_utf8("the system message", system or "")
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
-    parameters = click.get_current_context().command.params
-    known = [p for p in parameters if isinstance(p, click.Option) and p.name in GENERATION]
-    settable = {flag_of(each).removeprefix("--"): each for each in known}
+    known = by_flag(click.get_current_context().command)
+    settable = {flag: each for flag, each in known.items() if each.name in GENERATION}
     is_typed = sys.stdin is not None and sys.stdin.isatty()
     with make_pipeline(pipeline) as models:
         show = partial(show_answer, show_draft=show_draft, is_typed=is_typed)
@@ -100,7 +98,7 @@ def show_answer(
 
     show_draft: in a colour. is_typed: Ctrl-C ends the answer, and not the chat.
     """
-    answer, shown = ResultBuilder(), Transcript()
+    shown = Transcript()
     if is_typed:  # until the next answer, since a second Ctrl-C may come just after the end
         signal.signal(signal.SIGINT, lambda *_: stream.cancel())
     with stream:
@@ -108,12 +106,11 @@ def show_answer(
             first = next(stream)
         try:
             for chunk in chain([first], stream):
-                answer.add(chunk)
                 is_marked = show_draft and chunk.from_draft and not console.no_color
                 shown.show(chunk, ACCEPTED if is_marked else None)
         finally:
             click.echo()
-    return answer.result
+    return shown.output.result
 
 
 def note(text: str) -> None:

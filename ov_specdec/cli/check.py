@@ -22,7 +22,7 @@ from ov_specdec.models.devices import (
 )
 from ov_specdec.models.exported import check_pair, open_exported, pair_tokenizers
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.locate import locate
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult
@@ -58,10 +58,10 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
     code is 1 if a text differs that must not; please report that.
     """
     require_main(main, draft)
-    pair = (embedded_folder("main"), embedded_folder("draft")) if main is None else (main, draft)
-    if pair[1] is not None and not show_comparison(str(pair[0]), str(pair[1])):
+    is_pair = main is None or draft is not None
+    if is_pair and not show_comparison(main, draft):
         sys.exit(FAILED)
-    folder = ModelFolder.read(locate(str(pair[0])))
+    folder = ModelFolder.read(locate(main))
     if not find_device(device).is_cpu:
         click.echo(f"device: {describe_machine(device)}")
         is_right = True
@@ -166,10 +166,10 @@ def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchIn
     return known
 
 
-def show_comparison(main: str, draft: str) -> bool:
+def show_comparison(main: str | None, draft: str | None) -> bool:
     """Print the comparison; whether the two are compatible."""
     with console.status("Reading models"):
-        exported = open_exported(locate(main)), open_exported(locate(draft))
+        exported = open_exported(locate(main)), open_exported(locate(draft, "draft"))
         report = check_pair(*exported)
     verdict = "compatible" if report.compatible else "not compatible"
     click.echo("\n".join([*report.lines(), verdict]))

@@ -110,6 +110,7 @@ def option_of(
 ) -> Callable[[Command], Command]:
     """The click option of an option. default: `...` if it has to be given."""
     display, kinds = display_of(field), kinds_of(field.annotation)
+    unset = "" if default else display.unset
     way = WAYS.get(display.metavar)
     origin, item = get_origin(kinds[0]), kinds[0]
     several = origin in (Sequence, Mapping)
@@ -131,7 +132,7 @@ def option_of(
     help_ = (
         f"{text.rstrip('.')}; repeatable." if several else text,
         way.note if way is not None else "",
-        display.unset and f"[{display.unset}]",
+        unset and f"[{unset}]",
     )
     return click.option(
         flag,
@@ -142,7 +143,7 @@ def option_of(
         multiple=several,
         required=default is ...,
         **({} if default is ... else {"default": default}),
-        show_default=not display.unset,
+        show_default=not unset,
         callback=(lambda _, __, pairs: dict(pairs) or None)
         if several and origin is Mapping
         else None,

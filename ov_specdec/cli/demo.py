@@ -18,14 +18,17 @@ from ov_specdec.cli.models import (
     speech_arguments,
 )
 from ov_specdec.cli.terminal import console
-from ov_specdec.errors import OptionError, requiring
+from ov_specdec.errors import requiring
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.server.settings import LOOPBACK_NAMES, check_address, is_loopback
+from ov_specdec.server.settings import (
+    LOOPBACK_NAMES,
+    Host,
+    check_address,
+    in_url,
+    is_loopback,
+)
 from ov_specdec.speech_pipeline import SpeechPipeline
-
-FIRST_PORT = 7860
-"""Gradio's default."""
 
 
 @command(
@@ -38,13 +41,13 @@ FIRST_PORT = 7860
 )
 def demo(
     *,
-    host: str = option("127.0.0.1", "Address to serve on.", group="Address"),
+    host: Host = option("127.0.0.1", "Address to serve on.", group="Address"),
     port: int | None = option(
         None,
         "Port to serve on; 0 takes any free port.",
         ge=0,
         le=65535,
-        unset=f"{FIRST_PORT}, or the next free port",
+        unset="7860, or the next free port",
     ),
     share: bool = option(False, "Make the page public through gradio's servers."),
     **options: Any,
@@ -77,21 +80,15 @@ def _show(
     """Serve a page until Ctrl-C."""
     from ov_specdec.demo.page import launch_arguments, stop_serving
 
-    try:
-        _, address, shared = page.launch(
-            server_name=host,
-            server_port=port,
-            share=share,
-            quiet=True,
-            prevent_thread_lock=True,
-            # As in `serve`: else a web site could reach the page by DNS rebinding.
-            **launch_arguments(LOOPBACK_NAMES if is_loopback(host) and not share else ("*",)),
-        )
-    except OSError as error:
-        raise OptionError(
-            f"no port of {host} from {port or FIRST_PORT} on is free ({error}): choose another "
-            "--port or --host"
-        ) from error
+    _, address, shared = page.launch(
+        server_name=in_url(host),
+        server_port=port,
+        share=share,
+        quiet=True,
+        prevent_thread_lock=True,
+        # As in `serve`: else a web site could reach the page by DNS rebinding.
+        **launch_arguments(LOOPBACK_NAMES if is_loopback(host) and not share else ("*",)),
+    )
     click.echo(shared or address)
     try:
         while True:

@@ -18,7 +18,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.costs import CostCurve
-from ov_specdec.results.chunks import GenerationResult, ResultBuilder
+from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.sampling.logits import finite
 from ov_specdec.text.detokenizer import as_text
@@ -59,17 +59,16 @@ def generate(
         result = models.generate(prompt, generation)
         print_json({**as_dict(result), **scores(result, models.tokenizer)})
         return
-    output, shown = ResultBuilder(), Transcript()
+    shown = Transcript()
     try:
         with models.stream(prompt, generation) as stream:
             for chunk in stream:
-                output.add(chunk)
                 shown.show(chunk)
     except KeyboardInterrupt:
         click.echo()
-        end_interrupted(f"interrupted after {len(output.token_ids)} tokens")
+        end_interrupted(f"interrupted after {len(shown.output.token_ids)} tokens")
     click.echo()
-    result = output.result
+    result = shown.output.result
     rest = details(result, models) if verbose else ()
     for line in (figures(result, models), *warnings_of(result), *rest):
         click.echo(line, err=True)

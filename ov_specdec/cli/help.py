@@ -55,8 +55,8 @@ check big-model --device GPU
 check
 devices
 devices big-model
-export Qwen/Qwen2.5-7B-Instruct Qwen/Qwen2.5-0.5B-Instruct
-export Qwen/Qwen2.5-7B-Instruct --draft-from-main int4
+export Qwen/Qwen2.5-7B-Instruct Qwen/Qwen2.5-0.5B-Instruct --weight-format int4
+export Qwen/Qwen2.5-7B-Instruct --weight-format int8 --draft-from-main int4
 export openai/whisper-base openai/whisper-tiny --weight-format int8
 """
 

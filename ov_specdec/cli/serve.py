@@ -1,8 +1,7 @@
 """`ov-specdec serve`: an OpenAI-compatible server."""
 
-import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +17,7 @@ from ov_specdec.cli.models import (
     model_name,
     speech_arguments,
 )
-from ov_specdec.cli.terminal import flag_of
+from ov_specdec.cli.terminal import by_flag
 from ov_specdec.errors import Option, OptionError, requiring
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.model import option
@@ -27,7 +26,6 @@ from ov_specdec.server.settings import (
     Binding,
     Cluster,
     Settings,
-    bare_host,
     check_address,
     check_socket,
     is_loopback,
@@ -37,17 +35,12 @@ from ov_specdec.speech.audio import require_libraries
 VARIABLE_PREFIX = "OV_SPECDEC"
 """Of environment variables that have the values of options."""
 
-MAX_TEXT, MAX_RECORDING = 4.0, 25.0
-"""Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
-
 
 def _with_variables(made: click.Command) -> click.Command:
     """Name the variable of each option by its flag, such as OV_SPECDEC_API_KEY for --api-key."""
     made.context_settings["auto_envvar_prefix"] = VARIABLE_PREFIX  # for Python's names
-    for each in made.params:
-        if isinstance(each, click.Option):
-            name = flag_of(each).removeprefix("--").replace("-", "_").upper()
-            each.envvar = f"{VARIABLE_PREFIX}_{name}"
+    for flag, each in by_flag(made).items():
+        each.envvar = f"{VARIABLE_PREFIX}_{flag.replace('-', '_').upper()}"
     return made
 
 
@@ -64,8 +57,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
         raise click.BadParameter(f"'{file}' cannot be read: {error}") from error
     if not isinstance(content, dict):
         raise click.BadParameter(f"'{file}' must map options to values")
-    options = [each for each in context.command.params if isinstance(each, click.Option)]
-    known = {flag_of(each).removeprefix("--"): each for each in options}
+    known = by_flag(context.command)
     context.default_map = {}
     for key, value in content.items():
         typed = str(key).replace("_", "-")  # max-queue or max_queue
@@ -90,7 +82,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
         f"environment variables such as {VARIABLE_PREFIX}_MAX_QUEUE take precedence.",
     ),
     options_of(Binding.model_fields),
-    options_of(Settings.model_fields),
+    options_of(Settings.model_fields, served_model_name=()),
     options_of(Cluster.model_fields),
     options_of(PIPELINE, generation_config="model"),  # as in vLLM
 )
@@ -102,22 +94,8 @@ def serve(
         unset="no key",
         metavar="TEXT-FILE",
     ),
-    served_model_name: Sequence[str] = option(
-        (),
-        "Name of the model; answers have the first one.",
-        unset="its folder's name",
-        metavar="NAME",
-    ),
     log_level: Literal["debug", "info", "warning", "error"] = option(
         "info", "Minimum level of log messages."
-    ),
-    max_body_size: float | None = option(
-        None,
-        "Maximum body of a request in MB; others are rejected with 413.",
-        gt=0,
-        unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
-        metavar="MB",
-        group="Requests",
     ),
     **options: Any,
 ) -> None:
@@ -128,15 +106,9 @@ def serve(
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech := is_speech(pipeline["main"]):
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
-    name, *aliases = served_model_name or [model_name(pipeline["main"])]
-    max_megabytes = max_body_size or (MAX_RECORDING if speech else MAX_TEXT)
-    settings = Settings(
-        model_name=name,
-        aliases=aliases,
-        api_keys=(*options.pop("api_keys"), *_read_keys(api_key_file)),
-        max_body=math.ceil(max_megabytes * 1e6),
-        **options,
-    )
+    options["api_keys"] += tuple(_read_keys(api_key_file))
+    options["served_model_name"] = options["served_model_name"] or model_name(pipeline["main"])
+    settings = Settings(**options)
     if binding.uds is None:
         settings = _guard(settings, binding.host)
         port = check_address(binding.host, binding.port)
@@ -145,7 +117,6 @@ def serve(
         check_socket(binding.uds)
     # Ray prints to stdout, which is redirected by the time that this is called.
     announce = partial(click.echo, binding.url, file=sys.stdout)
-    binding = binding.model_copy(update={"host": bare_host(binding.host)})
     if cluster.scale and speech:
         raise OptionError("a speech model is served by one process: leave out --replicas")
     if speech:

@@ -16,7 +16,7 @@ from rich.progress import MofNCompleteColumn, Progress
 from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.cli.help import show_help
 from ov_specdec.errors import SpecdecError, cut
-from ov_specdec.results.chunks import Chunk
+from ov_specdec.results.chunks import Chunk, ResultBuilder
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning
 
 console = Console(stderr=True, highlight=False)
@@ -29,9 +29,13 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 class Transcript:
-    """An answer as it is shown: reasoning, text, and each call in lines of their own."""
+    """An answer as it is shown: reasoning, text, and each call in lines of their own.
+
+    output: what was shown so far.
+    """
 
     def __init__(self) -> None:
+        self.output = ResultBuilder()
         self._last: type[Part] | None = None
 
     def pieces(self, chunk: Chunk) -> Iterator[tuple[str, bool]]:
@@ -44,7 +48,8 @@ class Transcript:
             yield text, self._last is Reasoning
 
     def show(self, chunk: Chunk, colour: tuple[int, ...] | None = None) -> None:
-        """Print a chunk, reasoning dim on stderr."""
+        """Print the next chunk, reasoning dim on stderr."""
+        self.output.add(chunk)
         for text, is_reasoning in self.pieces(chunk):
             dim = is_reasoning or None
             click.secho(text, nl=False, err=is_reasoning, dim=dim, fg=colour)
@@ -106,6 +111,12 @@ def in_option_names(error: SpecdecError, parameters: Iterable[click.Parameter]) 
 def flag_of(option: click.Parameter) -> str:
     """The longest of an option's names, with its hyphens."""
     return max(option.opts, key=len)
+
+
+def by_flag(command: click.Command) -> dict[str, click.Option]:
+    """The options of a command, by their flags without hyphens in front."""
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    return {flag_of(each).removeprefix("--"): each for each in options}
 
 
 def _typed(option: click.Option, value: object) -> str:

@@ -26,12 +26,12 @@ from ov_specdec.measure.candidates import (
 from ov_specdec.measure.methods import make_table
 from ov_specdec.measure.prompts import TUNING, read_prompts
 from ov_specdec.measure.tuner import CHANGED, INVARIANT, Found, Tuner, describe_settings
-from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.options.model import option
 from ov_specdec.planning.costs import Role
-from ov_specdec.records.files import record_file
+from ov_specdec.records import record_file
 from ov_specdec.text.pairing import PairingName
 
 
@@ -80,10 +80,9 @@ def tune(
         raise OptionError(
             f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
         )
-    main_folder = embedded_folder("main") if main is None else locate(main)
-    drafts = [locate(name) for name in other_drafts]
+    main_folder, drafts = locate(main), [locate(name) for name in other_drafts]
     if is_pair:
-        drafts.insert(0, embedded_folder("draft") if draft is None else locate(draft))
+        drafts.insert(0, locate(draft, "draft"))
     # Before a search of minutes: not all drafts can be paired.
     paired = [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
     profile = path = tuned = None

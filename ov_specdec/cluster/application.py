@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -24,7 +23,6 @@ from ov_specdec.cluster.replica import RemoteEngine, Replica
 from ov_specdec.cluster.router import SessionRouter
 from ov_specdec.errors import DeviceError
 from ov_specdec.generation.pipeline_options import PipelineOptions
-from ov_specdec.options.checks import require_known
 from ov_specdec.server.access import set_up_log
 from ov_specdec.server.app import make_app
 from ov_specdec.server.service import Service
@@ -70,14 +68,12 @@ class Ingress:
 
 def build(args: ClusterArgs) -> Application:
     """An ingress, which admits what all replicas can run; `OptionError` for invalid arguments."""
-    require_known(args.pipeline, PipelineOptions.model_fields, "pipeline argument")
-    settings = Settings(**args.settings)
-    usual = PipelineOptions.model_fields["max_batch_size"].default
-    batch_size = int(args.pipeline.get("max_batch_size", usual))
+    pipeline, settings = PipelineOptions(**args.pipeline), Settings(**args.settings)
+    batch_size = pipeline.max_batch_size
     target = {"target_ongoing_requests": 0.8 * batch_size}  # Ray advises 20 to 50 % headroom
     autoscaling = args.autoscale and AutoscalingConfig(**{**target, **args.autoscale})
     max_replicas = autoscaling.max_replicas if autoscaling else args.replicas
-    num_cpus = args.pipeline.get("num_threads") or largest_size(read_nodes(), max_replicas)
+    num_cpus = pipeline.num_threads or largest_size(read_nodes(), max_replicas)
     shared: Any = {
         "max_ongoing_requests": 10_000,  # the ingress itself answers 429; a replica queues
         "graceful_shutdown_timeout_s": settings.shutdown_timeout,
@@ -109,13 +105,9 @@ def serve_replicas(
     on_ready: called when the server accepts requests.
     """
     ended = threading.Event()
-    receiver, sender = socket.socketpair()
-    sender.setblocking(False)
     own: dict[str, Any] = {}
     if address is None:
-        threading.Thread(target=_end_all, args=[receiver], daemon=True).start()
-        _on_signal(ended.set)  # a signal without a handler wakes no thread
-        signal.set_wakeup_fd(sender.fileno())
+        _on_signal(_leave)
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # no network calls
         own = {
             "num_cpus": sum(map(len, read_nodes())),
@@ -124,10 +116,11 @@ def serve_replicas(
         }
     # Ray prints what its workers do. Without an address it would join a cluster that it finds.
     with redirect_stdout(sys.stderr), ray.init(address or "local", **own):
+        if address is None:
+            _on_signal(_leave)  # in place of Ray's handlers, which take seconds
         try:
             deploy(args, host, port)
-            signal.set_wakeup_fd(-1)
-            _on_signal(ended.set)  # in place of Ray's handlers
+            _on_signal(ended.set)
             on_ready()
             ended.wait()
         finally:
@@ -147,13 +140,12 @@ def deploy(args: ClusterArgs, host: str, port: int) -> None:
         raise DeviceError(f"the replicas could not be started: {reason}") from error
 
 
-def _end_all(receiver: socket.socket) -> None:
-    """End this process and its children at a signal, without Ray's handlers, which take seconds."""
-    if receiver.recv(1):
-        for child in psutil.Process().children(recursive=True):
-            with suppress(psutil.NoSuchProcess):  # Ray may end it first
-                child.kill()
-        os._exit(0)
+def _leave() -> None:
+    """End this process and its children at once."""
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess):  # Ray may end it first
+            child.kill()
+    os._exit(0)
 
 
 def _on_signal(act: Callable[[], None]) -> None:

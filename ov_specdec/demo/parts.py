@@ -51,8 +51,9 @@ def side_by_side(
 
     def known(turns: Turns, status: str = "") -> tuple[Any, ...]:
         last = turns[-1] if turns else Comparison(example.models)
-        shown = view.verdict(last), *view.panes(turns), view.details(last)
-        return turns, view.status(status or last.status), *shown, view.rounds(last, decode)
+        panes = view.pane(turns, "plain"), view.pane(turns, "speculative")
+        below = view.details(last), view.rounds(last, decode)
+        return turns, view.status(status or last.status), view.verdict(last), *panes, *below
 
     outputs = [state, status, *_results(*known([example])[2:])]
     boxes = [] if message is None else [message]

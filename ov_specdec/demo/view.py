@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from html import escape
 from itertools import groupby
+from typing import Literal
 
 from ov_specdec.demo.comparison import Comparison, Run
 from ov_specdec.results.chunks import ENDINGS
@@ -12,22 +13,17 @@ NEW_LINE = "\N{DOWNWARDS ARROW WITH CORNER LEFTWARDS}"
 NOTHING = "\N{EN DASH}"
 
 
-def panes(turns: Sequence[Comparison]) -> tuple[str, str]:
-    """The panes of plain and of speculative decoding, with the figures of the last turn."""
-    plain = [(turn.message, turn.plain) for turn in turns]
-    speculative = [(turn.message, turn.speculative) for turn in turns]
-    return pane(plain, "Plain decoding"), pane(speculative, "Speculative decoding")
-
-
-def pane(runs: Sequence[tuple[str, Run]], title: str) -> str:
-    """Title, figures and texts of runs, each below its message if it has one."""
-    html = "".join(_text(run) if not message else _answer(message, run) for message, run in runs)
-    last = runs[-1][1] if runs else Run()
+def pane(turns: Sequence[Comparison], method: Literal["plain", "speculative"]) -> str:
+    """The texts of a method, each below its message if it has one, and the last one's figures."""
+    runs: list[Run] = [getattr(turn, method) for turn in turns]
+    html = "".join(_answer(turn.message, run) for turn, run in zip(turns, runs, strict=True))
+    last = runs[-1] if runs else Run()
     outcome = last.output.result.ending.label if last.is_complete else ENDINGS["cancelled"].label
     if last.outcome in ("not started", "running"):
         outcome = last.outcome.removeprefix("not started")
     return (
-        f'<section class="pane" data-outcome="{last.outcome}"><header><h3>{title}</h3>'
+        f'<section class="pane" data-outcome="{last.outcome}"><header>'
+        f"<h3>{method.capitalize()} decoding</h3>"
         f'<span class="outcome">{outcome}</span></header>'
         f"{_figures(last)}"
         # The inner element keeps the box scrolled to its end while text arrives.
@@ -88,12 +84,11 @@ def legend() -> str:
 
 
 def _answer(message: str, run: Run) -> str:
-    html = f'<p class="message">{escape(message)}</p><div class="answer">{_text(run)}</div>'
+    text = as_html((chunk.origin, chunk.text) for chunk in run.chunks)
+    if not message:
+        return text
+    html = f'<p class="message">{escape(message)}</p><div class="answer">{text}</div>'
     return html + ('<p class="quiet">stopped</p>' if run.outcome == "cancelled" else "")
-
-
-def _text(run: Run) -> str:
-    return as_html((chunk.origin, chunk.text) for chunk in run.chunks)
 
 
 def _figures(run: Run) -> str:

@@ -1,8 +1,7 @@
 """`Engine`: runs sequences together, step by step; only it runs passes meanwhile."""
 
 import warnings
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from itertools import compress
 from time import perf_counter
 from types import MappingProxyType
@@ -13,7 +12,7 @@ from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, Role
-from ov_specdec.planning.draft_length import FULL, NO_PLAN, Estimate, Plan
+from ov_specdec.planning.draft_length import FULL, Estimate, Plan
 from ov_specdec.planning.planner import Planner, StepPlan
 from ov_specdec.results.stats import PassStats, Round, StepStats
 from ov_specdec.runner.base import Runner
@@ -42,7 +41,6 @@ class Engine:
         self._costs = costs
         self._planner = Planner(costs)
         self._step_plan = StepPlan([])
-        self._has_warned = False
 
     def step(self) -> None:
         """One round of drafting and verification for all running sequences.
@@ -75,7 +73,7 @@ class Engine:
     def _measure(self, sequences: list[Sequence]) -> None:
         """Measure the costs of passes if they are due, before a first sequence runs."""
         is_planned = any(sequence.policy.is_planned for sequence in sequences)
-        if not is_planned or any(s.round or not s.is_first_round for s in self.scheduler.running):
+        if not is_planned or any(s.round or not s.is_first_round for s in sequences):
             return
         try:
             self._costs.improve()
@@ -105,9 +103,8 @@ class Engine:
     def _complete(self, sequence: Sequence, round_: Round) -> None:
         """Learn from a complete round and publish it; the sequence may end with it."""
         sequence.wait_for(None)
-        with self._plainly_after_errors():
-            sequence.policy.update(round_.stats)
         try:
+            sequence.policy.update(round_.stats)
             sequence.publish(round_)
         except Exception as error:
             sequence.end(error)
@@ -116,14 +113,12 @@ class Engine:
 
     def _plan(self) -> None:
         """Plan draft lengths: first those that are given, then all others together."""
-        stepping, self._step_plan = self.scheduler.stepping, StepPlan([])
+        running, self._step_plan = self.scheduler.running, StepPlan([])
         planned, estimates = list[Sequence](), list[Estimate]()
-        for sequence in stepping:
+        for sequence in running:
             if (offers := sequence.offers) is None:
                 continue
-            answer: Plan | Estimate = NO_PLAN
-            with self._plainly_after_errors():
-                answer = sequence.policy.answer(offers)
+            answer = sequence.policy.answer(offers)
             if isinstance(answer, Plan):
                 self._resume(sequence, answer.within(sequence.room))
             elif sequence.room < 1:
@@ -132,34 +127,11 @@ class Engine:
                 planned.append(sequence)
                 estimates.append(answer)
         # Sequences with offers decode. Without any, the planner still chooses the size to pad to.
-        if not any(s.policy.is_planned and s.state is State.DECODE for s in stepping):
+        if not any(s.policy.is_planned and s.state is State.DECODE for s in running):
             return
-        plans = [(sequence, NO_PLAN) for sequence in planned]
-        with self._plainly_after_errors():
-            step_plan = self._planner.plan(estimates, self.scheduler.load)
-            plans = [*zip(planned, step_plan.plans, strict=True)]
-            self._step_plan = step_plan
-        for sequence, plan in plans:
+        self._step_plan = self._planner.plan(estimates, self.scheduler.load)
+        for sequence, plan in zip(planned, self._step_plan.plans, strict=True):
             self._resume(sequence, plan.within(sequence.room))
-
-    @contextmanager
-    def _plainly_after_errors(self) -> Iterator[None]:
-        """Suppress errors of planning and of what it learns, so that requests decode on.
-
-        The next step has a new planner, since the state of this one may be the cause.
-        """
-        try:
-            yield
-        except Exception as error:
-            self._planner = Planner(self._costs)
-            if not self._has_warned:
-                self._has_warned = True
-                warnings.warn(
-                    f"planning has failed ({type(error).__name__}: {error}), and decoding goes on "
-                    "without it: please report this",
-                    RuntimeWarning,
-                    stacklevel=1,
-                )
 
     def _run_drafts(self) -> list[PassStats]:
         """Run passes of the draft model until no sequence waits for one."""
@@ -229,11 +201,8 @@ class Engine:
         """Update cost curves and static shapes with the passes of this step."""
         passes = drafts if main is None else [*drafts, main]
         seconds = sum(done.seconds for done in passes)
-        is_prefill = any(done.num_prefill for done in passes)
-        self.scheduler.learn(seconds, is_prefill=is_prefill)
-        with self._plainly_after_errors():
-            for role, shapes in self.shapes.items():
-                own = drafts if role == "draft" else passes[len(drafts) :]
-                shapes.learn(own, seconds, is_idle=not self.scheduler.running)
-            if main is not None and not is_prefill:
-                self._costs.learn(StepStats(main, tuple(drafts)))
+        for role, shapes in self.shapes.items():
+            own = drafts if role == "draft" else passes[len(drafts) :]
+            shapes.learn(own, seconds, is_idle=not self.scheduler.running)
+        if main is not None and not any(done.num_prefill for done in passes):
+            self._costs.learn(StepStats(main, tuple(drafts)))

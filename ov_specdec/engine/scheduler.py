@@ -4,10 +4,9 @@ Source: continuous batching, Yu et al. (Orca, OSDI 2022); chunked prefill beside
 et al. (Sarathi-Serve, arXiv 2403.02310).
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from math import ceil
 from time import monotonic
 
 from ov_specdec.engine.fair_queue import FairQueue
@@ -21,9 +20,6 @@ from ov_specdec.runner.cached_sequence import PREFILL_CHUNK
 DRAFT_PREFILL = 4
 """Ratio of prefill chunks, draft to main model: a draft model that pays takes at most a fourth of
 the time for each token. `PREFILL_CHUNK` is the limit."""
-
-LONGER = 2.0
-"""Ratio of the time of steps beside a tenant with most of the work to steps without it."""
 
 SHARED_CHUNK = 64
 """`PREFILL_CHUNK` of several tenants, as a request of one waits for a pass of another's prompt.
@@ -61,11 +57,9 @@ class Limits:
 class Scheduler:
     """Waiting and running sequences: those of a tenant first come, first served.
 
-    When the memory for KV caches is used up, or another tenant waits for its share, the newest
-    sequence of the tenant with the most running ones is preempted: it frees its blocks, waits, and
-    recomputes its cache later, so its output is the same. A tenant with more than half of the
-    work rests in some steps, so that those of others take, on average, at most twice as long as
-    without it.
+    When the memory for KV caches is used up, or another tenant waits for its share, the last
+    admitted sequence of the tenant with the most running ones is preempted: it frees its blocks,
+    waits, and recomputes its cache later, so its output is the same.
     """
 
     def __init__(self, main: Runner, draft: Runner | None, limits: Limits) -> None:
@@ -74,22 +68,10 @@ class Scheduler:
         self.waiting: FairQueue[Sequence] = FairQueue()
         # In order of admission.
         self.running: list[Sequence] = []
-        self.stepping: list[Sequence] = []
-        """Running sequences that take part in the step."""
         self._latest: tuple[Hashable, ...] = ()
         """The tenant of the sequence that was admitted last; a tuple, as None is a tenant too."""
         self._shared_until = 0.0
         """The end of `SHARED_CHUNK`, by `time.monotonic`."""
-        self._busiest: tuple[Hashable, ...] = ()
-        """The tenant with more than half of the work, if there are others; a tuple, as above."""
-        self._rests = False
-        """Whether it rests in this step."""
-        self._without_busiest: deque[float] = deque(maxlen=8)
-        """Seconds of the last steps without the busiest tenant, and without prefill."""
-        self._with_busiest = 0.0
-        """Seconds of the last step with it."""
-        self._saved = 0.0
-        """Seconds by which steps of others were shorter than they may be, negative if longer."""
         self.on_preemption: Callable[[], object] = lambda: None
         """Called at each preemption."""
 
@@ -104,23 +86,25 @@ class Scheduler:
         self.waiting.add(sequence)
 
     def schedule(self) -> list[Sequence]:
-        """Admit waiting sequences that fit. Returns the running ones that take part in the step."""
+        """Admit waiting sequences that fit. Returns those that run."""
         self.sweep()
         while (sequence := self.waiting.next(self.running)) and self._make_room(sequence):
             self.waiting.remove(sequence)
             self._admit(sequence)
-        self._rest()
-        self.stepping = [s for s in self.running if not (self._rests and s.tenant in self._busiest)]
-        return self.stepping
+        return self.running
 
     def batch(self, model: Runner, num_prefilled: int = 0) -> dict[Sequence, int]:
         """A model's next pass: sequences that wait for it, with the maximum of tokens of each.
 
-        num_prefilled: prompt tokens that it prefilled in this step.
+        Those of tenants that lack fewer tokens come first, so that a short prompt does not wait
+        for long ones of others. num_prefilled: prompt tokens that it prefilled in this step.
         """
         batch: dict[Sequence, int] = {}
         budget: int | None = None
-        for sequence in sorted(self.stepping, key=lambda each: each.tenant in self._busiest):
+        lacking = Counter[Hashable]()
+        for sequence in self.running:
+            lacking[sequence.tenant] += sequence.num_uncached
+        for sequence in sorted(self.running, key=lambda each: lacking[each.tenant]):
             cache = sequence.fed_cache
             if cache is None or cache.runner is not model or sequence.is_cancelled:
                 continue
@@ -143,7 +127,7 @@ class Scheduler:
         prefilling, decoding = self._split()
         num_prefill = sum([sequence.num_in_pass for sequence in prefilling])
         return Load(
-            len(self.stepping),
+            len(self.running),
             len(decoding),
             sum([sequence.num_in_pass for sequence in decoding]),
             min(num_prefill, self._prefill_budget) if prefilling else 0,
@@ -151,9 +135,9 @@ class Scheduler:
         )
 
     def _split(self) -> tuple[list[Sequence], list[Sequence]]:
-        """The sequences of the step that prefill, and the others."""
-        prefilling = [s for s in self.stepping if s.state is State.PREFILL]
-        return prefilling, [s for s in self.stepping if s.state is not State.PREFILL]
+        """The sequences that prefill, and the others."""
+        prefilling = [s for s in self.running if s.state is State.PREFILL]
+        return prefilling, [s for s in self.running if s.state is not State.PREFILL]
 
     @property
     def _prefill_budget(self) -> int:
@@ -171,16 +155,6 @@ class Scheduler:
         size = max(size for size in GRID if size <= num_tokens + most)
         return size - num_tokens if size > num_tokens else most
 
-    def learn(self, seconds: float, *, is_prefill: bool) -> None:
-        """Learn how long the passes of a step took. is_prefill: whether they read prompts."""
-        if self._rests:
-            self._saved += (LONGER - 1) * seconds
-            if not is_prefill:
-                self._without_busiest.append(seconds)
-        else:
-            self._saved += self._allowed - seconds
-            self._with_busiest = seconds
-
     def sweep(self) -> None:
         """Remove sequences that have ended or were cancelled."""
         waiting = [*self.waiting]
@@ -188,39 +162,19 @@ class Scheduler:
             if sequence.is_cancelled and sequence.state is not State.ENDED:
                 sequence.end(Cancelled())
         self.running = [s for s in self.running if s.state is not State.ENDED]
-        self.stepping = [s for s in self.stepping if s.state is not State.ENDED]
         for sequence in waiting:
             if sequence.state is State.ENDED:
                 self.waiting.remove(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
-        """Preempt the newest sequence of the tenant with the most running ones.
+        """Preempt the last admitted sequence of the tenant with the most running ones.
 
         An only one ends with the error.
         """
         if len(self.running) > 1:
-            self._requeue(self._newest)
+            self._requeue(self._last_admitted)
         else:
             self.running.pop().end(error)
-
-    def _rest(self) -> None:
-        """Let the busiest tenant rest until others can afford a step with it."""
-        work, chunk = Counter[Hashable](), self.limits.max_prefill_tokens_per_step
-        for sequence in self.running:
-            work[sequence.tenant] += ceil(sequence.num_uncached / chunk)
-        most = max(work.values(), default=0)
-        if not self._busiest:
-            self._saved = -self._with_busiest  # a new request has waited for the step before
-        self._busiest, self._rests = (), False
-        if most < work.total() < 2 * most:
-            self._busiest = tuple(tenant for tenant in work if work[tenant] == most)
-            may_spend = self._saved + self._allowed
-            self._rests = not self._without_busiest or may_spend < self._with_busiest
-
-    @property
-    def _allowed(self) -> float:
-        """Seconds of a step with the busiest tenant; a minimum, as disturbances lengthen steps."""
-        return LONGER * min(self._without_busiest, default=0.0)
 
     def _admit(self, sequence: Sequence) -> None:
         try:
@@ -241,7 +195,7 @@ class Scheduler:
             counts = self._num_running
             if counts[sequence.tenant] > max(counts.values()) - 2:
                 return False
-            self._requeue(self._newest)
+            self._requeue(self._last_admitted)
         return True
 
     def _has_room(self, sequence: Sequence) -> bool:
@@ -262,8 +216,8 @@ class Scheduler:
         return Counter(sequence.tenant for sequence in self.running)
 
     @property
-    def _newest(self) -> Sequence:
-        """The newest sequence of the tenant with the most running ones."""
+    def _last_admitted(self) -> Sequence:
+        """The last admitted sequence of the tenant with the most running ones."""
         counts = self._num_running
         most = max(counts.values())
         return next(s for s in reversed(self.running) if counts[s.tenant] == most)
@@ -272,6 +226,4 @@ class Scheduler:
         sequence.preempt()
         self.on_preemption()
         self.running.remove(sequence)
-        if sequence in self.stepping:
-            self.stepping.remove(sequence)
         self.waiting.add(sequence, is_first=True)

@@ -17,7 +17,7 @@ from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs, limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.exported import ExportedModel, check_pair, open_exported, pair_tokenizers
-from ov_specdec.models.locate import embedded_folder, locate
+from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.costs import Costs, Role
@@ -38,13 +38,10 @@ USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
 
 def open_models(options: PipelineOptions) -> list[ExportedModel]:
     """Read the folders of the main model and of the draft model, if the drafter has one."""
-    chosen = {"main": (options.main, options.chat_template)}
+    found = [open_exported(locate(options.main), options.chat_template)]
     if options.kind.has_draft_model:
-        chosen["draft"] = (options.draft, None)
-    return [
-        open_exported(embedded_folder(role) if name is None else locate(name), template)
-        for role, (name, template) in chosen.items()
-    ]
+        found.append(open_exported(locate(options.draft, "draft")))
+    return found
 
 
 def pair_models(

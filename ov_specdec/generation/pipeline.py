@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing_extensions import Self
 
 from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
+from ov_specdec.files import expand_home
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import NOT_PAGED, find_device
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.costs import CostCurve, Progress
-from ov_specdec.records.files import expand_home
 
 
 class Pipeline:

@@ -40,20 +40,24 @@ class ModelOptions(Options):
     main: str | Path | None = option(
         None,
         "Main model: a folder or Hub name.",
-        unset="embedded",
+        unset="the embedded one",
         metavar="DIR",
         expects=WHERE,
         group="Models",
     )
     draft: str | Path | None = option(
-        None, "Draft model: a folder or Hub name.", unset="embedded", metavar="DIR", expects=WHERE
+        None,
+        "Draft model: a folder or Hub name.",
+        unset="the embedded one; none beside another main model",
+        metavar="DIR",
+        expects=WHERE,
     )
     drafter: DrafterName | InstanceOf[DrafterKind] | None = option(
         None,
-        "Source of draft tokens. [model; suffix for --main without --draft] model: the draft "
-        "model. suffix: what followed the longest match in the text so far, --reference-texts or "
-        "earlier outputs. both: suffix, or model where it promises more. prompt-lookup: "
-        "n-gram matches, as in other programs. none: plain decoding.",
+        "Source of draft tokens. model: the draft model. suffix: what followed the longest match "
+        "in the text so far, --reference-texts or earlier outputs. both: suffix, or model where it "
+        "promises more. prompt-lookup: n-gram matches, as in other programs. none: plain decoding.",
+        unset="model; suffix without a draft model",
         expects=DRAFTERS,
         group="Speculation",
     )
@@ -239,7 +243,7 @@ class PipelineOptions(ModelOptions):
         "auto",
         "Run passes in a form that gives each token the same logits, to the bit, at any draft "
         "length and concurrency. auto: if this machine can; true: fail if it cannot; false: never, "
-        "slightly faster.",
+        "which is faster without drafts over long texts, and with several requests.",
         expects="'auto', True or False",
         group="Computation",
     )

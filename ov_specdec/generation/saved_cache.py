@@ -9,9 +9,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
 from ov_specdec.errors import Option, OptionError, SessionError
+from ov_specdec.files import replacing
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
-from ov_specdec.records.files import replacing
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
 TOKENS, FINGERPRINT, SALT = "tokens", "fingerprint", "cache_salt"

@@ -13,7 +13,7 @@ from ov_specdec.models.devices import Device, find_device, free_memory
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.planning.measurement import LARGEST_ROOM
-from ov_specdec.records.files import record_file
+from ov_specdec.records import record_file
 from ov_specdec.runner.cached_sequence import max_tokens
 
 GB = 10**9

@@ -15,6 +15,7 @@ from typing import Any, Literal
 from filelock import FileLock, Timeout
 
 from ov_specdec.errors import ExportError, OptionError
+from ov_specdec.files import expand_home, read_json
 from ov_specdec.models.locate import (
     DECODER_FILE,
     ENCODER_FILE,
@@ -25,7 +26,6 @@ from ov_specdec.models.locate import (
     similar,
 )
 from ov_specdec.models.optimum import Int4Options, require, run_optimum
-from ov_specdec.records.files import expand_home, read_json
 from ov_specdec.text.guard import GuardReport, compare_tokenizers
 from ov_specdec.text.tokenizer import load_tokenizer
 

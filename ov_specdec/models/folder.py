@@ -10,8 +10,8 @@ from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 from typing_extensions import Self
 
 from ov_specdec.errors import ModelError, shorten
+from ov_specdec.files import read_json
 from ov_specdec.models.locate import DECODER_FILE, ENCODER_FILE, decoder_file
-from ov_specdec.records.files import read_json
 
 CONTEXT_KEYS = (
     *("max_target_positions", "max_position_embeddings"),

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.files import read_json
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS
 from ov_specdec.options.foreign_names import CHOOSING, drop_neutral, is_neutral
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.records.files import read_json
 
 GenerationConfigUse = Literal["none", "model"]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from shlex import quote
 
 from ov_specdec.errors import ModelError
-from ov_specdec.records.files import expand_home
+from ov_specdec.files import expand_home
 
 IR_FILE = "openvino_model.xml"
 DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
@@ -38,11 +38,14 @@ def decoder_file(folder: Path) -> str:
     return DECODER_FILE if (folder / DECODER_FILE).is_file() else IR_FILE
 
 
-def locate(name: str | Path) -> Path:
+def locate(name: str | Path | None, role: str = "main") -> Path:
     """The folder that holds the IR called `name`: a local folder, or else a Hub repository.
 
-    A Hub repository (`owner/name`) is downloaded once, into the Hub's own cache.
+    None: the embedded model of this role. A Hub repository (`owner/name`) is downloaded once, into
+    the Hub's own cache.
     """
+    if name is None:
+        return embedded_folder(role)
     folder = expand_home(name)
     if folder.is_dir():
         if (folder / decoder_file(folder)).is_file():

@@ -15,7 +15,7 @@ from ov_specdec.models.compile import fingerprint
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import PROPERTIES, KvBackend, RuntimeConfig
 from ov_specdec.options.model import require
-from ov_specdec.records.files import UNREADABLE, VERSION, read_sections, record_file, write_section
+from ov_specdec.records import UNREADABLE, VERSION, read_sections, record_file, write_section
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Literal
 
 from ov_specdec.errors import DeviceError
+from ov_specdec.files import expand_home
 from ov_specdec.models.devices import EXACT, Device, Precision, cache_precision, computes_in
-from ov_specdec.records.files import expand_home
 
 Backend = Literal["paged", "stateful"]
 KvBackend = Literal["auto", "paged", "stateful"]

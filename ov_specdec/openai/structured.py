@@ -6,6 +6,7 @@ from pydantic import Field
 
 from ov_specdec.openai.body import Body, NeutralValues
 from ov_specdec.openai.errors import invalid, said, show
+from ov_specdec.options.structured import CONSTRAINTS
 
 FormatType = Literal["text", "json_object", "json_schema"]
 
@@ -52,7 +53,7 @@ class StructuredOutputs(Body):
         "disable_any_whitespace": (True, False),  # json_whitespace is compact by default
     }
 
-    option_names = ("json_schema", "json_object", "regex", "choices", "grammar")
+    option_names = CONSTRAINTS
 
     json_schema: Annotated[dict[str, Any] | str, said("a JSON schema")] | None = Field(
         None, alias="json"

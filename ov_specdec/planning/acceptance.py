@@ -26,6 +26,7 @@ draft tokens never outweigh the others. With 16, a text that becomes predictable
 
 MEMORY = 0.98
 """Decay of a sequence's counts with each draft token: about the last 50 count, as texts change.
+They weigh 50 at most, against `COMMON_WEIGHT`.
 
 On recorded drafts 0.96 to 0.995 are equally good.
 """
@@ -65,9 +66,13 @@ class Acceptance:
         self._common = common
         self._own = Counts(MEMORY)
 
-    def rate(self, source: str, match: float | None) -> float:
-        """The acceptance probability of a draft token, given that those before are accepted."""
-        key, prior = (source, match), MODEL_PRIOR if match is None else match
+    def rate(self, source: str, confidence: float | None) -> float:
+        """The acceptance probability of a draft token, given that those before are accepted.
+
+        confidence: in a match; None for a draft model's token.
+        """
+        key = source, confidence
+        prior = MODEL_PRIOR if confidence is None else confidence
         return self._own.share(key, self._common.share(key, prior, PRIOR_WEIGHT), COMMON_WEIGHT)
 
     def learn(self, stats: RoundStats) -> None:
@@ -76,8 +81,8 @@ class Acceptance:
         counted = min(stats.num_accepted + 1, stats.num_drafted)
         outcomes = [(drafted, index < stats.num_accepted) for index in range(counted)]
         if stats.declined is not None:
-            source, match, accepted = stats.declined
-            outcomes.append(((source, match), accepted))
+            source, confidence, accepted = stats.declined
+            outcomes.append(((source, confidence), accepted))
         for key, accepted in outcomes:
             self._own.add(key, accepted)
             self._common.add(key, accepted)

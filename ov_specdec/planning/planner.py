@@ -191,7 +191,7 @@ class Planner:
             if draft is not None:
                 # Skipped tokens count half: drafts that go on need them too. Else a draft of a
                 # fifth of the main model, once it has stopped, would not come back in a text.
-                trying += (draft.at(1) + draft.at(probed.num_unread)) / 2
+                trying += (draft.at(1) + draft.at(probed.num_uncached)) / 2
             cost = trying / main.at(1)
             if self._credit < cost:
                 return plans

@@ -89,6 +89,7 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
 
     async def read_body(request: Request) -> Any:
         settings, unknown = service.settings, service.unknown
+        service.check_takes("recordings" if is_form else "text")
         if issubclass(kind, TranslationForm):
             return read_form(kind, await read_fields(request, settings), unknown)
         return await read_json(request, settings, lambda body: read(kind, body, unknown))
@@ -100,7 +101,7 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
         with service.entered(record.tenant):
             given = await read_body(request)
             service.check_model(given.model)
-            engine, most = service.engine_for("text"), service.settings.max_request_tokens
+            engine, most = service.engine, service.settings.max_request_tokens
             return await run_in_thread(lambda: JSONResponse(given.answer(engine, most)))
 
     app.router.add_api_route(
@@ -115,6 +116,8 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
 
 
 def _add_state(app: FastAPI, service: Service) -> None:
+    names = service.settings.served_model_name
+
     @app.get("/")
     def endpoints() -> Json:
         """The paths of the server."""
@@ -124,7 +127,7 @@ def _add_state(app: FastAPI, service: Service) -> None:
     @app.get("/v1/models")
     def models() -> Json:
         """The model that is served."""
-        return {"object": "list", "data": [*map(service.describe_model, service.model_names)]}
+        return {"object": "list", "data": [*map(service.describe_model, names)]}
 
     @app.get("/v1/models/{model:path}")
     def model(model: str) -> Json:

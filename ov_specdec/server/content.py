@@ -1,6 +1,7 @@
 """What requests send: JSON or a form, within limits of size and time."""
 
 import asyncio
+import math
 from codecs import BOM_UTF8
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any, TypeVar
@@ -12,7 +13,7 @@ from starlette.requests import ClientDisconnect, Request
 from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.server.access import CLIENT_LEFT
-from ov_specdec.server.settings import Settings
+from ov_specdec.server.settings import MAX_RECORDING, MAX_TEXT, Settings
 from ov_specdec.server.stream import run_in_thread
 
 T = TypeVar("T")
@@ -31,7 +32,7 @@ async def read_json(request: Request, settings: Settings, read: Callable[[Any], 
     preflight.
     """
     _require_type(request, "application/json")
-    body = await _in_time(_join(_parts(request, settings.max_body)))
+    body = await _in_time(_join(_parts(request, settings.max_body_size or MAX_TEXT)))
     if len(body) < LARGE:
         return read(_parse(body))
     return await run_in_thread(lambda: read(_parse(body)))
@@ -50,7 +51,7 @@ async def read_fields(request: Request, settings: Settings) -> dict[str, list[An
         raise ApiError(403, f"pages of {origin} may not use this server: see --cors-origin")
     parser = MultiPartParser(
         request.headers,
-        _parts(request, settings.max_body),
+        _parts(request, settings.max_body_size or MAX_RECORDING),
         max_files=1,
         max_fields=64,
         max_part_size=65_536,  # of a text, which is in memory; the file is on disk
@@ -87,8 +88,9 @@ async def _join(parts: AsyncGenerator[bytes, None]) -> bytes:
     return b"".join([part async for part in parts])
 
 
-async def _parts(request: Request, max_body: int) -> AsyncGenerator[bytes, None]:
-    """A body as it arrives, up to `max_body` bytes; they would not bound what gzip unpacks to."""
+async def _parts(request: Request, megabytes: float) -> AsyncGenerator[bytes, None]:
+    """A body as it arrives, up to this size, which would not bound what gzip unpacks to."""
+    max_body = math.ceil(megabytes * 1e6)
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.lower() != "identity":
         raise ApiError(415, f"the body has the content encoding {encoding!r}: send it as it is")

@@ -134,10 +134,10 @@ class Reply(Response):
 
 
 def open_answer(ask: Ask, service: Service) -> tuple[AnyAnswer, EngineClient]:
-    """What writes the answer, and what runs its generations; `ApiError` for another endpoint."""
+    """What writes the answer, and what runs its generations."""
+    engine, name = service.engine, service.settings.model_name
     if isinstance(ask, TranslationForm):
-        return TranscriptionAnswer(ask), service.engine_for("recordings")
-    engine, name = service.engine_for("text"), service.settings.model_name
+        return TranscriptionAnswer(ask), engine
     if not isinstance(ask, CompletionBody) and engine.tokenizer.chat_template is None:
         raise invalid(
             "messages" if isinstance(ask, ChatBody) else "input",

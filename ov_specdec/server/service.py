@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic, time
 from typing import Any
 from weakref import WeakSet
@@ -97,13 +97,11 @@ class Service:
             raise ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
         return self.served
 
-    def engine_for(self, given: Takes) -> EngineClient:
-        """The engine; `ApiError` while it loads, or if it takes something else."""
-        engine = self.engine
-        if engine.takes != given:
-            message = f"the model that is served takes {engine.takes}: use {PATHS[engine.takes]}"
+    def check_takes(self, given: Takes) -> None:
+        """Refuse a request for which another kind of model is needed."""
+        if (taken := self.engine.takes) != given:
+            message = f"the model that is served takes {taken}: use {PATHS[taken]}"
             raise ApiError(400, message, code="wrong_endpoint")
-        return engine
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless the server accepts requests and the engine makes progress."""
@@ -120,14 +118,9 @@ class Service:
             found = await self.served.collect_metrics()
         return export([*self.metrics.registry.collect(), *found])
 
-    @property
-    def model_names(self) -> tuple[str, ...]:
-        """Names of the model in requests; answers use the first."""
-        return (self.settings.model_name, *self.settings.aliases)
-
     def check_model(self, name: str | None) -> None:
         """Refuse a model that is not served; None is accepted."""
-        if name not in (None, *self.model_names):
+        if name not in (None, *self.settings.served_model_name):
             raise ApiError(
                 404,
                 f"the model {shorten(name)} is not served here: it is '{self.settings.model_name}'",
@@ -135,14 +128,12 @@ class Service:
                 "model_not_found",
             )
 
-    @contextmanager
-    def entered(self, tenant: str | None) -> Iterator[Grow]:
+    def entered(self, tenant: str | None) -> AbstractContextManager[Grow]:
         """Take a slot for a request, before it is read."""
         if self.drained_by is not None:
             raise _draining()
         _ = self.engine  # is loaded
-        with self.slots.entered(tenant) as grow:
-            yield grow
+        return self.slots.entered(tenant)
 
     async def turn(self, stream: Stream[Any], deadline: float) -> None:
         """Wait until a request runs; `asyncio.TimeoutError` at its deadline.

@@ -6,17 +6,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.foreign_names import HINTS
-from ov_specdec.options.model import Options, option
+from ov_specdec.options.model import Options, Several, option
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine in URLs."""
 
 LIST = "a list of texts, even of one"
+
+MAX_TEXT, MAX_RECORDING = 4.0, 25.0
+"""Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
 
 
 def _check_keys(keys: Sequence[str]) -> Sequence[str]:
@@ -32,10 +35,14 @@ def _check_keys(keys: Sequence[str]) -> Sequence[str]:
     return keys
 
 
+Host = Annotated[str, AfterValidator(lambda host: host.removeprefix("[").removesuffix("]"))]
+"""An address or a name; one of IPv6 without the brackets that it has in URLs."""
+
+
 class Binding(Options):
     """The address of a server."""
 
-    host: str = option("127.0.0.1", "Address to serve on.", group="Address")
+    host: Host = option("127.0.0.1", "Address to serve on.", group="Address")
     port: int = option(8000, "Port to serve on; 0 takes any free port.", ge=0, le=65535)
     uds: str | None = option(
         None, "Serve on this Unix socket instead of --host and --port.", metavar="PATH"
@@ -54,7 +61,12 @@ class Binding(Options):
         if self.uds is not None:
             return f"unix:{self.uds}"
         scheme = "http" if self.ssl_certfile is None else "https"
-        return f"{scheme}://{self.host}:{self.port}"
+        return f"{scheme}://{in_url(self.host)}:{self.port}"
+
+
+def in_url(host: str) -> str:
+    """A host as URLs have it: brackets are around an address of IPv6."""
+    return f"[{host}]" if ":" in host else host
 
 
 def check_address(host: str, port: int | None) -> int | None:
@@ -62,9 +74,8 @@ def check_address(host: str, port: int | None) -> int | None:
 
     port: 0 takes a free one; None leaves the choice to the server. Raises `OptionError`.
     """
-    address = bare_host(host)
     try:
-        family, *_, found = socket.getaddrinfo(address, port or 0, type=socket.SOCK_STREAM)[0]
+        family, *_, found = socket.getaddrinfo(host, port or 0, type=socket.SOCK_STREAM)[0]
         with socket.create_server(found[:2], family=family) as server:
             return int(server.getsockname()[1]) if port == 0 else port
     except (OSError, UnicodeError) as error:
@@ -90,29 +101,29 @@ def check_socket(path: str) -> None:
         raise OptionError(Option("uds", path), reason) from error
 
 
-def bare_host(host: str) -> str:
-    """A host without the brackets that an IPv6 address has in a URL."""
-    return host.removeprefix("[").removesuffix("]")
-
-
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach it."""
-    address = bare_host(host)
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return address == "localhost"
+        return host == "localhost"
 
 
 class Settings(Options):
     """Settings of the server besides the models; raises `OptionError` for invalid values."""
 
     noun: ClassVar[str] = "setting"
-    hints: ClassVar[Mapping[str, str]] = {**HINTS, "max_batch_size": "put it under pipeline"}
+    hints: ClassVar[Mapping[str, str]] = {
+        **HINTS,
+        "max_batch_size": "put it under pipeline",
+        "model_name": "served_model_name",
+    }
 
-    model_name: str = option("ov-specdec", "Served name of the model.", flag=None)
-    aliases: Sequence[str] = option(
-        (), "Further names of the model in requests.", flag=None, expects=LIST
+    served_model_name: Annotated[Several[str], Field(min_length=1)] = option(
+        ("ov-specdec",),
+        "Name of the model; answers have the first one.",
+        unset="its folder's name",
+        metavar="NAME",
     )
     api_keys: Annotated[Sequence[str], AfterValidator(_check_keys)] = option(
         (),
@@ -165,7 +176,13 @@ class Settings(Options):
     shutdown_timeout: float = option(
         30.0, "Seconds for running requests to end after SIGTERM.", ge=0, metavar="S"
     )
-    max_body: int = option(4_000_000, "Maximum bytes of a body.", ge=1, flag=None)
+    max_body_size: float | None = option(
+        None,
+        "Maximum body of a request in MB; others are rejected with 413.",
+        gt=0,
+        unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
+        metavar="MB",
+    )
     cors_origins: Sequence[str] = option(
         (),
         "Allow pages of this web site to call the server.",
@@ -182,6 +199,11 @@ class Settings(Options):
         metavar="NAME",
         expects=LIST,
     )
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model in answers."""
+        return self.served_model_name[0]
 
 
 class Cluster(Options):

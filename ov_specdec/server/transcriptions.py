@@ -17,7 +17,7 @@ from ov_specdec.server.engine import STEP_TIMEOUT, Takes, join_salt, stalled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.speech.audio import Samples, limit_ffmpeg
+from ov_specdec.speech.audio import limit_ffmpeg
 from ov_specdec.speech.segments import TranscriptionChunk
 from ov_specdec.speech.transcriber import TranscriptionStream
 from ov_specdec.speech_pipeline import SpeechPipeline
@@ -125,12 +125,7 @@ class Transcriptions:
 
     def _transcribe(self, job: Job) -> None:
         """Transcribe in this thread; raises `Cancelled`, and errors of the request."""
-        if job.is_cancelled:
-            raise Cancelled
-        options = job.ask.options
-        options["cache_salt"] = join_salt(job.tenant, options.get("cache_salt"))
-        recording = self._read(job)
-        with self.pipeline.stream(recording, **options) as transcription:
+        with self._open(job) as transcription:
             job.transcription = transcription
             if job.is_cancelled:  # before the transcription existed
                 raise Cancelled
@@ -143,8 +138,10 @@ class Transcriptions:
                         raise Cancelled
                 job.stream.put(0, [chunk])
 
-    def _read(self, job: Job) -> tuple[Samples, int]:
+    def _open(self, job: Job) -> TranscriptionStream:
         """Decode a recording; raises `Cancelled` within a block if the job is cancelled."""
+        options = job.ask.options
+        options["cache_salt"] = join_salt(job.tenant, options.get("cache_salt"))
 
         def begin_block() -> None:
             if job.is_cancelled:
@@ -152,6 +149,6 @@ class Transcriptions:
             self._block_began = monotonic()
 
         try:
-            return self.pipeline.read(job.ask.file, self._max_seconds, begin_block)
+            return self.pipeline.open_stream(job.ask.file, options, self._max_seconds, begin_block)
         finally:
             self._block_began = None

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.errors import AudioError, requiring
+from ov_specdec.files import expand_home
 from ov_specdec.options.model import require
-from ov_specdec.records.files import expand_home
 
 Samples: TypeAlias = NDArray[np.float32]
 """Mono samples from -1 to 1, [samples]."""

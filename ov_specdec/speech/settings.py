@@ -10,8 +10,8 @@ from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
 from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.files import read_json
 from ov_specdec.options.checks import suggest
-from ov_specdec.records.files import read_json
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.processors import BadWords, LogitsProcessor, MinNewTokens
 

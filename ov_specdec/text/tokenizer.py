@@ -10,9 +10,9 @@ from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import processors
 
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten
+from ov_specdec.files import read_json
 from ov_specdec.options.checks import suggest
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.records.files import read_json
 from ov_specdec.text.chat import ChatTemplate, Message, parse
 from ov_specdec.text.detokenizer import REPLACEMENT, bytes_reader
 from ov_specdec.text.generated_tokens import EncodedText

@@ -282,7 +282,7 @@ CHARTS: Mapping[str, tuple[str, Callable[[Results], bool], Draw, tuple[float, fl
     ),
     "map": (
         "Speedup by acceptance and by the draft's cost, from measured passes of the 1 B model",
-        lambda results: bool(of_passes(results)),
+        lambda results: bool(of_passes(results) and results.rows(SINGLE[LARGE])),
         gain,
         (8.2, 3.6),
     ),

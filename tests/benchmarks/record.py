@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import OptionError
+from ov_specdec.files import replacing
 from ov_specdec.models.devices import find_device, usable_cores
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.records.files import UNREADABLE, replacing
+from ov_specdec.records import UNREADABLE
+from tests.benchmarks.kernels import PRELOAD
 
 PACKAGES = ("openvino", "openvino-genai", "transformers", "numpy", "torch", "llama-cpp-python")
 INSTRUCTIONS = ("avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
@@ -124,11 +126,14 @@ def _version(package: str) -> str | None:
 
 
 def _machine() -> dict[str, Any]:
+    limit = os.environ.get(LIMIT)
+    if limit and PRELOAD in os.environ:
+        limit += " with OpenVINO's own kernels for AVX2"
     return {
         "name": find_device("CPU").full_name.strip(),
         "architecture": platform.machine(),
         "instructions": instructions(CPUINFO),
-        LIMIT: os.environ.get(LIMIT),
+        LIMIT: limit,
         "cores": usable_cores(),
         "system": platform.system(),
     }

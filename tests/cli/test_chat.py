@@ -13,7 +13,7 @@ from ov_specdec.cli.app import app
 from ov_specdec.cli.chat import command_completer, converse
 from ov_specdec.cli.conversation import CHAT_COMMANDS, CHAT_SALT, Chat, describe
 from ov_specdec.cli.options import GENERATION
-from ov_specdec.cli.terminal import Transcript, flag_of
+from ov_specdec.cli.terminal import Transcript, by_flag
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
@@ -27,8 +27,8 @@ AGAIN = {"role": "user", "content": "Why?"}
 
 
 def options():
-    parameters = app.get_command(click.Context(app), "chat").params
-    return {flag_of(p).removeprefix("--"): p for p in parameters if p.name in GENERATION}
+    known = by_flag(app.get_command(click.Context(app), "chat"))
+    return {flag: each for flag, each in known.items() if each.name in GENERATION}
 
 
 class Answering:

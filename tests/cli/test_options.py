@@ -28,7 +28,7 @@ from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.option_fields import with_options
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.options.model import kinds_of, option, request_fields
-from ov_specdec.server.settings import check_address
+from ov_specdec.server.settings import Binding, check_address
 from tests.docs.option_tables import kwargs, options_page
 
 
@@ -308,3 +308,9 @@ def test_a_port_in_use_is_refused_and_0_is_a_free_one():
         assert 0 < check_address("127.0.0.1", 0) != taken
     assert check_address("127.0.0.1", taken) == taken
     assert check_address("localhost", None) is None
+
+
+def test_an_address_of_ipv6_has_brackets_in_urls_only():
+    for host in ("::1", "[::1]"):
+        binding = Binding(host=host, port=1)
+        assert (binding.host, binding.url) == ("::1", "http://[::1]:1")

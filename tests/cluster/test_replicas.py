@@ -248,7 +248,7 @@ def bound(monkeypatch):
     ("wrong", "complaint"),
     [
         ({"settings": {"max_queu": 1}}, r"setting 'max_queu': did you mean max_queue\?"),
-        ({"pipeline": {"mian": "models/main"}}, r"pipeline argument 'mian': did you mean main\?"),
+        ({"pipeline": {"mian": "models/main"}}, r"option 'mian': did you mean main\?"),
         ({"settings": {"max_batch_size": 4}}, "setting max_batch_size=4: put it under pipeline"),
         ({"settings": {"api_keys": "secret"}}, "api_keys must be a list of texts"),
     ],

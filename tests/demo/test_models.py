@@ -20,7 +20,6 @@ from ov_specdec.demo.comparison import (
     options_of,
     sweep,
 )
-from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import as_html
 from ov_specdec.results.stats import GenerationStats, RoundStats
@@ -197,7 +196,7 @@ def test_the_page_is_for_this_machine_unless_others_shall_reach_it(given, hosts)
             raise OSError("enough")
 
     settings = {"host": "127.0.0.1", "port": None, "share": False, **given}
-    with pytest.raises(OptionError, match="enough"):
+    with pytest.raises(OSError, match="enough"):
         cli_demo._show(Page(), None, **settings)
     [guard] = launched[0]["app_kwargs"]["middleware"]
     assert guard.kwargs["allowed_hosts"] == hosts
@@ -240,7 +239,7 @@ def test_wrong_models_are_refused_as_elsewhere():
 
 
 def test_a_pane_marks_origins_and_escapes_the_text():
-    html = view.pane([("", followed())], "Speculative")
+    html = view.pane([Comparison(speculative=followed())], "speculative")
     assert as_html([("draft", "bc"), ("correction", "d")]) in html
     assert as_html([("bonus", "<f>")]) in html
     assert "<f>" not in html
@@ -253,7 +252,7 @@ def test_a_conversation_has_messages_above_answers_and_the_last_figures():
         Comparison(message="<1>", plain=followed(), speculative=followed(CANCELLED)),
         Comparison(message="2", plain=followed(CANCELLED)),
     ]
-    plain, speculative = view.panes(turns)
+    plain, speculative = view.pane(turns, "plain"), view.pane(turns, "speculative")
     places = [plain.index(text) for text in ("&lt;1&gt;", ">bc<", "&lt;f&gt;", ">2<")]
     assert [*places, plain.rindex(">bc<")] == sorted({*places, plain.rindex(">bc<")})
     assert as_html([("draft", "bc")]) in speculative

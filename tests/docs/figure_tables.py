@@ -107,7 +107,10 @@ def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
     said = f"{'; '.join(facts)}."
     needs = {PARTS[part].needs for part in parts} | {row.get("pair") for row in rows}
     models = "".join(f" {option}" for need, option in MODELS.items() if need in needs)
-    command = f"python -m tests.benchmarks figures {results.name} --only {','.join(parts)}{models}"
+    column = results.record.options.get("column", results.name)
+    command = f"python -m tests.benchmarks figures {column} --only {','.join(parts)}{models}"
+    if column != results.name:
+        command += f" --output docs/figures/{results.name}.json"
     return f"{said} `{command}`"
 
 

@@ -16,7 +16,7 @@ from ov_specdec.models.profile import (
     pair_fingerprint,
     read_profile,
 )
-from ov_specdec.records.files import record_file
+from ov_specdec.records import record_file
 from ov_specdec.results.stats import BatchInvariance
 
 MAIN_PROPERTIES = {"KV_CACHE_PRECISION": "f32"}

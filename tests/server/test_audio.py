@@ -141,15 +141,15 @@ class Recordings:
             raise AudioError("the file is no recording")
         return content
 
-    def stream(self, recording, **options):
+    def open_stream(self, recording, options, max_seconds, on_block):
         self.options = options
-        self.opened.append(recording)
+        self.opened.append(self.read(recording, max_seconds, on_block))
         self.streams.append(Waiting(self.begun))
         return self.streams[-1]
 
 
 def test_a_recording_may_be_too_large_or_too_long(pipeline):
-    with serving(pipeline, max_body=1000) as server:
+    with serving(pipeline, max_body_size=0.001) as server:
         assert post(server).status_code == 413
     with serving(pipeline, max_audio_seconds=1.0) as server:
         assert post(server, file=wav(1.0)).status_code == 200
@@ -280,7 +280,7 @@ def ask_for(name, **fields):
 )
 def test_a_salt_parts_what_one_key_has_cached_and_opens_nothing_of_another(tenant, given, salt):
     recordings = Recordings()
-    speech = Transcriptions(recordings, Settings(model_name=NAME))
+    speech = Transcriptions(recordings, Settings(served_model_name=NAME))
 
     async def serve():
         async with speech.running(ask_for("first", **given), tenant, Stream(1)):
@@ -292,7 +292,7 @@ def test_a_salt_parts_what_one_key_has_cached_and_opens_nothing_of_another(tenan
 
 def test_tenants_have_their_recordings_transcribed_in_turns():
     recordings = Recordings()
-    speech = Transcriptions(recordings, Settings(model_name=NAME))
+    speech = Transcriptions(recordings, Settings(served_model_name=NAME))
 
     async def serve():
         names = ("a1", "a2", "a3", "b1")
@@ -311,7 +311,7 @@ def test_tenants_have_their_recordings_transcribed_in_turns():
 
 def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
     recordings = Recordings()
-    speech = Transcriptions(recordings, Settings(model_name=NAME))
+    speech = Transcriptions(recordings, Settings(served_model_name=NAME))
 
     def metric(name, **labels):
         labels = {"model_name": NAME, **labels}

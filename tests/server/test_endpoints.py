@@ -133,19 +133,12 @@ def test_bodies_that_cannot_be_read_are_refused(server, what):
     assert answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("path", "kind", "encoding"),
-    [
-        ("/v1/completions", "application/json", "br"),
-        ("/v1/audio/transcriptions", "multipart/form-data; boundary=x", "GZIP"),
-    ],
-)
-def test_a_compressed_body_is_named_as_such(server, path, kind, encoding):
-    headers = {"content-type": kind, "content-encoding": encoding}
-    answer = server.http.post(path, content=gzip.compress(b"{}"), headers=headers)
+def test_a_compressed_body_is_named_as_such(server):
+    headers = {"content-type": "application/json", "content-encoding": "GZIP"}
+    answer = server.http.post("/v1/completions", content=gzip.compress(b"{}"), headers=headers)
     error = answer.json()["error"]
     assert (answer.status_code, error["type"]) == (415, "invalid_request_error")
-    assert f"the content encoding '{encoding}'" in error["message"]
+    assert "the content encoding 'GZIP'" in error["message"]
 
 
 def test_paths_and_methods_that_are_not_there(server):

@@ -39,7 +39,7 @@ def test_what_is_typed_wins_over_the_environment_and_that_over_a_file(handed, tm
     several = {"OV_SPECDEC_API_KEY": "one two", "OV_SPECDEC_SERVED_MODEL_NAME": "mine other"}
     settings = handed(**several, OV_SPECDEC_CORS_ORIGINS="c").settings
     assert (settings.api_keys, settings.cors_origins) == (("one", "two"), ("c",))
-    assert (settings.model_name, [*settings.aliases]) == ("mine", ["other"])
+    assert settings.served_model_name == ("mine", "other")
     named = handed(OV_SPECDEC_CONFIG=str(file)).settings
     assert named.max_queue == 1
 
@@ -100,7 +100,7 @@ def test_the_length_of_an_answer_has_one_default(handed, tiny_pair):
 def test_requests_may_call_the_model_by_any_of_its_names(tiny_pair):
     with (
         SpeculativePipeline(tiny_pair[0], drafter="none", num_threads=1) as pipeline,
-        serving(pipeline, aliases=["other"]) as server,
+        serving(pipeline, served_model_name=[NAME, "other"]) as server,
     ):
         assert [model["id"] for model in server.http.get("/v1/models").json()["data"]] == [
             NAME,

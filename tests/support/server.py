@@ -59,7 +59,7 @@ class Running:
 @contextmanager
 def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Iterator[Running]:
     """Serve a pipeline, or none yet; it is not closed at the end."""
-    service = Service(Settings(**{"model_name": NAME, **settings}))
+    service = Service(Settings(**{"served_model_name": NAME, **settings}))
     if pipeline is not None:
         service.take(open_engine(pipeline, service.settings))
     app = make_app(service)

@@ -19,6 +19,7 @@ from tests.benchmarks import priority
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.parts import PARTS
 from tests.benchmarks.figures.results import FOLDER, cells, rising
+from tests.benchmarks.kernels import restart_limited
 from tests.benchmarks.measuring import Measurements, measure_into
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.peers.asks import BenchmarkError
@@ -31,13 +32,15 @@ class Column:
     """One kind of processor.
 
     needs: beginnings of the names of instructions that it has. limit: what takes wider ones, named
-    in `wider`, away from OpenVINO. properties: what OpenVINO does on such a processor by default,
-    where it would do something else on one that is limited.
+    in `wider`, away from oneDNN. limits_kernels: those of OpenVINO itself are limited to AVX2 too.
+    properties: what OpenVINO does on such a processor by default, where it would do something else
+    on one that is limited.
     """
 
     needs: Sequence[str] = ()
     limit: str = ""
     wider: Sequence[str] = ()
+    limits_kernels: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -45,7 +48,7 @@ COLUMNS = {
     "avx512-bf16": Column(("avx512_bf16",), "AVX512_CORE_BF16", ("amx",)),
     # Intel Core since 2021. Dynamic quantization stays as the plugin sets it there.
     "avx2-vnni": Column(
-        ("avx_vnni",), "AVX2_VNNI", ("avx512",), {"INFERENCE_PRECISION_HINT": "f32"}
+        ("avx_vnni",), "AVX2_VNNI", ("avx512",), True, {"INFERENCE_PRECISION_HINT": "f32"}
     ),
     "native": Column(),
 }
@@ -131,6 +134,8 @@ def enter(name: str, instructions: Sequence[str]) -> Column:
             )
     if any(has(instructions, wider) for wider in column.wider):
         os.environ[LIMIT] = column.limit
+        if column.limits_kernels:
+            restart_limited()
     return column
 
 

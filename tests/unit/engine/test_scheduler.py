@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.engine import engine
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output
-from ov_specdec.engine.scheduler import SHARED_CHUNK, SHARED_SECONDS, Limits
+from ov_specdec.engine.scheduler import SHARED_SECONDS, Limits
 from ov_specdec.engine.sequence import Cancelled, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
 from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
+from ov_specdec.planning.planner import Planner
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import Sampler
@@ -280,43 +280,6 @@ def test_a_request_of_many_choices_makes_room_for_another_tenant(memory):
     assert metrics.registry.get_sample_value(name, {"model_name": "tiny"}) > 0
 
 
-class Clock:
-    """A clock that passes of a model set: a second, and more for each of their tokens."""
-
-    def __init__(self, monkeypatch, service, per_token):
-        self.now, forward = 1.0, service.main.forward
-
-        def timed(spans):
-            self.now += 1.0 + per_token * sum(len(span.tokens) for span in spans)
-            return forward(spans)
-
-        monkeypatch.setattr(service.main, "forward", timed)
-        monkeypatch.setattr(engine, "perf_counter", lambda: self.now)
-
-
-@pytest.mark.parametrize(
-    ("per_token", "rests"), [(0.0, 2), (0.05, 2), (0.5, 21)], ids=["flat", "slow", "slower"]
-)
-def test_many_choices_make_passes_of_others_twice_as_long_at_most(monkeypatch, per_token, rests):
-    service = Service()
-    clock = Clock(monkeypatch, service, per_token)
-    many = [service.request([i], 80, drafter="none", tenant="a") for i in range(16)]
-    service.submit(*many)
-    for _ in range(3):
-        service.engine.step()
-    small = service.request([1], 24, drafter="none", tenant="b")
-    service.submit(small)
-    began, sizes = clock.now, service.main.sizes
-    sizes.clear()
-    while not small.has_ended:
-        service.engine.step()
-    assert clock.now - began <= 2 * 24 * (1 + per_token) + 1 + 16 * per_token
-    assert sizes.count([1]) == rests
-    assert {len(spans) for spans in sizes} == {1, 16}
-    service.finish()
-    assert [list(r.unread) for r in many] == [alone([i], 80) for i in range(16)]
-
-
 def meet(service):
     """Run one tenant after another."""
     for name in "ba":
@@ -338,35 +301,13 @@ def test_passes_stay_short_until_other_tenants_have_long_gone(monkeypatch, minut
     assert sum(map(sum, service.main.sizes)) < 2750  # padded, if more
 
 
-@pytest.mark.parametrize("num_prompts", [1, 5])
-def test_long_prompts_make_passes_of_others_twice_as_long_at_most(monkeypatch, num_prompts):
-    service = Service(max_length=2000)
-    meet(service)
-    clock = Clock(monkeypatch, service, 0.1)
-    long = [service.request([i] * 900, 2, drafter="none", tenant="a") for i in range(num_prompts)]
-    service.submit(*long)
-    service.engine.step()
-    assert service.main.sizes[-1] == [SHARED_CHUNK]
-    small = service.request([1] * 20, 24, drafter="none", tenant="b")
-    service.submit(small)
-    began = clock.now
-    while not small.has_ended:
-        service.engine.step()
-    assert clock.now - began <= 2 * (24 * (1 + 0.1) + 20 * 0.1)
-    service.finish()
-    assert [list(r.unread) for r in long] == [alone([i] * 900, 2) for i in range(num_prompts)]
-
-
-def test_a_prompt_is_read_before_those_of_the_busiest_tenant():
+def test_a_short_prompt_is_read_before_long_ones_of_another_tenant():
     service = Service(max_length=2000)
     service.submit(*(service.request([i] * 900, 2, drafter="none", tenant="a") for i in range(3)))
-    small = service.request([9] * 20, 24, drafter="none", tenant="b")
-    service.submit(small)
-    service.engine.step()  # without "a"
-    service.submit(later := service.request([8] * 20, 2, drafter="none", tenant="b"))
-    while later.cache.length < 20:
-        assert sum(map(sum, service.main.sizes)) < 900
-        service.engine.step()
+    service.submit(small := service.request([9] * 20, 24, drafter="none", tenant="b"))
+    service.engine.step()
+    assert small.cache.length == 20
+    assert sum(map(sum, service.main.sizes)) < 900
 
 
 def test_a_request_that_does_not_fit_alone_ends_with_the_error():
@@ -403,6 +344,20 @@ def test_a_measurement_that_fails_ends_no_request(error):
     service = Service(costs=Unmeasurable(NOMINAL))
     with pytest.warns(RuntimeWarning, match=f"could not be measured: {error}"):
         assert service.run([service.request([1, 2], length=None)]) == [alone([1, 2])]
+
+
+def test_an_error_of_planning_reaches_the_reader_and_leaves_the_models_free(monkeypatch):
+    def broken(*_):
+        raise ValueError("operands could not be broadcast together")
+
+    service = Service()
+    with monkeypatch.context() as patch:
+        patch.setattr(Planner, "plan", broken)
+        with pytest.raises(ValueError, match="broadcast"):
+            list(service.loop.read(service.request([1, 2], length=None)))
+    service.check_nothing_is_held()
+    request = service.request([1, 2], length=None)
+    assert list(service.loop.read(request)) == alone([1, 2])
 
 
 def test_what_is_added_after_the_end_ends_though_nobody_steps_any_more():

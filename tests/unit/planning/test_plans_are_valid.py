@@ -9,19 +9,15 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec.checks.invariance import InvarianceVerdict, read_verdict
-from ov_specdec.drafters.model import DraftCache, ModelDrafter
-from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.static_shapes import most_saving
-from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, Costs, PassCurve
+from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, PassCurve
 from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate, Offer
 from ov_specdec.planning.kept_costs import read_curve, write_curve
 from ov_specdec.planning.measurement import SIZES, Measurement
-from ov_specdec.planning.planner import Load, Planner, StepPlan
-from ov_specdec.records.files import keep_section
+from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.records import keep_section
 from ov_specdec.results.stats import PassStats, StepStats
-from ov_specdec.sampling.samplers import Sampler
-from tests.support import running
-from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
+from tests.support.fakes import ScriptedModel, counting
 
 SECONDS = st.floats(1e-6, 1e3)
 SHAPES = st.frozensets(st.integers(1, 40), max_size=4)
@@ -46,7 +42,7 @@ OF_DRAFT = st.builds(
     lambda rate, one, **more: Estimate(Offer("model", takes_one_pass=one), chances(rate), **more),
     RATES,
     st.booleans(),
-    num_unread=st.integers(1, 3000),
+    num_uncached=st.integers(1, 3000),
     is_hopeful=st.booleans(),
 )
 OF_MATCH = st.builds(lambda rate: Estimate(Offer("suffix", 0.5, 1), chances(rate)), RATES)
@@ -204,75 +200,3 @@ def test_what_a_record_says_is_plausible_or_is_replaced(kind, data, tmp_path):
         assert is_plausible(read(path))
     write(path)
     assert read(path) == kept
-
-
-PROMPT = [3, 1, 4]
-
-
-class Failing:
-    """Asks for plans, and fails where told. Implements `Policy`."""
-
-    is_planned = True
-
-    def __init__(self, fails_in):
-        self._fails_in = fails_in
-
-    def answer(self, ask):
-        if self._fails_in == "answer":
-            raise IndexError("list index out of range")
-        return Estimate(ask[0], chances(0.9))
-
-    def update(self, stats):
-        if self._fails_in == "update":
-            raise ZeroDivisionError("division by zero")
-
-
-def drafter_of(draft):
-    return ModelDrafter(DraftCache(draft), Sampler())
-
-
-def broken(*_):
-    raise ValueError("operands could not be broadcast together")
-
-
-PLACES = {"plan": Planner, "learn": Costs}
-
-
-@pytest.mark.parametrize("fails_in", [*PLACES, "no plans", "answer", "update"])
-def test_a_request_decodes_on_after_an_error_of_planning(fails_in, monkeypatch):
-    expected = running.plain(ScriptedModel(mixing(1)), PROMPT, 40).tokens
-    if fails_in == "no plans":
-        monkeypatch.setattr(Planner, "plan", lambda *_: StepPlan([]))
-    elif fails_in in PLACES:
-        monkeypatch.setattr(PLACES[fails_in], fails_in, broken)
-    main, draft = ScriptedModel(mixing(1)), ScriptedModel(wrong_at(mixing(1), {9, 20}))
-    texts = [
-        running.sequence(main, PROMPT, 40, drafter_of(draft), Failing(fails_in)) for _ in range(2)
-    ]
-    engine = Engine(main, draft)
-    with pytest.warns(
-        RuntimeWarning, match=r"planning has failed \(.*Error: .*report this"
-    ) as said:
-        for text in texts:
-            engine.scheduler.add(text)
-        while not all(text.has_ended for text in texts):
-            engine.step()
-    assert len(said) == 1
-    assert [(text.tokens, text.error) for text in texts] == [(expected, None)] * 2
-
-
-def test_after_an_error_of_planning_the_next_step_drafts_again(monkeypatch):
-    plan, errors = Planner.plan, iter([ValueError("once")])
-
-    def fails_once(*given):
-        for error in errors:
-            raise error
-        return plan(*given)
-
-    monkeypatch.setattr(Planner, "plan", fails_once)
-    main, draft = ScriptedModel(mixing(1)), ScriptedModel(mixing(1))
-    text = running.sequence(main, PROMPT, 40, drafter_of(draft), Failing(""))
-    with pytest.warns(RuntimeWarning, match="once"):
-        drafted = [round_.stats.num_drafted for round_ in running.rounds(text)]
-    assert drafted[1] == 0  # after the prefill
-    assert sum(drafted) > 0

@@ -1,1 +1,0 @@
-"""Files that the package keeps from one process to the next."""
