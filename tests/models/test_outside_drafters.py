@@ -1,5 +1,7 @@
 """Drafters from outside the package, one of which reads hidden states as draft heads do."""
 
+from itertools import chain
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -105,6 +107,15 @@ def request(main, head, prompt=TEXT, num_new=12, length=3, wrong=(), **more):
 
 def expected(prompt, num_new=12):
     return running.plain(ScriptedModel(mixing(SEED)), prompt, len(prompt) + num_new).tokens
+
+
+def test_what_stands_is_observed_once_and_rejected_draft_tokens_are_not():
+    text = request(main_model(), Head(), num_new=30, wrong={14, 16, 21})
+    rounds = list(running.rounds(text))
+    assert text.tokens == expected(TEXT, 30)
+    rejected = [r.stats.num_drafted > r.stats.num_accepted for r in rounds]
+    assert sum(rejected) == 3  # where it is wrong; all else that it drafts is right
+    assert [*chain(*text.drafters[0].observed)] == list(range(len(text.tokens) - 1))
 
 
 JOBS = st.tuples(

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.drafters.suffix import SuffixDrafter
+from ov_specdec.drafters.suffix_index import SuffixIndex
 from tests.support.running import propose
 
 
