@@ -502,18 +502,6 @@ def test_log_probabilities_of_a_completion_with_its_prompt():
     assert choice["logprobs"]["top_logprobs"][:2] == [None, {"<5>": -1.0, "<4>": -2.0}]
 
 
-def test_each_choice_echoes_its_own_prompt():
-    fields = {"prompt": ["a", [3, 4]], "n": 2, "seed": 1, "echo": True}
-    whole = body_of(answer(completion(**fields)), [result("!")] * 4)["choices"]
-    assert [choice["text"] for choice in whole] == ["a!", "a!", "<3><4>!", "<3><4>!"]
-    begun = answer(completion(stream=True, **fields)).begin()
-    streamed = [data_of(event.decode().strip())["choices"][0] for event in begun]
-    assert [(choice["index"], choice["text"]) for choice in streamed] == [
-        *((0, "a"), (1, "a")),
-        *((2, "<3><4>"), (3, "<3><4>")),
-    ]
-
-
 PIECES = {1: b"a", 2: b"\xc3", 3: b"\xa9", 4: b" \xe6\x97", 5: b"a", 6: b"", 7: b"", 8: b"\\xc3"}
 NAMES = ["a", "bytes:\\xc3", "bytes:\\xa9", "bytes: \\xe6\\x97", "a", "", "", "\\xc3"]
 

@@ -146,14 +146,6 @@ def test_an_answer_keeps_its_ids_only_in_its_own_conversation(tokenizer):
     assert chat.ids() == chat.encoded().ids
 
 
-def test_an_answer_keeps_its_ids_only_under_its_salt(tokenizer):
-    chat = Conversation(tokenizer)
-    chat.ask("Hello")
-    chat.answer("width", spelled(tokenizer, "width"))
-    assert chat.ids() != chat.encoded().ids
-    assert chat.generated_tokens.restore(chat.encoded(), "you") == chat.encoded().ids
-
-
 def test_what_a_template_strips_is_left_out(tmp_path):
     template = TEMPLATES["strips"]
     tokenizer = make_tokenizer(tmp_path / "model", kind="byte fallback", template=template)
