@@ -16,13 +16,13 @@ from tests.support.tiny import (
     ARCHITECTURES,
     MASK,
     TYPICAL,
+    MadeModels,
     Shelf,
-    TinyPair,
     make_pair,
     make_wide_draft,
 )
-from tests.support.tiny_encoder_decoder import TinyEncoderDecoder, make_encoder_decoder
-from tests.support.tiny_whisper import TinyWhisper, make_whisper
+from tests.support.tiny_encoder_decoder import make_encoder_decoder
+from tests.support.tiny_whisper import make_whisper
 
 
 def pytest_configure(config):
@@ -58,7 +58,7 @@ def shelf(pytestconfig):
 def tiny_pair(shelf, tmp_path_factory):
     """Folders of a tiny random llama and of a draft that agrees with it sometimes."""
     target = tmp_path_factory.mktemp("llama") / "pair"
-    pair = TinyPair(shelf.copy("llama", lambda folder: make_pair("llama", folder), target))
+    pair = MadeModels(shelf.copy("llama", lambda folder: make_pair("llama", folder), target))
     return pair.main, pair.draft
 
 
@@ -86,7 +86,7 @@ def architecture(request):
 def pair(architecture, shelf, tmp_path_factory):
     """A tiny random main and draft of an architecture."""
     target = tmp_path_factory.mktemp(architecture) / "pair"
-    return TinyPair(shelf.copy(architecture, lambda f: make_pair(architecture, f), target))
+    return MadeModels(shelf.copy(architecture, lambda f: make_pair(architecture, f), target))
 
 
 @pytest.fixture(scope="session")
@@ -115,7 +115,7 @@ def whisper(shelf, tmp_path_factory):
     """A tiny random Whisper, and a draft that shares its encoder."""
     target = tmp_path_factory.mktemp("whisper") / "models"
     sources = [Path(module.__file__) for module in (tiny_whisper, tiny_encoder_decoder)]
-    return TinyWhisper(shelf.copy("tiny-whisper", make_whisper, target, *sources))
+    return MadeModels(shelf.copy("tiny-whisper", make_whisper, target, *sources))
 
 
 @pytest.fixture(scope="session")
@@ -123,10 +123,10 @@ def encoder_decoder(shelf, tmp_path_factory):
     """Gives a tiny random encoder-decoder model by the name of its architecture."""
 
     @cache
-    def get(architecture: str) -> TinyEncoderDecoder:
+    def get(architecture: str) -> MadeModels:
         target = tmp_path_factory.mktemp(architecture) / "models"
         make = partial(make_encoder_decoder, architecture)
         sources = Path(tiny_encoder_decoder.__file__)
-        return TinyEncoderDecoder(shelf.copy(architecture, make, target, sources))
+        return MadeModels(shelf.copy(architecture, make, target, sources))
 
     return get

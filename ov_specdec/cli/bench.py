@@ -101,9 +101,6 @@ def bench(
     with nullcontext() if output is None else replacing(output) as file:
         with console.status("Loading models and timing their passes"):
             pipelines = open_pipelines(selected, arguments)
-        with next(iter(pipelines.values())).open_batch() as batch:  # never run
-            for key, prompt in enumerate(prompts):
-                batch.add(key, prompt)  # refuses one that is too long
         generation = {"max_new_tokens": max_new_tokens, **ALIKE}
         try:
             _measure(answer_with(selected, pipelines, generation), loads, turns)

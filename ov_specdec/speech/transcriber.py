@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import exp, inf
+from math import exp
 from statistics import fmean
 from typing import Any
 
@@ -106,13 +106,8 @@ class Transcription:
 
     @cached_property
     def _loudest(self) -> float:
-        """The greatest log power of the recording; raises `Cancelled`."""
-        greatest = -inf
-        for each in self.model.extractor.loudness(self._filled):
-            greatest = max(greatest, each)
-            if self._is_cancelled:
-                raise Cancelled
-        return greatest
+        """The greatest log power of the recording."""
+        return max(self.model.extractor.loudness(self._filled))
 
     def _transcribe(self, start: int) -> tuple[int, TranscriptionChunk]:
         """Decode the window from this frame. Returns the start of the next one, and its chunk."""

@@ -64,7 +64,8 @@ def charts(folder: Path, output: Path) -> None:
             for axes, results in zip(panels, shown, strict=True):
                 axes.set_title(results.name, fontsize=9)
                 draw(axes, results)
-                finish(axes)
+                axes.spines[["top", "right"]].set_visible(False)
+                axes.tick_params(labelsize=8)
             figure.legend(
                 *panels[0].get_legend_handles_labels(),
                 loc="outside upper left",
@@ -76,12 +77,6 @@ def charts(folder: Path, output: Path) -> None:
             figure.supxlabel("\n".join(lines), fontsize=5.5, x=0.01, ha="left")
             save_svg(figure, file, about)
             click.echo(file)
-
-
-def finish(axes: Any) -> None:
-    """What all have in common: no box."""
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.tick_params(labelsize=8)
 
 
 def save_svg(figure: Any, file: Path, about: str) -> None:

@@ -7,7 +7,6 @@ from statistics import median
 import click
 
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.errors import OptionError
 from tests.benchmarks.figures.results import by_prompt, cells, scatter
 from tests.benchmarks.options import PATH
 from tests.benchmarks.record import Record, Row, select
@@ -39,14 +38,7 @@ def compare_figures(old: Path, new: Path) -> None:
     2 %. A cell is slower if three of four prompts fall below 1 by more than that.
     """
     before, after = (Record.read(file) for file in (old, new))
-    for name in ALIKE:
-        one, other = getattr(before, name), getattr(after, name)
-        if changed := [key for key in one if key in other and one[key] != other[key]]:
-            key = changed[0]
-            raise OptionError(
-                f"'{new}' has other {name}: {key} was {one[key]} and is {other[key]}; compare "
-                "files of one machine and the same models"
-            )
+    after.require_same(before, new, ALIKE, "compare files of one machine and the same models")
     head = ("cell", "method", "figure", "n", "old", "new", "ratio", "scatter", "")
     lines = list(compared(before.rows, after.rows))
     click.echo(markdown([head, *lines]))

@@ -152,15 +152,15 @@ def write_checkpoint(
 
 
 def restore(made: Path, original: ov.Model) -> None:
-    """Write the exported IR again if some of its int8 scales are not the original's."""
+    """Write the exported IR again, with the original's int8 scales."""
     model = read_ir(ModelFolder.read(made))
-    if restore_scales(model, original):
-        again = made / "again" / IR_FILE  # the IR itself is open: weights are read when used
-        again.parent.mkdir()
-        ov.save_model(model, again, compress_to_fp16=False)
-        for path in again.parent.iterdir():
-            path.replace(made / path.name)
-        again.parent.rmdir()
+    restore_scales(model, original)
+    again = made / "again" / IR_FILE  # the IR itself is open: weights are read when used
+    again.parent.mkdir()
+    ov.save_model(model, again, compress_to_fp16=False)
+    for path in again.parent.iterdir():
+        path.replace(made / path.name)
+    again.parent.rmdir()
 
 
 def compare_logits(first: Path, second: Path) -> float:

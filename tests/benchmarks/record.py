@@ -5,7 +5,7 @@ import os
 import platform
 import shutil
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -71,15 +71,24 @@ class Record:
                 f"'{file}' is no record ({error}): name a file that `figures` wrote"
             ) from error
 
-    def require_same(self, kept: "Record", file: Path) -> None:
-        """`OptionError` where a file was made with anything else: rows could not be compared."""
-        for name in ("options", "models", "versions", "machine"):
+    def require_same(
+        self,
+        kept: "Record",
+        file: Path,
+        names: Sequence[str] = ("options", "models", "versions", "machine"),
+        remedy: str = "name another file",
+    ) -> None:
+        """`OptionError` where this was made with something else than a kept one.
+
+        Rows could not be compared. What only one of them knows, such as a model, is left out.
+        """
+        for name in names:
             before, now = getattr(kept, name), getattr(self, name)
-            if changed := [key for key in {**before, **now} if before.get(key) != now.get(key)]:
+            if changed := [key for key in before if key in now and before[key] != now[key]]:
                 key = changed[0]
                 raise OptionError(
-                    f"'{file}' was made with other {name}: {key} was {before.get(key)} and is "
-                    f"{now.get(key)}; name another file"
+                    f"'{file}' was made with other {name}: {key} was {before[key]} and is "
+                    f"{now[key]}; {remedy}"
                 )
 
     def write(self, file: Path) -> None:

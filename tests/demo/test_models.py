@@ -26,8 +26,27 @@ from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.server.settings import LOOPBACK_NAMES
 from tests.cli.test_input import AS_ARGUMENT, AS_OPTION, refused
 from tests.support.chats import ANSWER, SYSTEM, USER
-from tests.support.chunks import CANCELLED, CHUNKS, followed, spell
 from tests.support.command_line import run
+
+CHUNKS = [
+    Chunk("a", [1], "plain"),
+    Chunk("bc", [2, 3], "draft"),
+    Chunk("d", [4], "correction", [8, 9]),
+    Chunk("e", [5], "draft"),
+    Chunk("<f>", [6], "bonus", [], "length", GenerationStats(3, [RoundStats(*[1] * 7)])),
+]
+CANCELLED = [*CHUNKS[:2], Chunk("", [], "plain", [], "cancelled", GenerationStats(3))]
+
+
+def spell(ids):
+    return "".join(chr(ord("a") + token - 1) for token in ids)
+
+
+def followed(chunks=CHUNKS):
+    run = Run()
+    for _ in run.follow(chunk for chunk in chunks):
+        pass
+    return run
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 """What figures say in words and in charts, for pages: it follows from the files, as tables do."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 
 from tests.benchmarks.charts import CHARTS, IMAGES
@@ -101,7 +101,3 @@ def picture(name: str) -> str:
     """A chart for a page of docs, where it was drawn."""
     file = IMAGES / f"{name}.svg"
     return f"\n![{CHARTS[name][0]}](images/{file.name})\n\n" if file.exists() else ""
-
-
-TEXTS: Mapping[str, Callable[[Results], str]] = {"sentences": in_words}
-"""By name."""

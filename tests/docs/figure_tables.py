@@ -1,7 +1,6 @@
 """Figures in pages: what stands between `<!-- figures: NAME -->` and `<!-- end -->`.
 
-NAME is a key of `TABLES` or of `figure_sentences.TEXTS`, "conditions", or that of a chart after
-`chart-`.
+NAME is a key of `TABLES`, "sentences", "conditions", or that of a chart after `chart-`.
 `NAME of COLUMN` takes the file docs/figures/COLUMN.json alone. `python -m tests.docs` writes the
 blocks anew, from the files: it measures nothing.
 """
@@ -36,7 +35,7 @@ from tests.benchmarks.peers.genai import MAX_NGRAM_SIZE
 from tests.benchmarks.peers.methods import label
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import in_quartiles, markdown, numbers
-from tests.docs.figure_sentences import SEVERAL, TEXTS, conditions, pairs_of, picture
+from tests.docs.figure_sentences import SEVERAL, conditions, in_words, pairs_of, picture
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), ROOT / "models" / "README.md"]
@@ -65,7 +64,7 @@ def filled(page: str, results: Sequence[Results]) -> str:
         chosen = [each for each in results if column in (None, each.name)]
         if name == "conditions":
             return f"{head}\n{conditions(chosen)}{end}"
-        make = TEXTS.get(name) or partial(show, *TABLES[name])
+        make = in_words if name == "sentences" else partial(show, *TABLES[name])
         shown = [make(each) for each in chosen]
         return f"{head}\n{''.join(shown) or NONE}{end}"
 
@@ -107,10 +106,7 @@ def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
     said = f"{'; '.join(facts)}."
     needs = {PARTS[part].needs for part in parts} | {row.get("pair") for row in rows}
     models = "".join(f" {option}" for need, option in MODELS.items() if need in needs)
-    column = results.record.options.get("column", results.name)
-    command = f"python -m tests.benchmarks figures {column} --only {','.join(parts)}{models}"
-    if column != results.name:
-        command += f" --output docs/figures/{results.name}.json"
+    command = f"python -m tests.benchmarks figures {results.name} --only {','.join(parts)}{models}"
     return f"{said} `{command}`"
 
 

@@ -5,7 +5,7 @@ them anew.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +15,7 @@ from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.conversation import describe_commands
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
 from ov_specdec.server.metrics import Metrics, RequestMetrics
+from tests.benchmarks.tables import markdown
 from tests.docs.reference import reference
 
 BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
@@ -71,7 +72,7 @@ def fields() -> str:
         [f"`{name}`", *("x" if name in fields_of(b) else "" for b in BODIES.values()), about(name)]
         for name in sorted(names)
     ]
-    return table(["field", *BODIES, ""], rows)
+    return f"{markdown([['field', *BODIES, ''], *rows])}\n\n"
 
 
 def fields_of(body: type[GenerationBody]) -> Mapping[str, Any]:
@@ -96,13 +97,7 @@ def metrics() -> str:
         [f"`{each.name}{'_total' * (each.type == 'counter')}`", each.type, each.documentation]
         for each in (*requests.registry.collect(), *engine.registry.collect())
     ]
-    return table(["metric", "type", ""], rows)
-
-
-def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table in Markdown."""
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n\n"
+    return f"{markdown([['metric', 'type', ''], *rows])}\n\n"
 
 
 MADE: Mapping[str, Callable[[], str]] = {

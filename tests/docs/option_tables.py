@@ -32,18 +32,11 @@ descriptions in `ov_specdec/options/generation.py`.
 def options_page(options: type[Options] = GenerationOptions) -> str:
     """The page: a table for each group of options."""
     tables = [
-        *by_group(options.model_fields).items(),
-        ("Speech", [*TranscriptionOptions.model_fields][:-1]),
+        *((group, options, names) for group, names in by_group(options.model_fields).items()),
+        ("Speech", TranscriptionOptions, [*TranscriptionOptions.model_fields][:-1]),
+        ("Pipelines", PipelineOptions, [*PipelineOptions.model_fields]),
     ]
-    pipelines = [("Pipelines", [*PipelineOptions.model_fields])]
-    return "\n".join(
-        [
-            OPTIONS_INTRODUCTION,
-            *(_table(group, options, names) for group, names in tables[:-1]),
-            _table(*tables[-1][:1], TranscriptionOptions, tables[-1][1]),
-            *(_table(group, PipelineOptions, names) for group, names in pipelines),
-        ]
-    )
+    return "\n".join([OPTIONS_INTRODUCTION, *(_table(*each) for each in tables)])
 
 
 TABLE_HEAD = (

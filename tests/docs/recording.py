@@ -1,14 +1,13 @@
 """The picture of a terminal in the docs: `python -m tests.docs.recording`.
 
-Runs the commands in a terminal of their own, and writes docs/images/terminal.svg: what stands there
-in the end. Nothing is typed or shortened by hand.
+Runs the commands and writes docs/images/terminal.svg: what they print. Nothing is typed or
+shortened by hand.
 """
 
 import io
-import os
-import pty
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -20,36 +19,12 @@ FILE = Path(__file__).parents[2] / "docs" / "images" / "terminal.svg"
 COMMANDS = (("ov-specdec", "compare", "def create_table(rows, columns=None):"),)
 WIDTH = 100
 
-CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-HJKSTfhl]|\x1b\[[0-9]*n|\x07")
-"""What moves the cursor or clears; colours stay."""
 
-UP = "\x1b[1A"
-"""Back to the line above, as a progress bar goes that ends and leaves nothing."""
-
-
-def run(command: tuple[str, ...]) -> bytes:
-    """What a command writes to a terminal."""
-    pieces: list[bytes] = []
-
-    def read(terminal: int) -> bytes:
-        pieces.append(os.read(terminal, 4096))
-        return pieces[-1]
-
-    os.environ |= {"COLUMNS": str(WIDTH), "LINES": "50", "TERM": "xterm-256color"}
+def run(command: tuple[str, ...]) -> list[str]:
+    """The lines that a command prints."""
     here = Path(sys.executable).parent / command[0]
-    if status := pty.spawn([str(here), *command[1:]], read):
-        raise click.ClickException(f"{command[0]} ended with status {status}")
-    return b"".join(pieces)
-
-
-def lines_of(written: bytes) -> list[str]:
-    """Lines as they stand in the end."""
-    lines = list[str]()
-    for line in written.decode(errors="replace").split("\n"):
-        del lines[len(lines) - line.count(UP) :]
-        # What a carriage return goes back over is gone, as a progress bar is.
-        lines.append(CONTROL.sub("", line.rstrip("\r").rpartition("\r")[2]))
-    return [line for line in lines if line.strip()]
+    done = subprocess.run([here, *command[1:]], stdout=subprocess.PIPE, text=True, check=True)
+    return [line for line in done.stdout.splitlines() if line.strip()]
 
 
 def draw(lines: list[str]) -> str:
@@ -68,7 +43,7 @@ def main(output: Path) -> None:
     """Record the commands of README."""
     lines = list[str]()
     for command in COMMANDS:
-        lines += [f"\x1b[1m$ {shlex.join(command)}\x1b[0m", *lines_of(run(command))]
+        lines += [f"\x1b[1m$ {shlex.join(command)}\x1b[0m", *run(command)]
     output.write_text(draw(lines), encoding="utf-8")
     click.echo(output)
 

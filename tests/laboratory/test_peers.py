@@ -9,8 +9,7 @@ import pytest
 
 from ov_specdec.models.locate import embedded_folder
 from tests.benchmarks.models import Models
-from tests.benchmarks.peers.asks import Ask, BenchmarkError, Request, Served, Setup, decoding_speed
-from tests.benchmarks.peers.methods import find_method
+from tests.benchmarks.peers.asks import Ask, BenchmarkError, Served, Setup, decoding_speed
 from tests.benchmarks.peers.worker import Worker, WorkerProcess
 
 pytestmark = pytest.mark.deep
@@ -91,8 +90,8 @@ def test_an_engine_gives_each_request_what_it_gets_alone(method, setup, methods)
     prompts = [[5, 6, 7, 5, 6], [9, 10]]
     alone = [methods.run("plain", Ask(prompt, 12)).token_ids for prompt in prompts]
     together = Worker(replace(setup, max_batch_size=2, kv_cache_gb=1.0))
-    requests = [Request(prompt, 12, find_method(method).length, "one") for prompt in prompts]
+    asks = [Ask(prompt, 12, context="one") for prompt in prompts]
     for _ in range(2):
-        served = together.serve(method, requests)
+        served = together.serve(method, asks)
         assert [each.token_ids for each in served] == alone
         assert [sum(n for _, n in each.steps) for each in served] == [12, 12]

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
+from transformers import BatchEncoding, GenerationConfig  # noqa: F401
 
 from ov_specdec import (
     GenerationOptions,
     OptionError,
+    SpecdecError,
     SpeculativePipeline,
     SpeechPipeline,
 )
 from ov_specdec.options.foreign_names import drop_neutral
-from tests.walk import guesses
 
 TEXT = "def area(w, h):"
 OPTIONS = {"max_new_tokens": 12, "ignore_eos": True}
@@ -22,8 +23,6 @@ def expected(pipeline):
 
 
 def test_neutral_values_of_every_option_of_transformers_are_accepted(pipeline, expected):
-    from transformers import GenerationConfig
-
     defaults = GenerationConfig().to_dict().keys() - {"_from_model_config", "transformers_version"}
     assert len(defaults) > 50
     neutral = {"pad_token_id": 0, "use_cache": True, "num_beams": 1, "num_return_sequences": 1}
@@ -57,14 +56,61 @@ def test_what_would_change_the_text_is_refused_with_the_remedy(mistake, pipeline
         pipeline.generate(prompt, **options)
 
 
-@pytest.fixture(scope="module")
-def names(pipeline):
-    return guesses.names_of(pipeline)
+WORKS = (
+    "pipeline.tokenizer(TEXT)",
+    "generate(TEXT, max_new_tokens=4, pad_token_id=0, use_cache=True, num_beams=1)",
+    "generate(TEXT, generation_config=GenerationConfig(max_new_tokens=4, do_sample=False))",
+    "generate(ids, max_new_tokens=4)",
+    "generate(input_ids=ids, max_new_tokens=4)",
+    "generate([ids], max_new_tokens=4)",
+    "generate(BatchEncoding({'input_ids': [ids], 'attention_mask': [[1] * len(ids)]}))",
+    "pipeline.generate_batch([TEXT, TEXT], max_new_tokens=4)",
+    "generate(TEXT, attention_mask=[1] * len(ids), max_new_tokens=4)",
+    "generate(TEXT, max_new_tokens=4)._repr_html_()",
+    "SpeculativePipeline(device='cpu', device_map='auto').close()",
+    "SpeculativePipeline.from_pretrained(device='cpu').close()",
+    "pipeline.tokenizer.decode(ids, skip_special_tokens=True)",
+    "pipeline.tokenizer.encode(TEXT, add_special_tokens=False)",
+    "len(pipeline.tokenizer)",
+    "generate(TEXT, top_k=-1, max_new_tokens=4)",
+)
+"""Is accepted."""
+
+HINTS = {
+    "generate([TEXT, TEXT])": "generate_batch",
+    "generate(TEXT, assistant_model='models/draft')": "give draft to SpeculativePipeline",
+    "generate(TEXT, stop=['x'])": "stop_strings",
+    "generate(TEXT, num_beams=4)": "beam",
+    "generate(TEXT, max_length=20)": "max_new_tokens",
+    "generate(TEXT, streamer=print)": "stream(",
+    "generate(TEXT, max_tokens=4)": "max_new_tokens",
+    "generate(TEXT, temprature=0.5)": "temperature",
+    "generate(TEXT, attention_mask=[0, 1])": "leave it out",
+    "SpeculativePipeline('gpt2')": "owner/model",
+    "SpeculativePipeline(assistant_model='models/draft')": "did you mean draft",
+    "SpeculativePipeline(device='cuda')": "Intel GPU",
+    "SpeculativePipeline(dtype='float32')": "precision",
+    "SpeculativePipeline(temperature=0.5)": "give temperature to generate",
+}
+"""Is refused, with a hint that names this, and no list of all options."""
 
 
-@pytest.mark.parametrize("guess", [*guesses.WORKS, *guesses.HINTS])
-def test_first_guesses_work_or_are_refused_with_what_to_give(guess, names):
-    assert guesses.problem_of(guess, names) == ""
+@pytest.mark.parametrize("guess", [*WORKS, *HINTS])
+def test_first_guesses_work_or_are_refused_with_what_to_give(guess, pipeline):
+    ids = pipeline.tokenizer.encode(TEXT)
+    names = {**globals(), "pipeline": pipeline, "generate": pipeline.generate, "ids": ids}
+    hint = HINTS.get(guess)
+    if hint is None:
+        eval(guess, names)  # noqa: S307
+    else:
+        with pytest.raises((SpecdecError, TypeError)) as refused:
+            eval(guess, names)  # noqa: S307
+        assert hint in str(refused.value)
+        assert "there are: " not in str(refused.value), "a list of all options"
+
+
+def test_a_printed_result_fits_a_screen(pipeline):
+    assert len(str(pipeline.generate(TEXT, max_new_tokens=64))) <= 400
 
 
 def test_a_prompt_may_be_what_tokenizers_return(pipeline, expected):
@@ -98,8 +144,6 @@ def test_a_tokenizer_decodes_as_those_of_transformers_do(pipeline):
 
 
 def test_a_generation_config_is_honoured(pipeline):
-    from transformers import GenerationConfig
-
     greedy = GenerationConfig(max_new_tokens=9, num_beams=1, pad_token_id=0, eos_token_id=[2, 3])
     assert pipeline.complete_options(generation_config=greedy) == GenerationOptions(
         max_new_tokens=9, eos_token_id=[2, 3], do_sample=False

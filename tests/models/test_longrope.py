@@ -10,7 +10,7 @@ from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.errors import ContextLengthError
 from ov_specdec.models.folder import ModelFolder
 from tests.support.folders import change
-from tests.support.tiny import BORDER, CONTEXT, TinyPair, make_pair, reference
+from tests.support.tiny import BORDER, CONTEXT, MadeModels, make_pair, reference
 
 NUM_TOKENS = 50
 OPTIONS = {"max_new_tokens": NUM_TOKENS, "ignore_eos": True}
@@ -33,7 +33,7 @@ AROUND = tuple(map(prompt_of, (20, 60, 63, 64, 65, 66, 110)))
 def models(shelf, tmp_path_factory):
     """A tiny Phi-3 with LongRoPE, and a draft that agrees with it sometimes."""
     target = tmp_path_factory.mktemp("longrope") / "pair"
-    return TinyPair(shelf.copy("longrope", lambda folder: make_pair("longrope", folder), target))
+    return MadeModels(shelf.copy("longrope", lambda folder: make_pair("longrope", folder), target))
 
 
 @pytest.fixture(scope="module")

@@ -217,13 +217,13 @@ def test_two_kinds_of_models_are_no_pair(bart, tiny_pair, tmp_path):
         SpeculativePipeline(bart.main, other, pairing="auto")
 
 
-def test_models_that_say_too_little_or_read_no_text_are_refused(bart, encoder_decoder, tmp_path):
+def test_models_that_say_too_little_or_read_no_text_are_refused(bart, whisper, tmp_path):
     nothing = {"decoder_start_token_id": None, "bos_token_id": None}
     folder = changed(bart.main, tmp_path / "a", generation_config=nothing, config=nothing)
     with pytest.raises(ModelError, match="names no decoder_start_token_id"):
         SpeculativePipeline(folder, drafter="none")
     with pytest.raises(ModelError, match="reads input_features, not texts"):
-        SpeculativePipeline(encoder_decoder("whisper").main, drafter="none")
+        SpeculativePipeline(whisper.main, drafter="none")
     (folder / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match=r"no tokenizer.json"):
         SpeculativePipeline(folder, drafter="none")

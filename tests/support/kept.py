@@ -13,12 +13,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-import openvino as ov
-from openvino import opset13 as ops
-
 from tests.families.settings import SETTINGS
-from tests.support.tiny import KeptModels, export, reference, save_tokenizer
+from tests.support.tiny import MadeModels, export, reference, save_noisy, save_tokenizer
 
 ROOT = Path(__file__).parents[2]
 IR, WEIGHTS = "openvino_model.xml", "openvino_model.bin"
@@ -36,46 +32,20 @@ WINDOWED = {
 NUM_TOKENS = 60
 
 
-def folder_of(family: str) -> Path:
-    """Where a family is kept."""
-    kind = "hybrid" if family in HYBRIDS else "windows"
-    return ROOT / "tests" / "data" / kind / family
-
-
-def open_kept(family: str, target: Path) -> KeptModels:
+def open_kept(family: str, target: Path) -> MadeModels:
     """A copy, for a test to do with as it likes.
 
     Of a draft at most its weights are kept: its graph is the main model's. A hybrid's is made here.
     """
-    models = KeptModels(Path(shutil.copytree(folder_of(family), target)))
+    kept = ROOT / "tests" / "data" / ("hybrid" if family in HYBRIDS else "windows") / family
+    models = MadeModels(Path(shutil.copytree(kept, target)))
     models.draft.mkdir(exist_ok=True)
     for file in models.main.iterdir():
         if not (models.draft / file.name).exists():
             shutil.copy(file, models.draft)
     if family in HYBRIDS:
-        model = ov.Core().read_model(models.main / IR)
-        add_noise(model, 0.03)
-        ov.save_model(model, models.draft / IR, compress_to_fp16=False)
+        save_noisy(models.main / IR, models.draft / IR, 0.03)
     return models
-
-
-def add_noise(model: ov.Model, noise: float) -> None:
-    """Change the weights of matrices by part of their own standard deviation.
-
-    Granite's convolution is there twice, for single tokens and for several: both stay the same.
-    """
-    generator, drawn = np.random.default_rng(1), dict[bytes, np.ndarray]()
-    for node in model.get_ops():
-        if node.get_type_name() == "Constant" and node.get_element_type() == ov.Type.f32:
-            weights = node.get_data()
-            if weights.ndim > 1 and weights.size > 100:
-                if (content := weights.tobytes()) not in drawn:
-                    drawn[content] = generator.standard_normal(weights.size)
-                own = drawn[content].reshape(weights.shape)
-                changed = weights + own * weights.std() * noise
-                constant = ops.constant(changed.astype(np.float32))
-                for reader in node.output(0).get_target_inputs():
-                    reader.replace_source_output(constant.output(0))
 
 
 def prompts(lengths: Sequence[int]) -> list[list[int]]:
@@ -110,7 +80,7 @@ def save_checkpoint(family: str, folder: Path, noise: float = 0.0) -> None:
 
 
 def make(family: str, target: Path) -> None:
-    """Fill the folder of a `KeptModels`."""
+    """Fill the folder of `MadeModels`; expected are prompts and outputs."""
     is_hybrid = family in HYBRIDS
     with tempfile.TemporaryDirectory() as made:
         checkpoint = Path(made) / "checkpoint"

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from functools import partial
 from socket import socket
 from typing import Any, TypeVar
 
@@ -84,7 +85,8 @@ def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Ite
     try:
         assert started.wait(30)
         port = server.servers[0].sockets[0].getsockname()[1]
-        running = Running(service, f"http://127.0.0.1:{port}", lambda: _stop(server))
+        stop = partial(setattr, server, "should_exit", True)
+        running = Running(service, f"http://127.0.0.1:{port}", stop)
         yield running
         running.http.close()
     finally:
@@ -121,10 +123,6 @@ def official_client(server: Running, kind: type[Client]) -> Client:
         max_retries=0,
         _strict_response_validation=True,
     )
-
-
-def _stop(server: Server) -> None:
-    server.should_exit = True
 
 
 @contextmanager

@@ -2,14 +2,11 @@
 
 import json
 import shutil
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from tests.support.tiny import VOCAB_SIZE, export, save_tokenizer
+from tests.support.tiny import VOCAB_SIZE, MadeModels, export, save_noisy, save_tokenizer
 
 TEXT = ("t5", "bart", "mbart", "pegasus", "m2m_100")
 NUM_IDS = 290
@@ -17,7 +14,6 @@ NUM_IDS = 290
 
 SOURCES = ([20, 21, 22, 23, 24, 25, 26, 27] * 2, [280, 17, 200] * 12)
 NUM_TOKENS = 40
-NUM_BINS, NUM_FRAMES = 80, 100
 START, PAD, BOS = 2, 1, 3
 
 HEADS = {
@@ -30,76 +26,26 @@ HEADS = {
 SETTINGS = {
     "t5": {"d_model": 48, "d_kv": 12, "d_ff": 96, "num_layers": 2, "num_heads": 4},
     **dict.fromkeys(("bart", "mbart", "pegasus", "m2m_100"), HEADS),
-    "whisper": {
-        **HEADS,
-        "num_mel_bins": NUM_BINS,
-        "max_source_positions": NUM_FRAMES // 2,
-        "max_target_positions": 128,
-    },
 }
-
-SCALES = {"t5": {"shared": 0.1, "": 3.0}, "whisper": {"encoder_attn": 16.0, "": 4.0}}
-"""By what weights are multiplied, by the first that is in their name; others by 4. As initialized,
-attention hardly looks around and every token repeats itself, whatever the source is."""
-
-
-@dataclass(frozen=True)
-class TinyEncoderDecoder:
-    """A main model, its checkpoint, and drafts that agree with it sometimes.
-
-    expected: what torch generates from the checkpoint for each of `SOURCES`.
-    """
-
-    folder: Path
-
-    @property
-    def main(self) -> Path:
-        return self.folder / "main"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
-
-    @property
-    def draft(self) -> Path:
-        """A draft with an encoder of its own."""
-        return self.folder / "draft"
-
-    @property
-    def sharing_draft(self) -> Path:
-        """A draft with the main model's encoder."""
-        return self.folder / "sharing-draft"
-
-    @property
-    def expected(self) -> list[list[int]]:
-        return json.loads((self.folder / "expected.json").read_text())
-
-
-def features(seed: int) -> np.ndarray:
-    """What stands for a recording: [1, bins, frames]."""
-    return np.random.default_rng(seed).normal(size=(1, NUM_BINS, NUM_FRAMES)).astype(np.float32)
 
 
 def make_encoder_decoder(architecture: str, folder: Path) -> None:
-    """Fill the folder of a `TinyEncoderDecoder`."""
-    made = TinyEncoderDecoder(folder)
-    task = "automatic-speech-recognition" if architecture == "whisper" else "text2text-generation"
+    """Fill the folder of `MadeModels`; expected are outputs for each of `SOURCES`."""
+    made = MadeModels(folder)
     save_checkpoint(architecture, made.checkpoint)
-    export(made.checkpoint, made.main, task, nb_max_frames=NUM_FRAMES)
-    for draft, parts in ((made.draft, ("encoder", "decoder")), (made.sharing_draft, ("decoder",))):
-        shutil.copytree(made.main, draft)
-        for part in parts:
-            add_noise(made.main, draft, f"openvino_{part}_model.xml")
-    sources = [features(seed) for seed in (0, 1)] if architecture == "whisper" else SOURCES
-    outputs = [reference(made.checkpoint, source) for source in sources]
+    export(made.checkpoint, made.main, "text2text-generation")
+    shutil.copytree(made.main, made.draft)
+    for part in ("encoder", "decoder"):
+        file = f"openvino_{part}_model.xml"
+        save_noisy(made.main / file, made.draft / file, 0.1)
+    outputs = [reference(made.checkpoint, source) for source in SOURCES]
     (folder / "expected.json").write_text(json.dumps(outputs))
 
 
 def save_checkpoint(architecture: str, folder: Path) -> None:
     """Save a random model, the same for the same architecture."""
     import torch
-    from transformers import AutoConfig, AutoModelForSeq2SeqLM, WhisperFeatureExtractor
-    from transformers import WhisperForConditionalGeneration as Whisper
+    from transformers import AutoConfig, AutoModelForSeq2SeqLM
 
     common = {
         **{"vocab_size": VOCAB_SIZE, "eos_token_id": 0, "forced_eos_token_id": None},
@@ -108,68 +54,35 @@ def save_checkpoint(architecture: str, folder: Path) -> None:
     }
     torch.manual_seed(1)
     config = AutoConfig.for_model(architecture, **common, **SETTINGS[architecture])
-    is_speech = architecture == "whisper"
-    model = (Whisper if is_speech else AutoModelForSeq2SeqLM.from_config)(config).eval()
+    model = AutoModelForSeq2SeqLM.from_config(config).eval()
     with torch.no_grad():
         for name, weight in model.named_parameters():
-            scales = SCALES.get(architecture, {"": 4.0})
-            if weight.dim() > 1:
-                weight.mul_(next(scale for part, scale in scales.items() if part in name))
+            # As initialized, attention hardly looks around and every token repeats itself,
+            # whatever the source is.
+            if weight.dim() > 1 and architecture == "t5":
+                weight.mul_(0.1 if "shared" in name else 3.0)
+            elif weight.dim() > 1:
+                weight.mul_(4.0)
     model.save_pretrained(folder)
-    if is_speech:
-        WhisperFeatureExtractor(feature_size=NUM_BINS, chunk_length=1).save_pretrained(folder)
     save_tokenizer(folder)
 
 
-def add_noise(main: Path, draft: Path, file: str) -> None:
-    """Write a model's IR with a little noise on its weights into a draft's folder."""
-    import openvino as ov
-    from openvino import opset13 as ops
-
-    random = np.random.default_rng(2)
-    model = ov.Core().read_model(main / file)
-    for node in model.get_ops():
-        if (
-            node.get_type_name() == "Constant"
-            and node.data.ndim == 2
-            and node.data.size > VOCAB_SIZE
-        ):
-            weights = node.data
-            noise = 0.1 * weights.std() * random.normal(size=weights.shape)
-            noisy = ops.constant((weights + noise).astype(weights.dtype))
-            node.output(0).replace(noisy.output(0))
-    ov.save_model(model, draft / file, compress_to_fp16=False)
-
-
 @cache
-def load_checkpoint(checkpoint: Path, *, is_speech: bool) -> Any:
+def load_checkpoint(checkpoint: Path) -> Any:
     """A checkpoint on torch."""
     from transformers import AutoModelForSeq2SeqLM
-    from transformers import WhisperForConditionalGeneration as Whisper
 
-    return (Whisper if is_speech else AutoModelForSeq2SeqLM).from_pretrained(checkpoint).eval()
+    return AutoModelForSeq2SeqLM.from_pretrained(checkpoint).eval()
 
 
-def reference(checkpoint: Path, source: object, **options: object) -> list[int]:
-    """`NUM_TOKENS` tokens, decoded greedily by transformers on torch.
-
-    source: ids, or features.
-    """
+def reference(checkpoint: Path, source: list[int], **options: object) -> list[int]:
+    """`NUM_TOKENS` tokens, decoded greedily by transformers on torch."""
     import torch
     from transformers import GenerationConfig
 
-    model = load_checkpoint(checkpoint, is_speech=isinstance(source, np.ndarray))
-    if isinstance(source, np.ndarray):
-        tokens = [START]
-        with torch.no_grad():
-            hidden = model.model.encoder(torch.tensor(source)).last_hidden_state
-            for _ in range(NUM_TOKENS):
-                ids = torch.tensor([tokens])
-                row = model(encoder_outputs=(hidden,), decoder_input_ids=ids, use_cache=False)
-                tokens.append(int(row.logits[0, -1, :NUM_IDS].argmax()))
-        return tokens[1:]
     given = {"max_new_tokens": NUM_TOKENS, "decoder_start_token_id": START, "pad_token_id": PAD}
     given["suppress_tokens"] = list(range(NUM_IDS, VOCAB_SIZE))
     config = GenerationConfig(**given, **options)
+    ids = torch.tensor([source])
     with torch.no_grad():
-        return model.generate(torch.tensor([source]), generation_config=config)[0, 1:].tolist()
+        return load_checkpoint(checkpoint).generate(ids, generation_config=config)[0, 1:].tolist()

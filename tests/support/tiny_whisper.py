@@ -2,13 +2,12 @@
 
 import json
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from tests.support.tiny import SAMPLE, MadeModels, export
-from tests.support.tiny_encoder_decoder import HEADS, SCALES, add_noise
+from tests.support.tiny import MadeModels, export, save_noisy, save_tokenizer
+from tests.support.tiny_encoder_decoder import HEADS
 
 RATE = 16000
 WINDOW = 2
@@ -67,29 +66,17 @@ def recording(seconds: float) -> np.ndarray:
     return (0.1 * harmonics * syllables + noise).astype(np.float32)
 
 
-@dataclass(frozen=True)
-class TinyWhisper(MadeModels):
-    """A main model, and a draft with the same encoder that agrees with it sometimes.
-
-    expected: by case, segments of tokens, with those of timestamps, as torch gives them.
-    """
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.folder / "checkpoint"
-
-    @property
-    def expected(self) -> dict[str, list[list[int]]]:
-        return json.loads((self.folder / "expected.json").read_text())
-
-
 def make_whisper(folder: Path) -> None:
-    """Fill the folder of a `TinyWhisper`."""
-    made = TinyWhisper(folder)
+    """Fill the folder of `MadeModels`; the draft has the same encoder.
+
+    Expected are, by case, segments of tokens, with those of timestamps, as torch gives them.
+    """
+    made = MadeModels(folder)
     save_checkpoint(made.checkpoint)
     export(made.checkpoint, made.main, "automatic-speech-recognition", nb_max_frames=100 * WINDOW)
     shutil.copytree(made.main, made.draft)
-    add_noise(made.main, made.draft, "openvino_decoder_model.xml")
+    decoder = "openvino_decoder_model.xml"
+    save_noisy(made.main / decoder, made.draft / decoder, 0.1)
     expected = {name: reference(made.checkpoint, *case) for name, case in CASES.items()}
     (folder / "expected.json").write_text(json.dumps(expected))
 
@@ -116,34 +103,14 @@ def save_checkpoint(folder: Path) -> None:
     with torch.no_grad():
         for name, weight in model.named_parameters():
             if weight.dim() > 1:
-                scales = SCALES["whisper"].items()
-                weight.mul_(next(scale for part, scale in scales if part in name))
+                weight.mul_(16.0 if "encoder_attn" in name else 4.0)
         # Or all timestamps together mostly win. These rows are those of the last layer too.
         model.model.decoder.embed_tokens.weight[NO_TIMESTAMPS:].mul_(0.3)
     model.generation_config = GenerationConfig(**GENERATION)
     model.save_pretrained(folder)
     WhisperFeatureExtractor(feature_size=80, chunk_length=WINDOW).save_pretrained(folder)
-    save_tokenizer(folder)
-
-
-def save_tokenizer(folder: Path) -> None:
-    """Save a byte-level BPE of `NUM_TEXT` tokens, then the marks; timestamps have no text."""
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import PreTrainedTokenizerFast
-
-    backend = Tokenizer(models.BPE())
-    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=NUM_TEXT,
-        min_frequency=1,
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
-    backend.train_from_iterator([SAMPLE], trainer)
-    backend.add_special_tokens([AddedToken(mark, special=True) for mark in MARKS])
-    assert backend.get_vocab() | IDS == backend.get_vocab(), "the sample gives too few tokens"
-    PreTrainedTokenizerFast(tokenizer_object=backend, eos_token=MARKS[0]).save_pretrained(folder)
+    # `NUM_TEXT` tokens, then the marks; timestamps have no text.
+    save_tokenizer(folder, vocab_size=NUM_TEXT, first=(), last=MARKS)
 
 
 def reference(checkpoint: Path, seconds: float, options: dict) -> list[list[int]]:

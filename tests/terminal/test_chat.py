@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import shutil
 import sys
 
 import pytest
@@ -186,18 +185,11 @@ def test_ctrl_d_leaves(models, tmp_path):
     assert talk.process.exitstatus == 0
 
 
-@pytest.fixture(scope="module")
-def chat_pair(tiny_pair, tmp_path_factory):
-    main = shutil.copytree(tiny_pair[0], tmp_path_factory.mktemp("chat") / "main")
-    (main / "chat_template.jinja").write_text(NO_TOOLS + PLAIN)
-    return ("--main", main, "--draft", tiny_pair[1], "--precision", "exact")
-
-
 def test_every_piped_line_is_a_message(chat_pair, tmp_path):
-    file = tmp_path / "saved.json"
+    file, given = tmp_path / "saved.json", ("--main", chat_pair[0], "--draft", chat_pair[1])
     lines = ["//usr", "", "größer", "/undo", "why", f"/save {file}", "/exit", "never"]
     options = ("--max-new-tokens", 6, "--ignore-eos")
-    done = run("chat", *chat_pair, *options, stdin="\n".join(lines).encode())
+    done = run("chat", *given, *options, stdin="\n".join(lines).encode())
     assert done.returncode == 0, done.stderr
     messages = json.loads(file.read_text(encoding="utf-8"))
     assert [m["content"] for m in messages[::2]] == ["/usr", "why"]
@@ -207,12 +199,13 @@ def test_every_piped_line_is_a_message(chat_pair, tmp_path):
 
 
 def test_an_error_ends_what_is_piped_in(chat_pair):
-    done = run("chat", *chat_pair, "--max-new-tokens", 4, stdin=b"a\n/set top-p 2\nb\n")
+    given = ("--main", chat_pair[0], "--draft", chat_pair[1])
+    done = run("chat", *given, "--max-new-tokens", 4, stdin=b"a\n/set top-p 2\nb\n")
     assert done.returncode == 2
     lines = done.stderr.splitlines()
     assert lines[0].startswith("4 tokens")
     assert lines[1:] == ["error: --top-p 2.0 must be a number from 0 to 1"]
-    done = run("chat", *chat_pair, stdin=b"\xff\n")
+    done = run("chat", *given, stdin=b"\xff\n")
     assert done.returncode == 2
     assert done.stderr.startswith("error: stdin cannot be read as text: 'utf-8' codec")
 

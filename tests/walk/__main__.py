@@ -1,6 +1,5 @@
 """Walk it: `python -m tests.walk`. A table of steps; the exit code is 1 if one of them failed."""
 
-import json
 import sys
 from contextlib import ExitStack
 from functools import partial
@@ -10,7 +9,7 @@ from time import monotonic
 
 import click
 
-from tests.walk import guesses, mistakes, pages, readme
+from tests.walk import mistakes, pages, readme
 from tests.walk.environment import ROOT, Environment
 
 
@@ -26,11 +25,7 @@ class Table:
             problem = take()
         except Exception as error:  # such as what a browser has waited for in vain
             problem = f"{type(error).__name__}: {error}"
-        self.show(part, name, problem, f"{monotonic() - began:.1f} s")
-
-    def show(self, part, name, problem, seconds=""):
-        """Print a step that was taken."""
-        verdict = "FAILED" if problem else "ok"
+        verdict, seconds = "FAILED" if problem else "ok", f"{monotonic() - began:.1f} s"
         click.echo(f"{part:8} {verdict:7} {seconds:>8}  {' '.join(name.split())[:90]}")
         if problem:
             self.num_failed += 1
@@ -54,23 +49,12 @@ def main(pictures):
             if name not in environment.addresses:  # the README names it in a sentence
                 line = f"pip install '.[{name}]' && ov-specdec {name}"
                 table.step("page", line, partial(readme.follow, line, environment, servers))
-        guess(environment, table)
         for mistake in mistakes.MISTAKES:
             table.step("mistake", mistake, partial(mistakes.make, mistake, environment))
         for name, visit in pages.visits(environment.addresses, pictures):
             table.step("page", name, visit)
     click.echo(f"{table.num_failed} steps failed; pictures are in {pictures}")
     sys.exit(1 if table.num_failed else 0)
-
-
-def guess(environment, table):
-    """Make the guesses, each of them a step, in a process of the clean environment."""
-    script = environment.folder / "guesses.py"  # beside the checkout, whose package is not meant
-    script.write_bytes(Path(guesses.__file__).read_bytes())
-    done = environment.run(f"python {script}")
-    for line in done.stdout.splitlines():
-        table.show("guess", *json.loads(line))
-    table.show("guess", "all of them", done.stderr if done.returncode else "")
 
 
 if __name__ == "__main__":

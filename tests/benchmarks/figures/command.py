@@ -32,24 +32,25 @@ class Column:
     """One kind of processor.
 
     needs: beginnings of the names of instructions that it has. limit: what takes wider ones, named
-    in `wider`, away from oneDNN. limits_kernels: those of OpenVINO itself are limited to AVX2 too.
-    properties: what OpenVINO does on such a processor by default, where it would do something else
-    on one that is limited.
+    in `wider`, away from oneDNN. properties: what OpenVINO does on such a processor by default,
+    where it would do something else on one that is limited. limits_kernels: OpenVINO's own kernels
+    are limited to AVX2 too.
     """
 
     needs: Sequence[str] = ()
     limit: str = ""
     wider: Sequence[str] = ()
-    limits_kernels: bool = False
     properties: Mapping[str, str] = field(default_factory=dict)
+    limits_kernels: bool = False
 
+
+AVX2 = Column(("avx_vnni",), "AVX2_VNNI", ("avx512",), {"INFERENCE_PRECISION_HINT": "f32"})
 
 COLUMNS = {
     "avx512-bf16": Column(("avx512_bf16",), "AVX512_CORE_BF16", ("amx",)),
     # Intel Core since 2021. Dynamic quantization stays as the plugin sets it there.
-    "avx2-vnni": Column(
-        ("avx_vnni",), "AVX2_VNNI", ("avx512",), True, {"INFERENCE_PRECISION_HINT": "f32"}
-    ),
+    "avx2-vnni": AVX2,
+    "avx2-all-kernels": replace(AVX2, limits_kernels=True),
     "native": Column(),
 }
 """By name. "native" is this processor as it is: to try the laboratory, and to compare commits."""
@@ -159,11 +160,8 @@ def resumed(record: Record, file: Path, parts: Collection[str]) -> Record:
     anew = [part for part in parts if not code.items() <= kept.code.get(part, {}).items()]
     kept.code |= {part: dict(code) for part in anew}
     kept.rows = [row for row in kept.rows if row["part"] not in anew]
-    kept.models, record.models = (
-        {**record.models, **kept.models},
-        {**kept.models, **record.models},
-    )
     record.require_same(kept, file)
+    kept.models = {**record.models, **kept.models}
     return kept
 
 

@@ -20,7 +20,8 @@ from tests.benchmarks.measuring import Measurements
 PLAIN = ("plain", "plain-again", "default")
 HELD_OUT, SIX_TASKS = "held-out code", "six tasks"
 PROMPTS = {
-    HELD_OUT: "the first n of 8 beginnings of code from packages outside the training data",
+    HELD_OUT: "the first n of 8 beginnings of code, of 64 tokens, from packages outside the "
+    "training data",
     SIX_TASKS: "the first n of 48 prompts of Spec-Bench, in turn of conversation, translation, "
     "summarization, questions, mathematics and questions about a text",
 }

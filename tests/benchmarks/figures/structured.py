@@ -184,20 +184,19 @@ def together(models: Models, rounds: int) -> Measurements:
 
 
 def all_at_once(
-    pipeline: SpeculativePipeline, own: Sequence[Mapping[str, Any]], length: int | str
+    pipeline: SpeculativePipeline, own: Sequence[Mapping[str, Any]], length: Any
 ) -> Row:
     """Tokens per second of one request for each schema."""
-    number, start = 0, perf_counter()
-    with pipeline.open_batch() as batch:
-        for key, schema in enumerate(own):
-            options: dict[str, Any] = {"json_schema": schema, "num_assistant_tokens": length}
-            batch.add(key, PROMPT, max_new_tokens=MOST, cache_prompt=False, **options)
-        while len(batch):
-            for _, chunk in batch.step():
-                if isinstance(chunk, BaseException):
-                    raise chunk
-                number += len(chunk.token_ids)
-    return compact({"speed": number / (perf_counter() - start), "tokens": number})
+    start = perf_counter()
+    results = pipeline.generate_batch(
+        [PROMPT] * len(own),
+        [{"json_schema": schema} for schema in own],
+        num_assistant_tokens=length,
+        max_new_tokens=MOST,
+        cache_prompt=False,
+    )
+    seconds, number = perf_counter() - start, sum(len(result.token_ids) for result in results)
+    return compact({"speed": number / seconds, "tokens": number})
 
 
 def beside_hostile(given: Given, pair: str, rounds: int) -> Measurements:

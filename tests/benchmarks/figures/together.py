@@ -9,7 +9,7 @@ from ov_specdec.text.tokenizer import load_tokenizer
 from tests.benchmarks.figures.given import Given
 from tests.benchmarks.figures.requests import WARM_UP, compact, digest
 from tests.benchmarks.measuring import Measurements, in_turns
-from tests.benchmarks.peers.asks import Request, decoding_speed
+from tests.benchmarks.peers.asks import Ask, decoding_speed
 from tests.benchmarks.peers.methods import find_method
 from tests.benchmarks.peers.worker import Worker, WorkerProcess
 from tests.benchmarks.record import Key, Row
@@ -77,14 +77,14 @@ def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], toke
 
     A repetition has the contexts of what it repeats, and other ends: prompts are kept, too.
     """
-    length, owner = find_method(method).length, method.removesuffix("-again")
+    owner = method.removesuffix("-again")
     if owner != method:
         prompts = [[*ids[:-OWN], *reversed(ids[-OWN:])] for ids in prompts]
-    requests = [
-        Request(ids, tokens, length, f"{owner}, {place} of {len(prompts)}, {len(ids)}")
+    asks = [
+        Ask(ids, tokens, context=f"{owner}, {place} of {len(prompts)}, {len(ids)}")
         for place, ids in enumerate(prompts)
     ]
-    served = worker.ask(Worker.serve, method, requests)
+    served = worker.ask(Worker.serve, method, asks)
     speed = decoding_speed(served)
     text = digest(token for each in served for token in each.token_ids)
     return compact({**speed._asdict(), "text": text})

@@ -41,7 +41,8 @@ class Ask:
     """One generation; greedy at temperature 0.
 
     ends: an end-of-sequence token ends the output. json_schema: what it fits; "" for any text.
-    json_whitespace: of this project's JSON; openvino.genai always writes any.
+    json_whitespace: of this project's JSON; openvino.genai always writes any. context: its
+    namespace of kept prefixes; None: all of the prompt is read.
     """
 
     prompt_ids: Sequence[int]
@@ -50,6 +51,7 @@ class Ask:
     ends: bool = False
     json_schema: str = ""
     json_whitespace: Literal["compact", "any"] = "compact"
+    context: str | None = None
 
 
 @dataclass(frozen=True)
@@ -83,19 +85,6 @@ class Runner(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
-    """One request of several. length: draft tokens a round; None: as the program decides.
-
-    context: its namespace of kept prefixes; None: it reads all of its prompt.
-    """
-
-    prompt_ids: Sequence[int]
-    max_new_tokens: int
-    length: int | None = None
-    context: str | None = None
-
-
-@dataclass(frozen=True)
 class Progress:
     """What one step added to one request."""
 
@@ -107,8 +96,8 @@ class Progress:
 class Engine(Protocol):
     """A method that answers several requests at once, with its models loaded."""
 
-    def add(self, number: int, request: Request) -> None:
-        """Take a request: to be continued greedily, past any end-of-sequence token."""
+    def add(self, number: int, ask: Ask, length: int | None) -> None:
+        """Take a request. length: see `Runner`."""
         ...
 
     def step(self) -> Iterable[Progress]:
@@ -128,13 +117,13 @@ class Served:
     steps: list[tuple[float, int]]
 
 
-def serve_load(engine: Engine, requests: Sequence[Request]) -> list[Served]:
+def serve_load(engine: Engine, asks: Sequence[Ask], length: int | None) -> list[Served]:
     """Have an engine serve requests that come together, to their end, in this thread."""
-    running = set(range(len(requests)))
-    served = [Served([], []) for _ in requests]
+    running = set(range(len(asks)))
+    served = [Served([], []) for _ in asks]
     start = perf_counter()
-    for number, request in enumerate(requests):
-        engine.add(number, request)
+    for number, ask in enumerate(asks):
+        engine.add(number, ask, length)
     while running:
         for progress in engine.step():
             served[progress.number].token_ids.extend(progress.token_ids)

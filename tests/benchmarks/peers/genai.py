@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 import openvino as ov
 
-from tests.benchmarks.peers.asks import Ask, BenchmarkError, Measurement, Progress, Request, Setup
+from tests.benchmarks.peers.asks import Ask, BenchmarkError, Measurement, Progress, Setup
 
 REMEDY = "pip install openvino-genai openvino-tokenizers"
 MAX_NGRAM_SIZE = 3
@@ -74,10 +74,10 @@ class GenaiEngine:
         self._pipeline = pipeline
         self._handles: dict[int, Any] = {}
 
-    def add(self, number: int, request: Request) -> None:
+    def add(self, number: int, ask: Ask, length: int | None) -> None:
         """See `Engine`. It keeps prefixes for all requests or for none: see `Setup`."""
-        config = configured(request.length, request.max_new_tokens)
-        prompt = ov.Tensor(np.array([request.prompt_ids], np.int64))
+        config = configured(length, ask.max_new_tokens)
+        prompt = ov.Tensor(np.array([ask.prompt_ids], np.int64))
         self._handles[number] = self._pipeline.add_request(number, prompt, config)
 
     def step(self) -> Iterator[Progress]:

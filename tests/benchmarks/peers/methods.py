@@ -26,54 +26,46 @@ def load(loader: str, setup: Setup, name: Literal["load", "load_engine"] = "load
 
 
 class Method(NamedTuple):
-    """A method: its loader, and its draft length; None where the program decides."""
+    """A method: in words, its loader, and its draft length; None where the program decides.
 
-    loader: str
-    length: int | None
+    has_length: its name ends in the length.
+    """
+
+    words: str
+    loader: str = ""
+    length: int | None = None
+    has_length: bool = False
 
 
-SINGLE = {
-    "plain": Method("own", 0),
-    "plain-again": Method("own", 0),
-    "default": Method("own", None),
-    "default-any-whitespace": Method("own", None),
-    "default-not-invariant": Method("own-not-invariant", None),
-    "genai-plain": Method("genai", 0),
-    "genai-plain-again": Method("genai", 0),
-    "genai-confidence": Method("genai-draft", None),
-    "llama-cpp-plain": Method("llama-cpp", 0),
+METHODS: Mapping[str, Method] = {
+    "plain": Method("plain decoding", "own", 0),
+    "default": Method("default", "own"),
+    "default-any-whitespace": Method("default, any whitespace", "own"),
+    "default-not-invariant": Method("`batch_invariant=False`", "own-not-invariant"),
+    "without-copies": Method("without escaped copies"),
+    "constant": Method("constant length", "own", has_length=True),
+    "genai-plain": Method("openvino.genai, plain", "genai", 0),
+    "genai-draft": Method("openvino.genai, draft model", "genai-draft", has_length=True),
+    "genai-confidence": Method("openvino.genai, draft model, confidence 0.4", "genai-draft"),
+    "genai-prompt-lookup": Method(
+        "openvino.genai, prompt lookup", "genai-prompt-lookup", has_length=True
+    ),
+    "llama-cpp-plain": Method("llama.cpp, plain", "llama-cpp", 0),
+    "llama-cpp-prompt-lookup": Method(
+        "llama.cpp, prompt lookup", "llama-cpp-prompt-lookup", has_length=True
+    ),
 }
-"""Methods by name. Those that decode plainly "again" show the scatter."""
-
-WITH_LENGTH = ("constant", "genai-draft", "genai-prompt-lookup", "llama-cpp-prompt-lookup")
-"""Beginnings of methods whose names end in a draft length; but the first, loaders."""
-
-FAMILIES = {
-    "plain": "plain decoding",
-    "default": "default",
-    "default-any-whitespace": "default, any whitespace",
-    "default-not-invariant": "`batch_invariant=False`",
-    "without-copies": "without escaped copies",
-    "constant": "constant length",
-    "genai-plain": "openvino.genai, plain",
-    "genai-draft": "openvino.genai, draft model",
-    "genai-confidence": "openvino.genai, draft model, confidence 0.4",
-    "genai-prompt-lookup": "openvino.genai, prompt lookup",
-    "llama-cpp-plain": "llama.cpp, plain",
-    "llama-cpp-prompt-lookup": "llama.cpp, prompt lookup",
-}
-"""What families of methods are called in tables and charts."""
+"""By name, without a length. What runs once more, with "-again", shows the scatter."""
 
 
 def find_method(name: str) -> Method:
     """The method of a name. `BenchmarkError` for a name that means nothing."""
-    if name in SINGLE:
-        return SINGLE[name]
-    family, length = split(name)
-    if family in WITH_LENGTH and length:
-        return Method("own" if family == "constant" else family, length)
-    known = [*SINGLE, *(f"{family}-N" for family in WITH_LENGTH)]
-    raise BenchmarkError(f"method '{name}' does not exist: there are {', '.join(known)}")
+    family, length = split(name.removesuffix("-again"))
+    found = METHODS.get(family)
+    if found is None or not found.loader or found.has_length is (length is None):
+        known = (each + "-N" * method.has_length for each, method in METHODS.items())
+        raise BenchmarkError(f"method '{name}' does not exist: there are {', '.join(known)}")
+    return found._replace(length=length) if length else found
 
 
 def split(name: str) -> tuple[str, int | None]:
@@ -82,7 +74,7 @@ def split(name: str) -> tuple[str, int | None]:
     return (parts[1], int(parts[2])) if parts else (name, None)
 
 
-def label(method: str) -> str:
+def label(name: str) -> str:
     """A method in words, with its draft length where it has one."""
-    family, length = split(method)
-    return FAMILIES.get(family, family) + (f", {length}" if length else "")
+    family, length = split(name)
+    return METHODS.get(family, Method(family)).words + (f", {length}" if length else "")

@@ -7,26 +7,20 @@ from typing import Any, Literal
 from ov_specdec.generation.batch import Batch
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
-from tests.benchmarks.peers.asks import Ask, Measurement, Progress, Request, Setup
+from tests.benchmarks.peers.asks import Ask, Measurement, Progress, Setup
 
 
 class PipelineRunner:
-    """Runs a `SpeculativePipeline`, which reads all of each prompt. Implements `Runner`."""
+    """Runs a `SpeculativePipeline`. Implements `Runner`."""
 
     def __init__(self, pipeline: SpeculativePipeline) -> None:
         self._pipeline = pipeline
 
     def run(self, ask: Ask, length: int | None) -> Measurement:
         """See `Runner`."""
-        options: dict[str, Any] = {"cache_prompt": False, "ignore_eos": not ask.ends}
-        options |= {"temperature": ask.temperature} if ask.temperature else {}
-        if ask.json_schema:
-            options |= {"json_schema": ask.json_schema, "json_whitespace": ask.json_whitespace}
-        options |= {} if length is None else {"num_assistant_tokens": length}
+        options = options_of(ask, length)
         start = perf_counter()
-        result = self._pipeline.generate(
-            list(ask.prompt_ids), max_new_tokens=ask.max_new_tokens, **options
-        )
+        result = self._pipeline.generate(list(ask.prompt_ids), **options)
         seconds, stats = perf_counter() - start, result.stats
         return Measurement(
             token_ids=result.token_ids,
@@ -45,18 +39,9 @@ class BatchEngine:
     def __init__(self, pipeline: SpeculativePipeline) -> None:
         self._batch: Batch[int] = pipeline.open_batch()
 
-    def add(self, number: int, request: Request) -> None:
-        """See `Engine`. A context of its own keeps what was read, and outputs, to itself."""
-        options: dict[str, Any] = {"cache_prompt": request.context is not None}
-        options |= {} if request.context is None else {"cache_salt": request.context}
-        options |= {} if request.length is None else {"num_assistant_tokens": request.length}
-        self._batch.add(
-            number,
-            list(request.prompt_ids),
-            max_new_tokens=request.max_new_tokens,
-            ignore_eos=True,
-            **options,
-        )
+    def add(self, number: int, ask: Ask, length: int | None) -> None:
+        """See `Engine`."""
+        self._batch.add(number, list(ask.prompt_ids), **options_of(ask, length))
 
     def step(self) -> Iterator[Progress]:
         """See `Engine`."""
@@ -68,6 +53,18 @@ class BatchEngine:
         for number, chunks in news.items():
             token_ids = [token for chunk in chunks for token in chunk.token_ids]
             yield Progress(number, token_ids, chunks[-1].stats is not None)
+
+
+def options_of(ask: Ask, length: int | None) -> dict[str, Any]:
+    """Those of a generation. A context of its own keeps what was read, and outputs, to itself."""
+    options: dict[str, Any] = {"max_new_tokens": ask.max_new_tokens, "ignore_eos": not ask.ends}
+    options |= {"cache_prompt": ask.context is not None}
+    options |= {} if ask.context is None else {"cache_salt": ask.context}
+    options |= {} if length is None else {"num_assistant_tokens": length}
+    options |= {"temperature": ask.temperature} if ask.temperature else {}
+    if ask.json_schema:
+        options |= {"json_schema": ask.json_schema, "json_whitespace": ask.json_whitespace}
+    return options
 
 
 def load(setup: Setup, *, batch_invariant: bool | Literal["auto"] = "auto") -> PipelineRunner:

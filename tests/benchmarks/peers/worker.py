@@ -15,7 +15,6 @@ from tests.benchmarks.peers.asks import (
     BenchmarkError,
     Engine,
     Measurement,
-    Request,
     Runner,
     Served,
     Setup,
@@ -51,10 +50,11 @@ class Worker:
         self.load(name)
         return self._runners[find_method(name).loader].run(ask, find_method(name).length)
 
-    def serve(self, name: str, requests: list[Request]) -> list[Served]:
-        """Requests that come together, by the engine of the first method that was asked."""
-        self._engine = self._engine or load(find_method(name).loader, self._setup, "load_engine")
-        return serve_load(self._engine, requests)
+    def serve(self, name: str, asks: list[Ask]) -> list[Served]:
+        """Greedy requests that come together, by the engine of the first method's loader."""
+        method = find_method(name)
+        self._engine = self._engine or load(method.loader, self._setup, "load_engine")
+        return serve_load(self._engine, asks, method.length)
 
     def memory(self) -> dict[str, int]:
         """Bytes of this process by Linux's account: its own, and clean pages of mapped files.
