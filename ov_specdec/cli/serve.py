@@ -24,7 +24,6 @@ from ov_specdec.options.model import option
 from ov_specdec.server.settings import (
     LOOPBACK_NAMES,
     Binding,
-    Cluster,
     Settings,
     check_address,
     check_socket,
@@ -83,7 +82,6 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
     ),
     options_of(Binding.model_fields),
     options_of(Settings.model_fields, served_model_name=()),
-    options_of(Cluster.model_fields),
     options_of(PIPELINE, generation_config="model"),  # as in vLLM
 )
 def serve(
@@ -97,12 +95,33 @@ def serve(
     log_level: Literal["debug", "info", "warning", "error"] = option(
         "info", "Minimum level of log messages."
     ),
+    replicas: int | None = option(
+        None,
+        "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
+        ge=1,
+        unset="one process, without Ray",
+        group="Replicas",
+    ),
+    autoscale: tuple[int, int] | None = option(
+        None,
+        "Scale the number of replicas with the load.",
+        unset="constant, --replicas",
+        metavar="MIN:MAX",
+    ),
+    address: str | None = option(
+        None,
+        "Ray cluster of the replicas: auto or HOST:PORT.",
+        unset="starts one on this machine",
+        metavar="ADDRESS",
+    ),
     **options: Any,
 ) -> None:
     """Serve the models over HTTP, with OpenAI's interface."""
     pipeline = take(options, PIPELINE)
     binding = Binding(**take(options, Binding.model_fields))
-    cluster = Cluster(**take(options, Cluster.model_fields))
+    scale = _scale(replicas, autoscale)
+    if not scale and address is not None:
+        raise OptionError(f"--address '{address}' has no effect without --replicas: give both")
     load: partial[Any] = partial(make_lasting_pipeline, pipeline)
     if speech := is_speech(pipeline["main"]):
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
@@ -117,12 +136,13 @@ def serve(
         check_socket(binding.uds)
     # Ray prints to stdout, which is redirected by the time that this is called.
     announce = partial(click.echo, binding.url, file=sys.stdout)
-    if cluster.scale and speech:
+    if scale and speech:
         raise OptionError("a speech model is served by one process: leave out --replicas")
     if speech:
         require_libraries()
-    if cluster.scale:
-        _serve_replicas(cluster, pipeline, settings, log_level, binding, announce)
+    if scale:
+        own = {"pipeline": pipeline, "settings": settings.model_dump(), "log_level": log_level}
+        _serve_replicas({**scale, **own}, binding, address, announce)
         return
     packages = "fastapi, uvicorn, prometheus-client and python-multipart"
     with requiring(f"the server needs {packages}", "serve"):
@@ -146,22 +166,27 @@ def _guard(settings: Settings, host: str) -> Settings:
     return settings
 
 
+def _scale(replicas: int | None, autoscale: tuple[int, int] | None) -> dict[str, Any]:
+    """The number of replicas as arguments of `ClusterArgs`; none for one process, without any."""
+    if autoscale is None:
+        return {} if replicas is None else {"replicas": replicas}
+    low, high = autoscale
+    first = low if replicas is None else replicas
+    if not low <= first <= high:
+        raise OptionError(f"--replicas {first} must be within --autoscale {low}:{high}")
+    return {"autoscale": {"min_replicas": low, "initial_replicas": first, "max_replicas": high}}
+
+
 def _serve_replicas(
-    cluster: Cluster,
-    pipeline: Mapping[str, Any],
-    settings: Settings,
-    log_level: str,
-    binding: Binding,
-    announce: Callable[[], None],
+    args: Mapping[str, Any], binding: Binding, address: str | None, announce: Callable[[], None]
 ) -> None:
     for name in ("uds", "ssl_certfile", "ssl_keyfile", "root_path"):
         if getattr(binding, name):
             raise OptionError(Option(name), " has no effect with several replicas: leave it out")
     with requiring("several replicas need Ray Serve", "cluster"):
         from ov_specdec.cluster.application import ClusterArgs, serve_replicas
-    own = {"pipeline": pipeline, "settings": settings.model_dump(), "log_level": log_level}
-    args = ClusterArgs.model_validate({**cluster.scale, **own})
-    serve_replicas(args, binding.host, binding.port, cluster.address, announce)
+    checked = ClusterArgs.model_validate(args)
+    serve_replicas(checked, binding.host, binding.port, address, announce)
 
 
 def _read_keys(text: str | None) -> list[str]:

@@ -1,13 +1,12 @@
-"""Settings of a server, its address and its replicas, described for the command line."""
+"""Settings of a server and its address, described for the command line."""
 
 import ipaddress
 import socket
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, Field, model_validator
-from typing_extensions import Self
+from pydantic import AfterValidator, Field
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.foreign_names import HINTS
@@ -15,8 +14,6 @@ from ov_specdec.options.model import Options, Several, option
 
 LOOPBACK_NAMES = ("localhost", "127.0.0.1", "[::1]")
 """Names of this machine in URLs."""
-
-LIST = "a list of texts, even of one"
 
 MAX_TEXT, MAX_RECORDING = 4.0, 25.0
 """Default maximum megabytes of a body; for recordings as in OpenAI's reference."""
@@ -125,12 +122,11 @@ class Settings(Options):
         unset="its folder's name",
         metavar="NAME",
     )
-    api_keys: Annotated[Sequence[str], AfterValidator(_check_keys)] = option(
+    api_keys: Annotated[Several[str], AfterValidator(_check_keys)] = option(
         (),
         "Require this API key, which other users can see in the machine's process list.",
         metavar="KEY",
         flag="api-key",
-        expects=LIST,
         is_secret=True,
         group="Access",
     )
@@ -183,68 +179,22 @@ class Settings(Options):
         unset=f"{MAX_TEXT:g}; {MAX_RECORDING:g} for recordings",
         metavar="MB",
     )
-    cors_origins: Sequence[str] = option(
+    cors_origins: Several[str] = option(
         (),
         "Allow pages of this web site to call the server.",
         unset="none",
         metavar="URL",
         flag="cors-origin",
-        expects=LIST,
         group="Access",
     )
-    allowed_hosts: Sequence[str] = option(
+    allowed_hosts: Several[str] = option(
         (),
         "Accept requests for this host name.",
         unset="any; on a loopback address without keys: localhost, 127.0.0.1 and [::1]",
         metavar="NAME",
-        expects=LIST,
     )
 
     @property
     def model_name(self) -> str:
         """The name of the model in answers."""
         return self.served_model_name[0]
-
-
-class Cluster(Options):
-    """Replicas under Ray Serve; raises `OptionError` for values that contradict each other."""
-
-    replicas: int | None = option(
-        None,
-        "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
-        ge=1,
-        unset="one process, without Ray",
-        group="Replicas",
-    )
-    autoscale: tuple[int, int] | None = option(
-        None,
-        "Scale the number of replicas with the load.",
-        unset="constant, --replicas",
-        metavar="MIN:MAX",
-    )
-    address: str | None = option(
-        None,
-        "Ray cluster of the replicas: auto or HOST:PORT.",
-        unset="starts one on this machine",
-        metavar="ADDRESS",
-    )
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        low, high = self.autoscale or (1, self.replicas or 1)
-        if not self.scale and self.address is not None:
-            raise OptionError(
-                f"--address '{self.address}' has no effect without --replicas: give both"
-            )
-        if not low <= (first := self.replicas or low) <= high:
-            raise OptionError(f"--replicas {first} must be within --autoscale {low}:{high}")
-        return self
-
-    @property
-    def scale(self) -> dict[str, Any]:
-        """As arguments of `ClusterArgs`; empty for one process, without replicas."""
-        if self.autoscale is None:
-            return {"replicas": self.replicas} if self.replicas is not None else {}
-        low, high = self.autoscale
-        first = self.replicas or low
-        return {"autoscale": {"min_replicas": low, "initial_replicas": first, "max_replicas": high}}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from time import perf_counter
 
@@ -13,9 +13,11 @@ from ov_specdec.cli.terminal import with_errors
 from ov_specdec.models.locate import locate
 from ov_specdec.options.generation import PLAIN
 from tests.benchmarks import priority
+from tests.benchmarks.figures.results import speedups
 from tests.benchmarks.measuring import in_turns
 from tests.benchmarks.models import Models
 from tests.benchmarks.options import model_options, prompt_options, several
+from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import in_quartiles, markdown
 from tests.benchmarks.texts import Prompts
 
@@ -25,21 +27,13 @@ KV_CACHE_GB = 0.7
 RATIOS = (("draft", "plain"), ("other", "plain"), ("other", "draft"))
 
 
-@dataclass(frozen=True)
-class Run:
-    """Tokens a second of all requests together, and their texts."""
-
-    speed: float
-    texts: list[list[int]]
-
-
-def measured(pipeline: SpeculativePipeline, prompts: Sequence[list[int]], **run: object) -> Run:
-    """Requests at once."""
+def measured(pipeline: SpeculativePipeline, prompts: Sequence[list[int]], **run: object) -> Row:
+    """Tokens a second of requests at once, and their texts."""
     start = perf_counter()
     results = pipeline.generate_batch(prompts, ignore_eos=True, cache_prompt=False, **run)
     seconds = perf_counter() - start
     texts = [result.token_ids for result in results]
-    return Run(sum(map(len, texts)) / seconds, texts)
+    return {"speed": sum(map(len, texts)) / seconds, "texts": texts}
 
 
 @click.command()
@@ -65,30 +59,28 @@ def compare_drafts(
         for pipeline in pipelines.values():
             pipeline.prepare()
         ids = [ids for _, ids in prompts.ids(pipelines["draft"].tokenizer)]
-        methods: dict[str, Callable[..., Run]] = {
+        methods: dict[str, Callable[..., Row]] = {
             "plain": partial(measured, pipelines["draft"], max_new_tokens=size, **PLAIN),
             **{n: partial(measured, p, max_new_tokens=size) for n, p in pipelines.items()},
         }
         for number in requests:
             for method in methods.values():  # passes over so many sequences are prepared
                 method(ids[:1] * number)
-            found = []
+            rows = []
             for turn in range(turns):
                 chosen = [ids[(turn + place) % len(ids)] for place in range(number)]
-                found.append({name: methods[name](chosen) for name in in_turns([*methods], turn)})
-            lines.append([str(number), *compared(found)])
+                for name in in_turns([*methods], turn):
+                    key = {"turn": turn, "prompt": turn, "method": name}
+                    rows.append({**key, **methods[name](chosen)})
+            lines.append([str(number), *compared(rows)])
     click.echo(markdown(lines))
 
 
-def compared(turns: Sequence[dict[str, Run]]) -> list[str]:
+def compared(rows: Sequence[Row]) -> list[str]:
     """The ratios of speeds within turns, and how many texts are those of plain decoding."""
-    ratios = (
-        in_quartiles([turn[one].speed / turn[two].speed for turn in turns]) for one, two in RATIOS
-    )
+    ratios = (in_quartiles(speedups(rows, one, two)) for one, two in RATIOS)
+    plain = {row["turn"]: row["texts"] for row in select(rows, method="plain")}
     same = [
-        text == plain
-        for turn in turns
-        for run in turn.values()
-        for text, plain in zip(run.texts, turn["plain"].texts, strict=True)
+        text == plain[row["turn"]][place] for row in rows for place, text in enumerate(row["texts"])
     ]
     return [*ratios, f"{sum(same)} of {len(same)}"]

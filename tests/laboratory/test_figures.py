@@ -19,7 +19,7 @@ from tests.benchmarks.figures import (
     requests,
     tools,
 )
-from tests.benchmarks.figures.given import Given
+from tests.benchmarks.figures.given import SETS, Given
 from tests.benchmarks.figures.parts import Part
 from tests.benchmarks.figures.results import speedups
 from tests.benchmarks.figures.together import together
@@ -33,6 +33,7 @@ from tests.support.command_line import run
 def given(tiny_pair, monkeypatch):
     """A tiny pair in the place of the embedded one."""
     monkeypatch.setattr(Given, "pairs", {"embedded": Models(*tiny_pair)})
+    monkeypatch.setitem(SETS, "embedded", "code")
     return Given()
 
 
@@ -127,7 +128,7 @@ def measured(measurements, number):
 @pytest.mark.deep
 def test_single_requests_take_turns_over_prompts_and_temperatures(given):
     methods = ("plain", "plain-again", "constant-2")
-    rows = measured(requests.requests(given, "embedded", methods, "code", (0.0, 0.8), 4, 1), 12)
+    rows = measured(requests.requests(given, "embedded", methods, (0.0, 0.8), 4, 1), 12)
     assert [(row["prompt"], row["heat"]) for row in rows[::3]] == [
         *((0, 0.0), (0, 0.8)),
         *((1, 0.0), (1, 0.8)),
@@ -168,7 +169,7 @@ def test_calls_first_tokens_and_a_loop_are_measured(agent_model, monkeypatch):
 @pytest.mark.deep
 def test_several_requests_are_measured_in_processes(given):
     methods = ("plain", "default", "default-not-invariant")
-    rows = measured(together(given, "embedded", methods, "code", (70,), (1, 2), 4, 1), 6)
+    rows = measured(together(given, "embedded", methods, (70,), (1, 2), 4, 1), 6)
     assert [(row["cached"], row["requests"]) for row in rows[::3]] == [(70, 1), (70, 2)]
     assert [row["prompt"] for row in rows] == [0] * 6
     assert all(row["speed"] > 0 and row["first"] > 0 for row in rows)
@@ -177,7 +178,7 @@ def test_several_requests_are_measured_in_processes(given):
 @pytest.mark.deep
 def test_a_fresh_process_runs_the_default_and_the_fastest_peer(given, monkeypatch):
     monkeypatch.setattr(processes, "SETTLED", 0.0)
-    arguments = {"embedded": "embedded"}, {"embedded": "code"}, 4, 1
+    arguments = {"embedded": "embedded"}, 4, 1
     with pytest.raises(BenchmarkError, match="is unknown: measure embedded first"):
         measured(processes.fresh(given, *arguments), 1)
     for method, speed in (("genai-plain", 1.0), ("genai-draft-2", 3.0), ("genai-draft-4", 2.0)):
@@ -194,7 +195,7 @@ def test_a_fresh_process_runs_the_default_and_the_fastest_peer(given, monkeypatc
 @pytest.mark.deep
 def test_beside_busy_loops_open_prompts_are_measured_and_the_loops_end(given, monkeypatch):
     monkeypatch.setattr(busy, "OPEN", ("code",))
-    arguments = ("embedded",), {"embedded": "code"}, ("plain", "default"), 4
+    arguments = ("embedded",), ("plain", "default"), 4
     with closing(busy.busy(given, *arguments)) as measurements:
         key, measure = next(measurements)
         loops = [each for each in psutil.Process().children() if busy.LOOP in each.cmdline()]

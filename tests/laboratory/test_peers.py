@@ -18,8 +18,10 @@ pytestmark = pytest.mark.deep
 def test_decoding_begins_where_all_requests_have_their_first_token():
     early = Served([], [(1.0, 1), (2.0, 3), (3.0, 2), (5.0, 2)])
     late = Served([], [(2.0, 1), (3.0, 4), (4.0, 1)])
-    assert decoding_speed([early, late]) == ((2 + 2 + 4 + 1) / 3.0, 9 / (3.0 + 2.0), 2.0)
-    assert decoding_speed([Served([], [(1.0, 1)])]) == (0.0, 0.0, 1.0)
+    found = decoding_speed([early, late])
+    assert found == {"speed": (2 + 2 + 4 + 1) / 3.0, "each": 9 / (3.0 + 2.0), "first": 2.0}
+    none_later = decoding_speed([Served([], [(1.0, 1)])])
+    assert none_later == {"speed": 0.0, "each": 0.0, "first": 1.0}
 
 
 EXACT = {

@@ -99,8 +99,9 @@ def test_the_official_client_parses_answers(client):
 def test_the_example_of_the_documentation_runs(server, capsys):
     page = (Path(__file__).parents[2] / "docs" / "server.md").read_text(encoding="utf-8")
     code = page.partition("```python\n")[2].partition("```")[0]
-    here = code.replace("http://127.0.0.1:8000", server.url).replace("ov-specdec", NAME)
-    assert here != code
+    here = code.replace("http://127.0.0.1:8000", server.url).replace("Qwen3-8B-int4-ov", NAME)
+    here = "\n".join(line for line in here.splitlines() if "for Qwen3" not in line)
+    assert NAME in here
     shown = ""
     for _ in range(5):  # it samples without a seed, and a tiny model may write a line break only
         exec(here, {})  # noqa: S102

@@ -170,10 +170,9 @@ def test_a_key_is_needed_where_one_is_set(guarded):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"api_keys": "secret"}, "api_keys must be a list of texts"),
+        ({"api_keys": [b"secret"]}, "api_keys must be a text, or several"),
         ({"api_keys": ["a", ""]}, "API key 2 is empty"),
         ({"api_keys": ["schl\u00fcssel"]}, "API key 1 cannot be sent in a header"),
-        ({"cors_origins": "*"}, "cors_origins='*' must be a list"),
         ({"max_queue": "128"}, "max_queue='128' must be a whole number"),
         ({"queue_timeout": None}, "queue_timeout=None must be a number above 0"),
         ({"shutdown_timeout": -1}, "shutdown_timeout=-1 must be a number of at least 0"),
@@ -184,7 +183,7 @@ def test_settings_that_cannot_be_used_are_refused(settings, words):
         Settings(**settings)
     assert str(error.value).startswith(words)
     assert "secret" not in str(error.value)
-    assert Settings(api_keys=["a b"], cors_origins=["*"]).api_keys == ["a b"]
+    assert Settings(api_keys=["a b"]) == Settings(api_keys="a b")
 
 
 def test_what_one_key_has_cached_is_not_told_to_another(guarded):

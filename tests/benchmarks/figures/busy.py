@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 
 from tests.benchmarks import priority
@@ -24,17 +24,14 @@ LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 def busy(
     given: Given,
     pairs: Sequence[str],
-    prompt_sets: Mapping[str, str],
     methods: Sequence[str],
     tokens: int,
 ) -> Measurements:
     """Open prompts of each pair, greedy, beside a loop on each core, all at the usual priority."""
     priority.change_all(priority.USUAL)
     try:
-        for pair in (each for each in pairs if each in given.pairs):
-            measurements = requests(
-                given, pair, methods, prompt_sets[pair], (0.0,), tokens, 1, number=NUMBER
-            )
+        for pair in given.known(pairs):
+            measurements = requests(given, pair, methods, (0.0,), tokens, 1, number=NUMBER)
             with closing(measurements), ExitStack() as loops:
                 for number, (key, measure) in enumerate(measurements):
                     if number == 0:  # models are loaded and prepared by now

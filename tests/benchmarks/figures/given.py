@@ -1,6 +1,6 @@
 """What there is to measure: the embedded pair, and models that somebody gave."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +14,12 @@ from tests.benchmarks.models import Models
 from tests.benchmarks.peers.asks import Setup
 from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts
+
+SETS = {
+    **dict.fromkeys(("embedded", "1b", "1b-small-draft", "3b"), "heldout"),
+    "chat": "tasks",
+}
+"""The prompts of each pair."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +79,10 @@ class Given:
         with TemporaryDirectory() as scratch:
             yield Setup(self.pairs[pair], scratch, gguf=self.gguf, **settings)
 
-    def prompts(self, pair: str, name: str) -> list[tuple[str, list[int]]]:
-        """Task and token ids of a set's prompts, for the main model of a pair."""
-        return Prompts.read(name).ids(load_tokenizer(self.pairs[pair].main))
+    def known(self, pairs: Iterable[str]) -> list[str]:
+        """Those of these pairs that there are."""
+        return [pair for pair in pairs if pair in self.pairs]
+
+    def prompts(self, pair: str) -> list[tuple[str, list[int]]]:
+        """Task and token ids of a pair's prompts."""
+        return Prompts.read(SETS[pair]).ids(load_tokenizer(self.pairs[pair].main))

@@ -35,12 +35,6 @@ def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, 
     return (*PLAIN, *constant, *peers)
 
 
-SETS = {
-    **dict.fromkeys(("embedded", "1b", "1b-small-draft", "3b"), "heldout"),
-    "chat": "tasks",
-}
-"""The prompts of each pair."""
-
 METHODS = {
     **dict.fromkeys(
         ("embedded", "1b-small-draft", "3b"),
@@ -85,7 +79,6 @@ def single(pair: str, minutes: float, tokens: int, rounds: int) -> Part:
         requests,
         pair=pair,
         methods=METHODS[pair],
-        prompt_set=SETS[pair],
         temperatures=(0.0, 0.8),
         tokens=tokens,
         rounds=rounds,
@@ -99,7 +92,6 @@ def several(pair: str, minutes: float, rounds: int) -> Part:
         together,
         pair=pair,
         methods=LOADS[pair],
-        prompt_set=SETS[pair],
         cached=(200, 1500),
         sizes=(4, 8),
         tokens=64,
@@ -125,7 +117,6 @@ PARTS: Mapping[str, Part] = {
             requests,
             pair="chat",
             methods=METHODS["chat"],
-            prompt_set="tasks",
             temperatures=(0.0,),
             tokens=64,
             rounds=1,
@@ -142,7 +133,6 @@ PARTS: Mapping[str, Part] = {
             of_pairs,
             pairs=("embedded", "1b"),
             methods=LONG,
-            prompt_set="heldout",
             temperatures=(0.0, 0.8),
             tokens=512,
             rounds=1,
@@ -176,26 +166,26 @@ PARTS: Mapping[str, Part] = {
         "embedded",
         f"{HELD_OUT}, or {SIX_TASKS}; outputs of at most 96 tokens, each prompt answered before; "
         "suffix drafts",
-        partial(again, pairs=("chat", "1b"), prompt_sets=SETS, number=18, tokens=96),
+        partial(again, pairs=("chat", "1b"), number=18, tokens=96),
     ),
     "busy": Part(
         3.5,
         "embedded",
         f"{HELD_OUT}, or conversation, questions and mathematics of {SIX_TASKS}; outputs of 64 "
         "tokens; at the usual priority, beside a busy loop on each core",
-        partial(busy, pairs=("chat", "1b"), prompt_sets=SETS, methods=PLAIN, tokens=64),
+        partial(busy, pairs=("chat", "1b"), methods=PLAIN, tokens=64),
     ),
     "fresh": Part(
         6.5,
         "embedded",
         f"{HELD_OUT}, or {SIX_TASKS}; outputs of 64 tokens; no cost curve from earlier processes",
-        partial(fresh, pairs=PEERS, prompt_sets=SETS, tokens=64, rounds=3),
+        partial(fresh, pairs=PEERS, tokens=64, rounds=3),
     ),
     "memory": Part(
         3,
         "embedded",
         "after ten seconds of decoding one request after the other",
-        partial(memory, pairs=HEAVY, cases=CASES, prompt_sets=SETS, tokens=64),
+        partial(memory, pairs=HEAVY, cases=CASES, tokens=64),
     ),
     "passes": Part(
         4,
@@ -226,7 +216,6 @@ PARTS: Mapping[str, Part] = {
             requests,
             pair="chat",
             methods=LLAMA_CPP,
-            prompt_set="tasks",
             temperatures=(0.0,),
             tokens=64,
             rounds=1,

@@ -67,7 +67,7 @@ class Sequences:
 
 def passes(given: Given, pairs: Sequence[str], cached: Sequence[int], rounds: int) -> Measurements:
     """Milliseconds of passes by their form, interleaved."""
-    for pair in (each for each in pairs if each in given.pairs):
+    for pair in given.known(pairs):
         settings = {"max_batch_size": SEQUENCES, "static_shapes": "none"}
         with ExitStack() as stack:
             pipelines = {

@@ -28,17 +28,15 @@ SHORT, LONG = 600, 1800
 """Tokens of prompts between which the memory of a cached token is told; both in several passes."""
 
 
-def fresh(
-    given: Given, pairs: Mapping[str, str], prompt_sets: Mapping[str, str], tokens: int, rounds: int
-) -> Measurements:
+def fresh(given: Given, pairs: Mapping[str, str], tokens: int, rounds: int) -> Measurements:
     """The first generation of a process without options, and one after ten seconds of others.
 
     pairs: by name, the part that has measured openvino.genai's settings, of which the best runs.
     """
-    turns, known = count(), [pair for pair in pairs if pair in given.pairs]
+    turns, known = count(), given.known(pairs)
     peers = {pair: ("genai-plain", fastest_peer(given, pairs[pair])) for pair in known}
     for round_, pair in product(range(rounds), known):
-        prompts = [ids for _, ids in given.prompts(pair, prompt_sets[pair])]
+        prompts = [ids for _, ids in given.prompts(pair)]
         ordered, turn = [*prompts[round_:], *prompts[:round_]], next(turns)
         with given.setup(pair, is_prepared=False) as setup:
             for method in in_turns(("default", *dict.fromkeys(peers[pair])), round_):
@@ -92,19 +90,16 @@ def memory(
     given: Given,
     pairs: Mapping[str, str],
     cases: Sequence[tuple[str, Any]],
-    prompt_sets: Mapping[str, str],
     tokens: int,
 ) -> Measurements:
     """What a process holds once it has settled, and after prompts of two lengths.
 
     pairs: see `fresh`. cases: methods and their static shapes; openvino.genai's best has none.
     """
-    for pair, part in pairs.items():
-        if pair not in given.pairs:
-            continue
-        prompts = [ids for _, ids in given.prompts(pair, prompt_sets[pair])]
+    for pair in given.known(pairs):
+        prompts = [ids for _, ids in given.prompts(pair)]
         with given.setup(pair) as setup:
-            for method, shapes in (*cases, (fastest_peer(given, part), None)):
+            for method, shapes in (*cases, (fastest_peer(given, pairs[pair]), None)):
                 own = replace(setup, static_shapes=shapes or "auto")
                 key: Key = {"pair": pair, "method": method, "shapes": str(shapes)}
                 yield key, partial(held, own, method, prompts, tokens)

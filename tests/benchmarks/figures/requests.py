@@ -32,7 +32,6 @@ def requests(
     given: Given,
     pair: str,
     methods: Sequence[str],
-    prompt_set: str,
     temperatures: Sequence[float],
     tokens: int,
     rounds: int,
@@ -47,7 +46,7 @@ def requests(
     prompts; None takes all. apart: what loads models has a process of its own, whose threads leave
     others alone.
     """
-    prompts, turns = given.prompts(pair, prompt_set)[:number], count()
+    prompts, turns = given.prompts(pair)[:number], count()
     loaders = {method: find_method(method).loader * apart for method in methods}
     with given.setup(pair) as setup, ExitStack() as stack:
         processes = {
@@ -66,7 +65,7 @@ def requests(
 
 def of_pairs(given: Given, pairs: Sequence[str], **options: Any) -> Measurements:
     """`requests` of those pairs that there are, one after the other."""
-    for pair in (each for each in pairs if each in given.pairs):
+    for pair in given.known(pairs):
         yield from requests(given, pair, **options)
 
 
@@ -125,7 +124,7 @@ def second_turns(given: Given, pairs: Sequence[str], rounds: int, first: int) ->
 
     first: tokens of the first prompt.
     """
-    for pair in (each for each in pairs if each in given.pairs):
+    for pair in given.known(pairs):
         with given.pairs[pair].pipeline() as pipeline:
             pipeline.prepare()
             text = pipeline.tokenizer.encode(long_text())
@@ -152,15 +151,13 @@ def second_turn(pipeline: SpeculativePipeline, text: list[int], first: int) -> R
     )
 
 
-def again(
-    given: Given, pairs: Sequence[str], prompt_sets: Mapping[str, str], number: int, tokens: int
-) -> Measurements:
+def again(given: Given, pairs: Sequence[str], number: int, tokens: int) -> Measurements:
     """Prompts that were answered before, by a main model alone: its suffix drafts know the answer.
 
     number: of the first prompts of a pair's set.
     """
-    for pair in (each for each in pairs if each in given.pairs):
-        prompts = given.prompts(pair, prompt_sets[pair])[:number]
+    for pair in given.known(pairs):
+        prompts = given.prompts(pair)[:number]
         with replace(given.pairs[pair], draft=None).pipeline() as pipeline:
             pipeline.prepare()
             for turn, (task, ids) in enumerate(prompts):

@@ -44,7 +44,7 @@ Produce = Callable[[Ids, Mapping[str, Any]], Sequence[list[int] | str]]
 
 def texts(given: Given, pairs: Sequence[str], number: int, tokens: int) -> Measurements:
     """How many texts of some prompts differ, by pair, way and kind."""
-    for pair in (each for each in pairs if each in given.pairs):
+    for pair in given.known(pairs):
         models = given.pairs[pair]
         with models.pipeline("none") as plain, tempfile.TemporaryDirectory() as folder:
             ids = [prompt for _, prompt in Prompts.read("tests", number).ids(plain.tokenizer)]

@@ -26,7 +26,6 @@ def together(
     given: Given,
     pair: str,
     methods: Sequence[str],
-    prompt_set: str,
     cached: Sequence[int],
     sizes: Sequence[int],
     tokens: int,
@@ -37,7 +36,7 @@ def together(
     cached: tokens of prompts, nearly all of which are cached.
     """
     text = load_tokenizer(given.pairs[pair].main).encode(heldout_text())
-    ends = [ids[-OWN:] for _, ids in given.prompts(pair, prompt_set)]
+    ends = [ids[-OWN:] for _, ids in given.prompts(pair)]
     settings = {"max_batch_size": max(sizes), "kv_cache_gb": KV_CACHE_GB}
     loaders, turns = {find_method(name).loader for name in methods}, count()
     with given.setup(pair, **settings) as setup, ExitStack() as stack:
@@ -85,6 +84,5 @@ def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], toke
         for place, ids in enumerate(prompts)
     ]
     served = worker.ask(Worker.serve, method, asks)
-    speed = decoding_speed(served)
     text = digest(token for each in served for token in each.token_ids)
-    return compact({**speed._asdict(), "text": text})
+    return compact({**decoding_speed(served), "text": text})

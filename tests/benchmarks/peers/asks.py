@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from ov_specdec.errors import SpecdecError
 from tests.benchmarks.models import Models
@@ -133,22 +133,14 @@ def serve_load(engine: Engine, asks: Sequence[Ask], length: int | None) -> list[
     return served
 
 
-class LoadSpeed(NamedTuple):
-    """A load once every request has its first token, which took `first` seconds.
+def decoding_speed(served: Sequence[Served]) -> dict[str, float]:
+    """The speed of a load once every request has its first token, which took "first" seconds.
 
     speed: tokens per second of all, to the end of the last. each: of a request, to its own end.
+    Both are 0 if none goes on after the last first token.
     """
-
-    speed: float
-    each: float
-    first: float
-
-
-def decoding_speed(served: Sequence[Served]) -> LoadSpeed:
-    """The speed of a load; 0 if none goes on after the last first token."""
     begin = max(request.steps[0][0] for request in served)
     seconds = [max(request.steps[-1][0] - begin, 0.0) for request in served]
     later = sum(number for request in served for at, number in request.steps if at > begin)
-    if not later:
-        return LoadSpeed(0.0, 0.0, begin)
-    return LoadSpeed(later / max(seconds), later / sum(seconds), begin)
+    speed, each = (later / max(seconds), later / sum(seconds)) if later else (0.0, 0.0)
+    return {"speed": speed, "each": each, "first": begin}
