@@ -12,6 +12,7 @@ from ov_specdec.cli.batch import BODIES, BatchRequest, BatchRun, Results, read_r
 from ov_specdec.openai.body import UnknownFields, read
 from ov_specdec.openai.errors import ApiError
 from tests.support.command_line import run
+from tests.support.passes import note_passes
 
 CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 
@@ -203,22 +204,14 @@ def test_what_fails_while_it_runs_is_that_requests_error(serving, tmp_path, monk
 
 
 def test_the_other_choices_of_a_request_that_fails_end_with_it(serving, tmp_path, monkeypatch):
-    runner, num_passes = serving.pipeline.main.runner, 0
-    run_pass = runner.forward
-
-    def counted(spans):
-        nonlocal num_passes
-        num_passes += 1
-        return run_pass(spans)
-
-    monkeypatch.setattr(runner, "forward", counted)
+    passes = note_passes(serving.pipeline.main.runner, monkeypatch)
     bad = {"prompt": [[5, 6], [10**6]], "max_tokens": 100, "ignore_eos": True}
     plain = {"num_assistant_tokens": 0}  # or passes would be timed first
     lines = [line("bad", **bad, **plain), line("good", prompt="ab", **plain)]
     found, tally = answer(lines, tmp_path / "results", serving)
     assert (tally.answered, tally.failed) == (1, 1)
     assert [result["custom_id"] for result in found] == ["bad", "good"]
-    assert 0 < num_passes < 50
+    assert 0 < len(passes) < 50
 
 
 def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):

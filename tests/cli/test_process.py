@@ -110,32 +110,31 @@ def test_an_interrupt_during_an_import_ends_in_one_line(module, tmp_path):
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
 
-@POSIX
-def test_an_interrupted_run_ends_in_one_line():
+def decoding():
+    """A process that is writing a long text."""
     process = subprocess.Popen(
         [COMMAND, "generate", "def f(x):", "--max-new-tokens", "900", "--ignore-eos"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        env={**os.environ, "PYTHONUNBUFFERED": ""},
     )
-    first = process.stdout.read(1)  # it is decoding now
+    assert process.stdout.read(1)
+    return process
+
+
+@POSIX
+def test_an_interrupted_run_ends_in_one_line():
+    process = decoding()
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
-    assert first
     assert process.returncode == 130
     assert re.fullmatch(r"interrupted after \d+ tokens\n", errors)
 
 
 @POSIX
 def test_a_reader_that_leaves_ends_the_run_quietly():
-    process = subprocess.Popen(
-        [COMMAND, "generate", "def f(x):", "--max-new-tokens", "300", "--ignore-eos"],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
-    )
-    process.stdout.read(1)
+    process = decoding()
     process.stdout.close()
     assert process.stderr.read() == ""
     assert process.wait(timeout=60) == 0

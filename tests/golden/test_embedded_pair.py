@@ -8,8 +8,6 @@ from pathlib import Path
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.models.exported import check_pair, open_exported
-from ov_specdec.models.locate import embedded_folder
 from tests.support.cores import every_core
 from tests.support.prompts import PROMPTS
 
@@ -89,10 +87,3 @@ def test_so_it_does_with_a_thread_for_every_core(kv):
     outputs = json.loads(done.stdout)
     assert [len(plain) for plain, _ in outputs] == [NEW_TOKENS] * 3
     assert all(plain == speculative for plain, speculative in outputs)
-
-
-def test_the_pair_shares_its_tokenizer():
-    main, draft = (open_exported(embedded_folder(role)) for role in ("main", "draft"))
-    report = check_pair(main, draft)
-    assert report.compatible, list(report.lines())
-    assert main.tokenizer.vocab_size == 4096

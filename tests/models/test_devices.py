@@ -76,7 +76,7 @@ def test_models_on_one_device_share_its_memory(limit, models, memory, limits):
     assert limit(*models, **memory) == limits
 
 
-def test_a_device_that_others_use_gives_less_unless_it_is_asked_for_an_amount(limit):
+def test_a_device_that_others_use_gives_less_unless_asked_for_an_amount(limit):
     models = ("GPU", 400, 0, 1000, 700)
     assert limit(models, free=800_000) == [[500]]
     with pytest.raises(CacheFullError):

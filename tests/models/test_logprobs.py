@@ -45,16 +45,6 @@ def speculate(prompt, num_new, border=None, **options):
     return text, list(rounds_of(text)), main
 
 
-def test_every_kept_token_is_scored_by_the_row_of_its_own_place():
-    prompt = [1, 2, 3, 1]
-    state, rounds, _ = speculate(prompt, 20, logprobs=1)
-    scored = [token for round_ in rounds for token in round_.logprobs]
-    assert [token.token_id for token in scored] == state.tokens[len(prompt) :]
-    # A scripted row is one-hot at the right token, so that each is the most likely of its place.
-    assert all(token.top[0][0] == token.token_id for token in scored)
-    assert any(round_.num_from_draft not in (0, 4) for round_ in rounds[1:])
-
-
 @pytest.mark.parametrize(
     ("length", "border"),
     [*((n, None) for n in (1, 2, 5, 6, 11, 30)), *((30, n) for n in (1, 4, 5, 6, 29, 30))],

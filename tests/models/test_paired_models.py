@@ -12,7 +12,7 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.planning.draft_length import ConstantLength, Plan
+from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.runner.cached_sequence import alone
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair
@@ -112,7 +112,7 @@ def test_texts_are_gone_on_with_to_their_end_by_the_main_models_ids(
     draft = ScriptedModel(reading(pair.draft, said), vocab_size=pair.draft_size)
     drafter = paired_drafter(draft, pair, "retokenize", min_confidence=1e-9)
     text = pair.main.encode(("x = " if begun == 4 else "é日").encode()[:begun])
-    proposal = propose(drafter, text, lambda _: Plan(9, "constant"))
+    proposal = propose(drafter, text, 9)
     assert pair.main.decode(proposal.draft.tokens) == proposed
     if proposed:
         assert proposal.draft.tokens[-1] == pair.main.eos_token_id

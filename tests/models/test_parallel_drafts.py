@@ -17,11 +17,9 @@ from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, alone, forward
 from ov_specdec.sampling.samplers import Sampler
 from tests.support.command_line import run
 from tests.support.folders import change, changed
-from tests.support.passes import NUM_IDS, tokens
+from tests.support.passes import NUM_IDS, note_passes, tokens
 from tests.support.tiny import (
     MASK,
-    REFERENCE_PROMPTS,
-    REFERENCE_TOKENS,
     VOCAB_SIZE,
     export,
     save_checkpoint,
@@ -99,16 +97,6 @@ def test_rows_are_those_of_torch_wherever_a_draft_was_rejected(drafts, architect
             text += [*proposal.draft.tokens[:num_accepted], (7 * number + length) % NUM_IDS]
 
 
-def test_texts_of_each_architecture_are_what_torch_generates(pair, tmp_path):
-    draft = changed(pair.draft, tmp_path / "draft", config={"pard_token": MASK})
-    with SpeculativePipeline(pair.main, draft, precision="exact") as pipeline:
-        for prompt, expected in zip(REFERENCE_PROMPTS, pair.expected, strict=True):
-            options = {"max_new_tokens": REFERENCE_TOKENS, "ignore_eos": True}
-            result = pipeline.generate(prompt, num_assistant_tokens=5, **options)
-            assert result.token_ids == expected
-            assert result.stats.accepted > 0
-
-
 @pytest.fixture(scope="module", params=["paged", "stateful"])
 def pipeline(request, parallel_pair):
     with SpeculativePipeline(*parallel_pair, kv=request.param, precision="exact") as made:
@@ -117,9 +105,7 @@ def pipeline(request, parallel_pair):
 
 @pytest.mark.parametrize("options", [{}, {"do_sample": True, "temperature": 0.8, "seed": 7}])
 def test_texts_are_plain_decodings_and_a_round_takes_one_draft_pass(pipeline, options, monkeypatch):
-    passes, runner = [], pipeline.draft.runner
-    run_pass = runner.forward
-    monkeypatch.setattr(runner, "forward", lambda spans: passes.append(1) or run_pass(spans))
+    passes = note_passes(pipeline.draft.runner, monkeypatch)
     plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **RUN, **options)
     for length in (1, 4, 9):
         passes.clear()
@@ -137,7 +123,7 @@ def test_texts_are_plain_decodings_and_a_round_takes_one_draft_pass(pipeline, op
 
 
 def test_its_passes_are_padded_to_static_shapes(parallel_pair, monkeypatch):
-    usual, passes = {}, []
+    usual = {}
 
     def noting(role, *arguments, **settings):
         usual[role] = settings["usual"]
@@ -150,13 +136,7 @@ def test_its_passes_are_padded_to_static_shapes(parallel_pair, monkeypatch):
         runner = pipeline.draft.runner
         for size in usual["draft"]:
             runner.add_static(size, pipeline.draft.compiler(size)())
-        run_pass = runner.forward
-
-        def counting(spans):
-            passes.append(sum(len(span.tokens) for span in spans))
-            return run_pass(spans)
-
-        monkeypatch.setattr(runner, "forward", counting)
+        passes = note_passes(runner, monkeypatch)
         result = pipeline.generate(PROMPT, num_assistant_tokens=7, **RUN)
     assert result.token_ids == plain.token_ids
     assert set(passes[1:]) == {8, 16}  # the first reads the prompt

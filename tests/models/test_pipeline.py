@@ -26,31 +26,6 @@ from tests.support.server import wait_until
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}
 
 
-def test_chunks_add_up_to_the_result_and_say_where_tokens_come_from(pipeline):
-    result = pipeline.generate("def area(", num_assistant_tokens=2, **OPTIONS)
-    chunks = list(pipeline.stream("def area(", num_assistant_tokens=2, **OPTIONS))
-    assert "".join(chunk.text for chunk in chunks) == result.text
-    assert [t for chunk in chunks for t in chunk.token_ids] == result.token_ids
-    assert [c.finish_reason for c in chunks] == [*[None] * (len(chunks) - 1), "length"]
-    by_origin = {
-        origin: [chunk for chunk in chunks if chunk.origin == origin]
-        for origin in ("draft", "correction", "bonus", "plain")
-    }
-    rounds = chunks[-1].stats.rounds
-    all_accepted = [r.num_accepted == r.num_drafted for r in rounds if r.num_drafted]
-    assert all(by_origin.values())
-    assert sum(len(c.token_ids) for c in by_origin["draft"]) == chunks[-1].stats.accepted
-    assert len(by_origin["bonus"]) == all_accepted.count(True)
-    assert len(by_origin["correction"]) == all_accepted.count(False)
-    assert len(by_origin["plain"]) == len(rounds) - len(all_accepted)
-    assert all(len(c.token_ids) == 1 for c in chunks if not c.from_draft)
-    stats = chunks[-1].stats
-    assert sum(len(c.rejected_ids) for c in chunks) == stats.drafted - stats.accepted > 0
-    for chunk in chunks:
-        assert bool(chunk.rejected_ids) == (chunk.origin == "correction")
-        assert chunk.rejected_ids[:1] != chunk.token_ids
-
-
 @pytest.mark.parametrize("num_assistant_tokens", [0, 4])
 def test_a_stop_token_ends_the_text_which_does_not_show_it(pipeline, num_assistant_tokens):
     full = pipeline.generate("def area(", **OPTIONS).token_ids

@@ -40,6 +40,13 @@ def profile(folders):
     return Profile(pair, MAIN_PROPERTIES, DRAFT_PROPERTIES, {"ratio": 1.5})
 
 
+@pytest.fixture
+def kept(profile):
+    """The file in which the profile is found."""
+    profile.write(record_file(profile.pair))
+    return record_file(profile.pair)
+
+
 def test_another_machine_or_model_has_another_fingerprint(
     folders, tiny_pair, tmp_path, monkeypatch
 ):
@@ -53,10 +60,10 @@ def test_another_machine_or_model_has_another_fingerprint(
     assert pair_fingerprint(main, draft, "CPU", "auto") != here
 
 
-def test_auto_finds_what_was_written_for_the_pair(folders, profile):
+def test_auto_finds_what_was_written_for_the_pair(folders, profile, request):
     assert find_profile("auto", *folders, "CPU", "auto") is None
-    profile.write(record_file(profile.pair))
-    assert find_profile("auto", *folders, "CPU", "auto") == (record_file(profile.pair), profile)
+    kept = request.getfixturevalue("kept")
+    assert find_profile("auto", *folders, "CPU", "auto") == (kept, profile)
     assert find_profile("none", *folders, "CPU", "auto") is None
 
 
@@ -90,38 +97,27 @@ def test_a_broken_or_changed_profile_is_refused(profile, tmp_path, spoil, compla
 
 
 @pytest.mark.parametrize("content", ["", json.dumps({"version": 0})])
-def test_a_broken_profile_that_nobody_asked_for_is_passed_over(tiny_pair, profile, content):
-    path = record_file(profile.pair)
-    profile.write(path)
-    path.write_text(content)
+def test_a_broken_profile_that_nobody_asked_for_is_passed_over(tiny_pair, kept, content):
+    kept.write_text(content)
     with pytest.warns(RuntimeWarning, match="run ov-specdec tune again; going on without it"):
         pipeline = SpeculativePipeline(*tiny_pair)
     assert pipeline.profile is None
     assert pipeline.generate("def", max_new_tokens=4).token_ids
 
 
-def test_a_pipeline_takes_its_profile_up_and_says_so(tiny_pair, profile):
-    path = record_file(profile.pair)
-    profile.write(path)
-    assert SpeculativePipeline(*tiny_pair).profile == path
+def test_a_profile_is_taken_up_unless_something_else_is_asked_for(tiny_pair, kept):
+    assert SpeculativePipeline(*tiny_pair).profile == kept
     assert SpeculativePipeline(*tiny_pair, profile="none").profile is None
-    assert SpeculativePipeline(*tiny_pair, profile=path).profile == path
-
-
-def test_what_is_asked_for_wins_over_a_profile_that_was_not(tiny_pair, profile):
-    path = record_file(profile.pair)
-    profile.write(path)
+    assert SpeculativePipeline(*tiny_pair, profile=kept).profile == kept
     assert SpeculativePipeline(*tiny_pair, precision="exact").profile is None
     assert SpeculativePipeline(*tiny_pair, properties={"PERF_COUNT": "NO"}).profile is None
-    assert SpeculativePipeline(*tiny_pair, properties={}).profile == path  # nothing is asked for
+    assert SpeculativePipeline(*tiny_pair, properties={}).profile == kept  # nothing is asked for
     with pytest.raises(OptionError, match="has no effect where precision"):
-        SpeculativePipeline(*tiny_pair, precision="exact", profile=path)
+        SpeculativePipeline(*tiny_pair, precision="exact", profile=kept)
 
 
-def test_a_profile_that_gives_way_to_an_invariant_precision_is_not_in_use(
-    tiny_pair, profile, monkeypatch
-):
-    profile.write(record_file(profile.pair))
+@pytest.mark.usefixtures("kept")
+def test_a_profile_that_gives_way_to_an_invariant_precision_is_not_in_use(tiny_pair, monkeypatch):
     off = BatchInvariance(False, "on purpose")
 
     def configure(wanted, folder, config, others):

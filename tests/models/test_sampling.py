@@ -17,35 +17,6 @@ def samplers(**options):
     )
 
 
-def no_odd_tokens(tokens, logits):
-    """A processor of a user's own."""
-    logits = logits.copy()
-    logits[1::2] = -np.inf
-    return logits
-
-
-PROCESSORS = {
-    "repetition_penalty": 1.2,
-    "presence_penalty": 0.5,
-    "frequency_penalty": 0.2,
-    "logit_bias": {17: 1.0},
-    "bad_words_ids": [[5]],
-    "suppress_tokens": [50, 51],
-    "no_repeat_ngram_size": 3,
-    "logits_processor": [no_odd_tokens],
-}
-
-
-def test_greedy_with_processors_equals_plain_greedy_with_them(pipeline):
-    options = {**OPTIONS, **PROCESSORS}
-    plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **options)
-    assert plain.token_ids != pipeline.generate(PROMPT, **OPTIONS).token_ids, "it had no effect"
-    for length in (1, 3, 6):
-        result = pipeline.generate(PROMPT, num_assistant_tokens=length, **options)
-        assert result.token_ids == plain.token_ids
-        assert result.stats.accepted > 0, "the draft sees the processors too"
-
-
 def test_without_a_seed_runs_differ(pipeline):
     runs = {tuple(pipeline.generate(PROMPT, temperature=1.5, **OPTIONS).token_ids) for _ in "abc"}
     assert len(runs) == 3

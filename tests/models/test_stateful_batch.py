@@ -23,8 +23,8 @@ ONE_AT_A_TIME = ("mpt", "mistral", "bloom")
 """Positions that are no input, and a sliding window: what is hidden would show."""
 
 
-def load(folder, max_masked=None, kv="stateful"):
-    config = RuntimeConfig(kv=kv, precision="exact", max_masked_tokens=max_masked)
+def load(folder, max_masked=None):
+    config = RuntimeConfig(kv="stateful", precision="exact", max_masked_tokens=max_masked)
     return load_model(open_exported(folder), config).runner
 
 
@@ -41,8 +41,8 @@ def model(llama):
 class Alone:
     """Logits of texts, each read in one pass by a model that has nothing else."""
 
-    def __init__(self, folder, kv="stateful"):
-        self._model = load(folder, kv=kv)
+    def __init__(self, folder):
+        self._model = load(folder)
 
     def __call__(self, text, num_rows):
         slot = self._model.open(object())
@@ -54,21 +54,18 @@ class Alone:
 class Crowd:
     """Sequences that come, grow, are rolled back and go at random; all logits are compared."""
 
-    def __init__(self, folder, seed, max_masked=None, kv="stateful"):
-        self.model, self.expected = load(folder, max_masked, kv), Alone(folder, kv)
-        self.is_paged = kv == "paged"
-        if self.is_paged:
-            self.model.limit(2000)
+    def __init__(self, folder, seed, max_masked=None):
+        self.model, self.expected = load(folder, max_masked), Alone(folder)
         self.random = random.Random(seed)  # noqa: S311
-        self.texts, self.shared = {}, {}
-        """By slot. shared: tokens that others may find, which a paged cache does not roll back."""
+        self.texts = {}
+        """By slot."""
         self.num_matched = self.most = 0
 
     def step(self):
         kind = self.random.choice(["open", "open", "free", "rollback", *["pass"] * 4])
         if kind == "open" and len(self.texts) < (self.model.max_sequences or 6):
             slot = self.model.open()
-            self.texts[slot], self.shared[slot] = [], 0
+            self.texts[slot] = []
         elif kind == "free" and self.texts:
             slot = self.random.choice(list(self.texts))
             text = self.texts.pop(slot)
@@ -79,8 +76,7 @@ class Crowd:
             assert slot.length == 0
         elif kind == "rollback":
             for slot, text in self.texts.items():
-                least = self.shared[slot] if self.is_paged else 0
-                length = max(len(text) - self.random.randint(0, 5), least)
+                length = max(len(text) - self.random.randint(0, 5), 0)
                 slot.rollback(length)
                 del text[length:]
         elif kind == "pass" and self.texts:
@@ -95,7 +91,6 @@ class Crowd:
                 prompt = [*tokens(self.random.randint(0, 30)), *self.new(25)]
                 text += prompt[: slot.match_prefix(prompt)]
                 self.num_matched += len(text) > 0
-                self.shared[slot] = len(text)
                 new = prompt[len(text) :] or self.new(1)
             else:
                 new = self.new(5)
@@ -107,16 +102,11 @@ class Crowd:
             np.testing.assert_allclose(logits, self.expected(text, span.num_rows), **CLOSE)
         for slot in chosen:
             if self.random.random() < 0.9:
-                self.shared[slot] = len(self.texts[slot]) - 1
-                slot.commit(self.texts[slot], self.shared[slot])
-        together = [len(chosen if self.is_paged else slot.batch.held) for slot in chosen]
-        self.most = max(self.most, *together)
+                slot.commit(self.texts[slot], len(self.texts[slot]) - 1)
+        self.most = max(self.most, *(len(slot.batch.held) for slot in chosen))
         for slot, text in self.texts.items():
             assert slot.length == len(text)
-            if len(text) > 200 and self.is_paged:
-                slot.free()
-                del text[:]
-            elif len(text) > 200:
+            if len(text) > 200:
                 slot.rollback(20)
                 del text[20:]
 
@@ -134,16 +124,12 @@ def test_sequences_that_come_and_go_get_their_own_logits(architecture, pair):
     assert crowd.most > 3 if batches else crowd.most == 1
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [{"kv": "paged"}, {"max_masked": 1}, {"max_masked": 20}, {"max_masked": 0}],
-    ids=str,
-)
-def test_they_do_on_a_paged_cache_and_however_late_states_are_trimmed(llama, settings):
-    crowd = Crowd(llama, 1, **settings)
+@pytest.mark.parametrize("max_masked", [1, 20, 0])
+def test_they_do_however_late_states_are_trimmed(llama, max_masked):
+    crowd = Crowd(llama, 1, max_masked)
     for _ in range(150):
         crowd.step()
-    assert crowd.most == 1 if settings.get("max_masked") == 0 else crowd.most > 3
+    assert crowd.most == 1 if max_masked == 0 else crowd.most > 3
 
 
 def feed(model, texts, slots=None):

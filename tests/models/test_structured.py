@@ -1,17 +1,13 @@
-"""Structured output of tiny models, from Python, the command line, the server and batch files."""
+"""Structured output of tiny models, from Python and the command line."""
 
 import json
-from pathlib import Path
 
-import openai
 import pytest
 from jsonschema import validate
-from pydantic import BaseModel, Field
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.models.locate import embedded_folder
 from tests.support.command_line import run
-from tests.support.server import serving
 
 PROMPT = "def area("
 SCHEMA = {
@@ -26,17 +22,6 @@ SCHEMA = {
 }
 LENGTH = {"max_new_tokens": 120}
 PLAIN = {"num_assistant_tokens": 0}
-
-
-class Size(BaseModel, extra="forbid"):
-    size: int = Field(ge=0, le=99)
-    is_large: bool
-
-
-@pytest.fixture(scope="module")
-def served(chat_pair):
-    with SpeculativePipeline(*chat_pair, precision="exact") as made, serving(made) as running:
-        yield running
 
 
 @pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0, "seed": 5}])
@@ -97,42 +82,6 @@ def test_the_command_line_reads_files(tiny_pair, tmp_path):
     assert "--json-object is a constraint, and so is --regex" in refused.stderr.replace("\n", " ")
 
 
-def test_the_official_client_parses_answers(served):
-    client = openai.OpenAI(base_url=f"{served.url}/v1", api_key="none")
-    asked = {"model": client.models.list().data[0].id, "temperature": 0}
-    messages = [{"role": "user", "content": "How large is it?"}]
-    chat = client.chat.completions.parse(
-        **asked, messages=messages, response_format=Size, max_tokens=100
-    )
-    assert isinstance(chat.choices[0].message.parsed, Size)
-    response = client.responses.parse(
-        **asked, input="How large is it?", text_format=Size, max_output_tokens=100
-    )
-    assert isinstance(response.output_parsed, Size)
-    assert response.text.format.name == "Size"
-    outputs = {"choice": ["left", "right"]}
-    completion = client.completions.create(
-        **asked, prompt="x", extra_body={"structured_outputs": outputs}
-    )
-    assert completion.choices[0].text in outputs["choice"]
-
-
-CHAIN = {f"d{i}": {"$ref": f"#/$defs/d{i + 1}"} for i in range(6000)}
-HOSTILE = (
-    {"json": {"$ref": "#/$defs/d0", "$defs": {**CHAIN, "d6000": {}}}},
-    {"json": {"type": "integer", "multipleOf": 999_983}},
-)
-
-
-def test_a_hostile_grammar_is_a_400_and_nothing_else(served):
-    good = {"structured_outputs": {"regex": "a{3}"}}
-    for hostile in HOSTILE:
-        answer = served.post("/v1/completions", prompt="x", structured_outputs=hostile)
-        assert answer.status_code == 400, answer.text
-        assert "cannot be used" in answer.json()["error"]["message"]
-        assert served.complete("x", **good)["choices"][0]["text"] == "aaa"
-
-
 def test_a_text_to_text_model_begins_with_its_own_token(encoder_decoder):
     main = encoder_decoder("bart").main
     with SpeculativePipeline(main, drafter="none", precision="exact") as made:
@@ -143,13 +92,3 @@ def test_a_text_to_text_model_begins_with_its_own_token(encoder_decoder):
             assert result.token_ids == plain.token_ids
             assert (result.token_ids[0] == 3) == bool(more)
             assert result.stats.forced > 3
-
-
-@pytest.mark.parametrize("name", ["hybrid/lfm2", "hybrid/qwen3_next", "windows/gemma3_text"])
-def test_layers_of_other_kinds_verify_forced_tokens_as_far_as_they_can(name):
-    folder = Path(__file__).parents[1] / "data" / name / "main"
-    with SpeculativePipeline(folder, drafter="suffix", precision="exact") as made:
-        plain = made.generate(PROMPT, json_schema=SCHEMA, **LENGTH, **PLAIN)
-        result = made.generate(PROMPT, json_schema=SCHEMA, **LENGTH)
-        assert result.token_ids == plain.token_ids
-        validate(result.parsed, SCHEMA)

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import openai
 import pytest
+from pydantic import BaseModel, Field
 
 from tests.support.server import NAME, official_client
 
@@ -70,6 +71,29 @@ def test_the_official_client_gets_responses(client):
     assert events[-1].response.output_text == answer.output_text
     text = "".join(each.delta for each in events if each.type == "response.output_text.delta")
     assert text == answer.output_text
+
+
+class Size(BaseModel, extra="forbid"):
+    size: int = Field(ge=0, le=99)
+    is_large: bool
+
+
+def test_the_official_client_parses_answers(client):
+    asked = {"model": NAME, "temperature": 0}
+    chat = client.chat.completions.parse(
+        **asked, messages=MESSAGES, response_format=Size, max_tokens=100
+    )
+    assert isinstance(chat.choices[0].message.parsed, Size)
+    response = client.responses.parse(
+        **asked, input="How large is it?", text_format=Size, max_output_tokens=100
+    )
+    assert isinstance(response.output_parsed, Size)
+    assert response.text.format.name == "Size"
+    outputs = {"choice": ["left", "right"]}
+    completion = client.completions.create(
+        **asked, prompt="x", extra_body={"structured_outputs": outputs}
+    )
+    assert completion.choices[0].text in outputs["choice"]
 
 
 def test_the_example_of_the_documentation_runs(server, capsys):

@@ -14,6 +14,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.server import content, engine, reply
 from ov_specdec.server.app import make_app
 from ov_specdec.server.stream import Stream
+from tests.support.flaky import FlakyRequest, make_flaky
 from tests.support.server import has_client_left, paused, scope_of_completion, serving, wait_until
 
 LONG = {"prompt": "def area(", "max_tokens": 200, "temperature": 0, "ignore_eos": True}
@@ -154,22 +155,11 @@ def test_a_processor_that_raises_fails_its_request_alone(server, monkeypatch, ca
 
 def test_a_pass_that_fails_ends_its_requests_and_others_go_on(server, pipeline):
     runner = pipeline.main.runner
-    request, fails = runner._model._request, threading.Event()
-
-    class Broken:
-        def __getattr__(self, name):
-            return getattr(request, name)
-
-        def infer(self, **settings):
-            fails.set()
-            raise RuntimeError("the device is gone")
-
-    runner._model._request = Broken()
+    make_flaky(runner).fails_in = 0
     answer = server.post("/v1/completions", **LONG)
-    assert fails.is_set()
     assert answer.status_code == 500
     assert "device" not in answer.text
-    assert not isinstance(runner._model._request, Broken)  # a new one took its place
+    assert not isinstance(runner._model._request, FlakyRequest)  # a new one took its place
 
 
 def test_a_step_that_fails_ends_its_requests_and_others_go_on(server, pipeline, monkeypatch):

@@ -5,8 +5,6 @@ import shutil
 from itertools import pairwise
 
 import pytest
-from hypothesis import example, given, settings
-from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
@@ -15,12 +13,10 @@ from ov_specdec.openai.body import read
 from ov_specdec.openai.completions import CompletionAnswer, prompt_offsets
 from ov_specdec.openai.requests import CompletionBody
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text.detokenizer import IncrementalDetokenizer
-from ov_specdec.text.generated_tokens import GeneratedTokens
-from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.chats import ANSWER, PLAIN, TEMPLATES, USER, make_tokenizer
 from tests.support.tiny import EOS
+from tests.unit.text.test_chat_template import ids
 
 TURNS = [USER, ANSWER, {"role": "user", "content": "  And\n\n a 5 by 6 one? "}]
 TEXT = "  What  is\n the <b>area</b>?"
@@ -51,10 +47,6 @@ def make(folder, name, template="{names}{template}"):
     add_before(tokenizer.path, names)
     tokenizer = load_tokenizer(tokenizer.path)
     return tokenizer, [tokenizer.vocab[each] for each in names]
-
-
-def ids(tokenizer, prompt, **options):
-    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, GeneratedTokens(), 1000)
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -154,65 +146,6 @@ def test_offsets_of_a_prompt_are_those_of_its_text(name, is_text, adds, tmp_path
                 or not (own and own.isascii())
                 or (place < len(added) and piece == "")
             )
-
-
-LETTERS = dict(enumerate(["a", "b", " ", "ab", "<x", ">"]))
-HIDDEN = {6: "<x>", 7: "<ab>"}
-ALL = {**LETTERS, **HIDDEN}
-LONGEST = 4
-
-
-def piece_after(_before, token):
-    return LETTERS[token].encode()
-
-
-def expected_text(tokens, stops, min_tokens, includes_stop):
-    """Tokens up to the stop string, their offsets, text, and the stop string, by definition."""
-    searched, is_shown, offsets = "", [], []
-    for count, token in enumerate(tokens, start=1):
-        offsets.append(sum(is_shown))
-        before = len(searched)
-        searched += ALL[token]
-        is_shown += [token in LETTERS] * len(ALL[token])
-        ends = [
-            (end - len(stop), len(stop), stop)
-            for stop in stops
-            for end in range(max(before + 1, len(stop)), len(searched) + 1)
-            if searched.endswith(stop, 0, end)
-        ]
-        if ends and count > min_tokens:
-            start, length, stop = min(ends)
-            cut = start + length * includes_stop
-            shown = zip(searched[:cut], is_shown, strict=False)
-            return offsets, "".join(sign for sign, shows in shown if shows), stop
-    return offsets, "".join(LETTERS[token] for token in tokens if token in LETTERS), None
-
-
-@settings(max_examples=150)
-@given(
-    st.lists(st.sampled_from([*ALL]), max_size=20),
-    st.lists(st.text("ab <x>", min_size=1, max_size=LONGEST), max_size=3),
-    st.integers(0, 12),
-    st.booleans(),
-    st.integers(1, 5),
-)
-@example([0, 6, 1], ["<x>"], 0, False, 1)
-@example([0, 6, 1], ["a<x>b"], 0, True, 3)
-@example([0, 4, 5, 1], ["<x>"], 0, False, 1)
-@example([0, 1, 0, 1], ["b"], 2, False, 4)
-def test_stop_strings_see_special_tokens_which_are_not_shown(
-    tokens, stops, min_tokens, includes_stop, size
-):
-    text = IncrementalDetokenizer(piece_after, [6, 0], stops, includes_stop, HIDDEN, min_tokens)
-    offsets, pieces = [], []
-    for start in range(0, len(tokens), size):
-        offsets += text.push(tokens[start : start + size])
-        pieces.append(text.take())
-        if text.stopped:
-            break
-    pieces.append(text.finish())
-    found = offsets, "".join(pieces), text.stop_string
-    assert found == expected_text(tokens, stops, min_tokens, includes_stop)
 
 
 OFTEN = {"frequency_penalty": 2.0, "ignore_eos": True}

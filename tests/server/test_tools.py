@@ -7,8 +7,8 @@ import openai
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from tests.support.server import NAME, has_client_left, official_client, serving, wait_until
-from tests.support.tools import AREA, HERMES, STOP, with_tools
+from tests.support.server import NAME, official_client, serving
+from tests.support.tools import AREA, HERMES, with_tools
 
 NAMES = "{% for tool in tools %}{{ tool.function.name }} {% endfor %}"
 CLOSED = "</think>\n\n{% endif %}\n{%- endif %}"
@@ -113,19 +113,6 @@ def test_a_second_turn_takes_what_the_first_gave(client):
     assert {*prompts} == {again.usage.prompt_tokens}
 
 
-def called(server, tool, **fields):
-    """The arguments of a required call, and why the answer ended."""
-    answer = server.post("/v1/chat/completions", **{**CHAT, **FORCED, "tools": [tool], **fields})
-    assert answer.status_code == 200, answer.text
-    choice = answer.json()["choices"][0]
-    calls = choice["message"].get("tool_calls", [])
-    return [json.loads(call["function"]["arguments"]) for call in calls], choice["finish_reason"]
-
-
-def tool_of(parameters, **fields):
-    return {"type": "function", "function": {"name": "f", "parameters": parameters, **fields}}
-
-
 def test_two_hundred_tools_are_as_one(server):
     function = {"description": "Of a field." * 20, "parameters": AREA["function"]["parameters"]}
     many = [{"type": "function", "function": {"name": f"tool-{n}", **function}} for n in range(200)]
@@ -135,20 +122,6 @@ def test_two_hundred_tools_are_as_one(server):
         [answer] = server.post("/v1/chat/completions", **fields).json()["choices"]
         assert answer["finish_reason"] == "tool_calls"
     assert answer["message"]["tool_calls"][0]["function"]["name"] == "tool-150"
-
-
-def test_a_client_may_leave_inside_a_call(server, caplog):
-    caplog.set_level("INFO", "ov_specdec.server")
-    long = tool_of({"type": "object", "properties": {"a": {"type": "string", "minLength": 500}},
-                    "required": ["a"]})  # fmt: skip
-    body = {**CHAT, **FORCED, "tools": [long], "stream": True, "max_tokens": 200}
-    with server.http.stream("POST", "/v1/chat/completions", json=body) as response:
-        for line in response.iter_lines():
-            if "tool_calls" in line:
-                break
-    wait_until(lambda: has_client_left(caplog))
-    wait_until(lambda: server.metric("num_requests_running") == 0)
-    assert called(server, STOP) == ([{}], "tool_calls")
 
 
 def test_a_template_that_ignores_tools_is_a_reason(chat_pair):

@@ -1,14 +1,16 @@
 """Made-up texts, and paged models, for tests of single passes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 import openvino as ov
+import pytest
 
 from ov_specdec.graph.paging import to_paged
 from ov_specdec.models.exported import read_ir
 from ov_specdec.models.folder import ModelFolder
+from ov_specdec.runner.base import Logits, Runner, Span
 
 NUM_IDS = 290
 """Of the tokenizer of tiny models."""
@@ -24,6 +26,18 @@ def paged(folder: Path) -> ov.Model:
     model = read_ir(ModelFolder.read(folder))
     to_paged(model)
     return model
+
+
+def note_passes(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The tokens of each pass that a runner runs from now on."""
+    sizes, forward = list[int](), runner.forward
+
+    def noted(spans: Sequence[Span]) -> list[Logits]:
+        sizes.append(sum(len(span.tokens) for span in spans))
+        return forward(spans)
+
+    monkeypatch.setattr(runner, "forward", noted)
+    return sizes
 
 
 def end_with(model: ov.Model, last_layer: Callable[[ov.Output], ov.Node]) -> None:

@@ -1,6 +1,6 @@
 """Runs drafters and sequences outside a pipeline."""
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from collections.abc import Sequence as Ids
 from dataclasses import replace
 from typing import Any
@@ -13,7 +13,7 @@ from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, Costs
-from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, Policy
+from ov_specdec.planning.draft_length import ConstantLength, Plan, Policy
 from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
@@ -51,12 +51,11 @@ def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Seque
     return text
 
 
-def propose(drafter: Drafter, tokens: Ids[int], plan: Callable[[Offers], Plan]) -> Proposal:
-    """What a drafter proposes that has its models to itself. plan: answers its offers."""
-    offers = drafter.offers(tokens)
-    if not offers:
+def propose(drafter: Drafter, tokens: Ids[int], length: int = 5) -> Proposal:
+    """What a drafter proposes, up to `length` draft tokens, that has its models to itself."""
+    if not drafter.offers(tokens):
         return Proposal(Draft([]))
-    return alone(drafter.propose(tokens, plan(tuple(offers))))
+    return alone(drafter.propose(tokens, Plan(length, "constant")))
 
 
 def paired(

@@ -26,6 +26,14 @@ def checkpoint(tmp_path_factory):
     return folder
 
 
+def make_source(folder, **config):
+    """A folder with what is looked at before an export."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer.json").touch()
+    return str(folder)
+
+
 def test_a_checkpoint_is_exported_for_real_and_then_left_alone(checkpoint, tmp_path):
     first = export_model(str(checkpoint), tmp_path, "int8")
     assert first.is_new
@@ -61,14 +69,12 @@ def test_an_encoder_decoder_is_exported_as_one(encoder_decoder, tmp_path):
     ],
 )
 def test_the_task_is_that_of_the_checkpoint(tmp_path, monkeypatch, config, task):
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    (tmp_path / "tokenizer.json").touch()
-    asked = []
+    source, asked = make_source(tmp_path / "x", **config), []
     monkeypatch.setattr(export_module, "run_optimum", lambda *given: asked.append(given))
     with pytest.raises(ExportError, match="is not usable"):
-        export_model(str(tmp_path), tmp_path / "output", "int8")
+        export_model(source, tmp_path / "output", "int8")
     [(name, family, _, options, _)] = asked
-    assert (name, family) == (str(tmp_path), config["model_type"])
+    assert (name, family) == (source, config["model_type"])
     assert options[:2] == ["--task", f"{task}-with-past"]
 
 
@@ -79,16 +85,6 @@ def test_marians_tokenizer_is_refused(tmp_path):
         export_model(str(tmp_path), tmp_path / "output", "int8")
 
 
-@pytest.fixture
-def source(tmp_path):
-    """A folder with what is looked at before an export."""
-    folder = tmp_path / "x"
-    folder.mkdir()
-    (folder / "config.json").write_text("{}")
-    (folder / "tokenizer.json").touch()
-    return str(folder)
-
-
 FULL = """
 import pathlib, sys
 pathlib.Path(sys.argv[-1]).mkdir()
@@ -97,16 +93,14 @@ sys.exit("OSError: [Errno 28] No space left on device")
 """
 
 
-def test_a_failure_is_told_by_optimum_and_leaves_nothing_behind(
-    monkeypatch, tmp_path, source, capfd
-):
+def test_a_failure_is_told_by_optimum_and_leaves_nothing_behind(monkeypatch, tmp_path, capfd):
     stub_optimum(tmp_path / "stub", FULL)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "stub"))
     complaint = (
         "x: Optimum failed with exit status 1, and says why above: .* transformers='VERSION'"
     )
     with pytest.raises(ExportError, match=complaint):
-        export_model(source, tmp_path / "models", "fp16")
+        export_model(make_source(tmp_path / "x"), tmp_path / "models", "fp16")
     assert "No space left on device" in capfd.readouterr().err
     assert names(tmp_path / "models") == []
 
@@ -149,19 +143,15 @@ def test_a_folder_without_a_tokenizer_is_refused_before_anything_runs(
 
 
 def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optimum):
-    folders = [tmp_path / run / "checkpoint-500" for run in ("first", "second")]
-    for folder in folders:
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text("{}")
-        (folder / "tokenizer.json").touch()
-    made = export_model(str(folders[0]), tmp_path / "models", "fp16").folder
-    for name in (str(folders[1]), "owner/checkpoint-500"):
-        complaint = rf"{made} was made from {folders[0]}, not from {name}: choose another --output"
+    first, second = (make_source(tmp_path / run / "checkpoint-500") for run in ("a", "b"))
+    made = export_model(first, tmp_path / "models", "fp16").folder
+    for name in (second, "owner/checkpoint-500"):
+        complaint = rf"{made} was made from {first}, not from {name}: choose another --output"
         with pytest.raises(ExportError, match=complaint):
             export_model(name, tmp_path / "models", "fp16")
-    assert not export_model(str(folders[0]), tmp_path / "models", "fp16").is_new
+    assert not export_model(first, tmp_path / "models", "fp16").is_new
     (made / ORIGIN_FILE).unlink()  # as of earlier versions
-    assert not export_model(str(folders[1]), tmp_path / "models", "fp16").is_new
+    assert not export_model(second, tmp_path / "models", "fp16").is_new
 
 
 @pytest.mark.parametrize(
@@ -173,13 +163,6 @@ def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optim
 def test_what_is_no_model_is_refused_at_once(tmp_path, name):
     with pytest.raises(ExportError, match="neither a folder here nor a Hub name"):
         export_model(name, tmp_path, "fp16")
-
-
-def make_source(folder, **config):
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text(json.dumps(config))
-    (folder / "tokenizer.json").touch()
-    return str(folder)
 
 
 def test_what_is_not_given_is_left_to_optimum(tmp_path, fake_optimum):

@@ -4,7 +4,6 @@ import random
 from threading import Thread
 
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
-from ov_specdec.drafters.suffix_index import MAX_MATCH
 
 
 def known(outputs, namespace, text):
@@ -14,28 +13,11 @@ def known(outputs, namespace, text):
     return any(m is not None and m.continuation(1) == text[-1:] for m in matches)
 
 
-def test_keeps_outputs_with_the_end_of_their_prompt():
-    outputs = EarlierOutputs()
-    outputs.remember(None, [*range(100), 500, 501], num_prompt=100)
-    assert known(outputs, None, [98, 99, 500])
-    assert not known(outputs, None, [20, 21])
-    assert outputs.num_tokens == MAX_MATCH + 2 + 1
-
-
 def test_an_output_without_tokens_is_none():
     outputs = EarlierOutputs()
     outputs.remember(None, [1, 2, 3], num_prompt=3)
     outputs.take_in()
     assert outputs.indexes(None) == []
-
-
-def test_an_output_is_in_no_index_until_it_is_taken_in():
-    outputs = EarlierOutputs()
-    outputs.remember(None, [1, 2, 3], num_prompt=0)
-    assert outputs.indexes(None) == []
-    outputs.take_in()
-    assert outputs.num_waiting == 0
-    assert [index.tokens[:3] for index in outputs.indexes(None)] == [[1, 2, 3]]
 
 
 def test_namespaces_do_not_see_each_other():

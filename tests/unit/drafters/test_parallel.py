@@ -4,16 +4,14 @@ import numpy as np
 import pytest
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
-from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
+from ov_specdec.planning.draft_length import ConstantLength
 from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import (
     MASK,
     ScriptedModel,
     counting,
-    held_by,
     in_parallel,
-    mixing,
 )
 
 TEXT = [3, 1, 4, 1, 5]
@@ -25,25 +23,7 @@ def drafter_of(draft, mask_token=MASK, min_confidence=0.0, **sampler):
 
 
 def propose(drafter, length=4, tokens=TEXT):
-    return running.propose(drafter, tokens, lambda _: Plan(length, "constant"))
-
-
-def test_a_pass_feeds_what_is_unread_and_masks():
-    draft = ScriptedModel(in_parallel(mixing(1)))
-    drafter = drafter_of(draft)
-    assert drafter.offers(TEXT) == [Offer("model", takes_one_pass=True)]
-    drafted = propose(drafter)
-    assert draft.passes == [len(TEXT) + 3]
-    assert drafted.pass_tokens == len(TEXT) + 3
-    assert held_by(drafter.caches[0]) == [*TEXT, MASK, MASK, MASK]
-    expected = running.plain(ScriptedModel(mixing(1)), TEXT, len(TEXT) + 4).tokens
-    assert [*TEXT, *drafted.draft.tokens] == expected
-    tokens = [*expected[:-2], 9]  # two of them stand, and another token follows
-    drafted = propose(drafter, 2, tokens)
-    expected = running.plain(ScriptedModel(mixing(1)), tokens, len(tokens) + 2).tokens
-    assert [*tokens, *drafted.draft.tokens] == expected
-    assert draft.passes[1:] == [3 + 1]
-    assert held_by(drafter.caches[0]) == [*tokens, MASK]
+    return running.propose(drafter, tokens, length)
 
 
 def test_a_draft_ends_after_an_unlikely_token_and_after_an_end():
@@ -68,11 +48,14 @@ def test_the_mask_token_is_never_proposed(mask_token):
     assert propose(drafter_of(draft, mask_token)).draft.tokens == [20] * 4
 
 
-def test_a_row_that_is_no_distribution_ends_the_drafts():
+@pytest.mark.parametrize(
+    "hiding", [{}, {"min_confidence": 1e-9, "processors": (lambda _, row: np.nan_to_num(row),)}]
+)
+def test_a_row_that_is_no_distribution_ends_the_drafts(hiding):
     def failing(tokens):
         return np.full(50, np.nan, np.float32) if tokens[-2:] == [MASK] * 2 else counting(tokens)
 
-    drafter = drafter_of(ScriptedModel(failing))
+    drafter = drafter_of(ScriptedModel(failing), **hiding)
     drafted = propose(drafter)
     assert drafted.has_failed
     assert len(drafted.draft.tokens) == 2

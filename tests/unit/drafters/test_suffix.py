@@ -5,12 +5,7 @@ from hypothesis import strategies as st
 
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.planning.draft_length import Offer, Plan
-from tests.support import running
-
-
-def propose(drafter, tokens, limit=5):
-    return running.propose(drafter, tokens, lambda ask: Plan(limit, "constant"))
+from tests.support.running import propose
 
 
 def earlier(*texts):
@@ -29,21 +24,8 @@ def test_follows_the_sequence_however_it_grows(tokens, steps):
         assert propose(drafter, tokens[:length]) == fresh
 
 
-def test_finds_draft_tokens_in_reference_texts():
-    drafter = SuffixDrafter(references=SuffixIndex([[1, 2, 3, 4], [5, 6]]))
-    assert propose(drafter, [9, 2]).draft.tokens == [3, 4]
-    assert propose(drafter, [9, 2, 5]).draft.tokens == [6]
-    assert propose(drafter, [9, 2, 5, 4]).draft.tokens == []  # the first text ends there
-
-
 def test_a_match_in_an_earlier_output_counts_half():
     drafter = SuffixDrafter(earlier=earlier([3, 4, 8], [1, 2, 3, 4, 5, 9]))
     assert propose(drafter, [4, 7, 0, 3, 4]).draft.tokens[0] == 7
     drafter = SuffixDrafter(earlier=earlier([3, 4, 8], [1, 2, 3, 4, 5, 9]))
     assert propose(drafter, [5, 7, 3, 4, 5]).draft.tokens == [9]
-
-
-def test_offers_the_longest_match_with_its_first_token():
-    assert SuffixDrafter().offers([1, 2, 1]) == [Offer("suffix", 1 / 2, 2)]
-    drafter = SuffixDrafter(earlier=earlier([1, 2, 3]))
-    assert drafter.offers([1, 2]) == [Offer("earlier", 2 / 3, 3)]

@@ -233,26 +233,6 @@ def test_arrivals_cancellations_and_errors_change_nothing_for_others(
     service.check_nothing_is_held()
 
 
-@pytest.mark.parametrize("chunk", [8, PREFILL_CHUNK])
-def test_a_prefill_of_the_draft_delays_others_by_a_chunk_at_most(chunk):
-    service = Service(max_length=4000, chunk=chunk)
-    long = service.request([1] * 3000)
-    other = service.request([2, 3], 300, drafter="none")
-    service.submit(long)
-    while not service.draft.passes:
-        service.engine.step()
-    service.submit(other)
-    while len(long.unread) == 1:  # what the main model's prefill gave
-        num_prefill, num_answered = sum(service.draft.passes), len(other.unread)
-        service.engine.step()
-        assert sum(service.draft.passes) - num_prefill <= PREFILL_CHUNK
-        assert len(other.unread) == num_answered + 1
-    assert max(service.draft.passes) == PREFILL_CHUNK  # the first, while it was alone
-    assert len(other.unread) > 3
-    service.finish()
-    assert list(long.unread) == alone([1] * 3000)
-
-
 def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
     service = Service(num_blocks=32)
     decoding = service.request([1], 40, drafter="none")

@@ -79,20 +79,6 @@ def test_who_stops_waiting_for_a_pass_keeps_what_the_cache_has():
     assert model.passes == [8, 1]
 
 
-@pytest.mark.parametrize("kind", [ScriptedModel, Forgetful])
-def test_after_an_error_what_the_slot_still_holds_is_known(kind):
-    model = kind(mixing(1))
-    cache = CachedSequence(model)
-    alone(cache.advance(TEXT))
-    model.fails_in = 0
-    with pytest.raises(RuntimeError, match="device"):
-        alone(cache.advance([*TEXT, 7], [8]))
-    assert held_by(cache) == ([] if kind is Forgetful else TEXT)
-    done = alone(cache.advance([*TEXT, 7], [9]))
-    assert done.num_tokens == (10 if kind is Forgetful else 2)
-    assert cache.tokens == held_by(cache) == [*TEXT, 7, 9]
-
-
 TOKENS = st.lists(st.integers(0, 3), min_size=1, max_size=12)
 EDITS = st.tuples(st.sampled_from(["add", "draft", "turn to", "free", "discard", "fail"]), TOKENS)
 
@@ -130,24 +116,6 @@ def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind, bor
     assert model.pool.num_used == 0
 
 
-BORDER = 10
-
-
-def before_the_border(num_tokens):
-    model = ScriptedModel(mixing(1), max_length=30, border=BORDER)
-    cache, text = CachedSequence(model), [*TEXT, *TEXT][:num_tokens]
-    alone(cache.advance(text))
-    return cache, model, text
-
-
-@pytest.mark.parametrize(
-    ("num_tokens", "room"), [(1, 10), (9, 2), (10, 1), (11, 20), (29, 2), (30, 1)]
-)
-def test_draft_tokens_that_are_fed_do_not_cross_the_border(num_tokens, room):
-    cache = CachedSequence(ScriptedModel(counting, max_length=30, border=BORDER))
-    assert cache.room(num_tokens) == room
-
-
 @pytest.mark.parametrize(("limit", "size"), [(None, 7), (4, 5), (2, 3), (1, 3)])
 def test_no_more_is_fed_than_can_be_rolled_back(limit, size):
     """The last of the draft tokens that there is room for need not be fed."""
@@ -157,16 +125,3 @@ def test_no_more_is_fed_than_can_be_rolled_back(limit, size):
     assert cache.room(10) == (991 if limit is None else limit + 1)
     next(cache.advance([5], [6, 7]))
     assert len(cache.span(64, padding=4).tokens) == size
-
-
-def test_what_was_cached_before_the_border_is_not_found_beyond_it():
-    cache, model, text = before_the_border(BORDER)
-    cache.free()
-    longer = CachedSequence(model)
-    assert alone(longer.advance([*text, 1])).num_cached == 0
-    longer.free()
-    for tokens, num_cached in ((text, 9), ([*text, 1], 10), ([*text, 1, 2], 11), (text[:4], 3)):
-        other = CachedSequence(model)
-        assert alone(other.advance(tokens)).num_cached == num_cached
-        other.free()
-    assert model.pool.num_used == 0

@@ -313,15 +313,6 @@ def test_each_choice_counts_its_own_calls():
         assert {call["index"] for call in calls} == {0, 1}
 
 
-def test_a_chat_with_calls_only_has_no_content():
-    given = whole(chat(tools=[FUNCTION]))["choices"][0]["message"]
-    assert (given["content"], given["reasoning_content"]) == ("So", "Hm")
-    function = {"name": "area", "arguments": '{"width": 2}'}
-    assert given["tool_calls"][0] == {"id": "m1", "type": "function", "function": function}
-    calls = whole(chat(tools=[FUNCTION]), chunks([(CallBegin("area"), CallEnd())]))
-    assert calls["choices"][0]["message"]["content"] is None
-
-
 def test_a_call_that_is_cut_is_in_no_whole_chat():
     cut = chunks([(CallBegin("area"), Arguments('{"wi'))], "length")
     choice = whole(chat(tools=[FUNCTION]), cut)["choices"][0]
@@ -419,12 +410,6 @@ def test_long_arguments_of_a_custom_tool_take_no_longer_for_each_piece():
     reader = InputReader()
     for piece in ['{"input": "', *["abcd\\n"] * 100_000]:
         reader.push(piece)  # parsed anew for each, they take minutes
-
-
-def test_calls_of_a_namespace_have_its_name():
-    parts = [(CallBegin("mcp__maps__area"), Arguments("{}"), CallEnd())]
-    [item] = whole(responses(tools=[MCP]), chunks(parts))["output"]
-    assert (item["namespace"], item["name"], item["arguments"]) == ("mcp__maps__", "area", "{}")
 
 
 def test_what_is_cut_is_incomplete():

@@ -20,12 +20,6 @@ CURVE = CostCurve(
 )
 
 
-def test_passes_are_interpolated_over_tokens():
-    assert CURVE.main.at(1) == 1.0
-    assert CURVE.main.at(2) == pytest.approx(1.5)
-    assert CURVE.main.at(6) == pytest.approx(2.25)  # larger ones may cost less
-
-
 def test_beyond_what_was_measured_passes_do_not_get_cheaper():
     falling = PassCurve({1: 2.0, 8: 1.0})
     assert falling.at(16) == 1.0

@@ -6,12 +6,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.draft_length import (
     MAX_PLANNED_LENGTH,
-    ConstantLength,
     Estimate,
     Offer,
     PlannedLength,
@@ -19,9 +17,7 @@ from ov_specdec.planning.draft_length import (
 from ov_specdec.planning.measurement import Measurement
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.ranking import Ranking
-from ov_specdec.sampling.samplers import Sampler
-from tests.support import running
-from tests.support.fakes import MASK, ScriptedModel, counting, in_parallel, mixing, wrong_at
+from tests.support.fakes import MASK, ScriptedModel, counting, in_parallel
 from tests.support.rounds import a_round
 
 OFFER = Offer("model", takes_one_pass=True)
@@ -96,13 +92,3 @@ def test_passes_of_the_sizes_that_it_has_are_measured():
     measurement.run(0.0)
     assert set(measurement.curve(CURVE).draft.seconds) == {1, 8, 16}
     assert set(measurement.curve(CURVE).main.seconds) == {1, 4, 8}
-
-
-def test_passes_are_padded_to_static_shapes():
-    main, draft = ScriptedModel(mixing(1)), parallel(wrong_at(mixing(1), {9, 14, 15, 30}))
-    draft.static_shapes = frozenset({6, 9})
-    drafter = ModelDrafter(DraftCache(draft), Sampler())
-    text = running.sequence(main, [1, 2, 3], 60, drafter, ConstantLength(4))
-    list(running.rounds(text))
-    assert text.tokens == running.plain(ScriptedModel(mixing(1)), [1, 2, 3], 60).tokens
-    assert {6, 9} <= set(draft.passes[1:]) <= {6, 9, 1, 2}

@@ -250,22 +250,3 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
     )
     assert greatest_difference(actual, model_output_probs(main, LogitsWarper(), ())) < EXACT
     assert len(num_drafted) >= 3  # none, and drafts that ended at different places
-
-
-@pytest.mark.parametrize("pair", PAIRS)
-@pytest.mark.parametrize("kind", ["intersection", "retokenize"])
-def test_draft_tokens_of_a_pairing_are_accepted_and_rejected(kind, pair):
-    main, draft = map(table_model, PAIRS[pair])
-    accepted = set()
-
-    def run(random):
-        sampler = Sampler(rng=random)
-        drafter, policy = make_drafter(kind, scripted(draft), sampler), ConstantLength(2)
-        text = sequence(scripted(main), PROMPT, 100, drafter, policy, sampler=sampler)
-        for round_ in rounds(text):
-            accepted.update((round_.num_from_draft > 0,) if round_.draft_tokens else ())
-            if len(text.tokens) >= len(PROMPT) + OUTPUT_LENGTH:
-                return
-
-    enumerate_outcomes(run)
-    assert accepted == {True, False}

@@ -8,13 +8,14 @@ from hypothesis import strategies as st
 from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, Offer, Plan
+from ov_specdec.planning.draft_length import ConstantLength, Offer
 from ov_specdec.sampling.from_options import make_samplers
-from ov_specdec.sampling.noise import Noise, uniform
+from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
 from tests.support.fakes import ScriptedModel, table_model
 from tests.support.running import plain, propose, rounds, sequence
+from tests.unit.sampling.test_noise import best_by_definition
 from tests.unit.sampling.test_output_distribution import (
     PROMPT,
     beside_another,
@@ -67,11 +68,7 @@ def by_definition(main, seed, choice=0, **options):
     tokens = list(PROMPT)
     while len(tokens) < len(PROMPT) + SIZE:
         distribution = law.distribution(tokens, main(tokens))
-        ids = np.arange(VOCAB) if distribution.ids is None else distribution.ids
-        numbers = uniform(Noise(seed, choice)._key(len(tokens)), ids)
-        with np.errstate(divide="ignore"):
-            sums = np.log(distribution.probs) - np.log(-np.log1p(-numbers))
-        tokens.append(int(ids[sums.argmax()]))
+        tokens.append(best_by_definition(distribution, seed, choice, len(tokens))[0])
     return tokens
 
 
@@ -178,6 +175,6 @@ def test_a_seeded_draft_ends_where_no_token_may_follow():
 
     sampler = Sampler((dead_after_two,), rng=Noise(4))
     drafter = ModelDrafter(DraftCache(scripted(by_history(1))), sampler)
-    proposal = propose(drafter, PROMPT, lambda ask: Plan(5, "constant"))
+    proposal = propose(drafter, PROMPT)
     assert len(proposal.draft.tokens) == 2
     assert proposal.draft.probs is None

@@ -44,30 +44,63 @@ def test_nothing_of_a_stop_string_is_shown_before_it_is_ruled_out():
     assert "".join(pieces) == "a EN E "
 
 
-def test_a_stop_string_may_begin_in_one_round_and_end_in_the_next():
-    shown = IncrementalDetokenizer(byte_piece, [], ["a b"])
-    assert shown.push(list(b"xa")) == [0, 1]
-    assert shown.take() == "x"
-    assert shown.push(list(b" bcd")) == [2, 3], (
-        "tokens after the one that completes it do not count"
-    )
-    assert shown.stopped
-    assert shown.finish() == ""
+LETTERS = dict(enumerate(["a", "b", " ", "ab", "<x", ">"]))
+HIDDEN = {6: "<x>", 7: "<ab>"}
+ALL = {**LETTERS, **HIDDEN}
+LONGEST = 4
 
 
-@given(st.text(max_size=40), st.lists(st.text(min_size=1, max_size=3), max_size=3))
-@example("a xyz", ["z", "xyz"])
-def test_pieces_add_up_to_the_text_before_the_first_stop_string(text, stops):
-    pieces = stream(text, stops)
-    ends = [text.find(stop) for stop in stops if stop in text]
-    if not ends:
-        assert "".join(pieces) == text
-        return
-    # With several, the one that is complete first ends the text.
-    first_end = min(text.find(stop) + len(stop) for stop in stops if stop in text)
-    prefix = text[:first_end]
-    kept = prefix[: min(prefix.find(stop) for stop in stops if stop in prefix)]
-    assert "".join(pieces) == kept
+def piece_after(_before, token):
+    return LETTERS[token].encode()
+
+
+def expected_text(tokens, stops, min_tokens, includes_stop):
+    """Tokens up to the stop string, their offsets, text, and the stop string, by definition."""
+    searched, is_shown, offsets = "", [], []
+    for count, token in enumerate(tokens, start=1):
+        offsets.append(sum(is_shown))
+        before = len(searched)
+        searched += ALL[token]
+        is_shown += [token in LETTERS] * len(ALL[token])
+        ends = [
+            (end - len(stop), len(stop), stop)
+            for stop in stops
+            for end in range(max(before + 1, len(stop)), len(searched) + 1)
+            if searched.endswith(stop, 0, end)
+        ]
+        if ends and count > min_tokens:
+            start, length, stop = min(ends)
+            cut = start + length * includes_stop
+            shown = zip(searched[:cut], is_shown, strict=False)
+            return offsets, "".join(sign for sign, shows in shown if shows), stop
+    return offsets, "".join(LETTERS[token] for token in tokens if token in LETTERS), None
+
+
+@settings(max_examples=150)
+@given(
+    st.lists(st.sampled_from([*ALL]), max_size=20),
+    st.lists(st.text("ab <x>", min_size=1, max_size=LONGEST), max_size=3),
+    st.integers(0, 12),
+    st.booleans(),
+    st.integers(1, 5),
+)
+@example([0, 6, 1], ["<x>"], 0, False, 1)
+@example([0, 6, 1], ["a<x>b"], 0, True, 3)
+@example([0, 4, 5, 1], ["<x>"], 0, False, 1)
+@example([0, 1, 0, 1], ["b"], 2, False, 4)
+def test_stop_strings_see_special_tokens_which_are_not_shown(
+    tokens, stops, min_tokens, includes_stop, size
+):
+    text = IncrementalDetokenizer(piece_after, [6, 0], stops, includes_stop, HIDDEN, min_tokens)
+    offsets, pieces = [], []
+    for start in range(0, len(tokens), size):
+        offsets += text.push(tokens[start : start + size])
+        pieces.append(text.take())
+        if text.stopped:
+            break
+    pieces.append(text.finish())
+    found = offsets, "".join(pieces), text.stop_string
+    assert found == expected_text(tokens, stops, min_tokens, includes_stop)
 
 
 UNKNOWN = "<unk>"

@@ -97,35 +97,26 @@ class Conversation:
 
 
 @pytest.mark.parametrize("text", TEXTS)
-def test_a_later_turn_begins_with_all_that_was_generated(tokenizer, text):
-    chat = Conversation(tokenizer)
-    prompt = chat.ask("Hello")
-    answer = spelled(tokenizer, text)
-    assert answer != tokenizer.encode(text)
-    chat.answer(text, answer)
-    later = chat.ask("And then?")
-    assert later[: len(prompt) + len(answer)] == [*prompt, *answer]
-    assert later != chat.encoded().ids
-    assert tokenizer.decode_all(later) == tokenizer.decode_all(chat.encoded().ids)
-
-
 @pytest.mark.parametrize(
     "beyond",
     [
+        lambda tokenizer: [],
         lambda tokenizer: [tokenizer.eos_token_id],
         lambda tokenizer: [tokenizer.eos_token_id] * 2,
         lambda tokenizer: spelled(tokenizer, "\n\nUser"),
         lambda tokenizer: [tokenizer.eos_token_id] * 40,
     ],
-    ids=["end", "two ends", "stop string", "many ends"],
+    ids=["nothing", "end", "two ends", "stop string", "many ends"],
 )
-def test_what_was_generated_beyond_the_text_is_left_out(tokenizer, beyond):
+def test_a_later_turn_begins_with_all_that_was_generated_of_a_text(tokenizer, beyond, text):
     chat = Conversation(tokenizer)
     prompt = chat.ask("Hello")
-    answer = spelled(tokenizer, "width")
-    chat.answer("width", answer, beyond(tokenizer))
-    later = chat.ids()
+    answer = spelled(tokenizer, text)
+    assert answer != tokenizer.encode(text)
+    chat.answer(text, answer, beyond(tokenizer))
+    later = chat.ask("And then?")
     assert later[: len(prompt) + len(answer)] == [*prompt, *answer]
+    assert later != chat.encoded().ids
     assert tokenizer.decode_all(later) == tokenizer.decode_all(chat.encoded().ids)
 
 
@@ -153,14 +144,6 @@ def test_an_answer_keeps_its_ids_only_in_its_own_conversation(tokenizer):
     assert chat.ids() != chat.encoded().ids
     chat.messages[1] = {"role": "assistant", "content": "length"}
     assert chat.ids() == chat.encoded().ids
-
-
-def test_an_answer_keeps_its_ids_only_under_its_salt(tokenizer):
-    chat = Conversation(tokenizer)
-    chat.ask("Hello")
-    chat.answer("width", spelled(tokenizer, "width"))
-    assert chat.ids() != chat.encoded().ids
-    assert chat.generated_tokens.restore(chat.encoded(), "you") == chat.encoded().ids
 
 
 def test_what_a_template_strips_is_left_out(tmp_path):
