@@ -102,3 +102,62 @@ def test_few_of_many_conversations_with_one_beginning_are_compared():
     found = pool.match(wanted, 4, ROOT)
     assert (len(found.blocks), found.num_partial) == (1, 2)
     assert Counted.num_compared < 4 * 2 * (10_000).bit_length()
+
+
+TEXTS = st.lists(st.integers(0, 1), min_size=1, max_size=14)
+
+
+class Memory:
+    """Blocks as a model would have them: what each slot was last written."""
+
+    def __init__(self):
+        self.slots = {}
+
+    def write(self, table, text, start):
+        for place in range(start, len(text)):
+            self.slots[table.blocks[place // 4], place % 4] = text[place]
+
+    def read(self, table):
+        return [self.slots[table.blocks[place // 4], place % 4] for place in range(table.length)]
+
+    def copy(self, source, target):
+        for slot in range(4):
+            self.slots[target, slot] = self.slots.get((source, slot))
+
+
+@given(
+    st.integers(3, 12),
+    st.lists(
+        st.tuples(st.integers(0, 2), TEXTS, st.booleans(), st.integers(0, 3)),
+        max_size=40,
+    ),
+)
+def test_whatever_is_shared_each_sequence_reads_its_own_tokens(num_blocks, steps):
+    memory = Memory()
+    pool = BlockPool(num_blocks, memory.copy)
+    tables, texts = [BlockTable(pool, 4) for _ in range(3)], [[], [], []]
+    for which, text, is_kept, num_wrong in steps:
+        table = tables[which]
+        table.free(texts[which] if is_kept else ())
+        texts[which] = []
+        held = table.match_prefix(text)
+        assert memory.read(table) == text[:held]
+        try:
+            table.append(len(text) - held)
+        except CacheFullError:
+            table.free()
+            continue
+        memory.write(table, text, held)
+        text = text[: max(len(text) - num_wrong, held)]
+        table.rollback(len(text))
+        texts[which] = text
+        table.commit(text, len(text) - 1)
+        for other, own in zip(tables, texts, strict=True):
+            assert memory.read(other) == own
+    assert pool.num_used == len({block for table in tables for block in table.blocks})
+    for table in tables:
+        table.free()
+    assert pool.num_used == 0
+    pool.forget(range(num_blocks))
+    assert pool.match([0], 4, ROOT).blocks == []
+    assert len({pool.allocate() for _ in range(num_blocks)}) == num_blocks
