@@ -1,7 +1,6 @@
 """Many sequences in one KV cache, above all in states of a stateful model: each gets its own."""
 
 import random
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,8 +12,6 @@ from ov_specdec.models.compile import load_model
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.base import Span
-from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward
-from tests.support.flaky import Flaky, FlakyRequest
 from tests.support.passes import NUM_IDS, tokens
 
 VOCAB_SIZE = NUM_IDS
@@ -31,11 +28,6 @@ def load(folder, max_masked=None):
 @pytest.fixture(scope="module")
 def llama(tiny_pair):
     return tiny_pair[0]
-
-
-@pytest.fixture
-def model(llama):
-    return load(llama)
 
 
 class Alone:
@@ -130,40 +122,6 @@ def test_they_do_however_late_states_are_trimmed(llama, max_masked):
     for _ in range(150):
         crowd.step()
     assert crowd.most == 1 if max_masked == 0 else crowd.most > 3
-
-
-def feed(model, texts, slots=None):
-    """Append a text to each sequence, in one pass; their last rows."""
-    slots = slots or [model.open() for _ in texts]
-    spans = [Span(slot, text, 1) for slot, text in zip(slots, texts, strict=True)]
-    rows = [logits[0].copy() for logits in model.forward(spans)]
-    for slot, text in zip(slots, texts, strict=True):
-        slot.commit(text, len(text))
-    return slots, rows
-
-
-def test_a_failed_pass_empties_its_sequences_and_they_are_read_again(model, llama):
-    compiled, flaky = model._compiled, Flaky()
-    model._compiled = SimpleNamespace(
-        create_infer_request=lambda: FlakyRequest(compiled.create_infer_request(), flaky)
-    )
-    texts, expected = [tokens(30, seed) for seed in range(3)], Alone(llama)
-    caches = [CachedSequence(model) for _ in texts]
-    for cache, text in zip(caches, texts, strict=True):
-        alone(cache.advance(text))
-    long = CachedSequence(model)  # is read by itself, before the pass that fails
-    everyone, news = [*caches, long], [*([*text, 5] for text in texts), tokens(90, 9)]
-    steps = [cache.advance(new) for cache, new in zip(everyone, news, strict=True)]
-    for step in steps:
-        next(step)
-    flaky.fails_in = 1
-    with pytest.raises(RuntimeError, match="the device is gone"):
-        forward(everyone, [cache.span(512) for cache in everyone])
-    assert [cache._slot.length for cache in everyone] == [0, 0, 0, 0]
-    for cache, text in zip(caches, texts, strict=True):
-        done = alone(cache.advance([*text, 5, 6]))
-        assert (done.num_tokens, cache.tokens) == (32, [*text, 5, 6])
-        np.testing.assert_allclose(done.logits, expected([*text, 5, 6], 1), **CLOSE)
 
 
 @pytest.mark.parametrize("stateful", ["main", "draft"])
