@@ -101,7 +101,7 @@ def save_svg(figure: Any, file: Path, about: str) -> None:
 
 def speed(axes: Any, results: Results) -> None:
     """For each pair the default, and the best of openvino.genai's settings."""
-    # Not beside the embedded draft, where openvino.genai's process was slower than beside the other.
+    # Without the embedded draft: openvino.genai's process was slower there than in the other part.
     found = {pair: results.rows(part, heat=0.0) for pair, part in SINGLE.items()}
     shown = {pair: rows for pair, rows in found.items() if rows and pair != "1b-small-draft"}
     for place, rows in enumerate(reversed(shown.values())):
