@@ -225,17 +225,18 @@ def _row(method: str, turns: Sequence[Turn]) -> SummaryRow:
     equal = [own.result.token_ids == other.result.token_ids for own, other in pairs]
     stats = [answer.result.stats for answer in answers]
     num_drafted = sum(each.drafted for each in stats)
+    num_tokens = sum(each.generated_tokens for each in stats)
     return SummaryRow(
-        turns[0].concurrency,
-        method,
-        len(turns),
-        Spread.of(turn.speed(method) for turn in turns),
-        Spread.of(turn.speed(method) / turn.speed(BASELINE.name) for turn in turns),
-        Spread.of(answer.first_token_seconds for answer in answers),
-        Spread.of(answer.token_seconds for answer in answers),
-        sum(each.generated_tokens for each in stats) / sum(each.main_passes for each in stats),
-        sum(each.accepted for each in stats) / num_drafted if num_drafted else None,
-        sum(equal) / len(equal),
+        concurrency=turns[0].concurrency,
+        method=method,
+        num_turns=len(turns),
+        tokens_per_second=Spread.of(turn.speed(method) for turn in turns),
+        ratio=Spread.of(turn.speed(method) / turn.speed(BASELINE.name) for turn in turns),
+        first_token_seconds=Spread.of(answer.first_token_seconds for answer in answers),
+        token_seconds=Spread.of(answer.token_seconds for answer in answers),
+        tokens_per_pass=num_tokens / sum(each.main_passes for each in stats),
+        acceptance=sum(each.accepted for each in stats) / num_drafted if num_drafted else None,
+        equal=sum(equal) / len(equal),
     )
 
 

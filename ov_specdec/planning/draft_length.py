@@ -77,13 +77,13 @@ class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
     acceptance: the probability that the first n draft tokens are all accepted, from n = 1 to
-    `MAX_PLANNED_LENGTH`. num_uncached: tokens that the draft model's cache lacks. is_hopeful: the
+    `MAX_PLANNED_LENGTH`. num_skipped: tokens that the draft model's cache lacks. is_hopeful: the
     last probe was accepted. throughput: tokens that recent steps gave the sequence, on average.
     """
 
     offer: Offer
     acceptance: tuple[float, ...]
-    num_uncached: int = 1
+    num_skipped: int = 1
     is_hopeful: bool = False
     throughput: float = 1.0
 
@@ -161,7 +161,7 @@ class PlannedLength(Policy):
 
     def __init__(self, common: Counts, costs: Costs) -> None:
         self._acceptance, self._costs = Acceptance(common), costs
-        self._num_uncached, self._is_hopeful, self._throughput = 1, False, 1.0
+        self._num_skipped, self._is_hopeful, self._throughput = 1, False, 1.0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
@@ -174,15 +174,15 @@ class PlannedLength(Policy):
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
         acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
-        return Estimate(offer, acceptance, self._num_uncached, self._is_hopeful, self._throughput)
+        return Estimate(offer, acceptance, self._num_skipped, self._is_hopeful, self._throughput)
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
         if stats.reason == "prefill":
-            self._num_uncached = stats.cached_tokens + stats.pass_tokens
+            self._num_skipped = stats.cached_tokens + stats.pass_tokens
             return
         self._throughput += (stats.num_generated - self._throughput) / HORIZON
         drafted = stats.source == MODEL and stats.num_drafted > 0
-        self._num_uncached = 1 if drafted else self._num_uncached + stats.num_generated
+        self._num_skipped = 1 if drafted else self._num_skipped + stats.num_generated
         self._is_hopeful = stats.reason == "probe" and stats.num_accepted > 0
         self._acceptance.learn(stats)

@@ -153,7 +153,7 @@ class Planner:
         passes = main.by_size(largest + load.num_prefill, load.num_sequences)
         # Of each choice. With forced tokens, the longest drafts count as the largest pass.
         fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
-        tokens = load.num_answered + load.num_forced + ranking.expected_accepted.ravel()
+        tokens = load.num_answered + load.num_forced + ranking.value.ravel()
         drafting = ranking.seconds.ravel()
         rate, gains = dinkelbach_step(self._past, tokens, drafting, passes[fed])
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
@@ -191,7 +191,7 @@ class Planner:
             if draft is not None:
                 # Skipped tokens count half: drafts that go on need them too. Else a draft of a
                 # fifth of the main model, once it has stopped, would not come back in a text.
-                trying += (draft.at(1) + draft.at(probed.num_uncached)) / 2
+                trying += (draft.at(1) + draft.at(probed.num_skipped)) / 2
             cost = trying / main.at(1)
             if self._credit < cost:
                 return plans

@@ -29,14 +29,14 @@ class Ranking:
     Tokens of sequences that are behind count more: see `FAIRNESS`. The rank is known before a
     token is drawn. sequence, index: of each, and its index in the draft. The rest are arrays
     [limits, tokens + 1] for the first k tokens in drafts of limited length. number: of tokens.
-    expected_accepted: of these, as they count. seconds: to draft them.
+    value: expected accepted ones of these, weighted as above. seconds: to draft them.
     """
 
     sequence: NDArray[np.integer]
     index: NDArray[np.integer]
     limits: tuple[int, ...]
     number: NDArray[np.integer]
-    expected_accepted: Numbers
+    value: Numbers
     seconds: Numbers
 
     @classmethod

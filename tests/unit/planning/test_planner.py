@@ -211,13 +211,13 @@ def test_a_sequence_tells_what_it_has_learnt():
     policy = PlannedLength(Counts(), COSTS)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
     found = policy.answer(asking("model"))
-    assert found.num_uncached == 30
+    assert found.num_skipped == 30
     for _ in range(40):
         policy.update(a_round(4, 4))
     found = policy.answer(asking("model"))
     assert found.acceptance[1] == found.acceptance[0] ** 2 > 0.8
     assert 3.0 < found.throughput < 5.0
-    assert (found.num_uncached, found.is_hopeful) == (1, False)
+    assert (found.num_skipped, found.is_hopeful) == (1, False)
     policy.update(a_round(1, 1, reason="probe"))
     assert policy.answer(asking("model")).is_hopeful
 

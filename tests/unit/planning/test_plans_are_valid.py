@@ -42,7 +42,7 @@ OF_DRAFT = st.builds(
     lambda rate, one, **more: Estimate(Offer("model", takes_one_pass=one), chances(rate), **more),
     RATES,
     st.booleans(),
-    num_uncached=st.integers(1, 3000),
+    num_skipped=st.integers(1, 3000),
     is_hopeful=st.booleans(),
 )
 OF_MATCH = st.builds(lambda rate: Estimate(Offer("suffix", 0.5, 1), chances(rate)), RATES)
