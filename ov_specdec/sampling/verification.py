@@ -50,11 +50,11 @@ def verify(
     decoding. Raises `LogitsError` for a row that gives no distribution.
     """
     if isinstance(sampler.rng, RandomDecisions):
-        return _verify_by_chance(sampler, sampler.rng, tokens, logits, draft)
-    return _verify_by_agreement(sampler, tokens, logits, draft.tokens)
+        return _verify_random(sampler, sampler.rng, tokens, logits, draft)
+    return _verify_deterministic(sampler, tokens, logits, draft.tokens)
 
 
-def _verify_by_agreement(
+def _verify_deterministic(
     sampler: Sampler, tokens: Sequence[int], logits: Logits, draft_tokens: Sequence[int]
 ) -> VerificationResult:
     """Verify for a deterministic sampler: accept draft tokens that it chooses too."""
@@ -70,7 +70,7 @@ def _verify_by_agreement(
     return VerificationResult(num_accepted, sampler.sample(history, logits[num_accepted]).token)
 
 
-def _verify_by_chance(
+def _verify_random(
     sampler: Sampler, random: RandomDecisions, tokens: Sequence[int], logits: Logits, draft: Draft
 ) -> VerificationResult:
     """Verify for a random sampler, by distributions.
@@ -102,8 +102,7 @@ def verify_tokens(
 
     main: returns p, the main model's distribution at draft token i, or, at len(draft_tokens), after
     all of them; called once each, in order, and not beyond the first rejection. draft: q, the
-    distribution that each draft token was drawn from (`one_hot` if it was not drawn). In greedy
-    decoding main is `one_hot` everywhere.
+    distribution that each draft token was drawn from (`one_hot` if it was not drawn).
     Source: Leviathan et al., algorithm 1 (arXiv 2211.17192); Chen et al., algorithm 2
     (arXiv 2302.01318), with p and q swapped.
     """
