@@ -17,8 +17,10 @@ from tests.benchmarks.figures.results import (
     SINGLE,
     Results,
     best,
+    by_prompt,
     count,
     methods,
+    plain_of,
     speedups,
 )
 from tests.benchmarks.options import PATH
@@ -101,14 +103,14 @@ def save_svg(figure: Any, file: Path, about: str) -> None:
 
 def speed(axes: Any, results: Results) -> None:
     """For each pair the default, and the best of openvino.genai's settings."""
-    # Without the embedded draft: openvino.genai's process was slower there than in the other part.
     found = {pair: results.rows(part, heat=0.0) for pair, part in SINGLE.items()}
-    shown = {pair: rows for pair, rows in found.items() if rows and pair != "1b-small-draft"}
-    for place, rows in enumerate(reversed(shown.values())):
-        peer = best(rows, "genai") or ""
+    shown = {pair: rows for pair, rows in found.items() if rows}
+    for place, (pair, rows) in enumerate(reversed(shown.items())):
+        peer, plain = best(rows, "genai") or "", plain_of(pair, results)
         bars = {"default": (0.2, ORANGE), peer: (-0.2, GREY if peer == "genai-plain" else BLUE)}
         for method, (offset, colour) in bars.items():
-            values = speedups(rows, method, "genai-plain")
+            own = by_prompt(select(rows, method=method))
+            values = [own[prompt] / plain[prompt] for prompt in own if prompt in plain]
             middle = median(values)
             looks = {"color": colour, "ecolor": INK, "capsize": 2}
             if len(values) >= LEAST:

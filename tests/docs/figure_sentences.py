@@ -6,6 +6,7 @@ from statistics import median
 from tests.benchmarks.charts import CHARTS, IMAGES
 from tests.benchmarks.figures.parts import PROMPTS
 from tests.benchmarks.figures.results import (
+    CONTROL,
     PAIRS,
     SINGLE,
     Results,
@@ -14,15 +15,13 @@ from tests.benchmarks.figures.results import (
     count,
     differing,
     over_best,
+    plain_of,
     rising,
     speeds,
     speedups,
 )
 from tests.benchmarks.record import Row, select
 from tests.benchmarks.tables import LEAST
-
-CONTROL = ("1b", "1b-small-draft")
-"""Parts with the same main model, in processes of their own: where memory lies differs."""
 
 SEVERAL = {"1b": "several-1b", "chat": "several-chat"}
 """The parts with several requests, by pair."""
@@ -65,18 +64,6 @@ def in_words(results: Results) -> str:
     head = f"With default options, greedily, on held-out prompts, `{results.name}`:"
     items = "\n".join(lines)
     return f"{head}\n\n{items}\n\n*{results.measured([*SINGLE.values(), *SEVERAL.values()])}*\n\n"
-
-
-def plain_of(pair: str, results: Results) -> dict[object, float]:
-    """Speeds of openvino.genai's plain decoding by prompt, in the faster of two processes.
-
-    Where memory lies makes one slower than another: see `CONTROL`.
-    """
-    parts = CONTROL if pair in CONTROL else (SINGLE[pair],)
-    found = [
-        by_prompt(select(results.rows(part, heat=0.0), method="genai-plain")) for part in parts
-    ]
-    return max(filter(None, found), key=lambda speeds: median(speeds.values()), default={})
 
 
 def of_pair(rows: list[Row], plain: Mapping[object, float]) -> str:

@@ -144,9 +144,10 @@ PARTS: Mapping[str, Part] = {
     "structured": Part(
         10,
         "chat",
-        "6 schemas of each kind, strings of at most 24 characters; compact JSON, but any "
-        "whitespace beside openvino.genai, which knows no other; timed with the compilation of "
-        f"a new schema, to the end or {MOST:,} tokens; a server at the usual priority",
+        "the first n of 6 schemas of each kind, strings of at most 24 characters; compact JSON, "
+        "but any whitespace beside openvino.genai, which knows no other; timed with the "
+        f"compilation of a new schema, to the end or {MOST:,} tokens; a server at the usual "
+        "priority",
         partial(
             structured,
             pair="chat",

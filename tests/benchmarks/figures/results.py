@@ -31,6 +31,10 @@ SINGLE = {
 """The parts with single requests, by pair."""
 
 
+CONTROL = ("1b", "1b-small-draft")
+"""Parts with the same main model, in processes of their own: where memory lies differs."""
+
+
 @dataclass(frozen=True)
 class Results:
     """The figures of one column, whose name is the file's."""
@@ -129,6 +133,18 @@ def speedups(
         if of_base.get(row["turn"])
     ]
     return list(by_prompt(ratios, "ratio").values())
+
+
+def plain_of(pair: str, results: Results) -> dict[object, float]:
+    """Speeds of openvino.genai's plain decoding by prompt, in the faster of two processes.
+
+    Where memory lies makes one slower than another: see `CONTROL`.
+    """
+    parts = CONTROL if pair in CONTROL else (SINGLE[pair],)
+    found = [
+        by_prompt(select(results.rows(part, heat=0.0), method="genai-plain")) for part in parts
+    ]
+    return max(filter(None, found), key=lambda speeds: median(speeds.values()), default={})
 
 
 def best(rows: Sequence[Row], beginning: str, name: str = "speed") -> str | None:
