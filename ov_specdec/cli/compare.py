@@ -37,7 +37,8 @@ def compare(
 ) -> None:
     """Continue PROMPT with plain and with speculative decoding; show both texts and times.
 
-    It first measures the cost of passes and compiles static shapes, as a longer process would.
+    Times include the reading of the prompt. Costs of passes are measured, and static shapes
+    compiled, before.
     """
     models = make_pipeline(pipeline)
     if models.drafter != "none":
