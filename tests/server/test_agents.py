@@ -152,7 +152,7 @@ def test_codex_edits_a_file(shape, name, call, programs, folder, request):
     command = ["exec", "--skip-git-repo-check", "--sandbox", "danger-full-access"]
     with (
         scripted(pipeline, lambda prompt: "It is done." if results(prompt) else call),
-        serving(pipeline, model_name=name) as server,
+        serving(pipeline, served_model_name=name) as server,
     ):
         (home / "config.toml").write_text(block("toml", server, name))
         told = run([programs / "codex", *command, "Say goodbye."], folder, CODEX_HOME=str(home))
@@ -169,7 +169,7 @@ def test_opencode_edits_a_file(pipeline, programs, folder):
     def script(prompt):
         return answers[results(prompt)] if "<tool_call>" in prompt else "A title"
 
-    with scripted(pipeline, script), serving(pipeline, model_name="tiny") as server:
+    with scripted(pipeline, script), serving(pipeline, served_model_name="tiny") as server:
         (folder / "opencode.json").write_text(block("json", server, "tiny"))
         told = run([programs / "opencode", "run", "Say goodbye."], folder, HOME=str(folder))
     assert (folder / "greeting.txt").read_text() == "goodbye\n"
@@ -194,7 +194,7 @@ def test_cline_edits_a_file(pipeline, programs, folder):
     answers = [called("read_files", path=file), edit, "It is done."]
     with (
         scripted(pipeline, lambda prompt: answers[results(prompt)]),
-        serving(pipeline, model_name="main") as server,
+        serving(pipeline, served_model_name="main") as server,
     ):
         commands = block("bash", server, "main")
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
