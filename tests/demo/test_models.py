@@ -20,6 +20,7 @@ from ov_specdec.demo.comparison import (
     options_of,
     sweep,
 )
+from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import as_html
 from ov_specdec.results.stats import GenerationStats, RoundStats
@@ -215,7 +216,7 @@ def test_the_page_is_for_this_machine_unless_others_shall_reach_it(given, hosts)
             raise OSError("enough")
 
     settings = {"host": "127.0.0.1", "port": None, "share": False, **given}
-    with pytest.raises(OSError, match="enough"):
+    with pytest.raises(OptionError, match="enough"):
         cli_demo._show(Page(), None, **settings)
     [guard] = launched[0]["app_kwargs"]["middleware"]
     assert guard.kwargs["allowed_hosts"] == hosts
