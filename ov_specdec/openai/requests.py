@@ -14,16 +14,18 @@ from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid, said
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.option_fields import with_options_of
 from ov_specdec.openai.structured import (
+    ChatTool,
     ResponseFormat,
+    ResponseTool,
     StructuredOutputs,
     TextFormat,
     TextOptions,
+    flat_name,
     read_structure,
 )
-from ov_specdec.openai.tools import ChatTool, ResponseTool, flat_name
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
-from ov_specdec.options.tools import definition_of
+from ov_specdec.options.structured import definition_of
 from ov_specdec.text.prompt import Prompt
 
 Positive = Annotated[int, Field(ge=1)]

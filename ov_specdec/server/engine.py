@@ -21,7 +21,6 @@ from ov_specdec.server.limits import limit_work
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream, run_in_thread
-from ov_specdec.text.grammar_process import MAX_AT_ONCE
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
@@ -30,6 +29,9 @@ Takes = Literal["text", "recordings"]
 
 STEP_TIMEOUT = 60.0
 """Seconds after which a step counts as hung."""
+
+MAX_TRIALS = 4
+"""Requests whose grammars are tried at the same time: hostile ones take seconds, and a thread."""
 
 
 class EngineClient(Protocol):
@@ -91,8 +93,7 @@ class LocalEngine:
         self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)
         self._settings = settings
-        self._trials = Semaphore(MAX_AT_ONCE)
-        """Leaves threads for other requests: to try hostile grammars takes seconds."""
+        self._trials = Semaphore(MAX_TRIALS)
 
     @asynccontextmanager
     async def running(
