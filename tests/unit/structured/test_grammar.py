@@ -11,7 +11,7 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.errors import DeadEndError, OptionError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper
