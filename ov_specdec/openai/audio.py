@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from ov_specdec.openai.answer import encode_event, make_metrics
-from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read
+from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read, with_options
 from ov_specdec.openai.errors import ApiError, Json, invalid
-from ov_specdec.openai.option_fields import with_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.options import TranscriptionOptions

@@ -5,10 +5,9 @@ from typing import Annotated
 from pydantic import Field
 
 from ov_specdec.errors import ContextLengthError
-from ov_specdec.openai.body import Body
+from ov_specdec.openai.body import Body, with_options
 from ov_specdec.openai.errors import Json, invalid
 from ov_specdec.openai.messages import Messages, read_messages
-from ov_specdec.openai.option_fields import with_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.engine import EngineClient
 from ov_specdec.text.detokenizer import as_text
