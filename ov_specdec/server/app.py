@@ -89,7 +89,7 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
 
     async def read_body(request: Request) -> Any:
         settings, unknown = service.settings, service.unknown
-        service.check_takes("recordings" if is_form else "text")
+        service.check_input("recordings" if is_form else "text")
         if issubclass(kind, TranslationForm):
             return read_form(kind, await read_fields(request, settings), unknown)
         return await read_json(request, settings, lambda body: read(kind, body, unknown))

@@ -512,7 +512,7 @@ def test_parts_of_characters_are_given_as_bytes():
     own.tokenizer.piece = PIECES.__getitem__
     found = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]
     assert found["tokens"] == NAMES
-    own = replace(own, ask=chat(logprobs=True))
+    own = replace(own, request=chat(logprobs=True))
     content = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]["content"]
     assert [bytes(token["bytes"]) for token in content] == [*PIECES.values()]
     assert [token["token"] for token in content] == [n.removeprefix("bytes:") for n in NAMES]
