@@ -14,6 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from ov_specdec.errors import DeviceError, Option, OptionError, SessionError, openvino_message
+from ov_specdec.files import keep_section, read_section, record_file
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, fingerprint, load_model
 from ov_specdec.models.devices import Precision, find_device
@@ -21,7 +22,6 @@ from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.options.model import require
-from ov_specdec.records import keep_section, read_section, record_file
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.probe import Probe, ProbeSpan

@@ -23,9 +23,9 @@ from ov_specdec.checks.invariance import (
     read_verdict,
 )
 from ov_specdec.errors import DeviceError
+from ov_specdec.files import keep_section
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.records import keep_section
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.packed import Feed, Form
