@@ -10,7 +10,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ov_specdec.cache.slot import EncoderInput
-from ov_specdec.checks.invariance import Invariance
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.factory import DrafterInput, DrafterKind
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -20,6 +19,7 @@ from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.models.compile import LoadedModel
+from ov_specdec.models.invariance import Invariance
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.draft_length import ConstantLength

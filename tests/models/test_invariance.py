@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.checks import invariance as loading
-from ov_specdec.checks.invariance import (
+from ov_specdec.errors import DeviceError
+from ov_specdec.files import keep_section
+from ov_specdec.models import invariance as loading
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.invariance import (
     CHECKED,
     LARGE_PASS,
     NOT_CHECKED,
@@ -22,9 +25,6 @@ from ov_specdec.checks.invariance import (
     InvarianceVerdict,
     read_verdict,
 )
-from ov_specdec.errors import DeviceError
-from ov_specdec.files import keep_section
-from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import Span
