@@ -10,7 +10,7 @@ import gradio as gr
 from ov_specdec.demo import view
 from ov_specdec.demo.comparison import STOPPED, Comparison
 from ov_specdec.errors import SpecdecError
-from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH
+from ov_specdec.planning.plan import MAX_PLANNED_LENGTH
 
 NARROW = 340
 """Minimum width of a pane or chart in pixels."""

@@ -3,7 +3,7 @@
 from collections.abc import Generator, Sequence, Set
 from typing import NamedTuple, Protocol, TypeVar
 
-from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan
+from ov_specdec.planning.plan import NO_PLAN, Offer, Offers, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 

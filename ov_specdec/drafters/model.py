@@ -7,7 +7,7 @@ import numpy as np
 from ov_specdec.drafters.base import Proposal
 from ov_specdec.errors import DeadEndError, LogitsError
 from ov_specdec.planning.acceptance import MODEL
-from ov_specdec.planning.draft_length import Offer, Plan
+from ov_specdec.planning.plan import Offer, Plan
 from ov_specdec.runner.base import ForwardOutput
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.logits import Logits, check_row

@@ -9,7 +9,7 @@ import numpy as np
 
 from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
-from ov_specdec.planning.draft_length import Plan
+from ov_specdec.planning.plan import Plan
 from ov_specdec.runner.base import ForwardOutput, Runner
 from ov_specdec.runner.cached_sequence import Passes
 from ov_specdec.sampling.samplers import Sampler

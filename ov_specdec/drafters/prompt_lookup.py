@@ -7,7 +7,7 @@ import numpy as np
 
 from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.suffix_index import Match
-from ov_specdec.planning.draft_length import Offer, Plan
+from ov_specdec.planning.plan import Offer, Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes
 from ov_specdec.sampling.verification import Draft
 

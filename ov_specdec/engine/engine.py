@@ -12,7 +12,7 @@ from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, Role
-from ov_specdec.planning.draft_length import FULL, Estimate, Plan
+from ov_specdec.planning.plan import FULL, Estimate, Plan
 from ov_specdec.planning.planner import Planner, StepPlan
 from ov_specdec.results.stats import PassStats, Round, StepStats
 from ov_specdec.runner.base import Runner

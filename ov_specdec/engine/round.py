@@ -10,7 +10,7 @@ from functools import partial
 
 from ov_specdec.drafters.base import Proposal, Steps
 from ov_specdec.engine.sequence import Sequence
-from ov_specdec.planning.draft_length import NO_PLAN, Offer, Plan
+from ov_specdec.planning.plan import NO_PLAN, Offer, Plan
 from ov_specdec.results.stats import Round, RoundStats, Stopwatch
 from ov_specdec.runner.base import ForwardOutput
 from ov_specdec.sampling.logits import Logits, TokenLogprobs, token_logprobs

@@ -10,7 +10,8 @@ from typing import Any
 from ov_specdec.drafters.base import Drafter, Steps
 from ov_specdec.engine.output import Output
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, Offers, Policy
+from ov_specdec.planning.plan import Offers
+from ov_specdec.planning.policies import ConstantLength, Policy
 from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence

@@ -15,7 +15,7 @@ import psutil
 
 from ov_specdec.errors import CacheFullError, SpecdecError
 from ov_specdec.planning.costs import GRID, Costs, PassCurve, Progress, Role
-from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH
+from ov_specdec.planning.plan import MAX_PLANNED_LENGTH
 from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static

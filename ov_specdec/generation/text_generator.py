@@ -22,8 +22,7 @@ from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.invariance import Invariance
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import constraints_of
-from ov_specdec.planning.draft_length import ConstantLength
-from ov_specdec.planning.policies import LearnedStats, make_policy
+from ov_specdec.planning.policies import ConstantLength, LearnedStats, make_policy
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, collect
 from ov_specdec.results.stats import LengthLimit
 from ov_specdec.runner.base import HiddenStatesReader, Runner

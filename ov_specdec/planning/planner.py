@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ov_specdec.planning.costs import Costs
-from ov_specdec.planning.draft_length import HORIZON, MAX_PLANNED_LENGTH, Estimate, Plan
+from ov_specdec.planning.plan import HORIZON, MAX_PLANNED_LENGTH, Estimate, Plan
 from ov_specdec.planning.ranking import Numbers, Ranking
 
 DECAY = 1.0 - 1.0 / HORIZON

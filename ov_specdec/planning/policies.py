@@ -1,35 +1,122 @@
-"""Makes the draft-length policy from the options of a generation."""
+"""Policies of draft lengths: constant, heuristic, or planned; options choose one."""
 
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import accumulate, repeat
+from operator import mul
 
-from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import NOMINAL, Costs
-from ov_specdec.planning.draft_length import (
-    HEURISTIC_START,
-    ConstantLength,
-    HeuristicLength,
-    Offers,
-    Plan,
-    PlannedLength,
-    Policy,
-)
+import numpy as np
+
+from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
+from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs
+from ov_specdec.planning.plan import HORIZON, MAX_PLANNED_LENGTH, Estimate, Offer, Offers, Plan
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.results.stats import RoundStats
 from ov_specdec.runner.base import Runner
 
+HEURISTIC_START = 5
 
-@dataclass(frozen=True)
-class LearnedStats:
-    """The state of planning across generations.
 
-    costs: cost curves of passes. counts: of earlier sequences by their kind ("greedy", "sampled" or
-    "seeded"), since acceptance differs between them.
+class Policy(ABC):
+    """Gives the draft lengths of one sequence, or what the planner needs to choose them.
+
+    is_planned: whether the planner chooses draft lengths and sizes of passes.
     """
 
-    costs: Costs = field(default_factory=lambda: Costs(NOMINAL))
-    counts: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
+    is_planned = False
+
+    @abstractmethod
+    def answer(self, offers: Offers) -> Plan | Estimate:
+        """The plan for the next round, or an estimate for the planner."""
+
+    def update(self, stats: RoundStats) -> None:  # noqa: B027
+        """Learn from the last round."""
+
+
+@dataclass(frozen=True)
+class ConstantLength(Policy):
+    """The same length in every round."""
+
+    length: int
+
+    def answer(self, offers: Offers) -> Plan:
+        """The same plan for the first offer."""
+        return Plan(self.length, "constant", offers[0])
+
+
+@dataclass
+class HeuristicLength(Policy):
+    """Two more after a round in which all draft tokens were accepted, else one fewer, at least 1.
+
+    It grows up to the longest draft of a request. Source: assisted generation in transformers
+    (`num_assistant_tokens_schedule="heuristic"`).
+    """
+
+    length: int = HEURISTIC_START
+
+    def answer(self, offers: Offers) -> Plan:
+        """The same plan for the first offer."""
+        return Plan(self.length, "heuristic", offers[0])
+
+    def update(self, stats: RoundStats) -> None:
+        """Lengthen or shorten; ignores rounds without draft tokens."""
+        if stats.num_accepted < stats.num_drafted:
+            self.length = max(self.length - 1, 1)
+        elif stats.num_drafted:
+            self.length = max(self.length, min(self.length + 2, MAX_REQUESTED_LENGTH))
+
+
+def best_speed(estimate: Estimate, curve: CostCurve) -> float:
+    """Tokens per second with the best draft length, if all rounds are alike.
+
+    Source: Leviathan et al., section 3.5 (arXiv 2211.17192).
+    """
+    seconds = curve.main.by_size(MAX_PLANNED_LENGTH + 1)[1:]
+    if curve.draft is not None and estimate.offer.takes_one_pass:
+        seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.acceptance)))
+    elif not estimate.offer.is_match:
+        seconds += curve.drafting[0] * np.arange(MAX_PLANNED_LENGTH + 1)
+    return float((np.cumsum([1.0, *estimate.acceptance]) / seconds).max())
+
+
+class PlannedLength(Policy):
+    """Leaves the length to the planner, and estimates what a draft of its sequence is worth.
+
+    common: the counts of sequences of this kind; this one adds to them. costs: of passes, by which
+    offers are compared.
+    """
+
+    is_planned = True
+
+    def __init__(self, common: Counts, costs: Costs) -> None:
+        self._acceptance, self._costs = Acceptance(common), costs
+        self._num_skipped, self._is_hopeful, self._throughput = 1, False, 1.0
+
+    def answer(self, offers: Offers) -> Estimate:
+        """The estimate of the offer that would be fastest if all rounds were like the next."""
+        estimates = [self._estimate(offer) for offer in offers]
+        if len(estimates) == 1:
+            return estimates[0]
+        curve = self._costs.curve
+        return max(estimates, key=lambda each: best_speed(each, curve))
+
+    def _estimate(self, offer: Offer) -> Estimate:
+        rate = self._acceptance.rate(offer.source, offer.confidence)
+        acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
+        return Estimate(offer, acceptance, self._num_skipped, self._is_hopeful, self._throughput)
+
+    def update(self, stats: RoundStats) -> None:
+        """Count accepted draft tokens."""
+        if stats.reason == "prefill":
+            self._num_skipped = stats.cached_tokens + stats.pass_tokens
+            return
+        self._throughput += (stats.num_generated - self._throughput) / HORIZON
+        drafted = stats.source == MODEL and stats.num_drafted > 0
+        self._num_skipped = 1 if drafted else self._num_skipped + stats.num_generated
+        self._is_hopeful = stats.reason == "probe" and stats.num_accepted > 0
+        self._acceptance.learn(stats)
 
 
 class IsolatedLength(Policy):
@@ -49,6 +136,18 @@ class IsolatedLength(Policy):
         self._learned.update(stats)
         if stats.reason == "unmatched":
             self._planner.plan([], Load())
+
+
+@dataclass(frozen=True)
+class LearnedStats:
+    """The state of planning across generations.
+
+    costs: cost curves of passes. counts: of earlier sequences by their kind ("greedy", "sampled" or
+    "seeded"), since acceptance differs between them.
+    """
+
+    costs: Costs = field(default_factory=lambda: Costs(NOMINAL))
+    counts: dict[str, Counts] = field(default_factory=lambda: defaultdict(Counts))
 
 
 def follows_itself(options: GenerationOptions, main: Runner) -> bool:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ov_specdec.planning.costs import CostCurve, PassCurve
-from ov_specdec.planning.draft_length import MAX_PLANNED_LENGTH, Estimate
+from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate
 
 Numbers = NDArray[np.floating]
 

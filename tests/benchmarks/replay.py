@@ -18,9 +18,10 @@ from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs
-from ov_specdec.planning.draft_length import ConstantLength, Offers, Plan, PlannedLength, Policy
 from ov_specdec.planning.kept_costs import read_curve
+from ov_specdec.planning.plan import Offers, Plan
 from ov_specdec.planning.planner import Planner
+from ov_specdec.planning.policies import ConstantLength, PlannedLength, Policy
 from tests.benchmarks.machines import MACHINES
 from tests.benchmarks.options import PATH, several
 from tests.benchmarks.record import Row, select

@@ -14,8 +14,9 @@ from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.round import declined
 from ov_specdec.planning.costs import CostCurve
-from ov_specdec.planning.draft_length import NO_PLAN, Offer, Offers, Plan, Policy
+from ov_specdec.planning.plan import NO_PLAN, Offer, Offers, Plan
 from ov_specdec.planning.planner import Load, Planner, StepPlan
+from ov_specdec.planning.policies import Policy
 from ov_specdec.results.stats import RoundStats
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone
 from ov_specdec.sampling.verification import Draft

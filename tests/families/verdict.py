@@ -10,7 +10,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.factory import DrafterInput, DrafterKind
 from ov_specdec.errors import SpecdecError, openvino_message
-from ov_specdec.planning.draft_length import Offer, Plan
+from ov_specdec.planning.plan import Offer, Plan
 from ov_specdec.runner.cached_sequence import Passes
 from ov_specdec.sampling.verification import Draft
 

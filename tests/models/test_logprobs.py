@@ -10,7 +10,7 @@ from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine import round as decoding
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.logits import finite, token_logprobs
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.text.tokenizer import load_tokenizer

@@ -14,7 +14,8 @@ from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, Offer
+from ov_specdec.planning.plan import Offer
+from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.verification import Draft
 from tests.support import running

@@ -12,7 +12,7 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.runner.cached_sequence import alone
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.text.pairing import PieceTokenizer, TokenizerPair

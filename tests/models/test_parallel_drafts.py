@@ -12,7 +12,7 @@ from ov_specdec.generation.models import USUAL_STEPS
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.planning.draft_length import Plan
+from ov_specdec.planning.plan import Plan
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, alone, forward
 from ov_specdec.sampling.samplers import Sampler
 from tests.support.command_line import run

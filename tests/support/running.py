@@ -13,7 +13,8 @@ from ov_specdec.engine.scheduler import Limits
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, Costs
-from ov_specdec.planning.draft_length import ConstantLength, Plan, Policy
+from ov_specdec.planning.plan import Plan
+from ov_specdec.planning.policies import ConstantLength, Policy
 from ov_specdec.results.stats import Round
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.reference import speculative_decode
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.samplers import Sampler

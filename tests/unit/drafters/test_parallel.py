@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
-from ov_specdec.planning.draft_length import ConstantLength
+from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import (

@@ -9,11 +9,8 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
-from ov_specdec.planning.draft_length import (
-    ConstantLength,
-    HeuristicLength,
-    Plan,
-)
+from ov_specdec.planning.plan import Plan
+from ov_specdec.planning.policies import ConstantLength, HeuristicLength
 from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
 from tests.support.fakes import ScriptedModel, ScriptedSlot, counting, mixing, wrong_at

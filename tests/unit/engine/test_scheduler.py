@@ -16,8 +16,8 @@ from ov_specdec.engine.sequence import Cancelled, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
 from ov_specdec.planning.planner import Planner
+from ov_specdec.planning.policies import ConstantLength, PlannedLength
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import Sampler

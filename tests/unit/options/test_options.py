@@ -2,8 +2,13 @@ import numpy as np
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
-from ov_specdec.planning.draft_length import ConstantLength, HeuristicLength, PlannedLength
-from ov_specdec.planning.policies import LearnedStats, make_policy
+from ov_specdec.planning.policies import (
+    ConstantLength,
+    HeuristicLength,
+    LearnedStats,
+    PlannedLength,
+    make_policy,
+)
 from ov_specdec.results.stats import RoundStats
 from tests.support.fakes import ScriptedModel, counting
 

@@ -8,14 +8,10 @@ import pytest
 
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
-from ov_specdec.planning.draft_length import (
-    MAX_PLANNED_LENGTH,
-    Estimate,
-    Offer,
-    PlannedLength,
-)
 from ov_specdec.planning.measurement import Measurement
+from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.policies import PlannedLength
 from ov_specdec.planning.ranking import Ranking
 from tests.support.fakes import MASK, ScriptedModel, counting, in_parallel
 from tests.support.rounds import a_round

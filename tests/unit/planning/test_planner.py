@@ -6,19 +6,12 @@ from random import Random
 
 import pytest
 
+from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
-from ov_specdec.planning.draft_length import (
-    MAX_PLANNED_LENGTH,
-    MAX_REQUESTED_LENGTH,
-    Estimate,
-    HeuristicLength,
-    Offer,
-    Plan,
-    PlannedLength,
-)
+from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer, Plan
 from ov_specdec.planning.planner import Load, Planner
-from ov_specdec.planning.policies import IsolatedLength
+from ov_specdec.planning.policies import HeuristicLength, IsolatedLength, PlannedLength
 from ov_specdec.planning.ranking import Ranking
 from tests.support.rounds import a_round
 

@@ -12,7 +12,7 @@ from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.graph.products import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
-from ov_specdec.planning.draft_length import ConstantLength, PlannedLength
+from ov_specdec.planning.policies import ConstantLength, PlannedLength
 from ov_specdec.sampling.processors import OccurrencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.draft_length import ConstantLength, Offer
+from ov_specdec.planning.plan import Offer
+from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.samplers import Sampler
