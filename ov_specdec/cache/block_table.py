@@ -104,7 +104,7 @@ class BlockTable(Slot):
     def commit(self, tokens: Sequence[int], length: int) -> None:
         """Share the full blocks of the first `length` tokens; rollback can no longer reach them."""
         size = self._block_size
-        while (self._num_committed + 1) * size <= min(length, self.length):
+        while (self._num_committed + 1) * size <= length:
             start = self._num_committed * size
             block = self.blocks[self._num_committed]
             self._node = self.pool.register(block, self._node, tokens[start : start + size])

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
 from pydantic import Field, ValidationError
@@ -21,6 +21,14 @@ TIME_PRECISION = 0.02
 """Seconds from one timestamp to the next."""
 
 Id = Annotated[int, Field(ge=0, strict=True)]
+
+
+class TimedTokens(NamedTuple):
+    """Tokens between two times, in seconds from the beginning of the window."""
+
+    start: float
+    end: float
+    tokens: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -139,6 +147,33 @@ class WhisperSettings:
         if task not in known:
             others = "" if self.is_multilingual else ": this model is English-only"
             raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
+
+    def split(
+        self, tokens: Sequence[int], length: int, frame_seconds: float
+    ) -> tuple[list[TimedTokens], int]:
+        """Cut a window's output, without end-of-sequence token, where timestamps come in pairs.
+
+        Text after the last pair is unfinished, and is decoded again with the next window, unless
+        the output ends with a single timestamp. Without a pair the whole output is one segment.
+        Returns segments, and the number of frames to the next window. length: frames of this one.
+        Source: section 4.5 of Radford et al. (arXiv 2212.04356), as in transformers.
+        """
+        marks = [self.is_timestamp(token) for token in tokens]
+        times = [(token - self.timestamp_begin) * TIME_PRECISION for token in tokens]
+        cuts = [i + 1 for i in range(len(tokens) - 1) if marks[i] and marks[i + 1]]
+        if not cuts:
+            last = ([0.0] + [time for time, mark in zip(times, marks, strict=True) if mark])[-1]
+            return [TimedTokens(0.0, last or length * frame_seconds, tuple(tokens))], length
+        if ends_in_one := marks[-2:] == [False, True]:
+            cuts.append(len(tokens))
+        else:
+            length = round(times[cuts[-1] - 1] / frame_seconds)
+            cuts[-1] += 1  # both timestamps of the last pair belong to the last segment
+        segments = []
+        for start, end in zip([0, *cuts], cuts, strict=False):
+            closing = end - 1 if end < cuts[-1] or ends_in_one else end - 2
+            segments.append(TimedTokens(times[start], times[closing], tuple(tokens[start:end])))
+        return segments, length
 
     def processors(self, begin: int, *, timestamps: bool) -> list[LogitsProcessor]:
         """Its rules, in the order of transformers. begin: length of start and prompt."""

@@ -1,11 +1,12 @@
 """Transcribes one recording, window by window."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+import math
+import zlib
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from math import exp
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.engine.sequence import Cancelled
@@ -20,13 +21,25 @@ from ov_specdec.speech.audio import Samples
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionChunk
-from ov_specdec.speech.settings import WhisperSettings, allow_only
-from ov_specdec.speech.windows import Attempt, TimedTokens, compression_ratio, split
+from ov_specdec.speech.settings import TimedTokens, WhisperSettings, allow_only
 from ov_specdec.speech.words import Spoken, timed_words, token_times
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 LOW_TEMPERATURE = 0.5
 """Outputs at lower temperatures condition the next window."""
+
+
+class Attempt(NamedTuple):
+    """A window's output at one temperature.
+
+    figures: by their names in a `Segment`. has_no_speech: silence is likely, and the output is not.
+    is_rejected: it repeats itself or is unlikely, and should be retried.
+    """
+
+    chunks: Sequence[Chunk]
+    figures: Mapping[str, Any]
+    has_no_speech: bool
+    is_rejected: bool
 
 
 @dataclass
@@ -132,7 +145,7 @@ class Transcription:
         tokens = tuple(token for token in output if token != settings.eos_token_id)
         segments, num_frames = [TimedTokens(0.0, extractor.seconds(length), tokens)], length
         if self._predicts_timestamps:
-            segments, num_frames = split(tokens, length, settings, extractor)
+            segments, num_frames = settings.split(tokens, length, extractor.seconds(1))
         for timed in segments:  # without the second of two timestamps at its end
             doubled = len(timed.tokens) > 2 and settings.is_timestamp(timed.tokens[-2])
             self._previous += timed.tokens[:-1] if doubled else timed.tokens
@@ -195,7 +208,7 @@ class Transcription:
             # By the raw row after the start of the transcript.
             start = prompt[: prompt.index(settings.decoder_start_token_id) + 1]
             found = self._predict(source, start, [settings.no_timestamps_token_id - 1])
-            figures["no_speech_prob"] = exp(found.logprob or 0.0)
+            figures["no_speech_prob"] = math.exp(found.logprob or 0.0)
         is_quiet = _exceeds(figures.get("no_speech_prob"), options.no_speech_threshold)
         has_no_speech = is_quiet and is_unlikely
         is_rejected = (repeats or is_unlikely) and not has_no_speech
@@ -297,6 +310,13 @@ class Transcription:
         """The time of a frame; that of the last is the recording's end."""
         is_last = frame >= self.num_frames
         return self.stats.audio_seconds if is_last else self.model.extractor.seconds(frame)
+
+
+def compression_ratio(tokens: Sequence[int], vocab_size: int) -> float:
+    """The zlib compression ratio of the tokens' bytes; high for text that repeats itself."""
+    size = int(math.log2(vocab_size) / 8) + 1
+    content = b"".join(token.to_bytes(size, "little") for token in tokens)
+    return len(content) / len(zlib.compress(content))
 
 
 def _exceeds(value: float | None, limit: float | None) -> bool:

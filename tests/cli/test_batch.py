@@ -151,14 +151,14 @@ def test_a_file_with_a_bad_line_is_refused(bad, words, tmp_path):
 
 
 FIELD = "structured_outputs.json"
-HOSTILE = {"type": "integer", "multipleOf": 999_983}
+UNKNOWN = {"type": "wrong"}
 BAD_BODIES = {
     "field": ({"prompt": "x", "temperatur": 1}, 400, "temperatur"),
     "value": ({"prompt": "x", "top_p": 2}, 400, "top_p"),
     "stream": ({"prompt": "x", "stream": True}, 400, "stream"),
     "model": ({"prompt": "x", "model": "other"}, 404, "model"),
     "length": ({"prompt": "x " * 10_000}, 400, None),
-    "grammar": ({"prompt": "x", "structured_outputs": {"json": HOSTILE}}, 400, FIELD),
+    "grammar": ({"prompt": "x", "structured_outputs": {"json": UNKNOWN}}, 400, FIELD),
 }
 
 

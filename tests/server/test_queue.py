@@ -123,11 +123,12 @@ def test_grammars_that_take_long_to_try_leave_threads_for_other_requests(pipelin
 
 
 def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeypatch):
-    settings = {"max_queue": 4, "queue_timeout": 1.0}
-    with serving(one_by_one, **settings) as server, paused(one_by_one, monkeypatch) as goes_on:
+    with serving(one_by_one, max_queue=4) as server, paused(one_by_one, monkeypatch) as goes_on:
         first = threading.Thread(target=lambda: server.post("/v1/completions", **ASK))
         first.start()
         wait_until(lambda: server.metric("num_requests_running") == 1)
+        settings = server.service.settings.model_copy(update={"queue_timeout": 1.0})
+        monkeypatch.setattr(server.service, "settings", settings)
         for stream in (False, True):
             answer = server.post("/v1/completions", **ASK, stream=stream)
             assert (answer.status_code, answer.json()["error"]["code"]) == (503, "queue_timeout")

@@ -29,6 +29,15 @@ def test_blocks_that_others_may_find_are_not_rolled_back_into():
         table.rollback(7)
 
 
+def test_without_room_for_more_tokens_nothing_changes():
+    pool = BlockPool(3)
+    table = BlockTable(pool, block_size=4)
+    table.append(5)
+    with pytest.raises(CacheFullError):
+        table.append(8)
+    assert (table.length, pool.num_available) == (5, 1)
+
+
 def test_a_copy_that_fails_leaves_the_shared_block_to_others():
     def fail(source, target):
         raise RuntimeError("the device is lost")

@@ -13,7 +13,7 @@ from ov_specdec.errors import OptionError
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult, clock, write
-from ov_specdec.speech.windows import compression_ratio, split
+from ov_specdec.speech.transcriber import compression_ratio
 from tests.unit.speech.test_rules import SETTINGS
 
 EXTRACTOR = FeatureExtractor()
@@ -63,7 +63,7 @@ def reference(tokens, length):
 )
 @pytest.mark.parametrize("length", [3000, 701])
 def test_windows_are_cut_as_in_transformers(tokens, length):
-    found, num_frames = split(tokens, length, SETTINGS, EXTRACTOR)
+    found, num_frames = SETTINGS.split(tokens, length, EXTRACTOR.seconds(1))
     segments, expected = reference(tokens, length)
     assert [segment.tokens for segment in found] == [tokens for *_, tokens in segments]
     times = [(segment.start, segment.end) for segment in found]

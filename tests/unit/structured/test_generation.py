@@ -100,6 +100,14 @@ def test_a_text_may_end_anywhere():
         assert result.stats.generated_tokens == len(result.token_ids)
 
 
+def test_forced_tokens_fill_the_context_and_no_more():
+    made = generator(max_length=40)
+    plain = generate(made, regex="a{100}", num_assistant_tokens=0)
+    result = generate(made, regex="a{100}")
+    assert result.token_ids == plain.token_ids
+    assert result.finish_reason == "length" and result.stats.forced > 20
+
+
 def test_a_dead_end_ends_one_request_alone():
     made, digits = generator(draft=random_logits(noise=0.5)), list(range(16, 26))
     options = {**LENGTH, "regex": "a[0-9]{3}"}

@@ -10,7 +10,7 @@ import pytest
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.suffix import SuffixDrafter
 from ov_specdec.errors import DeadEndError, OptionError
-from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
 from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import Sampler
@@ -83,6 +83,11 @@ def test_drafts_end_where_they_do_not_fit():
     assert grammar.num_fitting(PROMPT, [*ids[:2], 0]) == 2
     assert grammar.num_fitting(PROMPT, []) == 0
     assert grammar.forced() == ids[:2]
+
+
+def test_a_pass_verifies_few_of_many_forced_tokens():
+    grammar = compiled(regex="a{100}")()
+    assert grammar.forced() == [65] * MAX_REQUESTED_LENGTH
 
 
 def test_a_first_token_may_be_no_part_of_the_text():
