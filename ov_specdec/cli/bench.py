@@ -16,8 +16,7 @@ from rich.console import Console
 
 from ov_specdec.cli.app import say
 from ov_specdec.cli.declare import command, options_of, take
-from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE
-from ov_specdec.cli.options import MEASURED_TOKENS
+from ov_specdec.cli.options import FOR_SEVERAL, MEASURED_TOKENS, PIPELINE
 from ov_specdec.cli.terminal import console, progress
 from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.files import replacing
