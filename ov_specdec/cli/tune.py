@@ -15,7 +15,7 @@ from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console, print_json
 from ov_specdec.errors import OptionError
 from ov_specdec.files import record_file
-from ov_specdec.generation.models import find_pairing
+from ov_specdec.generation.pipeline import find_pairing
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.candidates import (
     Gain,
