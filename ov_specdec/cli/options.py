@@ -10,9 +10,8 @@ from ov_specdec.cli.declare import WAYS, Command, options_of, take, typed
 from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions
-from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.model import Options, option
+from ov_specdec.options.model import Options, option, require_utf8
 
 GENERATION = GenerationOptions.model_fields
 

@@ -18,8 +18,7 @@ from ov_specdec.cli.models import (
     speech_arguments,
 )
 from ov_specdec.cli.terminal import by_flag
-from ov_specdec.errors import Option, OptionError, requiring
-from ov_specdec.options.checks import suggest
+from ov_specdec.errors import Option, OptionError, requiring, suggest
 from ov_specdec.options.model import option
 from ov_specdec.server.settings import (
     LOOPBACK_NAMES,

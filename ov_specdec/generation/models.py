@@ -5,8 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from ov_specdec.checks.agreement import verifiable
-from ov_specdec.checks.invariance import SLOWER, Invariance, configure, open_invariance
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
@@ -14,9 +12,11 @@ from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import DeviceError, Option
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
+from ov_specdec.models.agreement import verifiable
 from ov_specdec.models.budgets import kept_costs, limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.exported import ExportedModel, check_pair, open_exported, pair_tokenizers
+from ov_specdec.models.invariance import SLOWER, Invariance, configure, open_invariance
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig

@@ -13,11 +13,11 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
+from ov_specdec.errors import suggest
 from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionForm, TranslationForm, read_form
 from ov_specdec.openai.body import Body, read
 from ov_specdec.openai.errors import ApiError, Json
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
-from ov_specdec.options.checks import suggest
 from ov_specdec.server.access import Access, Record, error_response
 from ov_specdec.server.content import read_fields, read_json
 from ov_specdec.server.reply import Reply
