@@ -124,6 +124,6 @@ def test_a_profile_that_gives_way_to_an_invariant_precision_is_not_in_use(tiny_p
         assert dict(config.properties) == MAIN_PROPERTIES
         return replace(config, precision="exact", properties=None), off
 
-    monkeypatch.setattr("ov_specdec.generation.models.configure", configure)
+    monkeypatch.setattr("ov_specdec.generation.pipeline.configure", configure)
     pipeline = SpeculativePipeline(*tiny_pair)
     assert (pipeline.profile, pipeline.main.config.precision) == (None, "exact")
