@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
 from pydantic_core import PydanticCustomError
 
+from ov_specdec.errors import suggest
 from ov_specdec.openai.errors import FIELDS, explain, invalid, said, show
-from ov_specdec.options.checks import suggest
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
 from ov_specdec.options.model import Endpoint, Options, TokenId, request_fields
 

@@ -22,7 +22,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.sampling.logits import TokenLogprobs
-from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
+from ov_specdec.server.app import DetokenizeBody, TokenizeBody
 from ov_specdec.text.generated_tokens import EncodedText
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
