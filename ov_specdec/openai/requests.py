@@ -169,7 +169,7 @@ class ChatBody(ChoicesBody):
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
         """The messages."""
-        return (read_messages(message.given() for message in self.messages),)
+        return (read_messages([message.for_template() for message in self.messages]),)
 
     @cached_property
     def options(self) -> GenerationOptions:

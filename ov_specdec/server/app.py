@@ -52,8 +52,8 @@ class TokenizeBody(Body):
         if (self.prompt is None) == (self.messages is None):
             raise invalid("prompt", "give either a prompt or messages")
         options = GenerationOptions(**self.given_options, apply_chat_template=self.prompt is None)
-        given = (message.given() for message in self.messages or ())
-        prompt: Prompt = read_messages(given) if self.prompt is None else self.prompt
+        messages = [message.for_template() for message in self.messages or ()]
+        prompt: Prompt = read_messages(messages) if self.prompt is None else self.prompt
         most = max(engine.max_length, most)
         try:
             ids = encode_prompt(prompt, options, engine.tokenizer, GeneratedTokens(), most)
@@ -157,10 +157,10 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
         if issubclass(kind, GenerationBody | TranslationForm):
             return Reply(service, record, partial(read_body, request))
         with service.entered(record.tenant):
-            given = await read_body(request)
-            service.check_model(given.model)
+            content = await read_body(request)
+            service.check_model(content.model)
             engine, most = service.engine, service.settings.max_request_tokens
-            return await run_in_thread(lambda: JSONResponse(given.answer(engine, most)))
+            return await run_in_thread(lambda: JSONResponse(content.answer(engine, most)))
 
     app.router.add_api_route(
         path,
