@@ -1,6 +1,7 @@
 """Errors for users. Each message names the offending value and the remedy."""
 
-from collections.abc import Callable, Iterator
+import difflib
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
@@ -13,6 +14,17 @@ def shorten(value: object) -> str:
 def cut(shown: str) -> str:
     """A text for a message, cut to 80 characters."""
     return shown if len(shown) <= 80 else f"{shown[:77]}..."
+
+
+def suggest(
+    name: str, known: Iterable[str], otherwise: str, *, most: int = 3, cutoff: float = 0.6
+) -> str:
+    """A hint for an unknown name: the most similar names, or else `otherwise`.
+
+    cutoff: 0 to 1, the required similarity.
+    """
+    close = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
+    return f"did you mean {' or '.join(close)}?" if close else otherwise
 
 
 class Option(NamedTuple):

@@ -8,8 +8,7 @@ from typing_extensions import Self, Unpack
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.generation.batch import Batch
-from ov_specdec.generation.models import make_generator, open_models, pair_models
-from ov_specdec.generation.pipeline import Pipeline, check_devices
+from ov_specdec.generation.pipeline import Pipeline, make_generator, open_models, pair_models
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
@@ -50,8 +49,7 @@ class SpeculativePipeline(Pipeline):
         watch = Stopwatch()
         known = drop_neutral(options, PipelineOptions.model_fields)
         given = PipelineOptions(main=main, draft=draft, **known)
-        check_devices(given.configs)
-        exported = open_models(given)
+        exported = open_models(given, given.chat_template)
         self._defaults: dict[str, Any] = {}
         if given.generation_config == "model":
             folder, size = exported[0].folder.path, exported[0].vocab_size

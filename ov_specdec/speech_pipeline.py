@@ -13,13 +13,12 @@ from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
-from ov_specdec.generation.pipeline import Pipeline, check_devices
+from ov_specdec.generation.pipeline import Pipeline, open_models
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.compile import load_aligner, load_models
-from ov_specdec.models.exported import FEATURES_CHECK, check_pair, open_exported
-from ov_specdec.models.locate import locate
+from ov_specdec.models.exported import FEATURES_CHECK, check_pair
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
 from ov_specdec.planning.policies import LearnedStats
@@ -55,9 +54,7 @@ class SpeechPipeline(Pipeline):
         watch = Stopwatch()
         known = drop_neutral(options, SpeechPipelineOptions.model_fields)
         given = SpeechPipelineOptions(main=main, draft=draft, **known)
-        configs = given.configs
-        check_devices(configs)
-        exported = [open_exported(locate(name)) for name in (main, draft) if name is not None]
+        exported, configs = open_models(given), given.configs
         settings = WhisperSettings.read(exported[0].folder.path)
         self.guard_report = check_pair(*exported) if len(exported) > 1 else None
         if self.guard_report is not None:

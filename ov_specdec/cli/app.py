@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 import click
 
-from ov_specdec.options.checks import suggest
+from ov_specdec.errors import suggest
 from ov_specdec.options.foreign_names import HINTS
 
 COMMANDS = {

@@ -34,8 +34,7 @@ from ov_specdec.errors import Option, OptionError, SpecdecError
 from ov_specdec.files import user_cache
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import locate
-from ov_specdec.options.checks import require_utf8
-from ov_specdec.options.model import option
+from ov_specdec.options.model import option, require_utf8
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.origins import LINES
 from ov_specdec.text.chat import Message

@@ -6,14 +6,13 @@ from typing import Any
 
 import click
 
-from ov_specdec.checks.agreement import Agreement, compare_caches
-from ov_specdec.checks.invariance import look_up
 from ov_specdec.cli.declare import MODELS, command, options_of
 from ov_specdec.cli.options import COMPILATION, PIPELINE, check_invariance, make_pipeline
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.prompts import TUNING
+from ov_specdec.models.agreement import Agreement, compare_caches
 from ov_specdec.models.devices import (
     Precision,
     describe_machine,
@@ -22,6 +21,7 @@ from ov_specdec.models.devices import (
 )
 from ov_specdec.models.exported import check_pair, open_exported, pair_tokenizers
 from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.invariance import look_up
 from ov_specdec.models.locate import locate
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline

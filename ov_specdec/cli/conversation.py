@@ -11,11 +11,11 @@ from typing import Any
 import click
 
 from ov_specdec.drafters.factory import kind_of
-from ov_specdec.errors import OptionError, shorten
+from ov_specdec.errors import OptionError, shorten, suggest
 from ov_specdec.files import expand_home
 from ov_specdec.generation.text_generator import GenerationStream
-from ov_specdec.options.checks import require_utf8, suggest
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.model import require_utf8
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.text.chat import Message, check_messages

@@ -10,10 +10,9 @@ from ov_specdec.cli.declare import command, options_of
 from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import Option, OptionError, TokenizerMismatchError
-from ov_specdec.generation.models import pair_models
-from ov_specdec.models.export import WeightFormat, compare_checkpoints, export_model
-from ov_specdec.models.exported import open_exported
-from ov_specdec.models.optimum import Int4Options
+from ov_specdec.generation.pipeline import pair_models
+from ov_specdec.models.export import Int4Options, WeightFormat, export_model
+from ov_specdec.models.exported import compare_checkpoints, open_exported
 from ov_specdec.options.model import option
 from ov_specdec.text.pairing import PairingName
 

@@ -13,9 +13,8 @@ from ov_specdec.errors import Option, OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipelineOptions
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import locate
-from ov_specdec.options.checks import require_utf8
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.model import Options, option
+from ov_specdec.options.model import Options, option, require_utf8
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.speech_pipeline import SpeechPipeline

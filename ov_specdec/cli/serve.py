@@ -20,8 +20,7 @@ from ov_specdec.cli.options import (
     speech_arguments,
 )
 from ov_specdec.cli.terminal import by_flag, console
-from ov_specdec.errors import Option, OptionError, requiring
-from ov_specdec.options.checks import suggest
+from ov_specdec.errors import Option, OptionError, requiring, suggest
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.measurement import SEQUENCES

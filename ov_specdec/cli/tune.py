@@ -14,7 +14,8 @@ from ov_specdec.cli.declare import MODELS, command, options_of
 from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console, print_json
 from ov_specdec.errors import OptionError
-from ov_specdec.generation.models import find_pairing
+from ov_specdec.files import record_file
+from ov_specdec.generation.pipeline import find_pairing
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.candidates import (
     Gain,
@@ -31,7 +32,6 @@ from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.options.model import option
 from ov_specdec.planning.costs import Role
-from ov_specdec.records import record_file
 from ov_specdec.text.pairing import PairingName
 
 

@@ -1,17 +1,43 @@
-"""`Pipeline`: what pipelines for text and for speech share, from their devices to their end."""
+"""`Pipeline`: what pipelines for text and for speech share; and how its models are opened."""
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 from typing_extensions import Self
 
+from ov_specdec.drafters.factory import DrafterKind
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
 from ov_specdec.files import expand_home
+from ov_specdec.generation.pipeline_options import ModelOptions, PipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
-from ov_specdec.models.compile import LoadedModel
+from ov_specdec.models.agreement import verifiable
+from ov_specdec.models.budgets import kept_costs, limit_memory
+from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.devices import NOT_PAGED, find_device
+from ov_specdec.models.exported import ExportedModel, check_pair, open_exported, pair_tokenizers
+from ov_specdec.models.invariance import SLOWER, Invariance, configure, open_invariance
+from ov_specdec.models.locate import locate
+from ov_specdec.models.profile import find_profile
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.planning.costs import CostCurve, Progress
+from ov_specdec.planning.costs import CostCurve, Costs, Progress, Role
+from ov_specdec.planning.policies import LearnedStats
+from ov_specdec.results.stats import BatchInvariance, Stopwatch
+from ov_specdec.runner.paged import PagedModel
+from ov_specdec.text.guard import GuardReport
+from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
+
+USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
+    "none": {1: 1.0},
+    "main": {2: 3.0, 8: 3.0},
+    "draft": {1: 4.0, 2: 1.0},
+    "parallel": {8: 3.0, 16: 2.0},
+}
+"""Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
 
 class Pipeline:
@@ -115,3 +141,138 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
             Option("num_threads", main.num_threads),
             f" has no effect on {device.name}: leave it out, or run a model on CPU",
         )
+
+
+def open_models(
+    options: ModelOptions, chat_template: str | Path | None = None
+) -> list[ExportedModel]:
+    """Read the folders of the main model and of the draft model, if the drafter has one.
+
+    Raises first what `check_devices` does.
+    """
+    check_devices(options.configs)
+    found = [open_exported(locate(options.main), chat_template)]
+    if options.kind.has_draft_model:
+        found.append(open_exported(locate(options.draft, "draft")))
+    return found
+
+
+def pair_models(
+    exported: Sequence[ExportedModel], pairing: PairingName | None
+) -> tuple[GuardReport | None, TokenizerPair | None]:
+    """The guard's report on main and draft, if there is one, and a pairing if tokenizers differ.
+
+    Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
+    """
+    if len(exported) == 1:
+        return None, None
+    main, draft = exported
+    report = check_pair(main, draft)
+    if draft.folder.num_bytes > main.folder.num_bytes:
+        warnings.warn(
+            f"the draft model '{draft.folder.path}' is larger than the main model "
+            f"'{main.folder.path}', which makes decoding slower: swap the two",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if pairing is None or report.compatible:
+        report.require()
+        return report, None
+    return report, pair_tokenizers(main, draft, pairing)
+
+
+def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
+    """The pairing of the models of two folders; None if they have the same tokenizer.
+
+    Raises as `pair_models` does.
+    """
+    _, found = pair_models([open_exported(main), open_exported(draft)], pairing)
+    return found.used if found else None
+
+
+def make_generator(
+    exported: Sequence[ExportedModel],
+    pairing: TokenizerPair | None,
+    options: PipelineOptions,
+    watch: Stopwatch,
+) -> tuple[TextGenerator, Invariance, Path | None]:
+    """Load a main model, and its draft if there is one, and make the generator on them.
+
+    pairing: of a draft with another tokenizer. watch: of the loading time. Returns also the
+    invariance of the main model's passes, and the file of a profile that is used. Raises as
+    `SpeculativePipeline` does for models and devices.
+    """
+    first, text_to_text = exported[0], exported[0].text_to_text()
+    configs, off, profile = _configure(exported, options)
+    loaded = load_models(list(zip(exported, configs, strict=True)))
+    limit_memory(loaded, options.kv_cache_size, options.max_batch_size)
+    models = [verifiable(model) for model in loaded]
+    invariance = open_invariance(models[0], off)
+    if options.batch_invariant is True and not invariance.check().is_verified:
+        raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
+    costs = kept_costs(models, watch.total())
+    main, draft, *_ = *(model.runner for model in models), None
+    shapes = _make_static_shapes(models, costs, options.kind)
+    engine = Engine(main, draft, options.limits, costs, shapes)
+    generator = TextGenerator(
+        main,
+        EngineLoop(engine, invariance.passes if invariance.is_pending else None),
+        first.tokenizer,
+        first.vocab_size,
+        first.eos_token_ids,
+        options.kind,
+        draft,
+        pairing,
+        LearnedStats(costs),
+        text_to_text=text_to_text,
+        models=models,
+        invariance=invariance,
+        parsers=(options.tool_call_parser, options.reasoning_parser),
+    )
+    return generator, invariance, profile
+
+
+def _configure(
+    exported: Sequence[ExportedModel], options: PipelineOptions
+) -> tuple[list[RuntimeConfig], BatchInvariance | None, Path | None]:
+    """How to compile the models; why passes are not invariant; and the file of a profile."""
+    main, *drafts = options.configs
+    file, folder, wanted = None, exported[0].folder, main.precision
+    others = SLOWER if wanted == "default" and not main.properties else ()
+    if drafts:
+        if options.draft_vocabulary != "full":
+            kept = exported[1].tokenizer.first_tokens(options.draft_vocabulary)
+            drafts = [replace(drafts[0], kept_tokens=kept)]
+        profile = options.profile if options.may_tune else "none"
+        if found := find_profile(profile, folder, exported[1].folder, main.device, main.kv):
+            file, tuned = found
+            main = replace(main, properties=tuned.main_properties)
+            drafts = [replace(drafts[0], properties=tuned.draft_properties)]
+    main, off = configure(options.batch_invariant, folder, main, others)
+    if main.precision != wanted:  # batch_invariant's precision replaces the profile's
+        file = None
+    return [main, *drafts], off, file
+
+
+def _make_static_shapes(
+    models: Sequence[LoadedModel], costs: Costs, drafter: DrafterKind
+) -> dict[Role, StaticShapes]:
+    """The static shapes of the models that may have some; a draft model compiles first."""
+    roles: tuple[Role, Role] = "main", "draft"
+    main, *drafts = (model.runner for model in models)
+    is_parallel = any(draft.mask_token is not None for draft in drafts)
+    kinds = "none" if drafter.name == "none" else "main", "parallel" if is_parallel else "draft"
+    return {
+        role: StaticShapes(
+            role,
+            model.runner,
+            model.compiler,
+            model.folder.num_bytes,
+            costs,
+            usual=USUAL_STEPS[kind],
+            sizes=tuple(model.config.static_sizes) or None,
+            can_swap=lambda: main.is_verified,
+        )
+        for role, kind, model in reversed(list(zip(roles, kinds, models, strict=False)))
+        if model.compiler is not None and isinstance(model.runner, PagedModel)
+    }

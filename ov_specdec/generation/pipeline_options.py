@@ -8,12 +8,12 @@ from typing import Annotated, ClassVar, Literal, get_args
 from pydantic import AfterValidator, Field, InstanceOf, model_validator
 from typing_extensions import Self
 
-from ov_specdec.checks.invariance import WantedInvariance
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
 from ov_specdec.engine.scheduler import Limits
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.models.devices import Precision
 from ov_specdec.models.generation_config import GenerationConfigUse
+from ov_specdec.models.invariance import WantedInvariance
 from ov_specdec.models.locate import check_place
 from ov_specdec.models.runtime_config import MAX_STATIC_SHAPE, PROPERTIES, KvBackend, RuntimeConfig
 from ov_specdec.options.conflicts import NO_EFFECT, refuse

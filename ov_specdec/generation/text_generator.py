@@ -1,6 +1,6 @@
 """Turns a prompt with options into a sequence, and its tokens into a stream of text."""
 
-from collections.abc import Callable, Generator, Hashable, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -10,7 +10,6 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from ov_specdec.cache.slot import EncoderInput
-from ov_specdec.checks.invariance import Invariance
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.factory import DrafterInput, DrafterKind
 from ov_specdec.drafters.suffix_index import SuffixIndex
@@ -20,7 +19,7 @@ from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.models.compile import LoadedModel
-from ov_specdec.options.checks import require_ids
+from ov_specdec.models.invariance import Invariance
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.policies import ConstantLength, LearnedStats, make_policy
@@ -175,7 +174,7 @@ class TextGenerator:
         """Refuse options that the vocabulary or the drafter does not support."""
         for name, ids in options.token_ids().items():
             if ids:
-                require_ids(Option(name), ids, self.vocab_size)
+                _require_ids(Option(name), ids, self.vocab_size)
         self.drafter.check(options)
         if options.tools and self.answer_format.calls is None:
             reason, raw = self.answer_format.reason, Option("tool_call_parser", "none")
@@ -323,7 +322,7 @@ class TextGenerator:
             raise overflow(f"{len(ids)} tokens", context)
         if not is_text_to_text:
             self._check_capacity(len(ids), options.max_new_tokens)
-        require_ids("the prompt", ids, self.vocab_size)
+        _require_ids("the prompt", ids, self.vocab_size)
         return ids
 
     def _check_capacity(self, num_tokens: int, max_new_tokens: int | None) -> None:
@@ -373,3 +372,12 @@ class TextGenerator:
 def _namespace(options: GenerationOptions) -> Hashable:
     """Of the KV cache; without `cache_prompt` a new one, which shares nothing."""
     return options.cache_salt if options.cache_prompt else object()
+
+
+def _require_ids(where: str | Option, ids: Iterable[int], vocab_size: int) -> None:
+    """Refuse token ids that a model does not have."""
+    for token in ids:
+        if not 0 <= token < vocab_size:
+            raise OptionError(
+                where, f" holds token id {token}: the model has 0 to {vocab_size - 1}"
+            )

@@ -1,1 +1,1 @@
-"""Folders of exported models to compiled models."""
+"""Folders of exported models to compiled models, and checks that their passes agree."""

@@ -8,12 +8,12 @@ import numpy as np
 
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.errors import CacheFullError, Option, OptionError
+from ov_specdec.files import record_file
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import Device, find_device, free_memory
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.planning.measurement import LARGEST_ROOM
-from ov_specdec.records import record_file
 from ov_specdec.runner.cached_sequence import max_tokens
 
 GB = 10**9

@@ -4,17 +4,22 @@ Folders of models are hidden until they are complete, and say what they were exp
 different models may have folders of the same name.
 """
 
+import importlib.util
+import os
 import shutil
-from collections.abc import Iterator
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from ov_specdec.errors import ExportError, OptionError
+from ov_specdec.errors import ExportError, Option, OptionError, install
 from ov_specdec.files import expand_home, read_json
 from ov_specdec.models.locate import (
     DECODER_FILE,
@@ -25,9 +30,7 @@ from ov_specdec.models.locate import (
     is_hub_name,
     similar,
 )
-from ov_specdec.models.optimum import Int4Options, require, run_optimum
-from ov_specdec.text.guard import GuardReport, compare_tokenizers
-from ov_specdec.text.tokenizer import load_tokenizer
+from ov_specdec.options.model import Options, option
 
 WeightFormat = Literal["fp16", "int8", "int4"]
 NEEDED_FILES = (IR_FILE, "openvino_model.bin", "config.json", "tokenizer.json")
@@ -55,10 +58,42 @@ class Exported:
     is_new: bool
 
 
+class Int4Options(Options):
+    """Optimum's options for int4 weights; Optimum has defaults for others."""
+
+    group_size: int | None = option(
+        None,
+        "int4: weights that share a scale; -1: a whole row.",
+        ge=-1,
+        unset="Optimum decides, and adjusts it",
+        expects="at least 1, or -1 for one group to a row",
+        group="Weights",
+    )
+    ratio: float | None = option(
+        None,
+        "int4: fraction of layers in int4, the others in int8.",
+        gt=0,
+        le=1,
+        unset="Optimum decides",
+        metavar="R",
+    )
+    sym: bool = option(False, "int4: omit zero points.", unset="Optimum decides")
+
+    def arguments(self) -> list[str]:
+        """The given options, as command-line arguments."""
+        given = {"--group-size": self.group_size, "--ratio": self.ratio}
+        pairs = [(name, str(value)) for name, value in given.items() if value is not None]
+        return [*chain(*pairs), *["--sym"] * self.sym]
+
+    def suffix(self) -> str:
+        """The given options, as a suffix of a folder's name."""
+        return "".join(f"-{argument.removeprefix('--')}" for argument in self.arguments())
+
+
 def export_model(
     name: str,
     output: Path,
-    weight_format: str,
+    weight_format: WeightFormat,
     int4: Int4Options | None = None,
     *,
     trust_remote_code: bool = False,
@@ -70,18 +105,9 @@ def export_model(
     is never taken for a finished one. A finished export of the same model is kept; given int4
     options are part of its name, and a folder of another model is an error.
 
-    Args:
-        name: of the model on the Hub, or its folder.
-        output: the parent of the new folder.
-        weight_format: "fp16", "int8" or "int4".
-        int4: options of int4 weights.
-        trust_remote_code: run Python code from the checkpoint.
-        transformers: the version for the export, if not the installed one.
-
-    Raises:
-        ExportError: if there is no such model, or Optimum cannot export it.
-        OptionError: for int4 options with another format.
-
+    trust_remote_code: run Python code from the checkpoint. transformers: the version for the
+    export, if not the installed one. Raises `ExportError` if there is no such model, or Optimum
+    cannot export it, and `OptionError` for int4 options with another format.
     """
     int4 = int4 or Int4Options()
     if weight_format != "int4" and (given := int4.arguments()):
@@ -96,7 +122,7 @@ def export_model(
         require_origin(folder, name)
         return Exported(folder, is_new=False)
     _check_checkpoint(name)
-    require("optimum", "optimum.intel")
+    require_installed("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
         checkpoint, config = _read_config(name)
         task = "text-generation"
@@ -115,6 +141,56 @@ def export_model(
         write_origin(partial / folder.name, name)
         (partial / folder.name).rename(folder)
     return Exported(folder, is_new=True)
+
+
+def python_with(transformers: str | None) -> list[str]:
+    """The command of a Python with this version of transformers; None: the installed one.
+
+    uv lays that version over this environment, whose other packages stay visible and unchanged, and
+    keeps it in its own cache.
+    """
+    if transformers is None:
+        return [sys.executable]
+    require_installed("uv")
+    pinned = f"--with=transformers=={transformers}", f"--with=numpy=={version('numpy')}"
+    uv = [sys.executable, "-m", "uv", "run", "--no-project", f"--python={sys.executable}"]
+    return [*uv, *pinned, "python"]
+
+
+def run_optimum(
+    name: str, family: str, target: Path, options: Sequence[str], transformers: str | None = None
+) -> None:
+    """Export a model to a folder. Raises `ExportError` if Optimum fails, after what it prints."""
+    script = Path(__file__).with_name("optimum_process.py")
+    command = [*python_with(transformers), str(script), family, "export", "openvino"]
+    with subprocess.Popen(  # noqa: S603
+        [*command, "--model", name, *options, str(target)],
+        stdin=subprocess.PIPE,
+        stdout=2,
+        # A killed process removes no temporary files.
+        env={**os.environ, "TMPDIR": str(target.parent.resolve())},
+    ) as process:
+        try:
+            status = process.wait()
+        finally:
+            process.kill()  # after an interruption; no effect on an ended one
+    if status:
+        raise ExportError(
+            f"{name}: Optimum failed with exit status {status}, and says why above: where it asks "
+            "for another version of transformers, add ",
+            Option("transformers", "VERSION"),
+            "; for a gated model, log in with hf auth login; for one with its own code, read it, "
+            "and add ",
+            Option("trust_remote_code", True),
+            "; a status of -9 means that memory ran out",
+        )
+
+
+def require_installed(*modules: str) -> None:
+    """Raise `ExportError` if one of these is not installed."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise ExportError(f"{module} is not installed: {install('export')}")
 
 
 def _check_checkpoint(name: str) -> None:
@@ -172,29 +248,6 @@ def require_complete(folder: Path, remedy: str) -> None:
     missing = [file for file in needed if not (folder / file).is_file()]
     if missing:
         raise ExportError(f"'{folder.name}' has no {missing[0]}, so it is not usable: {remedy}")
-
-
-def compare_checkpoints(
-    main: str, draft: str, *, trust_remote_code: bool = False
-) -> GuardReport | None:
-    """The guard's report on the tokenizers that two checkpoints will have once exported.
-
-    main, draft: Hub names or folders; only tokenizer files are downloaded. None if a tokenizer
-    cannot be read: the export will report the same error. Ignores the width of the logits.
-    """
-    from transformers import AutoTokenizer  # as Optimum reads and writes them
-
-    with TemporaryDirectory() as folder:
-        copies = {Path(folder, "main"): main, Path(folder, "draft"): draft}
-        try:
-            for copy, name in copies.items():
-                read = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
-                read.save_pretrained(copy)
-            a, b = map(load_tokenizer, copies)
-        except Exception:  # of the Hub, a family, or a model's own code
-            return None
-        width = max(a.vocab_size, b.vocab_size)
-        return compare_tokenizers(a, b, main_width=width, draft_width=width)
 
 
 @contextmanager

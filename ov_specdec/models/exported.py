@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import openvino as ov
 
@@ -170,3 +171,26 @@ def check_pair(main: ExportedModel, draft: ExportedModel) -> GuardReport:
         return report
     differences = list_differences(main.folder.features, draft.folder.features)
     return GuardReport({**report.checks, FEATURES_CHECK: differences})
+
+
+def compare_checkpoints(
+    main: str, draft: str, *, trust_remote_code: bool = False
+) -> GuardReport | None:
+    """The guard's report on the tokenizers that two checkpoints will have once exported.
+
+    main, draft: Hub names or folders; only tokenizer files are downloaded. None if a tokenizer
+    cannot be read: the export will report the same error. Ignores the width of the logits.
+    """
+    from transformers import AutoTokenizer  # as Optimum reads and writes them
+
+    with TemporaryDirectory() as folder:
+        copies = {Path(folder, "main"): main, Path(folder, "draft"): draft}
+        try:
+            for copy, name in copies.items():
+                read = AutoTokenizer.from_pretrained(name, trust_remote_code=trust_remote_code)
+                read.save_pretrained(copy)
+            a, b = map(load_tokenizer, copies)
+        except Exception:  # of the Hub, a family, or a model's own code
+            return None
+        width = max(a.vocab_size, b.vocab_size)
+        return compare_tokenizers(a, b, main_width=width, draft_width=width)

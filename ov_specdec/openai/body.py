@@ -8,8 +8,8 @@ from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from ov_specdec.errors import suggest
 from ov_specdec.openai.errors import FIELDS, explain, invalid, show
-from ov_specdec.options.checks import suggest
 
 log = logging.getLogger("ov_specdec.openai")
 

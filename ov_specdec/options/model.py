@@ -1,9 +1,9 @@
 """`Options`, the base of all options: pydantic models that raise `OptionError`."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from types import NoneType, UnionType
+from types import MappingProxyType, NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
@@ -17,13 +17,33 @@ from pydantic import (
 )
 from pydantic.fields import FieldInfo
 
-from ov_specdec.errors import Option, OptionError
-from ov_specdec.options.checks import as_plain, as_tuple, require_known
+from ov_specdec.errors import Option, OptionError, suggest
 from ov_specdec.options.foreign_names import HINTS
 
 Endpoint = Literal["chat", "completions", "responses"]
 ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
 T = TypeVar("T")
+
+
+def as_plain(value: Any) -> Any:
+    """A value with numpy's numbers and arrays replaced by Python's, at any depth."""
+    if hasattr(value, "tolist"):  # of arrays and scalars; numpy itself takes long to import
+        return value.tolist()
+    if isinstance(value, dict):
+        return {as_plain(key): as_plain(each) for key, each in value.items()}
+    if type(value) in (list, tuple, set, frozenset):
+        return type(value)(as_plain(each) for each in value)
+    if isinstance(value, Iterator):  # readable only once
+        return tuple(map(as_plain, value))
+    return value
+
+
+def as_tuple(value: Any) -> Any:
+    """One value or several, as a tuple; None as it is."""
+    if value is None:
+        return None
+    several = hasattr(value, "__iter__") and not isinstance(value, str)
+    return tuple(value) if several else (value,)
 
 
 Text = Annotated[str, Field(max_length=2**31)]
@@ -129,6 +149,39 @@ class Options(BaseModel):
             super().__init__(**{name: as_plain(value) for name, value in given.items()})
         except ValidationError as error:
             raise _explained(error, type(self).model_fields) from error
+
+
+def require_known(
+    given: Mapping[str, object],
+    known: Collection[str],
+    kind: str,
+    hints: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Refuse an unknown name.
+
+    kind: of the name, for the message. hints: what to give instead, by unknown names: another name,
+    or a sentence.
+    """
+    for name, value in given.items():
+        if name not in known:
+            meant = hints.get(name, name)
+            meant = hints.get(meant, meant)  # another name may be unknown here too
+            otherwise = f"there are: {', '.join(known)}"
+            hint = meant if " " in meant else suggest(meant, known, otherwise, most=1)
+            # Of other programs, as some of their values are accepted; more names might be secrets.
+            shown = Option(name, value) if name in hints else repr(name)
+            raise OptionError(f"unknown {kind} {shown}: {hint}")
+
+
+def require_utf8(what: str | Option, text: str) -> None:
+    """Refuse a text with lone surrogates, which no tokenizer takes."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise OptionError(
+            what,
+            f" is not valid text at character {error.start} ({error.reason}): give it as UTF-8",
+        ) from error
 
 
 def by_group(fields: Mapping[str, FieldInfo]) -> dict[str, list[str]]:

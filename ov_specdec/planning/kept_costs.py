@@ -9,10 +9,10 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from ov_specdec.errors import CacheFullError
+from ov_specdec.files import keep_section, read_section
 from ov_specdec.options.model import require
 from ov_specdec.planning.costs import NOMINAL, CostCurve, LiveCurve, Progress, Role
 from ov_specdec.planning.measurement import SWEEPS, Measurement
-from ov_specdec.records import keep_section, read_section
 from ov_specdec.runner.base import Runner
 
 

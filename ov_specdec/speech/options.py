@@ -6,9 +6,8 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 from typing_extensions import Self
 
-from ov_specdec.options.checks import require_known
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.model import Options, Several, Text, by_group, option
+from ov_specdec.options.model import Options, Several, Text, by_group, option, require_known
 from ov_specdec.sampling.processors import LogitsProcessor
 from ov_specdec.speech.settings import Task
 

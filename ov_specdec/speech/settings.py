@@ -9,9 +9,8 @@ import numpy as np
 from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.errors import ModelError, Option, OptionError, suggest
 from ov_specdec.files import read_json
-from ov_specdec.options.checks import suggest
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.processors import BadWords, LogitsProcessor, MinNewTokens
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import processors
 
-from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten
+from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten, suggest
 from ov_specdec.files import read_json
-from ov_specdec.options.checks import suggest
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.chat import ChatTemplate, Message, parse
 from ov_specdec.text.detokenizer import REPLACEMENT, bytes_reader

@@ -18,13 +18,13 @@ from ov_specdec.models.export import (
     export_model,
     partial_folder,
     require_complete,
+    require_installed,
     require_origin,
     write_origin,
 )
 from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE, embedded_folder, locate
-from ov_specdec.models.optimum import require
 from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.logits import Logits
@@ -87,7 +87,7 @@ def expand_model(model: str | Path, size: str, output: Path) -> tuple[Path, Llam
         require_complete(folder, f"remove {folder} and expand again")
         require_origin(folder, model)
         return folder, wide
-    require("optimum", "optimum.intel")
+    require_installed("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
         original = read_ir(ModelFolder.read(source))
         parts = expand_weights(read_weights(original, live), live, wide)

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from ov_specdec.errors import OptionError
-from ov_specdec.files import replacing
+from ov_specdec.files import UNREADABLE, replacing
 from ov_specdec.models.devices import find_device, usable_cores
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.records import UNREADABLE
 from tests.benchmarks.kernels import PRELOAD
 
 PACKAGES = ("openvino", "openvino-genai", "transformers", "numpy", "torch", "llama-cpp-python")

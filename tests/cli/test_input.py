@@ -146,8 +146,8 @@ def no_loading(monkeypatch):
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.generation.models.load_models", load)
-    monkeypatch.setattr("ov_specdec.generation.models.open_exported", load)
+    monkeypatch.setattr("ov_specdec.generation.pipeline.load_models", load)
+    monkeypatch.setattr("ov_specdec.generation.pipeline.open_exported", load)
 
 
 @pytest.mark.parametrize("command", ["generate", "compare"])

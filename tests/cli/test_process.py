@@ -14,7 +14,7 @@ import pytest
 
 import ov_specdec
 from ov_specdec.cli.app import BESIDE, COMMANDS
-from ov_specdec.models.optimum import run_optimum
+from ov_specdec.models.export import run_optimum
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.optimum import stub_optimum
 

@@ -12,9 +12,15 @@ from pydantic_core import PydanticUndefined
 import ov_specdec
 from ov_specdec.cli.declare import flag_name
 from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipelineOptions
-from ov_specdec.options.checks import as_tuple
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.model import Options, by_group, display_of, in_words, request_fields
+from ov_specdec.options.model import (
+    Options,
+    as_tuple,
+    by_group,
+    display_of,
+    in_words,
+    request_fields,
+)
 from ov_specdec.speech.options import FOR_SPEECH, TranscriptionOptions
 
 OPTIONS = Path(__file__).parents[2] / "docs" / "options.md"

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 
-from ov_specdec.models.optimum import python_with
+from ov_specdec.models.export import python_with
 from tests.families.make import ERROR
 from tests.families.settings import SETTINGS
 from tests.families.verdict import Verdict, judge

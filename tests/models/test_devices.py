@@ -7,11 +7,11 @@ import numpy as np
 import openvino as ov
 import pytest
 
-from ov_specdec.checks.agreement import Agreement
 from ov_specdec.cli import check as check_command
 from ov_specdec.cli.check import compare_with_cpu
 from ov_specdec.errors import CacheFullError, OptionError
 from ov_specdec.models import budgets
+from ov_specdec.models.agreement import Agreement
 from ov_specdec.models.budgets import GB, limit_memory
 from ov_specdec.models.devices import Device
 from ov_specdec.models.runtime_config import RuntimeConfig

@@ -9,10 +9,10 @@ from threading import enumerate as enumerate_threads
 import pytest
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.checks.invariance import look_up
 from ov_specdec.engine import loop
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.invariance import look_up
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from tests.support.fakes import ScriptedModel, mixing

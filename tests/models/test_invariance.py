@@ -12,8 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.checks import invariance as loading
-from ov_specdec.checks.invariance import (
+from ov_specdec.errors import DeviceError
+from ov_specdec.files import keep_section
+from ov_specdec.models import invariance as loading
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.invariance import (
     CHECKED,
     LARGE_PASS,
     NOT_CHECKED,
@@ -22,10 +25,7 @@ from ov_specdec.checks.invariance import (
     InvarianceVerdict,
     read_verdict,
 )
-from ov_specdec.errors import DeviceError
-from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.records import keep_section
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.packed import Feed, Form
@@ -118,16 +118,16 @@ def test_traces_of_rejected_tokens_are_found():
 
 def test_passes_that_agree_while_they_are_small_are_kept_small():
     model = Uneven(lambda sizes: sum(sizes) > 80)
-    assert check(model) == InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+    assert check(model) == InvarianceVerdict("", SMALL_PASS)
     assert SMALL_PASS < max(map(sum, model.passes)) < LARGE_PASS  # the long ones are spared
     larger = Uneven(lambda sizes: sum(sizes) > 200)
-    assert check(larger) == InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+    assert check(larger) == InvarianceVerdict("", SMALL_PASS)
     assert max(map(sum, larger.passes)) == LARGE_PASS
 
 
 def test_passes_that_always_agree_are_told_so_in_46_of_them():
     model, fractions = Uneven(lambda sizes: False), []
-    assert check(model, fractions) == InvarianceVerdict()
+    assert check(model, fractions) == InvarianceVerdict("")
     assert len(model.passes) <= 46
     assert fractions == sorted(fractions)
     assert model.pool.num_used == 0
@@ -136,7 +136,7 @@ def test_passes_that_always_agree_are_told_so_in_46_of_them():
 @pytest.mark.parametrize("max_length", [16, 32, 50, 90, 128, 300])
 def test_models_of_short_contexts_are_checked_too(max_length):
     differs = FAULTS["a pass over 3 tokens"]
-    assert check(Uneven(lambda sizes: False, max_length=max_length)) == InvarianceVerdict()
+    assert check(Uneven(lambda sizes: False, max_length=max_length)) == InvarianceVerdict("")
     assert check(Uneven(differs, max_length=max_length)).difference
     large = check(Uneven(lambda sizes: sum(sizes) > 80, max_length=max_length))
     assert large.max_pass_tokens == (SMALL_PASS if max_length > 82 else None)
@@ -151,7 +151,7 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     status = Invariance(again, path).status
     assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
     assert "a pass over 9 tokens gave different logits" in status.reason
-    keep_section(path, "invariance", asdict(InvarianceVerdict(max_pass_tokens=SMALL_PASS)))
+    keep_section(path, "invariance", asdict(InvarianceVerdict("", SMALL_PASS)))
     small = Uneven(lambda sizes: False)
     assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
     assert small.max_pass_tokens == SMALL_PASS

@@ -231,7 +231,7 @@ def test_a_gpu_is_told_the_precision_of_its_caches(options, computes, keeps):
 def test_what_a_device_does_not_run_is_refused_before_models_are_read(
     with_gpus, monkeypatch, options, complaint
 ):
-    monkeypatch.setattr("ov_specdec.generation.models.open_exported", None)
+    monkeypatch.setattr("ov_specdec.generation.pipeline.open_exported", None)
     with pytest.raises((OptionError, DeviceError), match=complaint):
         SpeculativePipeline(**{"device": "GPU", **options})
 

@@ -8,7 +8,7 @@ import pytest
 from ov_specdec import ModelError, SpeculativePipeline, TokenizerMismatchError
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.generation.models import USUAL_STEPS
+from ov_specdec.generation.pipeline import USUAL_STEPS
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.runtime_config import RuntimeConfig
@@ -129,7 +129,7 @@ def test_its_passes_are_padded_to_static_shapes(parallel_pair, monkeypatch):
         usual[role] = settings["usual"]
         return StaticShapes(role, *arguments, **settings)
 
-    monkeypatch.setattr("ov_specdec.generation.models.StaticShapes", noting)
+    monkeypatch.setattr("ov_specdec.generation.pipeline.StaticShapes", noting)
     with SpeculativePipeline(*parallel_pair, precision="exact") as pipeline:
         assert usual == {"main": USUAL_STEPS["main"], "draft": USUAL_STEPS["parallel"]}
         plain = pipeline.generate(PROMPT, num_assistant_tokens=0, **RUN)

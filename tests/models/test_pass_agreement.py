@@ -9,10 +9,9 @@ import pytest
 from openvino import opset13 as ops
 
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.checks import agreement
-from ov_specdec.checks.agreement import TOLERANCE
 from ov_specdec.graph.paging import to_paged
-from ov_specdec.models import prepare
+from ov_specdec.models import agreement, prepare
+from ov_specdec.models.agreement import TOLERANCE
 from ov_specdec.models.exported import read_ir
 from ov_specdec.runner.probe import distance
 from tests.support.kept import HYBRIDS, open_kept

@@ -8,6 +8,7 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.errors import OptionError
+from ov_specdec.files import record_file
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import (
     VERSION,
@@ -16,7 +17,6 @@ from ov_specdec.models.profile import (
     pair_fingerprint,
     read_profile,
 )
-from ov_specdec.records import record_file
 from ov_specdec.results.stats import BatchInvariance
 
 MAIN_PROPERTIES = {"KV_CACHE_PRECISION": "f32"}
@@ -124,6 +124,6 @@ def test_a_profile_that_gives_way_to_an_invariant_precision_is_not_in_use(tiny_p
         assert dict(config.properties) == MAIN_PROPERTIES
         return replace(config, precision="exact", properties=None), off
 
-    monkeypatch.setattr("ov_specdec.generation.models.configure", configure)
+    monkeypatch.setattr("ov_specdec.generation.pipeline.configure", configure)
     pipeline = SpeculativePipeline(*tiny_pair)
     assert (pipeline.profile, pipeline.main.config.precision) == (None, "exact")

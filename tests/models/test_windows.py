@@ -8,9 +8,9 @@ import shutil
 import pytest
 
 from ov_specdec import ModelError, SpeculativePipeline
-from ov_specdec.checks.agreement import compare_caches
 from ov_specdec.graph.attention import require_windows, windows
 from ov_specdec.graph.paging import to_paged
+from ov_specdec.models.agreement import compare_caches
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
 from tests.families.settings import WINDOW

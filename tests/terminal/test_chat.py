@@ -210,7 +210,7 @@ def test_a_model_without_a_chat_template_is_refused_before_it_is_compiled(monkey
     def load(*args, **kwargs):
         raise AssertionError("loaded")
 
-    monkeypatch.setattr("ov_specdec.generation.models.load_models", load)
+    monkeypatch.setattr("ov_specdec.generation.pipeline.load_models", load)
     for models, name in (((), "the embedded model"), (("--main", tiny_pair[0]), "--main ")):
         done = run("chat", *models, "--drafter", "none")
         assert (done.returncode, done.stdout) == (2, "")

@@ -3,8 +3,7 @@
 import pytest
 
 from ov_specdec.errors import ModelError
-from ov_specdec.files import read_json, replacing
-from ov_specdec.records import read_section, write_section
+from ov_specdec.files import read_json, read_section, replacing, write_section
 
 
 def test_two_that_write_a_file_at_once_do_not_spoil_each_others(tmp_path):

@@ -10,8 +10,7 @@ from contextlib import contextmanager
 import pytest
 
 from ov_specdec.errors import ExportError
-from ov_specdec.models.export import partial_folder
-from ov_specdec.models.optimum import run_optimum
+from ov_specdec.models.export import partial_folder, run_optimum
 from tests.support.optimum import names, stub_optimum
 
 DEADLINE = 120

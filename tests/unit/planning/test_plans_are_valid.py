@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from ov_specdec.checks.invariance import InvarianceVerdict, read_verdict
 from ov_specdec.engine.static_shapes import most_saving
+from ov_specdec.files import keep_section
+from ov_specdec.models.invariance import InvarianceVerdict, read_verdict
 from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, PassCurve
 from ov_specdec.planning.kept_costs import read_curve, write_curve
 from ov_specdec.planning.measurement import SIZES, Measurement
 from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer
 from ov_specdec.planning.planner import Load, Planner
-from ov_specdec.records import keep_section
 from ov_specdec.results.stats import PassStats, StepStats
 from tests.support.fakes import ScriptedModel, counting
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
+from pydantic import Field, TypeAdapter
 
 from ov_specdec.errors import DeviceError, Option, OptionError, SessionError, openvino_message
+from ov_specdec.files import keep_section, read_section, record_file
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, fingerprint, load_model
 from ov_specdec.models.devices import Precision, find_device
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.runtime_config import RuntimeConfig
-from ov_specdec.options.model import require
-from ov_specdec.records import keep_section, read_section, record_file
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.probe import Probe, ProbeSpan
@@ -60,8 +60,8 @@ class InvarianceVerdict:
     tokens of passes that agree; None: any number.
     """
 
-    difference: str = ""
-    max_pass_tokens: int | None = None
+    difference: str
+    max_pass_tokens: Annotated[int, Field(ge=SMALL_PASS, le=SMALL_PASS)] | None = None
 
 
 class ComparedPass(NamedTuple):
@@ -158,13 +158,13 @@ class Invariance:
                     if differs and runner.max_pass_tokens is not None:
                         return InvarianceVerdict(each.name)
                     if differs:
-                        return InvarianceVerdict(max_pass_tokens=SMALL_PASS)
+                        return InvarianceVerdict("", SMALL_PASS)
                 probe.close()
                 del self._left[0]
         finally:
             probe.close()
             runner.max_pass_tokens = SMALL_PASS
-        return InvarianceVerdict()
+        return InvarianceVerdict("")
 
     def _differs(self, compared: ComparedPass, probe: Probe) -> bool:
         """Run a pass; whether a row differs from an earlier one of its position."""
@@ -319,11 +319,4 @@ def _chunks(size: int, end: int) -> Iterator[ComparedPass]:
 
 def read_verdict(path: Path | None) -> InvarianceVerdict | None:
     """The verdict in a file; None if there is no valid one."""
-
-    def read(content: dict[str, Any]) -> InvarianceVerdict:
-        difference, most = content["difference"], content["max_pass_tokens"]
-        require("difference", difference, str)
-        require("max_pass_tokens", most, int | None, ge=SMALL_PASS, le=SMALL_PASS)
-        return InvarianceVerdict(difference, most)
-
-    return read_section(path, "invariance", read)
+    return read_section(path, "invariance", TypeAdapter(InvarianceVerdict).validate_python)
