@@ -15,6 +15,7 @@ from ov_specdec.errors import ExportError
 from ov_specdec.files import expand_home, read_json
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.export import (
+    WeightFormat,
     export_model,
     partial_folder,
     require_complete,
@@ -59,7 +60,7 @@ The integers of int8 stay what they were, so only sums in f32 are rounded in ano
 @click.option("--size", metavar="N", default="1B", help="Parameters, as 0.3B or 500M. [1B]")
 @click.option("--weight-format", type=click.Choice(("int8", "int4")), default="int8")
 @click.option("--output", type=PATH, default=Path("models"), show_default=True)
-def expand(model: str | None, size: str, weight_format: str, output: Path) -> None:
+def expand(model: str | None, size: str, weight_format: WeightFormat, output: Path) -> None:
     """Expand MODEL, a Llama, to the cost of a larger one that computes the same.
 
     Without MODEL, the embedded main. For measuring: acceptance stays that of the real pair, and a
@@ -73,7 +74,7 @@ def expand(model: str | None, size: str, weight_format: str, output: Path) -> No
 
 
 def expand_model(
-    model: str | Path, size: str, output: Path, weight_format: str = "int8"
+    model: str | Path, size: str, output: Path, weight_format: WeightFormat = "int8"
 ) -> tuple[Path, LlamaShape]:
     """Expand a Llama, by its folder or Hub name, to about `size` parameters: its folder and shape.
 
