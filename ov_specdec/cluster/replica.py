@@ -86,12 +86,12 @@ class RemoteEngine:
 
     async def check_health(self) -> None:
         """Raise `ApiError` unless a replica makes progress. Ray replaces those that do not."""
-        if not await self._ask_all("check_health"):
+        if not await self._broadcast("check_health"):
             raise ApiError(503, "no replica makes progress", code="engine_stalled")
 
     async def collect_metrics(self) -> list[Metric]:
         """The metrics of all replicas."""
-        return [each for own in await self._ask_all("collect_metrics") for each in own]
+        return [each for own in await self._broadcast("collect_metrics") for each in own]
 
     def close(self) -> None:
         """Does nothing: Ray ends the replicas."""
@@ -121,7 +121,7 @@ class RemoteEngine:
         except Exception as error:
             stream.fail(error)
 
-    async def _ask_all(self, method: str) -> list[Any]:
+    async def _broadcast(self, method: str) -> list[Any]:
         """The answers of the replicas that give one within less than Prometheus's timeout."""
         try:
             answers = await self.replicas.broadcast(method).results_async(
