@@ -132,7 +132,7 @@ class RequestMetrics(Registry):
         for output in record.outputs:
             if output.first_token is not None:
                 self["time_to_first_token_seconds"].observe(output.first_token - record.arrived)
-            if output.ended is not None and output.finish_reason != "cancelled":
+            if output.ended is not None:
                 self["e2e_request_latency_seconds"].observe(output.ended - record.arrived)
 
 
