@@ -6,9 +6,9 @@ from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.files import keep_section, read_section, record_file
 from ov_specdec.graph.attention import windows
 from ov_specdec.models.compile import LoadedModel, load_model, load_stateful
+from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.probe import (
     AROUND,
     COMPARED_TOKENS,
