@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import command, options_of, take
-from ov_specdec.cli.models import PIPELINE, make_pipeline, model_name
+from ov_specdec.cli.options import PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.terminal import progress
 from ov_specdec.errors import OptionError, shorten
 from ov_specdec.generation.batch import Batch

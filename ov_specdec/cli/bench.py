@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
@@ -16,8 +16,7 @@ from rich.console import Console
 
 from ov_specdec.cli.app import say
 from ov_specdec.cli.declare import command, options_of, take
-from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE
-from ov_specdec.cli.options import MEASURED_TOKENS
+from ov_specdec.cli.options import FOR_SEVERAL, MEASURED_TOKENS, PIPELINE
 from ov_specdec.cli.terminal import console, progress
 from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.files import replacing
@@ -93,8 +92,8 @@ def bench(
     """
     selected = [find_method(name) for name in dict.fromkeys([BASELINE.name, *methods.split(",")])]
     prompts = _find_prompts(prompt_set, prompt_file)
-    loads = {size: make_loads(prompts, size) * rounds for size in sorted({*concurrency})}
-    arguments = {**take(options, PIPELINE), "max_batch_size": max(loads)}
+    loads = [make_loads(prompts, size) * rounds for size in sorted({*concurrency})]
+    arguments = {**take(options, PIPELINE), "max_batch_size": max(concurrency)}
     turns: list[Turn] = []
     error: BaseException | None = None
     # The file comes first, to fail early if it cannot be written.
@@ -103,7 +102,8 @@ def bench(
             pipelines = open_pipelines(selected, arguments)
         generation = {"max_new_tokens": max_new_tokens, **ALIKE}
         try:
-            _measure(answer_with(selected, pipelines, generation), loads, turns)
+            for turn in _measure(answer_with(selected, pipelines, generation), loads):
+                turns.append(turn)  # noqa: PERF402 - an error must not lose those before
         except (KeyboardInterrupt, SpecdecError) as caught:
             if not turns:
                 raise
@@ -115,7 +115,13 @@ def bench(
             "ended_by": error and repr(error),
             "settings": {"prompts": prompts, "rounds": rounds, **generation, **arguments},
             "table": [asdict(row) for row in rows],
-            "turns": [asdict(turn) for turn in turns],
+            "turns": [
+                {
+                    "concurrency": len(turn[BASELINE.name]),
+                    "answers": {name: [*map(asdict, own)] for name, own in turn.items()},
+                }
+                for turn in turns
+            ],
         }
         if file is not None:
             file.write_text(json.dumps(report, default=str), encoding="utf-8")
@@ -128,23 +134,22 @@ def bench(
 
 
 def _measure(
-    answers: Mapping[str, Answer], loads: Mapping[int, Sequence[Sequence[str]]], turns: list[Turn]
-) -> None:
-    """Add all turns; tells after a warm-up how long they will take."""
-    num_turns = sum(map(len, loads.values()))
+    answers: Mapping[str, Answer], loads: Sequence[Sequence[Sequence[str]]]
+) -> Iterator[Turn]:
+    """All turns; tells after a warm-up how long they will take. loads: at each concurrency."""
+    num_turns = sum(map(len, loads))
     with progress("Measuring", len(answers) * (len(loads) + num_turns)) as update:
 
         def step(name: str) -> None:
             update(advance=1, description=f"Measuring {name}")
 
         seconds = 0.0
-        for own in loads.values():
+        for own in loads:
             [first] = interleave(answers, own[:1], step)
             seconds += len(own) * sum(max(each.seconds for each in run) for run in first.values())
         say(f"{len(answers) * num_turns} runs take about {seconds:.0f} s")
-        for size, own in loads.items():
-            for turn in interleave(answers, own, step):
-                turns.append(Turn(size, turn))  # noqa: PERF401 - an error must not lose them
+        for own in loads:
+            yield from interleave(answers, own, step)
 
 
 def make_loads(prompts: Sequence[str], size: int) -> list[list[str]]:

@@ -19,8 +19,16 @@ from prompt_toolkit.shortcuts import CompleteStyle
 
 from ov_specdec.cli.conversation import CHAT_COMMANDS, LEAVING, Chat
 from ov_specdec.cli.declare import command, options_of, take, typed
-from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE, make_pipeline, model_name
-from ov_specdec.cli.options import GENERATION, LOGPROBS, Shared, check_generation
+from ov_specdec.cli.options import (
+    FOR_SEVERAL,
+    GENERATION,
+    LOGPROBS,
+    PIPELINE,
+    Shared,
+    check_generation,
+    make_pipeline,
+    model_name,
+)
 from ov_specdec.cli.terminal import Transcript, by_flag, console, show_error
 from ov_specdec.errors import Option, OptionError, SpecdecError
 from ov_specdec.files import user_cache

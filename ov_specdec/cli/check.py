@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.declare import MODELS, command, options_of
-from ov_specdec.cli.models import AGREEMENT, COMPILATION, PIPELINE, make_pipeline, show_share
+from ov_specdec.cli.options import COMPILATION, PIPELINE, check_invariance, make_pipeline
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
@@ -160,7 +160,7 @@ def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchIn
     for size in (1, 2):  # passes over one sequence and over several have different forms
         arguments = {"main": main, "max_batch_size": size, **drafter, **options}
         with make_pipeline(arguments) as pipeline:
-            known = show_share(AGREEMENT, pipeline.check_batch_invariant)
+            known = check_invariance(pipeline)
         if not known.is_verified:
             break
     return known

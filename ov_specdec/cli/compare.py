@@ -10,8 +10,13 @@ import click
 from ov_specdec.cache import common_prefix
 from ov_specdec.cli.declare import command
 from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
-from ov_specdec.cli.models import PREPARATION, make_pipeline, show_share
-from ov_specdec.cli.options import LOGPROBS, MEASURED_TOKENS, shared_options
+from ov_specdec.cli.options import (
+    LOGPROBS,
+    MEASURED_TOKENS,
+    make_pipeline,
+    prepare,
+    shared_options,
+)
 from ov_specdec.cli.terminal import print_json, progress
 from ov_specdec.measure.methods import interleave
 from ov_specdec.options.generation import PLAIN, GenerationOptions
@@ -42,7 +47,7 @@ def compare(
     """
     models = make_pipeline(pipeline)
     if models.drafter != "none":
-        show_share(PREPARATION, models.prepare)
+        prepare(models)
     speculative = generation.copy_with(cache_prompt=False)  # each run includes the prefill
     plain = speculative.copy_with(**PLAIN)
     methods = {

@@ -6,15 +6,14 @@ from typing import Any
 import click
 
 from ov_specdec.cli.declare import MODELS, command, options_of
-from ov_specdec.cli.models import (
-    AGREEMENT,
+from ov_specdec.cli.options import (
     COMPILATION,
     PIPELINE,
-    PREPARATION,
+    check_invariance,
     is_speech,
     make_pipeline,
     make_speech_pipeline,
-    show_share,
+    prepare,
     speech_arguments,
 )
 from ov_specdec.cli.terminal import console
@@ -63,8 +62,8 @@ def demo(
     else:
         # Both texts are shown as they come.
         models = make_pipeline({**options, "reasoning_parser": "none"})
-        show_share(PREPARATION, models.prepare)
-        show_share(AGREEMENT, models.check_batch_invariant)
+        prepare(models)
+        check_invariance(models)
         with console.status("Running an example"):
             page = make_page(models)
     _show(page, models, host, port, share)

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import click
 
 from ov_specdec.cli.declare import command, options_of
-from ov_specdec.cli.models import PIPELINE
+from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import Option, OptionError, TokenizerMismatchError
 from ov_specdec.generation.pipeline import pair_models

@@ -10,8 +10,7 @@ import click
 
 from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import command
-from ov_specdec.cli.models import make_pipeline
-from ov_specdec.cli.options import shared_options
+from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import Transcript, print_json
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.options.generation import GenerationOptions

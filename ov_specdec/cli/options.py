@@ -1,19 +1,32 @@
-"""Options that `generate`, `compare` and `chat` share: prompt and generation."""
+"""What several commands take: models, prompt, options of a generation; and how models start."""
 
 import functools
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import Any, TypeVar
 
 from ov_specdec.cli.declare import WAYS, Command, options_of, take, typed
-from ov_specdec.cli.models import FOR_SEVERAL, PIPELINE
-from ov_specdec.errors import OptionError
-from ov_specdec.generation.pipeline_options import PipelineOptions
+from ov_specdec.cli.terminal import console
+from ov_specdec.errors import Option, OptionError
+from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipelineOptions
+from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.locate import locate
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Options, option, require_utf8
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.results.stats import BatchInvariance
+from ov_specdec.speech_pipeline import SpeechPipeline
 
-GENERATION = GenerationOptions.model_fields
+R = TypeVar("R")
+
+PIPELINE, GENERATION = PipelineOptions.model_fields, GenerationOptions.model_fields
+
+COMPILATION = ("precision", "properties")
+
+FOR_SEVERAL = ("max_batch_size", "max_prefill_tokens_per_step", "chat_template")
+"""Arguments that commands with one request at a time do not take."""
 
 LOGPROBS = ("logprobs", "logprobs_mode", "prompt_logprobs")
 """Options of the command that can show log-probabilities."""
@@ -95,3 +108,54 @@ def read_prompt(given: Sequence[str], text: str | None) -> str:
     if not prompt:
         raise OptionError(f"{name} is empty: give at least one token of text, or a PROMPT")
     return prompt
+
+
+def model_name(main: str | None) -> str:
+    """The default name of a model in requests: that of its folder."""
+    return "ov-specdec" if main is None else Path(main).resolve().name
+
+
+def is_speech(main: str | None) -> bool:
+    """Whether a main model is a speech model; the embedded one is not."""
+    return main is not None and bool(ModelFolder.read(locate(main)).features)
+
+
+def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments of `SpeculativePipeline` that `SpeechPipeline` takes too.
+
+    Refuses others that were given.
+    """
+    if others := sorted(typed(pipeline).keys() - SpeechPipelineOptions.model_fields.keys()):
+        raise OptionError(
+            Option(others[0], pipeline[others[0]]),
+            " has no effect with a speech model: leave it out",
+        )
+    return {name: pipeline[name] for name in SpeechPipelineOptions.model_fields if name in pipeline}
+
+
+def make_speech_pipeline(arguments: Mapping[str, Any]) -> SpeechPipeline:
+    """Load a speech model and its draft."""
+    with console.status("Loading models"):
+        return SpeechPipeline(**arguments)
+
+
+def make_pipeline(arguments: Mapping[str, Any]) -> SpeculativePipeline:
+    """Load the models. The default maximum batch size is 1."""
+    with console.status("Loading models"):
+        return SpeculativePipeline(**{"max_batch_size": 1, **arguments})
+
+
+def prepare(models: SpeculativePipeline) -> None:
+    """Measure passes and compile static shapes."""
+    _show_share("Measuring, and compiling static shapes", models.prepare)
+
+
+def check_invariance(models: SpeculativePipeline) -> BatchInvariance:
+    """Whether passes of the main model agree, checked unless that is known."""
+    return _show_share("Checking whether passes agree", models.check_batch_invariant)
+
+
+def _show_share(doing: str, run: Callable[[Callable[[float], None]], R]) -> R:
+    """Run what calls its argument with the fraction that is done, and show that on stderr."""
+    with console.status(doing) as status:
+        return run(lambda share: status.update(f"{doing}: {share:.0%}"))

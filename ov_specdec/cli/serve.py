@@ -1,5 +1,6 @@
 """`ov-specdec serve`: an OpenAI-compatible server."""
 
+import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -9,17 +10,20 @@ from typing import Any, Literal
 import click
 
 from ov_specdec.cli.declare import command, options_of, take
-from ov_specdec.cli.models import (
+from ov_specdec.cli.options import (
     PIPELINE,
+    check_invariance,
     is_speech,
-    make_lasting_pipeline,
+    make_pipeline,
     make_speech_pipeline,
     model_name,
     speech_arguments,
 )
-from ov_specdec.cli.terminal import by_flag
+from ov_specdec.cli.terminal import by_flag, console
 from ov_specdec.errors import Option, OptionError, requiring, suggest
 from ov_specdec.options.model import option
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.planning.measurement import SEQUENCES
 from ov_specdec.server.settings import (
     LOOPBACK_NAMES,
     Binding,
@@ -29,6 +33,8 @@ from ov_specdec.server.settings import (
     is_loopback,
 )
 from ov_specdec.speech.audio import require_libraries
+
+log = logging.getLogger("ov_specdec.server")
 
 VARIABLE_PREFIX = "OV_SPECDEC"
 """Of environment variables that have the values of options."""
@@ -121,7 +127,7 @@ def serve(
     scale = _scale(replicas, autoscale)
     if not scale and address is not None:
         raise OptionError(f"--address '{address}' has no effect without --replicas: give both")
-    load: partial[Any] = partial(make_lasting_pipeline, pipeline)
+    load: partial[Any] = partial(_load, pipeline)
     if speech := is_speech(pipeline["main"]):
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
     options["api_keys"] += tuple(_read_keys(api_key_file))
@@ -149,6 +155,22 @@ def serve(
         from ov_specdec.server.run import serve as run_server
     set_up_log(log_level)
     run_server(load, settings, binding, announce)
+
+
+def _load(arguments: Mapping[str, Any]) -> SpeculativePipeline:
+    """Load models for many requests, check batch invariance, and name its price if it is high."""
+    pipeline = make_pipeline(arguments)
+    is_invariant = check_invariance(pipeline).is_on
+    with console.status("Measuring passes"):
+        curve = pipeline.measure_costs().main
+    price = curve.at(SEQUENCES, SEQUENCES) / curve.at(SEQUENCES)
+    if is_invariant and price > 1.2:  # below it there is nothing to say
+        log.warning(
+            "%d requests take %.1f times as long as %d tokens of one: "
+            "--batch-invariant false may be faster, and their texts may then differ",
+            *(SEQUENCES, price, SEQUENCES),
+        )
+    return pipeline
 
 
 def _guard(settings: Settings, host: str) -> Settings:

@@ -9,8 +9,7 @@ import click
 
 from ov_specdec.cli.app import USER_ERROR, end_interrupted
 from ov_specdec.cli.declare import command, options_of, take, typed
-from ov_specdec.cli.models import make_speech_pipeline
-from ov_specdec.cli.options import GENERATION
+from ov_specdec.cli.options import GENERATION, make_speech_pipeline
 from ov_specdec.cli.terminal import progress, show_error
 from ov_specdec.errors import AudioError, Option, OptionError
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions

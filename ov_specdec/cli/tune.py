@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 
 from ov_specdec.cli.declare import MODELS, command, options_of
-from ov_specdec.cli.models import PIPELINE
+from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console, print_json
 from ov_specdec.errors import OptionError
 from ov_specdec.files import record_file

@@ -19,8 +19,7 @@ from ray.serve.handle import DeploymentHandle
 from ray.serve.schema import LoggingConfig
 
 from ov_specdec.cluster.cpus import largest_size, read_nodes
-from ov_specdec.cluster.replica import RemoteEngine, Replica
-from ov_specdec.cluster.router import SessionRouter
+from ov_specdec.cluster.replica import RemoteEngine, Replica, SessionRouter
 from ov_specdec.errors import DeviceError
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.server.access import set_up_log

@@ -10,9 +10,9 @@ import gradio as gr
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-from ov_specdec.demo import comparison, view
+from ov_specdec.demo import comparison
 from ov_specdec.demo.comparison import STOPPED, Comparison, messages_of, options_of
-from ov_specdec.demo.parts import (
+from ov_specdec.demo.panes import (
     LENGTH_CHOICES,
     NARROW,
     ONE_AT_A_TIME,
@@ -21,6 +21,7 @@ from ov_specdec.demo.parts import (
     html,
     shown_error,
     side_by_side,
+    status_html,
 )
 from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.pipeline import SpeculativePipeline
@@ -93,11 +94,11 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
             prompt = prompt_of(values, values[state])
             for step, table in enumerate(comparison.sweep(pipeline, prompt, form_of(values)), 1):
                 rates = table[table["method"] == "speculative"]
-                yield view.status(f"{step} of {comparison.NUM_STEPS}."), table, rates
+                yield status_html(f"{step} of {comparison.NUM_STEPS}."), table, rates
         except SpecdecError as error:
             raise shown_error(error) from error
         # gradio infers nominal axes from an empty table, and keeps them.
-        yield view.status("Done."), gr.skip(), gr.skip()
+        yield status_html("Done."), gr.skip(), gr.skip()
 
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
@@ -123,13 +124,13 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
                 start = gr.Button("Run", variant="primary", elem_id="sweep")
                 stop = gr.Button("Stop", elem_id="stop-sweep")
                 with gr.Column(scale=6, min_width=260):
-                    status = html("sweep-status", view.status("Ready."))
+                    status = html("sweep-status", status_html("Ready."))
             plots = _plots()
             outputs = [status, *plots]
             running = start.click(
                 sweep, {state, *inputs}, outputs, show_progress_on=status, **ONE_AT_A_TIME
             )
-            running.failure(lambda: view.status(STOPPED), None, status, queue=False)
+            running.failure(lambda: status_html(STOPPED), None, status, queue=False)
             stop.click(None, cancels=running)
     return page
 

@@ -162,7 +162,7 @@ def measure_gain(
         answers = answer_with(methods, {candidate.drafter: pipeline}, options)
         next(interleave(answers, [prompts[:1]]))  # the first run of each takes longer
         for turn in interleave(answers, ([prompt] for prompt in cycle(prompts))):
-            turns.append(Turn(1, turn))
+            turns.append(turn)
             if perf_counter() > end:
                 break
     plain, row = summarize(turns)

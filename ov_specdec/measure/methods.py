@@ -99,6 +99,9 @@ class TimedAnswer:
 Answer = Callable[[Sequence[str]], Sequence[TimedAnswer]]
 """Answers concurrent prompts with one method."""
 
+Turn = Mapping[str, Sequence[TimedAnswer]]
+"""The answers of all methods to requests that arrived together, by method."""
+
 
 def answer_with(
     methods: Iterable[Method], pipelines: Pipelines, options: Mapping[str, Any]
@@ -176,20 +179,6 @@ class Spread:
 
 
 @dataclass(frozen=True)
-class Turn:
-    """The answers of all methods to requests that arrived together, by method."""
-
-    concurrency: int
-    answers: Mapping[str, Sequence[TimedAnswer]]
-
-    def speed(self, method: str) -> float:
-        """Output tokens of all requests, divided by the seconds until the last one ends."""
-        answers = self.answers[method]
-        num_tokens = sum(len(answer.result.token_ids) for answer in answers)
-        return num_tokens / max(answer.seconds for answer in answers)
-
-
-@dataclass(frozen=True)
 class SummaryRow:
     """The results of a method at one concurrency.
 
@@ -214,24 +203,31 @@ def summarize(turns: Sequence[Turn]) -> list[SummaryRow]:
     """A row for each concurrency and method, in their order; one method is plain decoding."""
     sizes: dict[int, list[Turn]] = {}
     for turn in turns:
-        sizes.setdefault(turn.concurrency, []).append(turn)
-    return [_row(method, own) for own in sizes.values() for method in own[0].answers]
+        sizes.setdefault(len(turn[BASELINE.name]), []).append(turn)
+    return [_row(method, own) for own in sizes.values() for method in own[0]]
+
+
+def _speed(answers: Sequence[TimedAnswer]) -> float:
+    """Output tokens of all requests, divided by the seconds until the last one ends."""
+    num_tokens = sum(len(answer.result.token_ids) for answer in answers)
+    return num_tokens / max(answer.seconds for answer in answers)
 
 
 def _row(method: str, turns: Sequence[Turn]) -> SummaryRow:
-    answers = [answer for turn in turns for answer in turn.answers[method]]
-    plain = [answer for turn in turns for answer in turn.answers[BASELINE.name]]
+    answers = [answer for turn in turns for answer in turn[method]]
+    plain = [answer for turn in turns for answer in turn[BASELINE.name]]
+    speeds = [(_speed(turn[method]), _speed(turn[BASELINE.name])) for turn in turns]
     pairs = zip(answers, plain, strict=True)
     equal = [own.result.token_ids == other.result.token_ids for own, other in pairs]
     stats = [answer.result.stats for answer in answers]
     num_drafted = sum(each.drafted for each in stats)
     num_tokens = sum(each.generated_tokens for each in stats)
     return SummaryRow(
-        concurrency=turns[0].concurrency,
+        concurrency=len(turns[0][method]),
         method=method,
         num_turns=len(turns),
-        tokens_per_second=Spread.of(turn.speed(method) for turn in turns),
-        ratio=Spread.of(turn.speed(method) / turn.speed(BASELINE.name) for turn in turns),
+        tokens_per_second=Spread.of(own for own, _ in speeds),
+        ratio=Spread.of(own / other for own, other in speeds),
         first_token_seconds=Spread.of(answer.first_token_seconds for answer in answers),
         token_seconds=Spread.of(answer.token_seconds for answer in answers),
         tokens_per_pass=num_tokens / sum(each.main_passes for each in stats),

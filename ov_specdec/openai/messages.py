@@ -9,7 +9,7 @@ from pydantic_core import from_json
 from ov_specdec.errors import OptionError
 from ov_specdec.openai.body import Loose, check_size
 from ov_specdec.openai.errors import invalid, said
-from ov_specdec.openai.tools import CallType, flat_name
+from ov_specdec.openai.structured import CallType, flat_name
 from ov_specdec.text.chat import check_messages
 
 UNENCRYPTED = "plain:"

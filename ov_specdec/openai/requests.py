@@ -14,16 +14,18 @@ from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid, said
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
 from ov_specdec.openai.option_fields import with_options_of
 from ov_specdec.openai.structured import (
+    ChatTool,
     ResponseFormat,
+    ResponseTool,
     StructuredOutputs,
     TextFormat,
     TextOptions,
+    flat_name,
     read_structure,
 )
-from ov_specdec.openai.tools import ChatTool, ResponseTool, flat_name
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Endpoint
-from ov_specdec.options.tools import definition_of
+from ov_specdec.options.structured import definition_of
 from ov_specdec.text.prompt import Prompt
 
 Positive = Annotated[int, Field(ge=1)]
@@ -50,12 +52,12 @@ class GenerationBody(Body):
     endpoint: ClassVar[Endpoint]
     neutral_values: ClassVar[NeutralValues] = NEUTRAL
 
-    model: str | None = None
-    stream: bool | None = None
-    user: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
-    structured_outputs: StructuredOutputs | None = None
+    model: str | None = Field(None, description="Name of the served model.")
+    stream: bool | None = Field(None, description="Send events as the text comes.")
+    user: str | None = Field(None, description="Name of the user in the log, up to 128 characters.")
+    safety_identifier: str | None = Field(None, description="As user.")
+    prompt_cache_key: str | None = Field(None, description="Choose the replica by this.")
+    structured_outputs: StructuredOutputs | None = Field(None, description="Constrain the output.")
 
     def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`. Checks prompts and options too."""
@@ -109,10 +111,14 @@ class StreamOptions(Body):
 class ChoicesBody(GenerationBody):
     """Common fields of chat completions and completions."""
 
-    n: Annotated[int, Field(ge=1, le=128)] | None = None  # as in OpenAI's reference
-    stream_options: StreamOptions | None = None
-    return_origins: bool | None = None
-    response_format: ResponseFormat | None = None
+    n: Annotated[int, Field(ge=1, le=128)] | None = Field(  # as in OpenAI's reference
+        None, description="Number of choices; with a seed, each draws a text of its own."
+    )
+    stream_options: StreamOptions | None = Field(
+        None, description="Add to a stream: see `include_usage` and `continuous_usage_stats`."
+    )
+    return_origins: bool | None = Field(None, description="Add origins to pieces of a stream.")
+    response_format: ResponseFormat | None = Field(None, description="Constrain the output.")
 
     @property
     def choices_per_prompt(self) -> int:
@@ -151,13 +157,15 @@ class ChatBody(ChoicesBody):
         "verbosity": ("medium",),
     }
 
-    messages: Messages
+    messages: Messages = Field(description="The conversation; the role developer counts as system.")
     tools: Annotated[list[ChatTool], Field(fail_fast=True)] | None = None
     max_tokens: Positive | None = None
-    max_completion_tokens: Positive | None = None
+    max_completion_tokens: Positive | None = Field(None, description="As max_tokens.")
     logprobs: bool | None = None
-    top_logprobs: TopLogprobs | None = None
-    prediction: Prediction | None = None
+    top_logprobs: TopLogprobs | None = Field(None, description="Also of the N most likely tokens.")
+    prediction: Prediction | None = Field(
+        None, description="Draft from matches in this text, which the answer may repeat."
+    )
 
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -197,11 +205,17 @@ class CompletionBody(ChoicesBody):
     prompt: Annotated[
         str | PromptIds | Annotated[list[str | PromptIds], Field(min_length=1, fail_fast=True)],
         said("a text or token ids, or a list of such"),
-    ]
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
-    logprobs: TopLogprobs | None = None
-    echo: bool | None = None
-    best_of: Positive | None = None
+    ] = Field(description="One or several prompts, texts or token ids.")
+    max_tokens: Annotated[int, Field(ge=0)] | None = Field(
+        None, description="Generate at most N tokens; 0 with echo scores a prompt."
+    )
+    logprobs: TopLogprobs | None = Field(
+        None, description="Return log-probabilities of the main model, before processors."
+    )
+    echo: bool | None = Field(
+        None, description="Return the prompt before the output; with logprobs, scored too."
+    )
+    best_of: Positive | None = Field(None, description="As many as n only.")
 
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -253,14 +267,23 @@ class ResponsesBody(GenerationBody):
         "truncation": ("disabled",),
     }
 
-    input: Annotated[Items, BeforeValidator(_as_messages, json_schema_input_type=str | Items)]
-    instructions: str | None = None
-    text: TextOptions | None = None
-    max_output_tokens: Positive | None = None
-    metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = None
-    tools: Annotated[list[ResponseTool], Field(fail_fast=True)] | None = None
-    reasoning: ReasoningOptions | None = None
-    include: list[Literal["reasoning.encrypted_content"]] | None = None
+    input: Annotated[Items, BeforeValidator(_as_messages, json_schema_input_type=str | Items)] = (
+        Field(description="A text, or messages, reasoning, calls of tools and what they gave.")
+    )
+    instructions: str | None = Field(None, description="Begin with this system message.")
+    text: TextOptions | None = Field(None, description="Constrain the output.")
+    max_output_tokens: Positive | None = Field(None, description="As max_tokens.")
+    metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = Field(
+        None, description="Repeat this in the answer."
+    )
+    tools: Annotated[list[ResponseTool], Field(fail_fast=True)] | None = Field(
+        None,
+        description="Tools that the model may call; in responses also custom ones, namespaces.",
+    )
+    reasoning: ReasoningOptions | None = Field(None, description="Effort; no summary is made.")
+    include: list[Literal["reasoning.encrypted_content"]] | None = Field(
+        None, description="Changes nothing: reasoning is always there, and not encrypted."
+    )
 
     def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""

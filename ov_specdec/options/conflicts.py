@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from ov_specdec.errors import Option, OptionError
-from ov_specdec.options.structured import OF_JSON, constraints_of
-from ov_specdec.options.tools import definition_of
+from ov_specdec.options.structured import OF_JSON, constraints_of, definition_of
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that only affect sampling."""

@@ -10,8 +10,7 @@ from ov_specdec.options.conflicts import SAMPLING_OPTIONS, check_template, requi
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.kwargs import PipelineKwargs
 from ov_specdec.options.model import Options, Several, Text, TokenId, option
-from ov_specdec.options.structured import check_schema
-from ov_specdec.options.tools import Given, read_choice, read_tools
+from ov_specdec.options.structured import AnyTools, check_schema, read_choice, read_tools
 
 Schedule = Literal["adaptive", "heuristic", "constant"]
 
@@ -35,7 +34,7 @@ Bias = Annotated[float, Field(allow_inf_nan=True), AfterValidator(_check_bias)]
 TemplateArguments = Annotated[Mapping[str, Any], AfterValidator(check_template)]
 Schema = Annotated[Mapping[str, Any] | Text | type[Any], AfterValidator(check_schema)]
 Tools = Annotated[
-    Sequence[Mapping[str, Any]], BeforeValidator(read_tools, json_schema_input_type=Given)
+    Sequence[Mapping[str, Any]], BeforeValidator(read_tools, json_schema_input_type=AnyTools)
 ]
 Choice = Annotated[
     Text, BeforeValidator(read_choice, json_schema_input_type=str | Mapping[str, Any])

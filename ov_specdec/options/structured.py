@@ -1,14 +1,24 @@
-"""Options of structured output: what the text has to fit."""
+"""Structured output: what the text has to fit; and tools, with the schemas of their arguments."""
 
 import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import Option, OptionError, shorten
 
 CONSTRAINTS = ("json_schema", "json_object", "regex", "choices", "grammar")
 """Options of which a generation has at most one."""
 
 OF_JSON = CONSTRAINTS[:2]
+
+TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+"""Names of tools: templates write them into prompts as they are."""
+
+TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
+
+AnyTools = Sequence[Mapping[str, Any] | Callable[..., Any]]
+"""Tools as they are given: as mappings, or as functions to describe."""
 
 
 def constraints_of(options: Any) -> list[str]:
@@ -37,3 +47,123 @@ def check_schema(given: Any) -> Any:
     """Refuse what is no JSON schema."""
     read_schema(given)
     return given
+
+
+def definition_of(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The mapping with the name of a tool or choice, which most have below their type."""
+    inner = tool.get(str(tool.get("type")))
+    return inner if isinstance(inner, Mapping) else tool
+
+
+def read_tools(given: AnyTools) -> tuple[Mapping[str, Any], ...]:
+    """Tools as mappings, functions too; `OptionError` for names that are invalid or not unique."""
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        raise ValueError
+    tools = tuple(each if isinstance(each, Mapping) else _describe(each) for each in given)
+    known = set[str]()
+    for tool in tools:
+        name = definition_of(tool).get("name")
+        if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
+            held = f" holds the name {shorten(name)}: give up to 128 letters, digits or _.:/-"
+            raise OptionError(Option("tools"), held)
+        if name in known:
+            raise OptionError(Option("tools"), f" holds '{name}' twice: rename one of the two")
+        known.add(name)
+    return tools
+
+
+def _describe(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """A function as a tool, by its type hints and docstring."""
+    from transformers.utils.chat_template_utils import get_json_schema
+
+    try:
+        described: Mapping[str, Any] = get_json_schema(function)
+    except Exception as error:  # of several kinds that are not documented
+        reason = f" holds {shorten(function)}, which cannot be described ({error}): give a schema"
+        raise OptionError(Option("tools"), reason) from error
+    return described
+
+
+def read_choice(given: str | Mapping[str, Any]) -> Any:
+    """A choice as a text: of a mapping, the name of the tool."""
+    return definition_of(given).get("name", given) if isinstance(given, Mapping) else given
+
+
+def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """A tool as chat templates know it: one of another type as a function of a text, `input`."""
+    definition = definition_of(tool)
+    if tool.get("type") != "custom":
+        known = {name: value for name, value in definition.items() if name != "strict"}
+        return known if definition is tool else {**tool, "function": known}
+    grammar = (definition.get("format") or {}).get("grammar")
+    told = {"description": f"Fits this grammar:\n{grammar['definition']}"} if grammar else {}
+    parameters = {
+        "type": "object",
+        "properties": {"input": {"type": "string", **told}},
+        "required": ["input"],
+    }
+    function = {name: definition[name] for name in ("name", "description") if name in definition}
+    return {"type": "function", "function": {**function, "parameters": parameters}}
+
+
+def type_of(value: Any) -> str:
+    """The type of a value by its name in schemas."""
+    names = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
+    return names.get(type(value), "number")
+
+
+def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a tool's arguments."""
+    given = definition_of(as_function(tool)).get("parameters") or {"properties": {}}
+    return {"type": "object", **given}
+
+
+def argument_of(key: str, root: Mapping[str, Any]) -> Any:
+    """The schema of one argument. root: of all."""
+    return (root.get("properties") or {}).get(key, root.get("additionalProperties", {}))
+
+
+def cases_of(
+    schema: Any, root: Mapping[str, Any], seen: set[str] | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """The alternatives of a schema, each with what it says of all, and each reference once."""
+    seen = set() if seen is None else seen
+    at: Any = schema if isinstance(schema, Mapping) else {}
+    names = [name for name in ("$ref", "anyOf", "oneOf", "allOf") if at.get(name)]
+    if not names or (names == ["allOf"] and len(at["allOf"]) > 1):
+        yield at
+        return
+    others, cases = {key: value for key, value in at.items() if key != names[0]}, at[names[0]]
+    if names[0] == "$ref":
+        target: Any = root
+        for step in at["$ref"].split("/")[1:]:
+            target = target.get(step) if isinstance(target, Mapping) else None
+        cases = [] if at["$ref"] in seen else [target]
+        seen.add(at["$ref"])
+    for case in cases:
+        yield from cases_of({**others, **case} if isinstance(case, Mapping) else others, root, seen)
+
+
+def types_of(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:
+    """The types of a schema's values."""
+    found = set[str]()
+    for case in cases_of(schema, root):
+        values = case.get("enum", [case["const"]] if "const" in case else ())
+        given = [*map(type_of, values)] or case.get("type", TYPES)
+        found |= {given} if isinstance(given, str) else {*given}
+    return frozenset(found) or TYPES
+
+
+def only_types(root: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema of all arguments that keeps no more than their types, and which are required."""
+
+    def loosen(schema: Any) -> Any:
+        return schema if isinstance(schema, bool) else {"type": sorted(types_of(schema, root))}
+
+    given, others = root.get("properties") or {}, root.get("additionalProperties", True)
+    return {
+        "type": "object",
+        "properties": {key: loosen(schema) for key, schema in given.items()},
+        "required": root.get("required") or [],
+        "additionalProperties": loosen(others),
+    }

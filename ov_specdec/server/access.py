@@ -36,7 +36,10 @@ CLIENT_LEFT = 499
 
 @dataclass
 class Record:
-    """The log record of one request. outputs: of its generations, so far."""
+    """What is known of one request, for log and metrics. outputs: of its generations, so far.
+
+    queued: seconds from its checks to its admission.
+    """
 
     method: str
     path: str
@@ -48,6 +51,7 @@ class Record:
     user: str | None = None
     outputs: Sequence[ResultBuilder] = ()
     arrived: float = field(default_factory=monotonic)
+    queued: float | None = None
 
     def fail(self, error: Exception, others: Mapping[str, str] | None = None) -> ApiError:
         """Record an exception, and give the answer for it; unexpected ones are logged too."""
@@ -79,15 +83,13 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. on_failure: called with failed requests under the guarded paths."""
+    """ASGI middleware. on_end: called with the requests under the guarded paths."""
 
-    def __init__(
-        self, app: ASGIApp, settings: Settings, on_failure: Callable[[Record], None]
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, on_end: Callable[[Record], None]) -> None:
         self._app = app
         self._hosts = [host.lower() for host in settings.allowed_hosts]
         self._digests = [digest_of(key) for key in settings.api_keys]
-        self._on_failure = on_failure
+        self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle a request; pass other events on."""
@@ -118,8 +120,8 @@ class Access:
             if not has_begun:
                 await error_response(failure)(scope, receive, sending)
         finally:
-            if record.status >= 400 and route.startswith(GUARDED):
-                self._on_failure(record)
+            if route.startswith(GUARDED):
+                self._on_end(record)
             is_polled = route in ("/health", "/metrics")  # by monitors
             level = logging.DEBUG if is_polled else logging.INFO
             log.log(level, "request", extra={"record": record})

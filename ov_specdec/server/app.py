@@ -19,7 +19,7 @@ from ov_specdec.openai.body import Body, read
 from ov_specdec.openai.errors import ApiError, Json
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
 from ov_specdec.server.access import Access, Record, error_response
-from ov_specdec.server.content import read_fields, read_json
+from ov_specdec.server.limits import read_fields, read_json
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import run_in_thread
@@ -65,7 +65,7 @@ def make_app(
     for path, kind in BODIES.items():
         _add_post(app, path, kind, service)
     _add_state(app, service)
-    app.add_middleware(Access, settings=settings, on_failure=service.metrics.failed)
+    app.add_middleware(Access, settings=settings, on_end=service.metrics.observe)
     if settings.cors_origins:
         app.add_middleware(
             CORSMiddleware,

@@ -10,17 +10,17 @@ from typing import Any, Literal, Protocol
 from prometheus_client import Metric
 
 from ov_specdec.engine.sequence import Sequence as EngineSequence
-from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import constraints_of
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
+from ov_specdec.server.limits import limit_work
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream, run_in_thread
-from ov_specdec.text.grammar_process import MAX_AT_ONCE
 from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
@@ -29,6 +29,9 @@ Takes = Literal["text", "recordings"]
 
 STEP_TIMEOUT = 60.0
 """Seconds after which a step counts as hung."""
+
+MAX_TRIALS = 4
+"""Requests whose grammars are tried at the same time: hostile ones take seconds, and a thread."""
 
 
 class EngineClient(Protocol):
@@ -90,8 +93,7 @@ class LocalEngine:
         self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
         self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)
         self._settings = settings
-        self._trials = Semaphore(MAX_AT_ONCE)
-        """Leaves threads for other requests: to try hostile grammars takes seconds."""
+        self._trials = Semaphore(MAX_TRIALS)
 
     @asynccontextmanager
     async def running(
@@ -177,34 +179,6 @@ class LocalEngine:
         sequence = self.generator.begin(ids, options, receive, end)
         sequence.on_admit = stream.admit
         return sequence
-
-
-def limit_work(
-    ask: GenerationBody, wanted: int | None, lengths: Sequence[int], context: int, most: int
-) -> int | None:
-    """The output length of each choice; `ApiError` if they have more than `most` tokens together.
-
-    For every choice, its prompt, maximum output and top log-probabilities count. wanted: this
-    length; None for what fits. lengths: of the prompts. context: tokens of prompt and output.
-    """
-    options, n = ask.options, ask.choices_per_prompt
-    read = n * sum(lengths) * (1 + (options.prompt_logprobs or 0))
-    each = 1 + (options.logprobs or 0)
-    room = [max(context - length, 1) for length in lengths]
-    fits = (most - read) // (each * ask.num_choices)
-    if wanted is None and fits >= 1:
-        return None if fits >= max(room) else fits
-    least = 1 if wanted is None else wanted
-    asked = read + each * n * sum(min(least, there) for there in room)
-    if asked > most:
-        raise invalid(
-            None,
-            f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
-            f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
-            "fewer choices, shorter ones, or fewer log-probabilities",
-            "too_many_tokens",
-        )
-    return wanted
 
 
 def join_salt(tenant: str | None, salt: str | None) -> str | None:

@@ -17,7 +17,7 @@ from prometheus_client import (
 
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.sequence import Sequence as EngineSequence
-from ov_specdec.results.chunks import Chunk, ResultBuilder
+from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.server.access import CLIENT_LEFT, Record
@@ -90,7 +90,7 @@ REQUESTS = (
     Spec(Histogram, "time_to_first_token_seconds", "From arrival to the first token.", FIRST),
     Spec(Histogram, "e2e_request_latency_seconds", "From arrival to the last token.", WHOLE),
 )
-"""Of requests, where they arrive."""
+"""Of requests, where they arrive: observed when they have ended."""
 
 
 class Registry:
@@ -121,19 +121,19 @@ class RequestMetrics(Registry):
     def __init__(self, model_name: str) -> None:
         super().__init__(REQUESTS, {"model_name": model_name})
 
-    def failed(self, record: Record) -> None:
-        """Count a failed request."""
-        reason, status = FAILURES.get(record.status, "error"), str(record.status)
-        labels = {"finished_reason": reason, "error": record.code or "", "status": status}
-        self.labelled("request_failure", **labels).inc()
-
-    def observe(self, record: Record, chunk: Chunk, output: ResultBuilder) -> None:
-        """Observe the first token and the end of a choice. output: before the chunk."""
-        seconds = monotonic() - record.arrived
-        if chunk.token_ids and not output.token_ids:
-            self["time_to_first_token_seconds"].observe(seconds)
-        if chunk.finish_reason not in (None, "cancelled"):
-            self["e2e_request_latency_seconds"].observe(seconds)
+    def observe(self, record: Record) -> None:
+        """Count a request that has ended, if it failed, and observe its times."""
+        if record.status >= 400:
+            reason, status = FAILURES.get(record.status, "error"), str(record.status)
+            labels = {"finished_reason": reason, "error": record.code or "", "status": status}
+            self.labelled("request_failure", **labels).inc()
+        if record.queued is not None:
+            self["request_queue_time_seconds"].observe(record.queued)
+        for output in record.outputs:
+            if output.first_token is not None:
+                self["time_to_first_token_seconds"].observe(output.first_token - record.arrived)
+            if output.ended is not None and output.finish_reason != "cancelled":
+                self["e2e_request_latency_seconds"].observe(output.ended - record.arrived)
 
 
 class Metrics(Registry):

@@ -19,6 +19,7 @@ from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.engine import EngineClient
+from ov_specdec.server.limits import RETRY_AFTER
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
 
@@ -77,19 +78,35 @@ class Reply(Response):
     async def _run(self, engine: EngineClient, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             async with engine.running(self.answer.ask, self.record.tenant, self.stream):
-                await self.service.turn(self.stream, self.deadline)
+                await self._wait_turn()
                 if self.answer.is_streamed:  # the head comes at admission
                     await StreamingResponse(self._events(), headers=HEADERS).stream_response(send)
                     return
                 while pieces := await self.stream.next(self.deadline):
                     for piece in pieces:
-                        self._observe(*piece)
                         self.answer.note(*piece)
                 # Log-probabilities of a long prompt take time, so do not block the event loop.
                 whole = await run_in_thread(partial(_whole, self.answer))
                 await whole(scope, receive, send)
         except Exception as error:
             raise self._explain(error) from error
+
+    async def _wait_turn(self) -> None:
+        """Wait until the request runs; `ApiError` if the queue takes too long."""
+        came, most = monotonic(), self.service.settings.queue_timeout
+        left = min(most, self.deadline - came)
+        try:
+            await asyncio.wait_for(self.stream.admitted.wait(), left)
+        except asyncio.TimeoutError as error:
+            if left < most:
+                raise
+            raise ApiError(
+                503,
+                f"the request waited {most:g} s in the queue: try again later",
+                code="queue_timeout",
+                retry_after=RETRY_AFTER,
+            ) from error
+        self.record.queued = monotonic() - came
 
     async def _events(self) -> AsyncIterator[bytes]:
         """The events of an answer, and pings between them; an error ends them."""
@@ -106,21 +123,14 @@ class Reply(Response):
                     continue
                 if not pieces:
                     break
-                for piece in pieces:
-                    make = partial(self.answer.add, *piece)
-                    is_long = self._observe(*piece)
+                for index, piece in pieces:
+                    make = partial(self.answer.add, index, piece)
+                    is_long = isinstance(piece, Chunk) and piece.prompt_logprobs
                     if events := await run_in_thread(make) if is_long else make():
                         yield b"".join(events)
             yield b"".join(self.answer.end())
         except Exception as error:
             yield self.answer.fail(self._explain(error))
-
-    def _observe(self, index: int, piece: Any) -> bool:
-        """Count the next piece of a generation; whether its events take long to make."""
-        chunks = [piece] if isinstance(piece, Chunk) else piece.chunks
-        for chunk in chunks:
-            self.service.metrics.observe(self.record, chunk, self.answer.choices[index])
-        return any(chunk.prompt_logprobs for chunk in chunks)
 
     def _explain(self, error: Exception) -> ApiError:
         """The answer for an error of the request, which is also logged."""

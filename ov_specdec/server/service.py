@@ -1,68 +1,21 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
-import asyncio
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from time import monotonic, time
 from typing import Any
 from weakref import WeakSet
 
 from ov_specdec.errors import shorten
 from ov_specdec.openai.body import UnknownFields
-from ov_specdec.openai.errors import ApiError, Json, invalid
+from ov_specdec.openai.errors import ApiError, Json
 from ov_specdec.server.engine import EngineClient, Takes
+from ov_specdec.server.limits import RETRY_AFTER, Grow, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 
-RETRY_AFTER = 1
-"""Retry-After in seconds while the queue is full: about the time of an answer."""
-
 PATHS: Mapping[Takes, str] = {"text": "/v1/completions", "recordings": "/v1/audio/transcriptions"}
-
-Grow = Callable[[int, int], None]
-"""Takes a slot for each choice of a request: of how many, and of those of each prompt."""
-
-
-class Slots:
-    """Bounds the generations that run or wait; more are rejected with 429.
-
-    A key that has none gets a slot for a request even if all are taken, so no key shuts out others.
-    Not thread-safe: for the event loop only.
-    """
-
-    def __init__(self, most: int) -> None:
-        self.most = most
-        self.taken: Counter[str | None] = Counter()
-
-    @contextmanager
-    def entered(self, key: str | None) -> Iterator[Grow]:
-        """Take a slot before a request is read; `ApiError` if there is none. key: of the client."""
-        size = 0
-
-        def grow(wanted: int, n: int) -> None:
-            nonlocal size
-            if wanted > self.most:
-                param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
-                room = f"the {self.most} slots of the queue"
-                raise invalid(param, f"{wanted} {what} exceed {room}: send fewer")
-            num_taken = self.taken.total()
-            if num_taken + wanted - size > self.most and self.taken[key] > size:
-                raise ApiError(
-                    429,
-                    f"{num_taken} requests are running or waiting: try again later",
-                    code="queue_full",
-                    retry_after=RETRY_AFTER,
-                )
-            self.taken[key] += wanted - size
-            size = wanted
-
-        grow(1, 1)
-        try:
-            yield grow
-        finally:
-            self.taken[key] -= size
 
 
 class Service:
@@ -134,26 +87,6 @@ class Service:
             raise _draining()
         _ = self.engine  # is loaded
         return self.slots.entered(tenant)
-
-    async def turn(self, stream: Stream[Any], deadline: float) -> None:
-        """Wait until a request runs; `asyncio.TimeoutError` at its deadline.
-
-        Raises `ApiError` if it waits too long.
-        """
-        came, most = monotonic(), self.settings.queue_timeout
-        left = min(most, deadline - came)
-        try:
-            await asyncio.wait_for(stream.admitted.wait(), left)
-        except asyncio.TimeoutError as error:
-            if left < most:
-                raise
-            raise ApiError(
-                503,
-                f"the request waited {most:g} s in the queue: try again later",
-                code="queue_timeout",
-                retry_after=RETRY_AFTER,
-            ) from error
-        self.metrics["request_queue_time_seconds"].observe(monotonic() - came)
 
     def describe_model(self, name: str) -> Json:
         """The model by one of its names, in OpenAI's shape."""

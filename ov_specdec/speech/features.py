@@ -5,7 +5,6 @@ Source: `log_mel_spectrogram` of openai/whisper.
 """
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -51,11 +50,6 @@ class FeatureExtractor:
         """The duration of some frames."""
         return num_frames * self.hop_length / self.sampling_rate
 
-    def fill_up(self, samples: Samples) -> Samples:
-        """A recording, padded with silence to at least one chunk."""
-        missing = self.chunk_length * self.sampling_rate - len(samples)
-        return np.pad(samples, (0, max(missing, 0)))
-
     def is_silent(self, samples: Samples, threshold: float) -> bool:
         """Whether no tenth of a second is as loud as `threshold`, in dB below full scale."""
         size = int(LOUDNESS_BLOCK * self.sampling_rate)
@@ -63,21 +57,26 @@ class FeatureExtractor:
         power = max(float(np.square(samples[start : start + size]).mean()) for start in starts)
         return 10.0 * math.log10(max(power, 1e-20)) < threshold
 
-    def loudness(self, samples: Samples) -> Iterator[float]:
-        """Yield the greatest log power of each block of a recording."""
-        num_frames = len(samples) // self.hop_length
-        for start in range(0, num_frames, BLOCK_FRAMES):
-            yield float(self._log_mel(samples, start, min(start + BLOCK_FRAMES, num_frames)).max())
+    def features(self, samples: Samples) -> NDArray[np.float32]:
+        """The features of a recording, [feature_size, frames].
 
-    def features(self, samples: Samples, start: int, loudest: float) -> NDArray[np.float32]:
-        """The features of a window of a recording, [feature_size, num_frames].
-
-        After the end of the recording they are 0. loudest: the greatest log power of all of it.
+        A short one is filled up with silence to one chunk.
         """
-        stop = min(start + self.num_frames, len(samples) // self.hop_length)
-        log = np.maximum(self._log_mel(samples, start, stop), loudest - DYNAMIC_RANGE)
-        missing = self.num_frames - (stop - start)
-        return np.pad(((log + 4.0) / 4.0).astype(np.float32), ((0, 0), (0, missing)))
+        if (missing := self.chunk_length * self.sampling_rate - len(samples)) > 0:
+            samples = np.pad(samples, (0, missing))
+        log = np.empty((self.feature_size, len(samples) // self.hop_length), np.float32)
+        for start in range(0, log.shape[1], BLOCK_FRAMES):
+            block = log[:, start : start + BLOCK_FRAMES]
+            block[:] = self._log_mel(samples, start, start + block.shape[1])
+        np.maximum(log, log.max() - DYNAMIC_RANGE, out=log)
+        log += 4.0
+        log /= 4.0
+        return log
+
+    def window(self, features: NDArray[np.float32], start: int) -> NDArray[np.float32]:
+        """Features of one encoder pass from a frame; after the end of the recording they are 0."""
+        window = features[:, start : start + self.num_frames]
+        return np.pad(window, ((0, 0), (0, self.num_frames - window.shape[1])))
 
     def _log_mel(self, samples: Samples, start: int, stop: int) -> NDArray[Any]:
         """Log powers of some frames, [feature_size, stop - start]."""

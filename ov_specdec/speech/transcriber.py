@@ -8,6 +8,9 @@ from functools import cached_property, partial
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
@@ -73,7 +76,6 @@ class Transcription:
         self.model, self.samples, self.options = model, samples, options
         self._settings, self._tokenizer = model.settings, model.generator.tokenizer
         settings, extractor = model.settings, model.extractor
-        self._filled = extractor.fill_up(samples)
         self.stats = SpeechStats(len(samples) / extractor.sampling_rate)
         self.num_frames = max(1, len(samples) // extractor.hop_length)
         is_long = self.num_frames > extractor.num_frames
@@ -118,9 +120,9 @@ class Transcription:
             self._decoding.cancel()
 
     @cached_property
-    def _loudest(self) -> float:
-        """The greatest log power of the recording."""
-        return max(self.model.extractor.loudness(self._filled))
+    def _features(self) -> NDArray[np.float32]:
+        """Those of the whole recording, whose loudest frame bounds all others."""
+        return self.model.extractor.features(self.samples)
 
     def _transcribe(self, start: int) -> tuple[int, TranscriptionChunk]:
         """Decode the window from this frame. Returns the start of the next one, and its chunk."""
@@ -130,8 +132,8 @@ class Transcription:
         threshold = options.silence_threshold
         if threshold is not None and extractor.is_silent(self.samples[first:last], threshold):
             return self._skip(start + length)
-        features = extractor.features(self._filled, start, self._loudest)
-        source = EncoderInput(features[None], options.generation.get("cache_salt"))
+        window = extractor.window(self._features, start)
+        source = EncoderInput(window[None], options.generation.get("cache_salt"))
         if not self._knows_language:
             first_token, languages = settings.decoder_start_token_id, settings.lang_to_id
             self._language = self._predict(source, [first_token], languages.values()).token_id

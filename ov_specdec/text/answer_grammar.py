@@ -10,7 +10,7 @@ from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.tools import (
+from ov_specdec.options.structured import (
     argument_of,
     cases_of,
     definition_of,

@@ -11,7 +11,7 @@ from typing import Any
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import require_utf8
-from ov_specdec.options.tools import as_function
+from ov_specdec.options.structured import as_function
 
 Message = Mapping[str, Any]
 """A "role" and its "content": a text, or a list of parts such as {"type": "text", "text": "Hello"}.

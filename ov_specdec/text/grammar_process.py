@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from select import POLLIN, poll
 from subprocess import DEVNULL, Popen
-from threading import BoundedSemaphore, RLock
+from threading import RLock
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -28,13 +28,10 @@ MAX_SECONDS, MAX_BYTES = 2.0, 500 * 2**20
 """Limits of one grammar: processor time, and memory besides the tokenizer's."""
 
 MAX_WAIT = 10
-"""Seconds to wait for a place, and after which a trial ends that a busy machine gives less time."""
+"""Seconds after which a trial ends that a busy machine gives less time."""
 
 USUAL = 0.1
 """Seconds at the usual priority; then passes of the models come first."""
-
-MAX_AT_ONCE = 4
-"""Grammars that are tried at the same time: those that take long delay no other."""
 
 TOO_MUCH = f"it takes more than {MAX_SECONDS:g} s or {MAX_BYTES >> 20} MB to compile"
 
@@ -117,19 +114,15 @@ class Trial:
 
     def __init__(self, file: Path, vocab_size: int, eos_ids: Sequence[int]) -> None:
         self._command = [sys.executable, __file__, str(file), *map(str, (vocab_size, *eos_ids))]
-        self._room, self._lock = BoundedSemaphore(MAX_AT_ONCE), RLock()
+        self._lock = RLock()
         self._running: tuple[Popen[bytes], socket.socket] | None = None
 
     def __call__(self, grammar: str) -> str | None:
         """The error of a grammar; empty if there is none, None if the machine is too busy."""
-        if not self._room.acquire(timeout=MAX_WAIT):
-            return None
         try:
             return self._ask(grammar)
         except OSError:  # by accident the process has ended, and the next grammar gets a new one
             return None
-        finally:
-            self._room.release()
 
     def _ask(self, grammar: str) -> str | None:
         own, other = socket.socketpair()

@@ -13,7 +13,6 @@ from ov_specdec.measure.methods import (
     BASELINE,
     Spread,
     TimedAnswer,
-    Turn,
     answer_with,
     find_method,
     interleave,
@@ -50,7 +49,7 @@ def test_methods_are_interleaved_prompt_by_prompt_in_alternating_order():
 
 def test_ratios_are_those_of_turns_not_of_medians():
     times = [(4.0, 2.0), (10.0, 1.0), (1.0, 2.0)]
-    turns = [Turn(1, {"plain": [answer(one)], "x": [answer(other)]}) for one, other in times]
+    turns = [{"plain": [answer(one)], "x": [answer(other)]} for one, other in times]
     plain, other = summarize(turns)
     assert plain.ratio == Spread(1.0, 1.0, 1.0)
     assert other.ratio == Spread(2.0, 1.25, 6.0)  # of 2, 10 and 0.5
@@ -64,7 +63,7 @@ def test_a_row_has_the_figures_of_all_requests():
         answer(1.0, first=0.4, drafted=4, accepted=2, passes=2),
         answer(2.0, (1, 2, 3, 5), first=0.8, drafted=2, accepted=2, passes=2),
     ]
-    turns = [Turn(2, {"plain": plain, "x": draft}), Turn(3, {"plain": plain})]
+    turns = [{"plain": plain, "x": draft}, {"plain": [*plain, *plain[:1]]}]
     first, second, third = summarize(turns)
     assert [row.concurrency for row in (first, second, third)] == [2, 2, 3]
     assert first.tokens_per_second.median == 2.0  # 8 tokens until the last request has ended

@@ -19,8 +19,7 @@ from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options, unescape
 from ov_specdec.cli.generate import generate
 from ov_specdec.cli.help import EXAMPLES, MOST_USED
-from ov_specdec.cli.models import PIPELINE
-from ov_specdec.cli.options import GENERATION
+from ov_specdec.cli.options import GENERATION, PIPELINE
 from ov_specdec.cli.terminal import in_option_names
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.openai.body import read

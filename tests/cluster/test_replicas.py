@@ -23,8 +23,7 @@ from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
 from ov_specdec.cli.serve import serve as command
 from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
-from ov_specdec.cluster.replica import RemoteEngine
-from ov_specdec.cluster.router import SESSION_PREFIX, SessionRouter, session_of
+from ov_specdec.cluster.replica import SESSION_PREFIX, RemoteEngine, SessionRouter, session_of
 from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.openai.body import read
 from ov_specdec.openai.errors import ApiError

@@ -9,7 +9,6 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli import demo as cli_demo
-from ov_specdec.demo import view
 from ov_specdec.demo.comparison import (
     NUM_STEPS,
     SWEEP_TOKENS,
@@ -20,6 +19,7 @@ from ov_specdec.demo.comparison import (
     options_of,
     sweep,
 )
+from ov_specdec.demo.panes import details_html, pane_html, rounds_html
 from ov_specdec.errors import OptionError
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import as_html
@@ -259,7 +259,7 @@ def test_wrong_models_are_refused_as_elsewhere():
 
 
 def test_a_pane_marks_origins_and_escapes_the_text():
-    html = view.pane([Comparison(speculative=followed())], "speculative")
+    html = pane_html([Comparison(speculative=followed())], "speculative")
     assert as_html([("draft", "bc"), ("correction", "d")]) in html
     assert as_html([("bonus", "<f>")]) in html
     assert "<f>" not in html
@@ -272,7 +272,7 @@ def test_a_conversation_has_messages_above_answers_and_the_last_figures():
         Comparison(message="<1>", plain=followed(), speculative=followed(CANCELLED)),
         Comparison(message="2", plain=followed(CANCELLED)),
     ]
-    plain, speculative = view.pane(turns, "plain"), view.pane(turns, "speculative")
+    plain, speculative = pane_html(turns, "plain"), pane_html(turns, "speculative")
     places = [plain.index(text) for text in ("&lt;1&gt;", ">bc<", "&lt;f&gt;", ">2<")]
     assert [*places, plain.rindex(">bc<")] == sorted({*places, plain.rindex(">bc<")})
     assert as_html([("draft", "bc")]) in speculative
@@ -284,14 +284,14 @@ def test_a_conversation_has_messages_above_answers_and_the_last_figures():
 
 
 def test_rounds_show_what_was_rejected_in_front_of_its_correction():
-    html = view.rounds(Comparison(speculative=followed()), spell)
+    html = rounds_html(Comparison(speculative=followed()), spell)
     assert html.count("<li>") == 3
     assert f"{as_html([('draft', 'bc')])}<del>hi</del>{as_html([('correction', 'd')])}" in html
 
 
 def test_the_details_give_draft_lengths_and_models():
-    assert "Draft length" not in view.details(Comparison(models="KV cache: <paged>."))
+    assert "Draft length" not in details_html(Comparison(models="KV cache: <paged>."))
     rounds = [RoundStats(*[1] * 7, planned=planned) for planned in (0, 0, 4, 4, 3)]
     ended = Chunk("x", [1], "draft", [], "stop", GenerationStats(3, rounds))
-    html = view.details(Comparison(models="KV cache: <paged>.", speculative=followed([ended])))
+    html = details_html(Comparison(models="KV cache: <paged>.", speculative=followed([ended])))
     assert "Draft lengths, in order: 0, 4, 3. KV cache: &lt;paged&gt;." in html

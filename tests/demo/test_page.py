@@ -190,7 +190,7 @@ def test_a_prompt_that_cannot_be_used_shows_a_message(open_page, prompt, complai
 
 
 def test_an_error_shows_what_a_visitor_typed_as_text():
-    from ov_specdec.demo.parts import shown_error
+    from ov_specdec.demo.panes import shown_error
 
     html = str(shown_error(OptionError("prompt '<img src=x>' is wrong")))
     assert "&lt;img src=x&gt;" in html

@@ -22,35 +22,6 @@ BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)
 
 BODIES = {"chat": ChatBody, "completions": CompletionBody, "responses": ResponsesBody}
 
-FIELDS = {
-    "model": "the served name",
-    "messages": "text in the model's chat template; the role developer counts as system",
-    "prompt": "one or several, texts or token ids",
-    "input": "a text, or messages, reasoning, calls of tools and what they gave",
-    "instructions": "a system message",
-    "metadata": "repeated in the answer",
-    "max_tokens": "most tokens of the output; 0 with echo scores a prompt",
-    "max_completion_tokens": "as max_tokens",
-    "max_output_tokens": "as max_tokens",
-    "n": "choices; with a seed, each draws a text of its own",
-    "best_of": "as many as n only",
-    "logprobs": "log-probabilities from the main model, before processors",
-    "top_logprobs": "those of so many most likely tokens",
-    "echo": "the prompt before the output; with logprobs, scored too",
-    "stream": "events as the text comes",
-    "stream_options": "include_usage, and in chats and completions continuous_usage_stats",
-    "return_origins": "the origin of each piece of a stream",
-    "user": "for the log, up to 128 characters",
-    "safety_identifier": "as user",
-    "prompt_cache_key": "requests with the same key go to the same replica",
-    "tools": "that the model may call; in responses custom tools and namespaces too",
-    "reasoning": "its effort; no summary is made",
-    "include": "reasoning.encrypted_content, which is always there, and not encrypted",
-    **dict.fromkeys(("response_format", "text", "structured_outputs"), "a schema or a grammar"),
-    "prediction": "a text that the answer is expected to repeat",
-}
-"""Fields that are no options, in words."""
-
 WIDTH: Any = {"terminal_width": 100, "color": False}
 
 
@@ -67,10 +38,14 @@ def commands() -> str:
 
 def fields() -> str:
     """The fields of requests by endpoint."""
-    names = dict.fromkeys(name for body in BODIES.values() for name in fields_of(body))
+    known = {name: field for body in BODIES.values() for name, field in fields_of(body).items()}
     rows = [
-        [f"`{name}`", *("x" if name in fields_of(b) else "" for b in BODIES.values()), about(name)]
-        for name in sorted(names)
+        [
+            f"`{name}`",
+            *("x" if name in fields_of(body) else "" for body in BODIES.values()),
+            str(field.description),
+        ]
+        for name, field in sorted(known.items())
     ]
     return f"{markdown([['field', *BODIES, ''], *rows])}\n\n"
 
@@ -78,12 +53,6 @@ def fields() -> str:
 def fields_of(body: type[GenerationBody]) -> Mapping[str, Any]:
     """Fields by the names that they have in JSON."""
     return {field.alias or name: field for name, field in body.model_fields.items()}
-
-
-def about(name: str) -> str:
-    """What a field does: an option says it itself."""
-    known = {k: field for body in BODIES.values() for k, field in fields_of(body).items()}
-    return FIELDS.get(name) or known[name].description or ""
 
 
 def metrics() -> str:

@@ -9,7 +9,7 @@ from jsonschema import validate
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.errors import OptionError
-from ov_specdec.options.tools import definition_of
+from ov_specdec.options.structured import definition_of
 from tests.support.command_line import run
 from tests.support.tools import AREA, STOP, TEMPLATES, merged, with_tools
 

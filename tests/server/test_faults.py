@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.server import content, engine, reply
+from ov_specdec.server import engine, limits, reply
 from ov_specdec.server.app import make_app
 from ov_specdec.server.stream import Stream
 from tests.support.flaky import FlakyRequest, make_flaky
@@ -257,7 +257,7 @@ def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypat
 
 
 def test_a_body_that_does_not_arrive_is_given_up(pipeline, monkeypatch):
-    monkeypatch.setattr(content, "TIMEOUT", 0.2)
+    monkeypatch.setattr(limits, "TIMEOUT", 0.2)
     with serving(pipeline) as server:
         host, port = server.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port))) as slow:

@@ -9,7 +9,7 @@ from tokenizers import models, pre_tokenizers
 from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES, read
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import CompletionBody
-from ov_specdec.server.engine import limit_work
+from ov_specdec.server.limits import limit_work
 from ov_specdec.text.prompt import may_fit
 from tests.support.server import serving
 

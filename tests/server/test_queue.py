@@ -16,9 +16,8 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.server import reply
 from ov_specdec.server.app import make_app
-from ov_specdec.server.content import read_fields
 from ov_specdec.server.engine import LocalEngine
-from ov_specdec.server.service import Slots
+from ov_specdec.server.limits import Slots, read_fields
 from ov_specdec.server.settings import Settings
 from ov_specdec.text.grammar_process import Trial
 from tests.support.server import paused, scope_of_completion, serving, wait_until

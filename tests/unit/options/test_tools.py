@@ -5,7 +5,7 @@ import pickle
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
-from ov_specdec.options.tools import as_function, definition_of
+from ov_specdec.options.structured import as_function, definition_of
 from tests.support.tools import AREA, STOP
 
 CUSTOM = {

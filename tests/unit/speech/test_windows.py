@@ -73,7 +73,7 @@ def test_windows_are_cut_as_in_transformers(tokens, length):
 
 def test_windows_are_filled_up_after_the_end():
     samples = np.ones(3500 * EXTRACTOR.hop_length, np.float32)
-    part = EXTRACTOR.features(samples, 3000, 0.0)
+    part = EXTRACTOR.window(EXTRACTOR.features(samples), 3000)
     assert part.shape == (80, 3000)
     assert np.count_nonzero(part[:, :500]) == 80 * 500
     assert not part[:, 500:].any()

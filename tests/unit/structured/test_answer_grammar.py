@@ -12,7 +12,7 @@ from jsonschema import validate
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.tools import parameters_of
+from ov_specdec.options.structured import parameters_of
 from ov_specdec.results.parts import CallBegin, Text, calls_of
 from ov_specdec.text.answer_format import CALL_FORMATS
 from tests.support.answers import LETTERS, TOKENS, draw, fits, function, grammar_of, read

@@ -1,9 +1,11 @@
-"""What requests send: JSON or a form, within limits of size and time."""
+"""Limits of requests: of their bodies as they are read, of slots in the queue, and of tokens."""
 
 import asyncio
 import math
 from codecs import BOM_UTF8
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections import Counter
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from pydantic_core import from_json
@@ -12,11 +14,15 @@ from starlette.requests import ClientDisconnect, Request
 
 from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
+from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.server.access import CLIENT_LEFT
 from ov_specdec.server.settings import MAX_RECORDING, MAX_TEXT, Settings
 from ov_specdec.server.stream import run_in_thread
 
 T = TypeVar("T")
+
+RETRY_AFTER = 1
+"""Retry-After in seconds while the queue is full: about the time of an answer."""
 
 TIMEOUT = 30.0
 """Maximum seconds for a body to arrive."""
@@ -111,3 +117,75 @@ def _parse(body: bytes) -> Any:
         return from_json(body.removeprefix(BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise invalid(None, f"the body is not valid JSON: {error}") from error
+
+
+Grow = Callable[[int, int], None]
+"""Takes a slot for each choice of a request: of how many, and of those of each prompt."""
+
+
+class Slots:
+    """Bounds the generations that run or wait; more are rejected with 429.
+
+    A key that has none gets a slot for a request even if all are taken, so no key shuts out others.
+    Not thread-safe: for the event loop only.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.taken: Counter[str | None] = Counter()
+
+    @contextmanager
+    def entered(self, key: str | None) -> Iterator[Grow]:
+        """Take a slot before a request is read; `ApiError` if there is none. key: of the client."""
+        size = 0
+
+        def grow(wanted: int, n: int) -> None:
+            nonlocal size
+            if wanted > self.most:
+                param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
+                room = f"the {self.most} slots of the queue"
+                raise invalid(param, f"{wanted} {what} exceed {room}: send fewer")
+            num_taken = self.taken.total()
+            if num_taken + wanted - size > self.most and self.taken[key] > size:
+                raise ApiError(
+                    429,
+                    f"{num_taken} requests are running or waiting: try again later",
+                    code="queue_full",
+                    retry_after=RETRY_AFTER,
+                )
+            self.taken[key] += wanted - size
+            size = wanted
+
+        grow(1, 1)
+        try:
+            yield grow
+        finally:
+            self.taken[key] -= size
+
+
+def limit_work(
+    ask: GenerationBody, wanted: int | None, lengths: Sequence[int], context: int, most: int
+) -> int | None:
+    """The output length of each choice; `ApiError` if they have more than `most` tokens together.
+
+    For every choice, its prompt, maximum output and top log-probabilities count. wanted: this
+    length; None for what fits. lengths: of the prompts. context: tokens of prompt and output.
+    """
+    options, n = ask.options, ask.choices_per_prompt
+    read = n * sum(lengths) * (1 + (options.prompt_logprobs or 0))
+    each = 1 + (options.logprobs or 0)
+    room = [max(context - length, 1) for length in lengths]
+    fits = (most - read) // (each * ask.num_choices)
+    if wanted is None and fits >= 1:
+        return None if fits >= max(room) else fits
+    least = 1 if wanted is None else wanted
+    asked = read + each * n * sum(min(least, there) for there in room)
+    if asked > most:
+        raise invalid(
+            None,
+            f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
+            f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
+            "fewer choices, shorter ones, or fewer log-probabilities",
+            "too_many_tokens",
+        )
+    return wanted
