@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import product, starmap
+from itertools import product
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any, Literal
@@ -35,9 +35,6 @@ BODIES: dict[str, type[ChatBody | CompletionBody]] = {
     "/v1/completions": CompletionBody,
 }
 """The type of a request's body, by its url."""
-
-Result = tuple[str, int, Json]
-"""The custom id of a request, the status, and the body."""
 
 LINE_START = b'{"id": "batch_req_'
 """The beginning of every line of results, even of one that was interrupted."""
@@ -197,23 +194,22 @@ class BatchRun:
         self._answers: dict[str, CompletionAnswer] = {}
 
     def answer(self, requests: Iterable[BatchRequest], results: Results) -> Iterator[None]:
-        """Answer requests that `results` does not; yields after each result, in any order."""
+        """Answer requests that `results` does not, in any order; yields after each step."""
         with self._batch:
-            yield from starmap(results.write, self._results(requests, results))
-
-    def _results(self, requests: Iterable[BatchRequest], results: Results) -> Iterator[Result]:
-        for request in requests:
-            if results.skip(request.custom_id):
-                continue
-            try:
-                self._begin(request)
-            except Exception as error:
-                yield self._fail(request.custom_id, error)
-            # As many again are ready to run, and a long file takes little memory.
-            while len(self._batch) >= 2 * self.max_batch_size:
-                yield from self._step()
-        while self._batch:
-            yield from self._step()
+            for request in requests:
+                if results.skip(request.custom_id):
+                    continue
+                try:
+                    self._begin(request)
+                except Exception as error:
+                    self._fail(request.custom_id, error, results)
+                # As many again are ready to run, and a long file takes little memory.
+                while len(self._batch) >= 2 * self.max_batch_size:
+                    self._step(results)
+                    yield
+            while self._batch:
+                self._step(results)
+                yield
 
     def _begin(self, request: BatchRequest) -> None:
         ask, name = read(BODIES[request.url], request.body, self.unknown), self.names[0]
@@ -229,26 +225,26 @@ class BatchRun:
         for index, (prompt, own) in enumerate(product(ask.prompts, choices)):
             self._batch.add((request.custom_id, index), prompt, own)
 
-    def _step(self) -> Iterator[Result]:
-        """One step of all requests. Yields the results of those that have ended."""
+    def _step(self, results: Results) -> None:
+        """One step of all requests; writes the results of those that end in it."""
         for (custom_id, index), piece in self._batch.step():
             answer = self._answers.get(custom_id)
             if answer is None:  # another choice of the request has failed
                 continue
             if isinstance(piece, BaseException):
-                yield self._fail(custom_id, piece)
+                self._fail(custom_id, piece, results)
                 continue
             answer.choices[index].add(piece)
             if all(choice.ended for choice in answer.choices):
                 del self._answers[custom_id]
-                yield custom_id, 200, answer.whole()
+                results.write(custom_id, 200, answer.whole())
 
-    def _fail(self, custom_id: str, error: BaseException) -> Result:
-        """The result of a failed request; ends its other choices."""
+    def _fail(self, custom_id: str, error: BaseException, results: Results) -> None:
+        """Write the error of a request; ends its other choices."""
         answer = self._answers.pop(custom_id, None)
         for index in range(len(answer.choices) if answer else 0):
             self._batch.cancel((custom_id, index))
         failure = from_exception(error, custom_id, answer.ask.names if answer else None)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        return custom_id, failure.status, failure.body()
+        results.write(custom_id, failure.status, failure.body())

@@ -25,11 +25,10 @@ from ov_specdec.measure.methods import (
     BASELINE,
     Answer,
     Turn,
-    answer_with,
     find_method,
     interleave,
     make_table,
-    open_pipelines,
+    open_methods,
     summarize,
 )
 from ov_specdec.measure.prompts import PROMPT_SETS, read_prompts
@@ -90,7 +89,7 @@ def bench(
 
     The table goes to stdout. docs/benchmarking.md explains its methods and columns.
     """
-    selected = [find_method(name) for name in dict.fromkeys([BASELINE.name, *methods.split(",")])]
+    selected = {name: find_method(name) for name in (BASELINE, *methods.split(","))}
     prompts = _find_prompts(prompt_set, prompt_file)
     loads = [make_loads(prompts, size) * rounds for size in sorted({*concurrency})]
     arguments = {**take(options, PIPELINE), "max_batch_size": max(concurrency)}
@@ -98,11 +97,11 @@ def bench(
     error: BaseException | None = None
     # The file comes first, to fail early if it cannot be written.
     with nullcontext() if output is None else replacing(output) as file:
-        with console.status("Loading models and timing their passes"):
-            pipelines = open_pipelines(selected, arguments)
         generation = {"max_new_tokens": max_new_tokens, **ALIKE}
+        with console.status("Loading models and timing their passes"):
+            answers = open_methods(selected, arguments, generation)
         try:
-            for turn in _measure(answer_with(selected, pipelines, generation), loads):
+            for turn in _measure(answers, loads):
                 turns.append(turn)  # noqa: PERF402 - an error must not lose those before
         except (KeyboardInterrupt, SpecdecError) as caught:
             if not turns:
@@ -117,7 +116,7 @@ def bench(
             "table": [asdict(row) for row in rows],
             "turns": [
                 {
-                    "concurrency": len(turn[BASELINE.name]),
+                    "concurrency": len(turn[BASELINE]),
                     "answers": {name: [*map(asdict, own)] for name, own in turn.items()},
                 }
                 for turn in turns

@@ -95,8 +95,6 @@ def compare_with_cpu(
     of `SpeculativePipeline`.
     """
     common: dict[str, Any] = {"device": device, "draft": draft, "profile": "none"}
-    if main is not None and draft is None:
-        common = {"device": device, "drafter": "suffix"}
     with SpeculativePipeline(main, drafter="none", precision="exact") as pipeline:
         right = _texts(pipeline, 0)
     found = list[str]()

@@ -17,7 +17,7 @@ from ov_specdec.cli.options import (
     speech_arguments,
 )
 from ov_specdec.cli.terminal import console
-from ov_specdec.errors import OptionError, requiring
+from ov_specdec.errors import requiring
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import (
@@ -77,26 +77,12 @@ def _show(
     share: bool,
 ) -> None:
     """Serve a page until Ctrl-C."""
-    from ov_specdec.demo.page import launch_arguments, stop_serving
+    from ov_specdec.demo.page import serving
 
-    try:
-        _, address, shared = page.launch(
-            server_name=in_url(host),
-            server_port=port,
-            share=share,
-            quiet=True,
-            prevent_thread_lock=True,
-            # As in `serve`: else a web site could reach the page by DNS rebinding.
-            **launch_arguments(LOOPBACK_NAMES if is_loopback(host) and not share else ("*",)),
-        )
-    except OSError as error:
-        raise OptionError(
-            f"no port of {host} is free ({error}): choose another --port or --host"
-        ) from error
-    click.echo(shared or address)
-    try:
+    # As in `serve`: else a web site could reach the page by DNS rebinding.
+    hosts = LOOPBACK_NAMES if is_loopback(host) and not share else ("*",)
+    where = {"server_name": in_url(host), "server_port": port, "share": share}
+    with serving(page, hosts, **where) as address, models:
+        click.echo(address)
         while True:
             sleep(3600)
-    finally:
-        models.close()
-        stop_serving(page)

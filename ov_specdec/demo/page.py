@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, get_args
@@ -223,17 +224,32 @@ def describe_speech(pipeline: SpeechPipeline) -> str:
     return f"Drafter: {pipeline.drafter}. The draft model {shares} encoder."
 
 
-def launch_arguments(hosts: Sequence[str]) -> dict[str, Any]:
-    """Arguments of `launch`: style, no network calls, and names in Host headers; *: any."""
+@contextmanager
+def serving(page: gr.Blocks, hosts: Sequence[str], **where: Any) -> Iterator[str]:
+    """Serve a page in a `with` block; yields its address. hosts: names in Host headers; *: any.
+
+    where: arguments of `launch`. Raises `OptionError` if no port is free.
+    """
     guard = Middleware(TrustedHostMiddleware, allowed_hosts=hosts)
-    theme = gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO)
-    look = {"theme": theme, "css_paths": STYLE, "footer_links": [], "ssr_mode": False}
-    return {**look, "app_kwargs": {"middleware": [guard]}}
-
-
-def stop_serving(page: gr.Blocks) -> None:
-    """Close a launched page within a second, even if visitors have it open."""
-    # Otherwise the server waits until visitors leave, and reports their cut requests as errors.
-    page.server.force_exit = True
-    logging.getLogger("uvicorn.error").disabled = True
-    page.close(verbose=False)
+    try:
+        _, address, shared = page.launch(
+            **where,
+            quiet=True,
+            prevent_thread_lock=True,
+            theme=gr.themes.Default(primary_hue="blue", font=SANS, font_mono=MONO),
+            css_paths=STYLE,
+            # No network calls.
+            footer_links=[],
+            ssr_mode=False,
+            app_kwargs={"middleware": [guard]},
+        )
+    except OSError as error:
+        problem = f"no port of {where['server_name']} is free ({error})"
+        raise OptionError(f"{problem}: choose another --port or --host") from error
+    try:
+        yield shared or address
+    finally:
+        # Else the server waits until visitors leave, and reports their cut requests as errors.
+        page.server.force_exit = True
+        logging.getLogger("uvicorn.error").disabled = True
+        page.close(verbose=False)

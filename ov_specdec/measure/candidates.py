@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import cycle
 from pathlib import Path
 from statistics import median
@@ -14,14 +15,15 @@ from ov_specdec.errors import OptionError
 from ov_specdec.measure.methods import (
     ALIKE,
     BASELINE,
-    Method,
+    Answer,
     SummaryRow,
     Turn,
-    answer_with,
+    answer_together,
     interleave,
     summarize,
 )
 from ov_specdec.measure.tuner import GAIN
+from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.text.tokenizer import load_tokenizer
@@ -157,9 +159,11 @@ def measure_gain(
     own = {**asdict(candidate), "profile": candidate.profile or "none"}
     with SpeculativePipeline(**arguments, **own) as pipeline:
         pipeline.prepare()
-        methods = BASELINE, Method(str(candidate), candidate.drafter)
         options = {"max_new_tokens": 64, **ALIKE}
-        answers = answer_with(methods, {candidate.drafter: pipeline}, options)
+        answers: dict[str, Answer] = {
+            BASELINE: partial(answer_together, pipeline, {**options, **PLAIN}),
+            str(candidate): partial(answer_together, pipeline, options),
+        }
         next(interleave(answers, [prompts[:1]]))  # the first run of each takes longer
         for turn in interleave(answers, ([prompt] for prompt in cycle(prompts))):
             turns.append(turn)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from statistics import quantiles
 from time import monotonic
@@ -13,38 +13,31 @@ from rich.table import Table
 
 from ov_specdec.drafters.factory import WITH_DRAFT, DrafterName
 from ov_specdec.errors import OptionError
-from ov_specdec.options.generation import MAX_DRAFT_LENGTH
+from ov_specdec.options.generation import MAX_DRAFT_LENGTH, PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult, ResultBuilder
 
 P = TypeVar("P")
 R = TypeVar("R")
-Pipelines = Mapping[DrafterName, SpeculativePipeline]
 
 
-@dataclass(frozen=True)
-class Method:
-    """A decoding method. drafter: of its pipeline. options: of its generations."""
+BASELINE = "plain"
+"""The method of plain decoding: with a draft length of 0, a pipeline with any drafter does it."""
 
-    name: str
-    drafter: DrafterName
-    options: Mapping[str, int] = field(default_factory=dict)
+Method = tuple[DrafterName, Mapping[str, Any]]
+"""The drafter of a method's pipeline, and the options of its generations."""
 
-
-BASELINE = Method("plain", "none", {"num_assistant_tokens": 0})
-"""Plain decoding: with a draft length of 0, a pipeline with any drafter does it."""
+METHODS: Mapping[str, Method] = {
+    BASELINE: ("none", PLAIN),
+    "adaptive": ("model", {}),
+    "suffix": ("suffix", {}),
+    "prompt-lookup": ("prompt-lookup", {}),
+    "both": ("both", {}),
+}
+"""By name: plain decoding, and each drafter with the default draft length."""
 
 ALIKE: Mapping[str, Any] = {"ignore_eos": True, "cache_prompt": False}
 """Options of all generations that are compared: equal lengths, and a full prefill."""
-
-METHODS = {
-    "plain": BASELINE,
-    "adaptive": Method("adaptive", "model"),
-    "suffix": Method("suffix", "suffix"),
-    "prompt-lookup": Method("prompt-lookup", "prompt-lookup"),
-    "both": Method("both", "both"),
-}
-"""Plain decoding, and each drafter with the default draft length."""
 
 
 def find_method(name: str) -> Method:
@@ -53,32 +46,11 @@ def find_method(name: str) -> Method:
         return METHODS[name]
     length = re.fullmatch(r"constant-([1-9]\d*)", name)
     if length and int(length[1]) <= MAX_DRAFT_LENGTH:
-        return Method(name, "model", {"num_assistant_tokens": int(length[1])})
+        return "model", {"num_assistant_tokens": int(length[1])}
     raise OptionError(
         f"method '{name}' does not exist: use {', '.join(METHODS)} or constant-N, N from 1 to "
         f"{MAX_DRAFT_LENGTH}"
     )
-
-
-def open_pipelines(methods: Iterable[Method], arguments: Mapping[str, Any]) -> Pipelines:
-    """A prepared pipeline for each drafter, those with a draft model first.
-
-    Others take the profile of the first, which is that of the pair.
-    """
-    drafters = dict.fromkeys(method.drafter for method in methods if method is not BASELINE)
-    pipelines: dict[DrafterName, SpeculativePipeline] = {}
-    given = dict(arguments)
-    for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or [BASELINE.drafter]:
-        if drafter not in WITH_DRAFT:
-            for name in ("draft", "draft_device", "draft_properties", "pairing"):
-                given.pop(name, None)  # only a pipeline with a draft model takes it
-            if pipelines:
-                first = next(iter(pipelines.values())).main
-                given |= {"profile": "none", "properties": first.config.properties}
-        pipelines[drafter] = pipeline = SpeculativePipeline(**given, drafter=drafter)
-        pipeline.prepare()
-        pipeline.check_batch_invariant()
-    return pipelines
 
 
 @dataclass(frozen=True)
@@ -103,19 +75,32 @@ Turn = Mapping[str, Sequence[TimedAnswer]]
 """The answers of all methods to requests that arrived together, by method."""
 
 
-def answer_with(
-    methods: Iterable[Method], pipelines: Pipelines, options: Mapping[str, Any]
+def open_methods(
+    methods: Mapping[str, Method], arguments: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Answer]:
-    """Each method as a function. options: of all generations.
+    """Each method as a function on a prepared pipeline with its drafter.
 
-    Plain decoding runs on the first pipeline, whatever its drafter.
+    Those with a draft model are loaded first; others take the profile of the first, which is that
+    of the pair. Plain decoding runs on the first, whatever its drafter. arguments: of pipelines.
+    options: of all generations.
     """
+    drafters = dict.fromkeys(own for name, (own, _) in methods.items() if name != BASELINE)
+    pipelines: dict[str, SpeculativePipeline] = {}
+    given = dict(arguments)
+    for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or ["none"]:
+        if drafter not in WITH_DRAFT:
+            for name in ("draft", "draft_device", "draft_properties", "pairing"):
+                given.pop(name, None)  # only a pipeline with a draft model takes it
+            if pipelines:
+                main = next(iter(pipelines.values())).main
+                given |= {"profile": "none", "properties": main.config.properties}
+        pipelines[drafter] = pipeline = SpeculativePipeline(**given, drafter=drafter)
+        pipeline.prepare()
+        pipeline.check_batch_invariant()
     first = next(iter(pipelines.values()))
     return {
-        method.name: partial(
-            answer_together, pipelines.get(method.drafter, first), {**options, **method.options}
-        )
-        for method in methods
+        name: partial(answer_together, pipelines.get(drafter, first), {**options, **own})
+        for name, (drafter, own) in methods.items()
     }
 
 
@@ -203,7 +188,7 @@ def summarize(turns: Sequence[Turn]) -> list[SummaryRow]:
     """A row for each concurrency and method, in their order; one method is plain decoding."""
     sizes: dict[int, list[Turn]] = {}
     for turn in turns:
-        sizes.setdefault(len(turn[BASELINE.name]), []).append(turn)
+        sizes.setdefault(len(turn[BASELINE]), []).append(turn)
     return [_row(method, own) for own in sizes.values() for method in own[0]]
 
 
@@ -215,8 +200,8 @@ def _speed(answers: Sequence[TimedAnswer]) -> float:
 
 def _row(method: str, turns: Sequence[Turn]) -> SummaryRow:
     answers = [answer for turn in turns for answer in turn[method]]
-    plain = [answer for turn in turns for answer in turn[BASELINE.name]]
-    speeds = [(_speed(turn[method]), _speed(turn[BASELINE.name])) for turn in turns]
+    plain = [answer for turn in turns for answer in turn[BASELINE]]
+    speeds = [(_speed(turn[method]), _speed(turn[BASELINE])) for turn in turns]
     pairs = zip(answers, plain, strict=True)
     equal = [own.result.token_ids == other.result.token_ids for own, other in pairs]
     stats = [answer.result.stats for answer in answers]

@@ -119,12 +119,11 @@ def test_a_file_is_read_and_its_results_written_as_requests_are_answered(serving
             yield BatchRequest.model_validate_json(text)
 
     path = tmp_path / "results"
-    results, ahead, written = Results(path), [], []
-    for _ in serving.answer(lines(), results):
-        ahead.append(taken - results.answered)
-        written.append(path.read_bytes().count(b"\n"))
+    results = Results(path)
+    steps = serving.answer(lines(), results)
+    ahead = [taken - path.read_bytes().count(b"\n") for _ in steps]
     assert max(ahead) <= 4  # twice what runs at a time
-    assert written == [*range(1, 41)]
+    assert results.answered == taken == 40
 
 
 BAD_LINES = {
@@ -220,13 +219,14 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
 
     results = Results(path)
     for _ in serving.answer(map(BatchRequest.model_validate_json, lines), results):
-        if results.answered == 3:
+        if results.answered >= 3:
             break
+    before = results.answered
     whole = path.read_bytes()
     path.write_bytes(whole + b'{"id": "batch_req_1", "custom_id": "tor')
     found, tally = answer(lines, path, serving)
     assert path.read_bytes().startswith(whole)
-    assert (tally.answered, tally.skipped) == (3, 3)
+    assert (tally.answered, tally.skipped) == (6 - before, before)
     assert sorted(result["custom_id"] for result in found) == list("012345")
 
 

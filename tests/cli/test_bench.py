@@ -13,10 +13,9 @@ from ov_specdec.measure.methods import (
     BASELINE,
     Spread,
     TimedAnswer,
-    answer_with,
     find_method,
     interleave,
-    open_pipelines,
+    open_methods,
     summarize,
 )
 from ov_specdec.measure.prompts import CODE, read_prompts
@@ -76,37 +75,36 @@ def test_a_row_has_the_figures_of_all_requests():
 
 
 def selected(*names):
-    return [BASELINE, *map(find_method, names)]
+    return {name: find_method(name) for name in (BASELINE, *names)}
 
 
 def test_each_drafter_has_a_pipeline_and_plain_decoding_the_first(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))  # where nothing is known yet
     arguments = {"main": tiny_pair[0], "draft": tiny_pair[1], "static_shapes": [4]}
     methods = selected("suffix", "constant-3", "adaptive")
-    pipelines = open_pipelines(methods, arguments)
-    assert list(pipelines) == ["model", "suffix"]
+    answers = open_methods(methods, arguments, {"max_new_tokens": 4, "ignore_eos": True})
+    pipelines = {name: own.args[0] for name, own in answers.items()}
+    assert pipelines["plain"] is pipelines["constant-3"] is pipelines["adaptive"]
     assert pipelines["suffix"].draft is None
     for pipeline in pipelines.values():
         assert pipeline.costs.sweeps > 0  # measured by now
         assert pipeline.batch_invariant.is_checked
         assert 4 in pipeline.main.runner.static_shapes
-    answers = answer_with(methods, pipelines, {"max_new_tokens": 4, "ignore_eos": True})
     found = {name: own(["def f(x):", "class A:"]) for name, own in answers.items()}
     assert all(
         0 < each.first_token_seconds < each.seconds for own in found.values() for each in own
     )
     drafted = {name: own[0].result.stats.drafted for name, own in found.items()}
     assert drafted["plain"] == 0 < drafted["constant-3"]
-    assert answers["plain"].args[0] is answers["adaptive"].args[0] is pipelines["model"]
-    assert answers["suffix"].args[0] is pipelines["suffix"]
 
 
 def test_a_profile_of_the_pair_is_for_the_main_model_alone_too(tiny_pair, profile):
     given = {"main": tiny_pair[0], "draft": tiny_pair[1], "draft_device": None, "profile": profile}
-    opened = open_pipelines(selected("adaptive", "suffix"), given)
-    assert [dict(each.main.config.properties) for each in opened.values()] == [MAIN, MAIN]
+    opened = open_methods(selected("adaptive", "suffix"), given, {})
+    for own in opened.values():
+        assert dict(own.args[0].main.config.properties) == MAIN
     with pytest.raises(OptionError, match=r"profile=.* has no effect with"):
-        open_pipelines(selected("suffix"), given)
+        open_methods(selected("suffix"), given, {})
 
 
 @pytest.fixture

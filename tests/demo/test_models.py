@@ -1,5 +1,6 @@
 """The demo without a browser: runs, comparisons, conversations, the sweep."""
 
+import logging
 import subprocess
 import sys
 from functools import partial
@@ -177,25 +178,22 @@ def test_options_without_effect_are_left_out():
     assert sampled == {**usual, **given}
 
 
-def test_the_page_answers_to_its_hosts_only():
+def test_the_page_answers_to_its_hosts_only(monkeypatch):
     import gradio
 
-    from ov_specdec.demo.page import launch_arguments
+    from ov_specdec.demo.page import serving
 
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "disabled", False)  # as after it
     for hosts, status in ((LOOPBACK_NAMES, 400), (("*",), 200)):
         with gradio.Blocks(analytics_enabled=False) as page:
             gradio.Markdown("x")
-        arguments = {**launch_arguments(hosts), "prevent_thread_lock": True, "quiet": True}
-        _, address, _ = page.launch(server_name="127.0.0.1", **arguments)
-        try:
+        with serving(page, hosts, server_name="127.0.0.1") as address:
             for path in ("", "config", "gradio_api/info"):
                 told = [
                     httpx.get(address + path, headers={"host": host}).status_code
                     for host in ("localhost:7860", "127.0.0.1", "evil.example:7860")
                 ]
                 assert told == [200, 200, status]
-        finally:
-            page.close(verbose=False)
 
 
 @pytest.mark.parametrize(
