@@ -11,7 +11,7 @@ from typing_extensions import Self, Unpack
 
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
 from ov_specdec.generation.pipeline import Pipeline, open_models
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
@@ -80,7 +80,7 @@ class SpeechPipeline(Pipeline):
         """Whether the draft model decodes from the output of the main model's encoder."""
         self._generator = generator = TextGenerator(
             runners[0],
-            EngineLoop(Engine(runners[0], draft_runner, Limits(), costs)),
+            EngineLoop(Engine(runners[0], draft_runner, StepLimits(), costs)),
             self.tokenizer,
             size,
             frozenset({settings.eos_token_id}),

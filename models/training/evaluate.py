@@ -148,11 +148,11 @@ def is_python(text: str) -> bool:
 
 
 def compare(main: Path, draft: Path, prompt: str) -> float:
-    """The ratio that ``ov-specdec compare`` gives at its defaults."""
+    """The ratio that ``ov-specdec compare`` gives at its defaults; 1 where nothing was drafted."""
     command = [str(Path(sys.executable).with_name("ov-specdec")), "compare", prompt, "--json"]
     command += ["--main", str(main), "--draft", str(draft)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)  # noqa: S603 - our own words, two paths and a prompt
-    return float(json.loads(done.stdout)["ratio"])
+    return float(json.loads(done.stdout)["ratio"] or 1.0)
 
 
 def evaluate(

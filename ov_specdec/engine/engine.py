@@ -7,7 +7,7 @@ from time import perf_counter
 from types import MappingProxyType
 
 from ov_specdec.engine.round import next_round
-from ov_specdec.engine.scheduler import Limits, Scheduler
+from ov_specdec.engine.scheduler import Scheduler, StepLimits
 from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
@@ -30,7 +30,7 @@ class Engine:
         self,
         main: Runner,
         draft: Runner | None = None,
-        limits: Limits = Limits(),
+        limits: StepLimits = StepLimits(),
         costs: Costs = Costs(NOMINAL),
         shapes: Mapping[Role, StaticShapes] = MappingProxyType({}),
     ) -> None:

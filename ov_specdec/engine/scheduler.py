@@ -37,7 +37,7 @@ SPARE_TOKENS = 64
 
 
 @dataclass(frozen=True)
-class Limits:
+class StepLimits:
     """Limits of one step.
 
     max_batch_size: sequences. max_prefill_tokens_per_step: prefill tokens of a pass for each
@@ -62,7 +62,7 @@ class Scheduler:
     waits, and recomputes its cache later, so its output is the same.
     """
 
-    def __init__(self, main: Runner, draft: Runner | None, limits: Limits) -> None:
+    def __init__(self, main: Runner, draft: Runner | None, limits: StepLimits) -> None:
         self._models = [main] if draft is None else [main, draft]
         self.limits = limits
         self.waiting: FairQueue[Sequence] = FairQueue()

@@ -29,7 +29,10 @@ class Cancelled(Exception):  # noqa: N818 - not an error: the caller asked for i
 
 
 class State(Enum):
-    """The states of a sequence. A preempted one waits again."""
+    """The states of a sequence. A preempted one waits again.
+
+    PREFILL: of its prompt, or of many tokens that a draft model's cache lacks.
+    """
 
     NEW = "new"
     WAITING = "waiting"

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, InstanceOf, model_validator
 from typing_extensions import Self
 
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
-from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.models.devices import Precision
 from ov_specdec.models.generation_config import GenerationConfigUse
@@ -237,7 +237,7 @@ class PipelineOptions(ModelOptions):
         None,
         "Maximum prefill tokens of a pass for each prompt in it, while other requests decode.",
         ge=1,
-        unset=str(Limits.max_prefill_tokens_per_step),
+        unset=str(StepLimits.max_prefill_tokens_per_step),
     )
     batch_invariant: WantedInvariance = option(
         "auto",
@@ -249,10 +249,10 @@ class PipelineOptions(ModelOptions):
     )
 
     @property
-    def limits(self) -> Limits:
+    def limits(self) -> StepLimits:
         """The limits of concurrency."""
-        most = self.max_prefill_tokens_per_step or Limits.max_prefill_tokens_per_step
-        return Limits(self.max_batch_size, most)
+        most = self.max_prefill_tokens_per_step or StepLimits.max_prefill_tokens_per_step
+        return StepLimits(self.max_batch_size, most)
 
     @property
     def configs(self) -> list[RuntimeConfig]:

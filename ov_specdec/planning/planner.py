@@ -151,7 +151,8 @@ class Planner:
         num_drafting = num if load.num_prefill else load.num_answered
         largest = load.num_tokens - load.num_forced + MAX_PLANNED_LENGTH * num_drafting
         passes = main.by_size(largest + load.num_prefill, load.num_sequences)
-        # Of each choice. With forced tokens, the longest drafts count as the largest pass.
+        # Of each choice, [limits * (tokens + 1)] as in `Ranking`. With forced tokens, the longest
+        # drafts count as the largest pass.
         fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
         tokens = load.num_answered + load.num_forced + ranking.value.ravel()
         drafting = ranking.seconds.ravel()
@@ -159,7 +160,7 @@ class Planner:
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             best = int((gains - rate * passes[fed + load.num_prefill]).argmax())
             return ranking.lengths(best, num), 0, 0
-        # By size of the pass: the best choice that fits, if any.
+        # By size of the pass, [largest + 1]: the best choice that fits, if any.
         most = np.full(len(passes), -np.inf)
         np.maximum.at(most, fed, gains)
         values = np.maximum.accumulate(most) - rate * passes

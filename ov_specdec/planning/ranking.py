@@ -13,7 +13,7 @@ Numbers = NDArray[np.floating]
 
 INDICES = np.arange(MAX_PLANNED_LENGTH)
 
-LIMITS = (1, 2, 3, 4, 6, 8, 12, MAX_PLANNED_LENGTH)
+DRAFT_LIMITS = (1, 2, 3, 4, 6, 8, 12, MAX_PLANNED_LENGTH)
 """Draft lengths to which drafts of several sequences are limited, the last by none."""
 
 FAIRNESS = 2
@@ -45,7 +45,7 @@ class Ranking:
         acceptance: Numbers = np.array([each.acceptance for each in estimates], float)
         acceptance = acceptance.reshape(-1, MAX_PLANNED_LENGTH)  # there may be none
         values, order = acceptance, INDICES[: acceptance.size]
-        limits: tuple[int, ...] = LIMITS[-1:]
+        limits: tuple[int, ...] = DRAFT_LIMITS[-1:]
         fits = np.ones((1, 1))
         if len(estimates) > 1:
             throughput = np.array([each.throughput for each in estimates])
@@ -54,7 +54,8 @@ class Ranking:
             # A last pass over one sequence costs about as much as the first over all: without
             # limits 32 sequences had 0.90 of the speed when all passes of the main model cost the
             # same.
-            limits, fits = LIMITS, order % MAX_PLANNED_LENGTH < np.array(LIMITS)[:, None]
+            limits = DRAFT_LIMITS
+            fits = order % MAX_PLANNED_LENGTH < np.array(limits)[:, None]
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
 
         def sums(each: Numbers) -> Numbers:

@@ -4,8 +4,9 @@ A processor takes the tokens so far (prompt and output) and one row of logits [v
 new row, and never writes to its argument. The result depends on the arguments alone: in
 verification a row gets the same history as in plain decoding. A processor with state of the text
 is a `Follower` too. The order is that of transformers: logit_bias, repetition_penalty,
-no_repeat_ngram_size, encoder_no_repeat_ngram_size, bad_words_ids, min_new_tokens,
-forced_bos_token_id, suppress_tokens, the user's own, and last a `Grammar`.
+presence_penalty with frequency_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
+bad_words_ids, min_new_tokens, forced_bos_token_id, suppress_tokens, the user's own, and last a
+`Grammar`.
 
 `GenerationOptions` checks valid ranges. A token id is valid from 0 to vocab - 1.
 Source: the processors of transformers (transformers/generation/logits_process.py).

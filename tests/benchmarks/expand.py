@@ -15,6 +15,7 @@ from ov_specdec.errors import ExportError
 from ov_specdec.files import expand_home, read_json
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.export import (
+    WeightFormat,
     export_model,
     partial_folder,
     require_complete,
@@ -57,20 +58,24 @@ The integers of int8 stay what they were, so only sums in f32 are rounded in ano
 @with_errors
 @click.argument("model", required=False)
 @click.option("--size", metavar="N", default="1B", help="Parameters, as 0.3B or 500M. [1B]")
+@click.option("--weight-format", type=click.Choice(("int8", "int4")), default="int8")
 @click.option("--output", type=PATH, default=Path("models"), show_default=True)
-def expand(model: str | None, size: str, output: Path) -> None:
+def expand(model: str | None, size: str, weight_format: WeightFormat, output: Path) -> None:
     """Expand MODEL, a Llama, to the cost of a larger one that computes the same.
 
     Without MODEL, the embedded main. For measuring: acceptance stays that of the real pair, and a
     pass costs what it costs at the new size. The result is exported by Optimum, and its logits are
-    compared with MODEL's. What has been made before is skipped.
+    compared with MODEL's, unless int4 makes another model of it. What has been made before is
+    skipped.
     """
     with console.status("Expanding"):
-        folder, shape = expand_model(model or embedded_folder("main"), size, output)
+        folder, shape = expand_model(model or embedded_folder("main"), size, output, weight_format)
     click.echo(f"{folder}\n{shape.num_parameters:,} parameters")
 
 
-def expand_model(model: str | Path, size: str, output: Path) -> tuple[Path, LlamaShape]:
+def expand_model(
+    model: str | Path, size: str, output: Path, weight_format: WeightFormat = "int8"
+) -> tuple[Path, LlamaShape]:
     """Expand a Llama, by its folder or Hub name, to about `size` parameters: its folder and shape.
 
     Makes a folder of its own below `output`, unless it is there; one that was made from another
@@ -82,7 +87,7 @@ def expand_model(model: str | Path, size: str, output: Path) -> tuple[Path, Llam
     live = LlamaShape.from_config(config)
     wide = fit_shape(live, parse_size(size))
     name = f"{expand_home(model).resolve().name}-expanded-{size.lower()}"
-    folder = output / f"{name}-int8"
+    folder = output / f"{name}-{weight_format}"
     if folder.exists():
         require_complete(folder, f"remove {folder} and expand again")
         require_origin(folder, model)
@@ -92,16 +97,11 @@ def expand_model(model: str | Path, size: str, output: Path) -> tuple[Path, Llam
         original = read_ir(ModelFolder.read(source))
         parts = expand_weights(read_weights(original, live), live, wide)
         write_checkpoint(partial / name, expanded_config(config, live, wide), parts, source)
-        made = export_model(str(partial / name), partial, "int8").folder
+        made = export_model(str(partial / name), partial, weight_format).folder
         shutil.rmtree(partial / name)
         write_origin(made, model)  # not the checkpoint, which that was exported from
-        restore(made, original)
-        if not (difference := compare_logits(source, made)) <= TOLERANCE:
-            raise ExportError(
-                f"the expanded model does not compute what {source} computes (logits differ by "
-                f"{difference:.1e} of the largest one): its weights must already be int8, since "
-                "rounding them anew makes another model"
-            )
+        if weight_format == "int8":
+            restore(made, original, source)
         made.rename(folder)
     return folder, wide
 
@@ -151,8 +151,8 @@ def write_checkpoint(
             shutil.copy(path, folder)
 
 
-def restore(made: Path, original: ov.Model) -> None:
-    """Write the exported IR again, with the original's int8 scales."""
+def restore(made: Path, original: ov.Model, source: Path) -> None:
+    """Write the exported IR again, with the original's int8 scales; it computes what it did."""
     model = read_ir(ModelFolder.read(made))
     restore_scales(model, original)
     again = made / "again" / IR_FILE  # the IR itself is open: weights are read when used
@@ -161,6 +161,12 @@ def restore(made: Path, original: ov.Model) -> None:
     for path in again.parent.iterdir():
         path.replace(made / path.name)
     again.parent.rmdir()
+    if not (difference := compare_logits(source, made)) <= TOLERANCE:
+        raise ExportError(
+            f"the expanded model does not compute what {source} computes (logits differ by "
+            f"{difference:.1e} of the largest one): its weights must already be int8, since "
+            "rounding them anew makes another model"
+        )
 
 
 def compare_logits(first: Path, second: Path) -> float:

@@ -12,7 +12,7 @@ from ov_specdec.drafters.base import Proposal
 from ov_specdec.drafters.factory import DrafterInput, DrafterKind, draft_model
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
-from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.plan import Offer
 from ov_specdec.planning.policies import ConstantLength
@@ -140,7 +140,7 @@ def test_every_draft_is_made_of_the_right_states(
     main = main_model(kind, num_blocks=blocks[0], border=border)
     head = Head(num_blocks=blocks[1])
     texts = [request(main, head, *job, wrong) for job in jobs]
-    engine = Engine(main, head, Limits(4, chunk))
+    engine = Engine(main, head, StepLimits(4, chunk))
     for text in texts:
         engine.scheduler.add(text)
     for step in range(3000):

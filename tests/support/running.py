@@ -9,7 +9,7 @@ from ov_specdec.drafters.base import Drafter, Proposal
 from ov_specdec.drafters.factory import DrafterInput, draft_model
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, Costs
@@ -76,7 +76,7 @@ def paired(
 def rounds(
     text: Sequence,
     *others: Sequence,
-    limits: Limits = Limits(),
+    limits: StepLimits = StepLimits(),
     costs: Costs = Costs(NOMINAL),
 ) -> Iterator[Round]:
     """The rounds of a sequence, which may share passes with others of the same models."""

@@ -6,7 +6,7 @@ from types import MappingProxyType, SimpleNamespace
 from ov_specdec.drafters.factory import kind_of
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.policies import LearnedStats
@@ -62,7 +62,7 @@ def generator(
     drafter: its name or kind. tokenizer: letters by default.
     """
     learned = LearnedStats() if costs is None else LearnedStats(costs)
-    loop = EngineLoop(Engine(main, draft, limits or Limits(), learned.costs))
+    loop = EngineLoop(Engine(main, draft, limits or StepLimits(), learned.costs))
     kind = kind_of(drafter or ("model" if draft else "none"))
     tokenizer, ends = tokenizer or Letters(), frozenset(eos)
     size = main.vocab_size

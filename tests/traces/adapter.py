@@ -11,7 +11,7 @@ import numpy as np
 from ov_specdec.drafters.factory import kind_of
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.generation.batch import Batch
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
@@ -53,8 +53,8 @@ class Core:
         if run.draft is not None:
             self.runners["draft"] = _runner("draft", run.draft, other, journal)
         main, draft = self.runners["main"], self.runners.get("draft")
-        usual = Limits(max_batch_size=run.max_batch_size)
-        limits = usual if run.prefill is None else Limits(run.max_batch_size, run.prefill)
+        usual = StepLimits(max_batch_size=run.max_batch_size)
+        limits = usual if run.prefill is None else StepLimits(run.max_batch_size, run.prefill)
         costs = _costs(run)
         self.engine = Engine(main, draft, limits, costs)
         tokenizer: Any = MAIN

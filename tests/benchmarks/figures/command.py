@@ -57,8 +57,10 @@ COLUMNS = {
 
 MODELS = Path("models")
 EXPANDED, LARGER = MODELS / "main-expanded-1b-int8", MODELS / "main-expanded-3b-int8"
+INT4 = MODELS / "main-expanded-1b-int4"
 DRAFT = MODELS / "draft-expanded-100m-int8"
-"""What `expand --size 1B` and `--size 3B`, and `expand models/draft --size 100M` write."""
+"""What `expand --size 1B` and `--size 3B`, `expand --size 1B --weight-format int4`, and `expand
+models/draft --size 100M` write."""
 
 
 @click.command()
@@ -69,6 +71,7 @@ DRAFT = MODELS / "draft-expanded-100m-int8"
 @several("--only", str, tuple(PARTS), says="Parts.", among=PARTS)
 @click.option("--expanded", type=PATH, default=EXPANDED, show_default=True, help="A main of 1 B.")
 @click.option("--larger", type=PATH, default=LARGER, show_default=True, help="A main of 3 B.")
+@click.option("--int4", type=PATH, default=INT4, show_default=True, help="The one of 1 B in int4.")
 @click.option("--draft", type=PATH, default=DRAFT, show_default=True, help="Their draft of 100 M.")
 @click.option("--chat", metavar="DIR", help="A chat model, such as SmolLM2-135M-Instruct.")
 @click.option("--gguf", type=PATH, help="The chat model for llama.cpp.")
@@ -82,6 +85,7 @@ def figures(
     only: tuple[str, ...],
     expanded: Path,
     larger: Path,
+    int4: Path,
     draft: Path,
     chat: str | None,
     gguf: Path | None,
@@ -100,6 +104,7 @@ def figures(
     given = Given(
         expanded if expanded.is_dir() else None,
         larger if larger.is_dir() else None,
+        int4 if int4.is_dir() else None,
         draft if draft.is_dir() else None,
         locate(chat) if chat else None,
         gguf,

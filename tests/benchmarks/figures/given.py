@@ -16,7 +16,7 @@ from tests.benchmarks.record import Row
 from tests.benchmarks.texts import Prompts
 
 SETS = {
-    **dict.fromkeys(("embedded", "1b", "1b-small-draft", "3b"), "heldout"),
+    **dict.fromkeys(("embedded", "1b", "1b-int4", "1b-small-draft", "3b"), "heldout"),
     "chat": "tasks",
 }
 """The prompts of each pair."""
@@ -26,8 +26,8 @@ SETS = {
 class Given:
     """Folders of models, and recordings. None: not given.
 
-    expanded, larger: the embedded main at the cost of 1 B and of 3 B parameters. draft: the
-    embedded draft at that of 100 M.
+    expanded, larger: the embedded main at the cost of 1 B and of 3 B parameters. int4: the former
+    in int4. draft: the embedded draft at that of 100 M.
     chat: a chat model, which has no draft model. gguf: the same for llama.cpp. speech: a Whisper.
     properties: OpenVINO's, for all models and programs that take them. priority: that of all
     processes. rows: what was measured so far.
@@ -35,6 +35,7 @@ class Given:
 
     expanded: Path | None = None
     larger: Path | None = None
+    int4: Path | None = None
     draft: Path | None = None
     chat: Path | None = None
     gguf: Path | None = None
@@ -55,6 +56,8 @@ class Given:
             pairs["1b-small-draft"] = Models(self.expanded, draft, properties=self.properties)
         if self.expanded and self.draft:
             pairs["1b"] = Models(self.expanded, self.draft, properties=self.properties)
+        if self.int4 and self.draft:
+            pairs["1b-int4"] = Models(self.int4, self.draft, properties=self.properties)
         if self.larger and self.draft:
             pairs["3b"] = Models(self.larger, self.draft, properties=self.properties)
         return pairs
@@ -62,8 +65,8 @@ class Given:
     @property
     def folders(self) -> Mapping[str, Path]:
         """The models by role, for their hashes."""
-        given = {"expanded": self.expanded, "larger": self.larger, "expanded draft": self.draft}
-        given |= {"chat": self.chat, "speech": self.speech}
+        given = {"expanded": self.expanded, "larger": self.larger, "expanded int4": self.int4}
+        given |= {"expanded draft": self.draft, "chat": self.chat, "speech": self.speech}
         embedded = {role: embedded_folder(role) for role in ("main", "draft")}
         return {**embedded, **{role: path for role, path in given.items() if path}}
 

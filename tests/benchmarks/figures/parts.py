@@ -40,7 +40,9 @@ METHODS = {
         ("embedded", "1b-small-draft", "3b"),
         (*sweep("genai-draft", (3, 5, 7, 10, 15)), "genai-confidence"),
     ),
-    "1b": (*sweep("genai-draft", (2, 3, 5, 7, 10)), "genai-confidence"),
+    **dict.fromkeys(
+        ("1b", "1b-int4"), (*sweep("genai-draft", (2, 3, 5, 7, 10)), "genai-confidence")
+    ),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
 LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
@@ -108,6 +110,7 @@ def several(pair: str, minutes: float, rounds: int) -> Part:
 
 PARTS: Mapping[str, Part] = {
     "1b": single("1b", 6, tokens=96, rounds=1),
+    "1b-int4": single("1b-int4", 6, tokens=96, rounds=1),
     "3b": single("3b", 6, tokens=96, rounds=1),
     "tasks": Part(
         4,

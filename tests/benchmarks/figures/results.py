@@ -17,6 +17,7 @@ NOISY = 0.05
 
 PAIRS = {
     "1b": "1 B, draft of 100 M",
+    "1b-int4": "1 B in int4, draft of 100 M",
     "3b": "3 B, draft of 100 M",
     "1b-small-draft": "1 B, embedded draft",
     "chat": "SmolLM2-135M, suffix drafts",
@@ -25,7 +26,7 @@ PAIRS = {
 """What pairs are called, those first that are nearest to what people have."""
 
 SINGLE = {
-    **{pair: pair for pair in ("1b", "3b", "1b-small-draft")},
+    **{pair: pair for pair in ("1b", "1b-int4", "3b", "1b-small-draft")},
     **{"chat": "tasks", "embedded": "embedded"},
 }
 """The parts with single requests, by pair."""

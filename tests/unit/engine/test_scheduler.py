@@ -11,7 +11,7 @@ from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output
-from ov_specdec.engine.scheduler import SHARED_SECONDS, Limits
+from ov_specdec.engine.scheduler import SHARED_SECONDS, StepLimits
 from ov_specdec.engine.sequence import Cancelled, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.acceptance import Counts
@@ -75,7 +75,7 @@ class Service:
         self.main = ScriptedModel(SCRIPT, **sizes, border=borders[0])
         drafted = in_parallel(wrong_at(SCRIPT, set(wrong)))
         self.draft = ScriptedModel(drafted, **sizes, border=borders[1])
-        limits = Limits(max_batch_size, chunk)
+        limits = StepLimits(max_batch_size, chunk)
         self.costs = costs
         self.engine = Engine(self.main, self.draft, limits, costs)
         self.loop = EngineLoop(self.engine)

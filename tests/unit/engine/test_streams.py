@@ -6,7 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 
-from ov_specdec.engine.scheduler import Limits
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.errors import ContextLengthError, SessionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import collect
@@ -75,7 +75,7 @@ def test_a_stream_that_is_dropped_frees_its_blocks_and_the_others_go_on():
 
 
 def test_a_stream_that_nobody_reads_any_more_loses_nothing():
-    pair = Pair(Limits(max_batch_size=2))
+    pair = Pair(StepLimits(max_batch_size=2))
     settings = {"max_new_tokens": 100, "num_assistant_tokens": 0}
     left = pair.stream("ABC", **settings)
     begun = [next(left)]
