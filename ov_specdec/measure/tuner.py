@@ -102,7 +102,7 @@ class Tuner:
         found: dict[Role, Found] = {}
         for role in ("draft", "main"):
             end = self._start + SHARES[role] * self._seconds
-            found[role] = search(partial(self._time, role), offered(self._device), end)
+            found[role] = search(partial(self._time, role), choices_on(self._device), end)
         main, draft = found["main"].best, found["draft"].best
         changed, invariance = self._compare_with_exact(main)
         report = {
@@ -154,7 +154,7 @@ class Tuner:
         return fmean(changes), "yes" if status.is_verified else f"no: {status.reason}"
 
 
-def offered(device: str) -> dict[str, tuple[str, ...]]:
+def choices_on(device: str) -> dict[str, tuple[str, ...]]:
     """`CHOICES` and threads, without precisions that the device does not support.
 
     Off the CPU the KV cache has the inference precision, because 8 bits are not exact there. On it,
