@@ -199,10 +199,10 @@ def lengths(axes: Any, results: Results) -> None:
     time = curve(of_passes(results))
     _, round_, verify, _ = rounds(results)
     each = max(round_ - verify, 0.0) / DRAFTED
-    drafted = np.arange(9)
+    drafted = range(9)
     for rate, colour in zip((0.9, 0.7, 0.5), COLOURS, strict=True):
         seconds = [(time(length + 1) + length * each) / 1000 for length in drafted]
-        speeds = (rate**drafted).cumsum() / seconds
+        speeds = np.power(rate, drafted).cumsum() / seconds
         best = int(speeds.argmax())
         axes.plot(drafted, speeds, color=colour, label=f"each draft token accepted in {rate:.0%}")
         axes.plot(best, speeds[best], marker="o", color=colour)
