@@ -42,7 +42,9 @@ class Chat:
     def respond(self, line: str) -> str:
         """Answer a message or execute a command; a failed one changes nothing. Returns a note."""
         if line.startswith("//") or not line.startswith("/"):
-            return self._ask([*self.messages, {"role": "user", "content": line.removeprefix("/")}])
+            return self._answer(
+                [*self.messages, {"role": "user", "content": line.removeprefix("/")}]
+            )
         name, *rest = line.split(maxsplit=1)
         argument = "".join(rest).strip()
         if name not in CHAT_COMMANDS:
@@ -54,7 +56,7 @@ class Chat:
             raise OptionError(f"{name} lacks its argument: type {name} {usage}")
         return run(self, argument)
 
-    def _ask(self, messages: list[Message]) -> str:
+    def _answer(self, messages: list[Message]) -> str:
         options = dict(self.given)
         if options.get("cache_prompt", True):
             options["cache_salt"] = CHAT_SALT
@@ -83,7 +85,7 @@ class Chat:
         result = {"role": "tool", "name": calls[0]["function"]["name"], "content": given}
         messages = [*self.messages, result | {"tool_call_id": calls[0].get("id", "")}]
         if not calls[1:]:
-            return self._ask(messages)
+            return self._answer(messages)
         self.messages = messages
         return waits_for(calls[1])
 
@@ -106,7 +108,7 @@ class Chat:
         return f"removed the message {shorten(question['content'])} and its answer"
 
     def _retry(self, _: str) -> str:
-        return self._ask(self._to_question())
+        return self._answer(self._to_question())
 
     def _system(self, text: str) -> str:
         if text:

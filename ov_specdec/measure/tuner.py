@@ -12,14 +12,13 @@ from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.measure.methods import interleave
 from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.devices import (
-    computes_in,
+    RuntimeConfig,
     describe_machine,
     find_device,
     usable_cores,
 )
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import Profile, pair_fingerprint
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.costs import NOMINAL, Role
 from ov_specdec.planning.measurement import Measurement
@@ -103,7 +102,7 @@ class Tuner:
         found: dict[Role, Found] = {}
         for role in ("draft", "main"):
             end = self._start + SHARES[role] * self._seconds
-            found[role] = search(partial(self._time, role), offered(self._device), end)
+            found[role] = search(partial(self._time, role), choices_on(self._device), end)
         main, draft = found["main"].best, found["draft"].best
         changed, invariance = self._compare_with_exact(main)
         report = {
@@ -155,14 +154,14 @@ class Tuner:
         return fmean(changes), "yes" if status.is_verified else f"no: {status.reason}"
 
 
-def offered(device: str) -> dict[str, tuple[str, ...]]:
+def choices_on(device: str) -> dict[str, tuple[str, ...]]:
     """`CHOICES` and threads, without precisions that the device does not support.
 
     Off the CPU the KV cache has the inference precision, because 8 bits are not exact there. On it,
     a small model may be faster on half or a quarter of the cores.
     """
     found = find_device(device)
-    precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(found, name)]
+    precisions = [name for name in CHOICES[PRECISION_HINT] if found.computes_in(name)]
     choices = {**CHOICES, PRECISION_HINT: tuple(precisions)}
     if not found.is_cpu:
         del choices["KV_CACHE_PRECISION"]

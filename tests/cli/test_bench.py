@@ -1,7 +1,6 @@
 """`ov-specdec bench`: turns and figures with fakes, the command on real models."""
 
 import json
-import os
 import re
 
 import pytest
@@ -209,26 +208,3 @@ def test_prompts_from_files(tmp_path):
     assert read_prompts(objects) == ("a\nb", "c")
     objects.write_text('{"prompt": "a\u2028b"}\n', encoding="utf-8")
     assert read_prompts(objects) == ("a\u2028b",)
-
-
-BAD_INPUT = {
-    "unknown method": (["--methods", "plain,fast"], "method 'fast' does not exist: use plain"),
-    "no rounds": (["--rounds", "0"], "--rounds 0 must be a whole number"),
-    "no draft": (["--main", "."], "no draft model for --main .: give --draft"),
-    "empty file": (["--prompt-file", os.devnull], "holds no prompt"),
-    "two sources": (["--prompts", "code", "--prompt-file", "x"], "or --prompt-file 'x', not both"),
-    "no place": (["--output", f"{os.devnull}/x.json"], f"'{os.devnull}' cannot be used"),
-    "no requests": (["--concurrency", "1,0"], "--concurrency 0 must be a whole number of at"),
-    "no numbers": (["--concurrency", "few"], "'few' must be whole numbers: 1,2,4"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_INPUT)
-def test_bad_input_is_refused_before_anything_runs(case, tmp_path):
-    arguments, complaint = BAD_INPUT[case]
-    done = run("bench", *arguments, cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert len(done.stderr.splitlines()) == 1
-    assert complaint in done.stderr
-    assert not list(tmp_path.iterdir())

@@ -1,5 +1,6 @@
 """Every bad input of the command line: one line on stderr, exit code 2."""
 
+import os
 import re
 import shlex
 import shutil
@@ -35,6 +36,13 @@ BAD_INPUT = {
         "--draft 'y' contradicts --draft-from-main int4"
     ),
     f"tune {MAIN} --output profile.json": "--output 'profile.json' has no effect without DRAFT",
+    "bench --methods plain,fast": "method 'fast' does not exist: use plain",
+    "bench --rounds 0": "--rounds 0 must be a whole number",
+    f"bench --prompt-file {os.devnull}": "holds no prompt",
+    "bench --prompts code --prompt-file x": "or --prompt-file 'x', not both",
+    f"bench --output {os.devnull}/x.json": f"'{os.devnull}' cannot be used",
+    "bench --concurrency 1,0": "--concurrency 0 must be a whole number of at",
+    "bench --concurrency few": "'few' must be whole numbers: 1,2,4",
     f"transcribe {MAIN}": "Missing argument 'FILES...'",
     "batch x y --output z --main .": "REQUESTS are 2 files: give one",
     "chat x --main y": "MAIN is 'x', and --main y: give it once",
@@ -61,6 +69,7 @@ def refused(done):
 @pytest.mark.parametrize("line", BAD_INPUT)
 def test_bad_input_is_one_line_and_exit_code_two(line, tmp_path):
     assert BAD_INPUT[line] in refused(run(*shlex.split(line), cwd=tmp_path))
+    assert not list(tmp_path.iterdir())
 
 
 OWN = {

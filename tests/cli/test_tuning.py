@@ -12,7 +12,7 @@ from ov_specdec.measure.tuner import (
     INVARIANT,
     Found,
     Tuner,
-    offered,
+    choices_on,
     search,
 )
 from ov_specdec.models.profile import Profile
@@ -149,6 +149,6 @@ def test_a_profile_that_cannot_be_written_is_refused_before_the_search(
 
 def test_threads_are_parts_of_the_cores_that_may_be_used(monkeypatch):
     monkeypatch.setattr(tuner, "usable_cores", lambda: 8)
-    assert offered("CPU")["INFERENCE_NUM_THREADS"] == ("4", "2")
+    assert choices_on("CPU")["INFERENCE_NUM_THREADS"] == ("4", "2")
     monkeypatch.setattr(tuner, "usable_cores", lambda: 1)
-    assert offered("CPU")["INFERENCE_NUM_THREADS"] == ()
+    assert choices_on("CPU")["INFERENCE_NUM_THREADS"] == ()
