@@ -20,7 +20,7 @@ from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.limits import RETRY_AFTER
 from ov_specdec.server.service import Service
-from ov_specdec.server.stream import Stream, run_in_thread
+from ov_specdec.server.stream import Stream, run_in_thread, wait_for
 
 AnyRequest = ChatBody | CompletionBody | ResponsesBody | TranslationForm
 AnyAnswer = CompletionAnswer | ResponseAnswer | TranscriptionAnswer
@@ -131,11 +131,10 @@ class Reply(Response):
     async def _wait_turn(self) -> None:
         """Wait until the request runs; `ApiError` if the queue takes too long."""
         came, most = monotonic(), self.service.settings.queue_timeout
-        left = min(most, self.deadline - came)
         try:
-            await asyncio.wait_for(self.stream.admitted.wait(), left)
+            await wait_for(self.stream.admitted, min(came + most, self.deadline))
         except asyncio.TimeoutError as error:
-            if left < most:
+            if self.deadline < came + most:
                 raise
             raise ApiError(
                 503,

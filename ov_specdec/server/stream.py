@@ -46,8 +46,7 @@ class Stream(Generic[T]):
         """
         while not self._unread and self._num_running and self._error is None:
             self._published.clear()
-            timeout = None if deadline == inf else deadline - monotonic()
-            await asyncio.wait_for(self._published.wait(), timeout)
+            await wait_for(self._published, deadline)
         if self._error is not None:
             raise self._error
         chunks, self._unread = self._unread, []
@@ -77,6 +76,22 @@ class Stream(Generic[T]):
         if error is not None:
             self.fail(error)
         self._published.set()
+
+
+async def wait_for(event: asyncio.Event, deadline: float) -> None:
+    """Wait for an event; `asyncio.TimeoutError` at the deadline, by `time.monotonic`.
+
+    A cancellation that comes with the event is kept: before Python 3.12 `asyncio.wait_for` loses
+    it, and a request whose client leaves as a chunk comes would run to its end.
+    """
+    timeout = None if deadline == inf else deadline - monotonic()
+    waiting = asyncio.ensure_future(event.wait())
+    try:
+        done, _ = await asyncio.wait([waiting], timeout=timeout)
+    finally:
+        waiting.cancel()
+    if not done:
+        raise asyncio.TimeoutError
 
 
 async def run_in_thread(work: Callable[[], T]) -> T:

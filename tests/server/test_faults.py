@@ -109,6 +109,27 @@ def test_what_takes_too_long_ends_with_an_error(pipeline, monkeypatch):
     assert (answer.status_code, answer.json()["error"]["code"]) == (504, "timeout")
 
 
+@pytest.mark.parametrize("turns", range(4))
+def test_a_client_that_leaves_as_a_chunk_comes_ends_its_request(turns):
+    async def leave():
+        stream = Stream(1)
+
+        async def read():
+            while True:
+                await stream.next(time.monotonic() + 60)
+
+        reading = asyncio.ensure_future(read())
+        await asyncio.sleep(0.01)
+        stream._put(0, ["chunk"])
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait([reading], timeout=1)
+        return reading.cancelled()
+
+    assert asyncio.run(leave())
+
+
 def test_what_comes_when_the_event_loop_is_closed_harms_no_thread():
     async def begin():
         return Stream(1)
