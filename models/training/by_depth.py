@@ -20,8 +20,8 @@ from transformers import LlamaForCausalLM
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.exported import open_exported
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
 LENGTH = 240  # tokens of a text: with its masks within the draft's context

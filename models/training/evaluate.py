@@ -25,8 +25,8 @@ from rich.progress import track
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.exported import open_exported
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
 
 MODELS = Path(__file__).resolve().parent.parent

@@ -244,7 +244,7 @@ class BatchRun:
         answer = self._answers.pop(custom_id, None)
         for index in range(len(answer.choices) if answer else 0):
             self._batch.cancel((custom_id, index))
-        failure = from_exception(error, custom_id, answer.ask.names if answer else None)
+        failure = from_exception(error, custom_id, answer.request.names if answer else None)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
         results.write(custom_id, failure.status, failure.body())

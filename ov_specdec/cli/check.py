@@ -15,6 +15,7 @@ from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.agreement import Agreement, compare_caches
 from ov_specdec.models.devices import (
     Precision,
+    RuntimeConfig,
     describe_machine,
     find_device,
     openvino_core,
@@ -23,7 +24,6 @@ from ov_specdec.models.exported import check_pair, open_exported, pair_tokenizer
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.invariance import look_up
 from ov_specdec.models.locate import locate
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance

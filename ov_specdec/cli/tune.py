@@ -27,9 +27,9 @@ from ov_specdec.measure.candidates import (
 from ov_specdec.measure.methods import make_table
 from ov_specdec.measure.prompts import TUNING, read_prompts
 from ov_specdec.measure.tuner import CHANGED, INVARIANT, Found, Tuner, describe_settings
+from ov_specdec.models.devices import WantedShapes
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import Profile, require_writable
-from ov_specdec.models.runtime_config import WantedShapes
 from ov_specdec.options.model import option
 from ov_specdec.planning.costs import Role
 from ov_specdec.text.pairing import PairingName

@@ -21,7 +21,7 @@ from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
-from ov_specdec.server.engine import LocalEngine, Takes
+from ov_specdec.server.engine import InputKind, LocalEngine
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 from ov_specdec.text.tokenizer import Tokenizer
@@ -41,18 +41,18 @@ class Replica(LocalEngine):
         super().__init__(pipeline, settings, serve.get_replica_context().replica_tag)
 
     async def generate(
-        self, ask: GenerationBody, tenant: str | None
+        self, request: GenerationBody, tenant: str | None
     ) -> AsyncIterator[list[tuple[int, Chunk]] | ApiError]:
         """Chunks with their choice, first none when it runs, or an `ApiError`, while it is read."""
-        stream = Stream[Chunk](ask.num_choices)
+        stream = Stream[Chunk](request.num_choices)
         try:
-            async with self.running(ask, tenant, stream):
+            async with self.running(request, tenant, stream):
                 await stream.admitted.wait()
                 yield []
                 while chunks := await stream.next():
                     yield chunks
         except Exception as error:
-            if (failure := from_exception(error, "", ask.names)).status == 500:
+            if (failure := from_exception(error, "", request.names)).status == 500:
                 raise
             yield failure
 
@@ -70,14 +70,14 @@ class RemoteEngine:
     max_length: int
     batch_invariant: BatchInvariance
     max_running: int
-    takes: Takes = "text"
+    input_kind: InputKind = "text"
 
     @asynccontextmanager
     async def running(
-        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk]
+        self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`."""
-        reading = asyncio.create_task(self._read(ask, tenant, stream, 3))
+        reading = asyncio.create_task(self._read(request, tenant, stream, 3))
         try:
             yield
         finally:
@@ -97,11 +97,11 @@ class RemoteEngine:
         """Does nothing: Ray ends the replicas."""
 
     async def _read(
-        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk], tries: int
+        self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk], tries: int
     ) -> None:
         """Fill the stream from a replica, or from another one if it is lost before a token."""
         try:
-            response: Any = self.replicas.options(stream=True).generate.remote(ask, tenant)
+            response: Any = self.replicas.options(stream=True).generate.remote(request, tenant)
             with ExitStack() as end:
                 end.callback(response.cancel)
                 async for chunks in response:
@@ -111,11 +111,11 @@ class RemoteEngine:
                     for index, chunk in chunks:
                         tries = 1
                         stream.put(index, [chunk])
-            for _ in range(ask.num_choices):
+            for _ in range(request.num_choices):
                 stream.end(None)
         except RayActorError:
             if tries > 1:
-                return await self._read(ask, tenant, stream, tries - 1)
+                return await self._read(request, tenant, stream, tries - 1)
             lost = "the replica that ran this request is gone"
             stream.fail(ApiError(503, lost, code="replica_lost"))
         except Exception as error:
@@ -132,13 +132,13 @@ class RemoteEngine:
         return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
-def session_of(ask: GenerationBody, tenant: str | None) -> int | None:
+def session_of(request: GenerationBody, tenant: str | None) -> int | None:
     """A hash that is equal for the requests of one conversation, tenant and salt; None without one.
 
     It is of `prompt_cache_key`, or messages up to the user's first: not of a system prompt alone.
     """
-    prompt: Any = ask.prompts[0]
-    if ask.prompt_cache_key is not None:
+    prompt: Any = request.prompts[0]
+    if request.prompt_cache_key is not None:
         begins = ""
     elif prompt and isinstance(prompt[0], Mapping):
         roles = [message.get("role") for message in prompt]
@@ -147,7 +147,7 @@ def session_of(ask: GenerationBody, tenant: str | None) -> int | None:
         begins = repr(prompt[:SESSION_PREFIX])
     else:
         return None
-    return hash((tenant, ask.options.cache_salt, ask.prompt_cache_key, begins))
+    return hash((tenant, request.options.cache_salt, request.prompt_cache_key, begins))
 
 
 class SessionRouter(RequestRouter):
@@ -190,10 +190,10 @@ class SessionRouter(RequestRouter):
         """Count a request that a replica took, and remember the replica of its session."""
         super().on_request_routed(pending_request, replica_id, result)
         if pending_request.args:  # a generation
-            ask, tenant = pending_request.args
+            request, tenant = pending_request.args
             request_id = pending_request.metadata.internal_request_id
-            self._running[replica_id][request_id] = ask.num_choices
-            if (session := session_of(ask, tenant)) is not None:
+            self._running[replica_id][request_id] = request.num_choices
+            if (session := session_of(request, tenant)) is not None:
                 self._replica_of[session] = replica_id
                 self._replica_of.move_to_end(session)
                 if len(self._replica_of) > 100_000:  # in about 20 MB

@@ -18,12 +18,11 @@ from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.agreement import verifiable
 from ov_specdec.models.budgets import kept_costs, limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
-from ov_specdec.models.devices import NOT_PAGED, find_device
+from ov_specdec.models.devices import NOT_PAGED, RuntimeConfig
 from ov_specdec.models.exported import ExportedModel, check_pair, open_exported, pair_tokenizers
 from ov_specdec.models.invariance import SLOWER, Invariance, configure, open_invariance
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import find_profile
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.costs import CostCurve, Costs, Progress, Role
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
@@ -123,20 +122,19 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
                 f" cannot be made ({error.strerror}): give another folder",
             ) from error
     encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
-    devices = []
     for config in (*configs, *encoders):
-        devices.append(device := find_device(config.device))
-        config.properties_for(device)
+        config.openvino_properties()
+        device = config.target
         if config.kv == "paged" and not device.takes_paged:
             raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
-    device = devices[0]
+    device = main.target
     if not device.is_cpu and main.static_sizes:
         raise OptionError(
             Option("static_shapes", main.static_sizes),
             f" cannot be used on {device.name}, which does not run a paged KV cache with static "
             "shapes: leave it out",
         )
-    if main.num_threads is not None and not any(own.is_cpu for own in devices):
+    if main.num_threads is not None and not any(c.target.is_cpu for c in (*configs, *encoders)):
         raise OptionError(
             Option("num_threads", main.num_threads),
             f" has no effect on {device.name}: leave it out, or run a model on CPU",

@@ -11,11 +11,15 @@ from typing_extensions import Self
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
 from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.errors import Option, OptionError
-from ov_specdec.models.devices import Precision
+from ov_specdec.models.devices import (
+    PROPERTIES,
+    KvBackend,
+    Precision,
+    RuntimeConfig,
+)
 from ov_specdec.models.generation_config import GenerationConfigUse
 from ov_specdec.models.invariance import WantedInvariance
 from ov_specdec.models.locate import check_place
-from ov_specdec.models.runtime_config import MAX_STATIC_SHAPE, PROPERTIES, KvBackend, RuntimeConfig
 from ov_specdec.options.conflicts import NO_EFFECT, refuse
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.generation import GenerationOptions
@@ -24,6 +28,8 @@ from ov_specdec.text.pairing import PairingName
 
 CONFIG = frozenset(field.name for field in fields(RuntimeConfig)) - {"batch_invariant"}
 """Settings of a model that are arguments of its pipeline."""
+
+MAX_STATIC_SHAPE = 512
 
 DeviceName = Annotated[str, AfterValidator(str.upper)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]

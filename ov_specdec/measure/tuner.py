@@ -12,14 +12,13 @@ from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.measure.methods import interleave
 from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.devices import (
-    computes_in,
+    RuntimeConfig,
     describe_machine,
     find_device,
     usable_cores,
 )
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import Profile, pair_fingerprint
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.costs import NOMINAL, Role
 from ov_specdec.planning.measurement import Measurement
@@ -162,7 +161,7 @@ def choices_on(device: str) -> dict[str, tuple[str, ...]]:
     a small model may be faster on half or a quarter of the cores.
     """
     found = find_device(device)
-    precisions = [name for name in CHOICES[PRECISION_HINT] if computes_in(found, name)]
+    precisions = [name for name in CHOICES[PRECISION_HINT] if found.computes_in(name)]
     choices = {**CHOICES, PRECISION_HINT: tuple(precisions)}
     if not found.is_cpu:
         del choices["KV_CACHE_PRECISION"]

@@ -6,9 +6,9 @@ from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.files import keep_section, read_section, record_file
 from ov_specdec.graph.attention import windows
 from ov_specdec.models.compile import LoadedModel, load_model, load_stateful
-from ov_specdec.models.exported import open_exported
+from ov_specdec.models.devices import RuntimeConfig
+from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.probe import (
     AROUND,
     COMPARED_TOKENS,
@@ -99,11 +99,10 @@ def compare_caches(folder: ModelFolder) -> Agreement:
 
     Raises errors of loading.
     """
-    exported = open_exported(folder.path)
-    own, model = exported.folder, exported.model
     # The ends of windows, chunks and LongRoPE's short factors, and an early position.
-    sizes = {own.sliding_window, own.chunk, own.original_length, *windows(model)}
-    most = min(own.context_length, LONGEST_PREFILL) - AROUND
+    own = folder.sliding_window, folder.chunk, folder.original_length
+    sizes = {*own, *windows(read_ir(folder))}
+    most = min(folder.context_length, LONGEST_PREFILL) - AROUND
     positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
     rows = []
     for kv in ("stateful", "paged"):

@@ -10,7 +10,7 @@ from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.files import record_file
 from ov_specdec.models.compile import LoadedModel
-from ov_specdec.models.devices import Device, find_device, free_memory
+from ov_specdec.models.devices import Device, free_memory
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.planning.measurement import LARGEST_ROOM
@@ -45,8 +45,7 @@ def limit_memory(
     needed = max_batch_size * blocks * LEAST_TOKENS
     by_device: dict[Device, list[LoadedModel]] = {}
     for model in models:
-        device = find_device(model.config.device)
-        by_device.setdefault(device, []).append(model)
+        by_device.setdefault(model.config.target, []).append(model)
     for device, own in by_device.items():
         bytes_per_token = sum(model.runner.bytes_per_token for model in own)
         bytes_per_state = sum(model.runner.bytes_per_state for model in own)

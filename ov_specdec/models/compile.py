@@ -6,17 +6,21 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from filecmp import cmp
-from pathlib import Path
 
 import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
 from ov_specdec.graph.attention import Heads, give_weights
-from ov_specdec.models.devices import compile_for, describe_machine, find_device
+from ov_specdec.models.devices import (
+    Backend,
+    KvBackend,
+    RuntimeConfig,
+    compile_model,
+    describe_machine,
+)
 from ov_specdec.models.exported import ExportedModel, open_exported, read_ir, read_model
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare
-from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import Aligner, Encoder
 
@@ -43,8 +47,7 @@ class LoadedModel:
 
 def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> str:
     """A key of all that passes of a model, and so the content of its KV cache, depend on."""
-    device = find_device(config.device)
-    properties = {**config.properties_for(device)}
+    device, properties = config.target, config.openvino_properties()
     properties.pop("CACHE_DIR", None)  # no effect on results
     form = ["fused qkv"] if kv == "paged" and device.is_cpu else []
     if config.batch_invariant:
@@ -83,8 +86,8 @@ def load_models(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> list[L
 
 def load_stateful(folder: ModelFolder, config: RuntimeConfig, reason: str) -> LoadedModel:
     """Load a model anew, on a stateful KV cache. reason: why it has no paged one."""
-    config = replace(config, kv="stateful", batch_invariant=False)
-    prepared = prepare(open_exported(folder.path), config, reason)
+    config = replace(config, kv="stateful", kv_reason=reason, batch_invariant=False)
+    prepared = prepare(open_exported(folder.path), config)
     return _open(prepared, prepared.compile, None)
 
 
@@ -135,7 +138,7 @@ def _load_encoder(exported: ExportedModel, config: RuntimeConfig) -> Encoder:
     if not path.is_file():
         raise ModelError(f"{path} is missing: export the model again")
     config = replace(config, device=config.encoder_device or config.device)
-    return Encoder(_compile(read_model(path), path, config))
+    return Encoder(compile_model(read_model(path), config, path))
 
 
 def _shares_encoder(main: ExportedModel, draft: ExportedModel) -> bool:
@@ -158,9 +161,4 @@ def load_aligner(
         give_weights(model, heads)
     except ModelError as error:
         raise ModelError(f"{folder.path} has no word times: {error}") from error
-    return Aligner(_compile(model, folder.ir, config), encoder)
-
-
-def _compile(model: ov.Model, path: Path, config: RuntimeConfig) -> ov.CompiledModel:
-    device = find_device(config.device)
-    return compile_for(device, model, config.properties_for(device), path)
+    return Aligner(compile_model(model, config, folder.ir), encoder)

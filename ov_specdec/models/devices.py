@@ -1,9 +1,10 @@
-"""OpenVINO's devices on this machine: precisions, memory, and support for a paged KV cache."""
+"""OpenVINO's devices on this machine, and the settings with which a model is compiled for one."""
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Literal
 
@@ -12,9 +13,24 @@ import psutil
 from openvino.properties.device import Type
 
 from ov_specdec.errors import DeviceError, openvino_message
+from ov_specdec.files import expand_home
 from ov_specdec.runner.block_memory import BlockMemory, HostMemory, RemoteMemory
 
 Precision = Literal["default", "exact", "f32", "bf16", "f16"]
+Backend = Literal["paged", "stateful"]
+KvBackend = Literal["auto", "paged", "stateful"]
+
+PROPERTIES = "a mapping of names to values, all of them texts"
+"""What properties must be, for messages."""
+
+WantedShapes = Sequence[int] | Literal["auto", "none"]
+"""Numbers of tokens in a pass for which a paged main model also gets static shapes.
+
+OpenVINO prepares a dynamic model again for each pass with another number of tokens than the last
+one; a static shape needs no preparation, is faster in itself, and takes the memory of the weights
+again. "auto": numbers that save most time, for small models. With either, a paged draft model has
+some too.
+"""
 
 EXACT = {
     "INFERENCE_PRECISION_HINT": "f32",
@@ -61,6 +77,11 @@ class Device:
         """How this package was tested there: measured, simulated, never run."""
         return SEEN.get(self.kind, "never run")
 
+    def computes_in(self, precision: str) -> bool:
+        """Whether it lists a precision among its capabilities; all support f32."""
+        needed = {"bf16": "BF16", "f16": "FP16"}.get(precision)
+        return needed is None or needed in self.capabilities
+
 
 @cache
 def openvino_core() -> ov.Core:
@@ -100,6 +121,101 @@ def find_device(name: str) -> Device:
     return Device(found[0], full_name, capabilities)
 
 
+@dataclass(frozen=True)
+class RuntimeConfig:
+    """How one model of a pipeline is compiled: options of the pipeline, by their names, and more.
+
+    kv_reason: why `kv` is not "auto". batch_invariant: run passes of a paged model in the
+    batch-invariant form. shares_passes: several sequences may share passes. kept_tokens: those
+    whose logits are computed; None: all.
+    """
+
+    device: str = "CPU"
+    kv: KvBackend = "auto"
+    kv_reason: str = "as requested"
+    precision: Precision = "default"
+    properties: Mapping[str, str] | None = None
+    max_masked_tokens: int | None = None
+    num_threads: int | None = None
+    cache_dir: str | Path | None = None
+    encoder_device: str | None = None
+    static_shapes: WantedShapes = "none"
+    batch_invariant: bool = False
+    shares_passes: bool = True
+    max_model_len: int | None = None
+    kept_tokens: frozenset[int] | None = None
+
+    @property
+    def static_sizes(self) -> list[int]:
+        """The requested sizes of static shapes."""
+        return [] if isinstance(self.static_shapes, str) else list(self.static_shapes)
+
+    @cached_property
+    def target(self) -> Device:
+        """The device of that name. Raises as `find_device` does."""
+        return find_device(self.device)
+
+    def openvino_properties(self) -> dict[str, str]:
+        """OpenVINO properties; given ones replace those of other settings.
+
+        Raises `DeviceError` for settings that the device does not support.
+        """
+        device, given, precision = self.target, self.properties or {}, self.precision
+        if precision == "default" and not device.is_cpu:  # the CPU needs no help
+            is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
+            precision = "f16" if device.computes_in("f16") and not is_accurate else "f32"
+        if not device.computes_in(precision):
+            raise DeviceError(
+                f"precision '{precision}' is not offered by {device.name} here, which lists "
+                f"{', '.join(device.capabilities)}: use default, f32 or exact"
+            )
+        # By channel, the CPU's default, all tokens of a block share a scale, so that a draft token
+        # changes the keys of those before it.
+        properties = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
+        if precision != "default":
+            properties |= EXACT if precision == "exact" else {"INFERENCE_PRECISION_HINT": precision}
+        if self.num_threads is not None and device.is_cpu:
+            properties["INFERENCE_NUM_THREADS"] = str(self.num_threads)
+        if self.cache_dir is not None:
+            properties["CACHE_DIR"] = str(expand_home(self.cache_dir))
+        properties |= given
+        properties |= _cache_precision(device, properties)
+        if folder := properties.pop("CACHE_DIR", ""):
+            # A GPU's plugin would load models that were compiled with other properties.
+            digest = hashlib.sha256(repr((device.name, sorted(properties.items()))).encode())
+            properties["CACHE_DIR"] = str(Path(folder) / digest.hexdigest()[:16])
+        return properties
+
+    @property
+    def has_readable_states(self) -> bool:
+        """Whether states of a stateful KV cache are readable, which rollback needs."""
+        chosen = self.openvino_properties().get("KV_CACHE_PRECISION")
+        return self.target.is_cpu or chosen not in COMPRESSED
+
+
+def _cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
+    """The precision of KV caches for these properties; empty except on a GPU.
+
+    A GPU's own choice has unreadable states, and differs between passes. It supports caches in the
+    inference precision. Raises `DeviceError` for an unsupported pair.
+    """
+    if device.kind != "GPU":
+        return {}
+    computes = properties["INFERENCE_PRECISION_HINT"]
+    if computes not in ("f16", "f32"):
+        raise DeviceError(
+            f"INFERENCE_PRECISION_HINT={computes} does not run on {device.name}: use f16 or f32"
+        )
+    chosen = properties.get("KV_CACHE_PRECISION", computes)
+    allowed = (computes, *COMPRESSED) if computes == "f16" else (computes,)
+    if chosen not in allowed:
+        raise DeviceError(
+            f"KV_CACHE_PRECISION={chosen} does not run on {device.name} with "
+            f"INFERENCE_PRECISION_HINT={computes}: use {' or '.join(allowed)}"
+        )
+    return {"KV_CACHE_PRECISION": chosen}
+
+
 CPU_OPTIONS = {"CPU_RUNTIME_CACHE_CAPACITY": "200"}
 """Entries of the cache in which OpenVINO keeps operations prepared for their shapes, 5000 by
 default. Passes over prompts have hundreds of sizes. Memory of 1,900 requests of the embedded pair
@@ -107,10 +223,14 @@ grew by 367 MiB with 5000, by 163 with 200 and by 101 with 100, and the speed st
 """
 
 
-def compile_for(
-    device: Device, model: ov.Model, properties: Mapping[str, str], path: Path
+def compile_model(
+    model: ov.Model, config: RuntimeConfig, path: Path, **more: str
 ) -> ov.CompiledModel:
-    """The compiled model; `DeviceError` if that fails. path: of the model, for the message."""
+    """The compiled model; `DeviceError` if that fails.
+
+    path: of the model, for the message. more: properties besides those of the configuration.
+    """
+    device, properties = config.target, {**config.openvino_properties(), **more}
     try:
         options = {**(CPU_OPTIONS if device.is_cpu else {}), **properties}
         compiled = openvino_core().compile_model(model, device.name, options)
@@ -163,40 +283,6 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
-
-
-def computes_in(device: Device, precision: str) -> bool:
-    """Whether a device lists a precision among its capabilities; all support f32."""
-    needed = {"bf16": "BF16", "f16": "FP16"}.get(precision)
-    return needed is None or needed in device.capabilities
-
-
-def cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
-    """The precision of KV caches for these properties; empty except on a GPU.
-
-    A GPU's own choice has unreadable states, and differs between passes. It supports caches in the
-    inference precision. Raises `DeviceError` for an unsupported pair.
-    """
-    if device.kind != "GPU":
-        return {}
-    computes = properties["INFERENCE_PRECISION_HINT"]
-    if computes not in ("f16", "f32"):
-        raise DeviceError(
-            f"INFERENCE_PRECISION_HINT={computes} does not run on {device.name}: use f16 or f32"
-        )
-    chosen = properties.get("KV_CACHE_PRECISION", computes)
-    allowed = (computes, *COMPRESSED) if computes == "f16" else (computes,)
-    if chosen not in allowed:
-        raise DeviceError(
-            f"KV_CACHE_PRECISION={chosen} does not run on {device.name} with "
-            f"INFERENCE_PRECISION_HINT={computes}: use {' or '.join(allowed)}"
-        )
-    return {"KV_CACHE_PRECISION": chosen}
-
-
-def has_readable_states(device: Device, properties: Mapping[str, str]) -> bool:
-    """Whether states of a stateful KV cache are readable, which rollback needs."""
-    return device.is_cpu or properties.get("KV_CACHE_PRECISION") not in COMPRESSED
 
 
 def block_memory(device: Device) -> BlockMemory:

@@ -18,10 +18,9 @@ from ov_specdec.errors import DeviceError, Option, OptionError, SessionError, op
 from ov_specdec.files import keep_section, read_section, record_file
 from ov_specdec.models.budgets import limit_memory
 from ov_specdec.models.compile import LoadedModel, fingerprint, load_model
-from ov_specdec.models.devices import Precision, find_device
+from ov_specdec.models.devices import Precision, RuntimeConfig
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.probe import Probe, ProbeSpan
@@ -233,12 +232,11 @@ def verdict_file(folder: ModelFolder, config: RuntimeConfig) -> Path | None:
 
 def _obstacle(folder: ModelFolder, config: RuntimeConfig) -> str:
     """The obstacle to invariant passes; "" if a check decides."""
-    device = find_device(config.device)
     if folder.is_encoder_decoder:
         return "an encoder-decoder model"
-    if not device.is_cpu:
-        return f"device {device.name}"
-    mode = config.properties_for(device).get("KEY_CACHE_QUANT_MODE")
+    if not config.target.is_cpu:
+        return f"device {config.target.name}"
+    mode = config.openvino_properties().get("KEY_CACHE_QUANT_MODE")
     if config.kv == "stateful":
         return "a stateful KV cache"
     return "" if mode == "BY_TOKEN" else f"KEY_CACHE_QUANT_MODE={mode}"

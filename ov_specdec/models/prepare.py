@@ -23,14 +23,12 @@ from ov_specdec.graph.paging import (
 from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import (
     NOT_PAGED,
-    Device,
+    Backend,
+    RuntimeConfig,
     block_memory,
-    compile_for,
-    find_device,
-    has_readable_states,
+    compile_model,
 )
 from ov_specdec.models.exported import ExportedModel, read_ir
-from ov_specdec.models.runtime_config import Backend, KvBackend, RuntimeConfig
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
@@ -38,9 +36,6 @@ from ov_specdec.runner.stateful import MAX_MASKED, StatefulModel
 
 OWN_STATES = "past_key_values"
 """Prefix of states with a sequence's own keys and values, if other states hold the encoder's."""
-
-AS_ASKED = "as requested"
-"""The reason for a KV backend that the caller chose."""
 
 COMPILE_OPTIONS = {"SNIPPETS_MODE": "DISABLE"}
 """Properties that disable generated code for element-wise operations: each static shape of the
@@ -60,7 +55,6 @@ class Prepared:
 
     exported: ExportedModel
     config: RuntimeConfig
-    device: Device
     kv: Backend
     reason: str
     make_runner: Callable[..., Runner]
@@ -71,40 +65,34 @@ class Prepared:
         """Whether another KV backend may be tried; a stateful one has no static shapes."""
         if self.kv != "paged" or self.config.kv != "auto" or self.config.static_sizes:
             return False
-        return has_readable_states(self.device, self.config.properties_for(self.device))
+        return self.config.has_readable_states
 
     def compile(self) -> ov.CompiledModel:
         """The compiled model; `DeviceError` if that fails."""
-        properties, path = self.config.properties_for(self.device), self.exported.folder.path
-        return compile_for(self.device, self.exported.model, properties, path)
+        return compile_model(self.exported.model, self.config, self.exported.folder.path)
 
     def compiler(self) -> CompileShape | None:
         """Compiles its static shapes; None on a GPU, which fails to run them.
 
         Models with a gated delta rule have none, so "auto" does not try.
         """
-        wanted, device, model = self.config.static_shapes, self.device, self.exported.model
-        if wanted == "none" or self.kv != "paged" or not device.is_cpu:
+        config, model, path = self.config, self.exported.model, self.exported.folder.path
+        if config.static_shapes == "none" or self.kv != "paged" or not config.target.is_cpu:
             return None
-        if wanted == "auto" and has_delta_rule(model):
+        if config.static_shapes == "auto" and has_delta_rule(model):
             return None
-        properties = {**self.config.properties_for(device), **COMPILE_OPTIONS}
-        path = self.exported.folder.path
         return lambda size: partial(
-            compile_for, device, static_shape(model, size), properties, path
+            compile_model, static_shape(model, size), config, path, **COMPILE_OPTIONS
         )
 
 
-def prepare(
-    exported: ExportedModel, config: RuntimeConfig, wanted_because: str = AS_ASKED
-) -> Prepared:
+def prepare(exported: ExportedModel, config: RuntimeConfig) -> Prepared:
     """Choose the KV backend of a model, and change its graph for it.
 
-    wanted_because: the reason for a backend that `config` names. Raises `DeviceError` and
-    `OptionError` for settings that contradict each other, and `ModelError` for an unsupported
-    model.
+    Raises `DeviceError` and `OptionError` for settings that contradict each other, and `ModelError`
+    for an unsupported model.
     """
-    folder, device = exported.folder, find_device(config.device)
+    folder = exported.folder
     context, max_length = folder.context_length, config.max_model_len or folder.context_length
     if max_length > context:
         raise OptionError(
@@ -112,12 +100,12 @@ def prepare(
             f" is more than the context of {folder.path}, {context} tokens: lower it",
         )
     if folder.is_encoder_decoder:
-        prepared = _prepare_encoder_decoder(exported, config, device, max_length)
+        prepared = _prepare_encoder_decoder(exported, config, max_length)
     else:
-        prepared = _prepare_decoder(exported, config, device, max_length, wanted_because)
+        prepared = _prepare_decoder(exported, config, max_length)
     model, is_paged = prepared.exported.model, prepared.kv == "paged"
     if not is_paged:
-        _check_stateful(config, device, prepared.reason)
+        _check_stateful(config, prepared.reason)
     select_rows(model, axis=0 if is_paged else 1)
     if config.kept_tokens is not None:
         cut_vocabulary(model, sorted(config.kept_tokens))
@@ -135,18 +123,13 @@ def prepare(
     return prepared
 
 
-def _prepare_decoder(
-    exported: ExportedModel,
-    config: RuntimeConfig,
-    device: Device,
-    max_length: int,
-    wanted_because: str,
-) -> Prepared:
-    folder, state = exported.folder, recurrent_state(exported.model)
+def _prepare_decoder(exported: ExportedModel, config: RuntimeConfig, max_length: int) -> Prepared:
+    folder, device = exported.folder, config.target
+    state = recurrent_state(exported.model)
     if lost := lost_cap(exported.model, folder.attention_cap):
         warnings.warn(f"{folder.path}: {lost}", RuntimeWarning, stacklevel=2)
-    max_masked = _max_masked(exported, config, device)
-    kv, reason, model = choose_backend(exported, device, config.kv, max_length, wanted_because)
+    max_masked = _max_masked(exported, config)
+    kv, reason, model = choose_backend(exported, config, max_length)
     if state is not None and not device.is_cpu:
         raise DeviceError(
             f"{folder.path} has recurrent states ('{state}'), which have not been run on "
@@ -177,24 +160,20 @@ def _prepare_decoder(
         memory, is_invariant = block_memory(device), config.batch_invariant
         make_runner = partial(PagedModel, memory=memory, is_invariant=is_invariant, **common)
     exported = replace(exported, model=model)
-    return Prepared(exported, config, device, kv, reason, make_runner, state is not None)
+    return Prepared(exported, config, kv, reason, make_runner, state is not None)
 
 
 def choose_backend(
-    exported: ExportedModel,
-    device: Device,
-    kv: KvBackend,
-    max_length: int,
-    wanted_because: str = AS_ASKED,
+    exported: ExportedModel, config: RuntimeConfig, max_length: int
 ) -> tuple[Backend, str, ov.Model]:
     """The paged backend if it is correct and fast, else the stateful one; why; and its model.
 
     May change the graph that was read. max_length: maximum tokens of a sequence. Raises
     `DeviceError` and `ModelError` if kv="paged" is not possible.
     """
-    model, folder = exported.model, exported.folder
-    if kv == "stateful":
-        return "stateful", wanted_because, model
+    model, folder, device = exported.model, exported.folder, config.target
+    if config.kv == "stateful":
+        return "stateful", config.kv_reason, model
     if not device.takes_paged:
         return "stateful", f"{NOT_PAGED} {device.name}", model
     try:
@@ -210,21 +189,21 @@ def choose_backend(
         num_windowed = len(windows(model))
         to_paged(model)
         require_windows(model, num_windowed)
-        if kv == "auto" and device.is_cpu and has_delta_rule(model):
+        if config.kv == "auto" and device.is_cpu and has_delta_rule(model):
             raise ModelError("passes on a paged KV cache take longer: OpenVINO's gated delta rule")
     except ModelError as error:
-        if kv == "paged":
+        if config.kv == "paged":
             raise
         # The attempt may have changed the model partly.
         return "stateful", str(error), read_ir(folder)
     if device.is_cpu:  # a GPU does not quantize keys by token, and its plugin fuses products itself
         center_keys(model)
         fuse_qkv(model)
-    reason = "drops rejected draft tokens at no cost" if kv == "auto" else wanted_because
+    reason = "drops rejected draft tokens at no cost" if config.kv == "auto" else config.kv_reason
     return "paged", reason, model
 
 
-def _max_masked(exported: ExportedModel, config: RuntimeConfig, device: Device) -> int:
+def _max_masked(exported: ExportedModel, config: RuntimeConfig) -> int:
     folder, model = exported.folder, exported.model
     # Masked entries would displace others in a window, chunk or table of masks, and shift
     # positions that are not an input.
@@ -234,11 +213,11 @@ def _max_masked(exported: ExportedModel, config: RuntimeConfig, device: Device) 
         return 0
     if config.max_masked_tokens is not None:
         return config.max_masked_tokens
-    return MAX_MASKED if device.is_cpu else 0  # a GPU once read masked entries
+    return MAX_MASKED if config.target.is_cpu else 0  # a GPU once read masked entries
 
 
 def _prepare_encoder_decoder(
-    exported: ExportedModel, config: RuntimeConfig, device: Device, max_length: int
+    exported: ExportedModel, config: RuntimeConfig, max_length: int
 ) -> Prepared:
     """The decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
@@ -261,19 +240,19 @@ def _prepare_encoder_decoder(
     make_runner = partial(
         EncoderDecoderModel, axes=axes, max_length=max_length, vocab_size=exported.vocab_size
     )
-    return Prepared(exported, config, device, "stateful", "an encoder-decoder model", make_runner)
+    return Prepared(exported, config, "stateful", "an encoder-decoder model", make_runner)
 
 
-def _check_stateful(config: RuntimeConfig, device: Device, reason: str) -> None:
+def _check_stateful(config: RuntimeConfig, reason: str) -> None:
     """Refuse settings that a stateful KV cache does not support."""
     if config.static_sizes:
         raise OptionError(
             Option("static_shapes", config.static_sizes),
             f" needs a paged KV cache, and the main model's is stateful ({reason}): leave it out",
         )
-    properties = config.properties_for(device)
-    if not has_readable_states(device, properties):
+    if not config.has_readable_states:
+        chosen = config.openvino_properties()["KV_CACHE_PRECISION"]
         raise DeviceError(
-            f"KV_CACHE_PRECISION={properties['KV_CACHE_PRECISION']} cannot be used with a stateful "
-            f"KV cache on {device.name}, whose states could not be read: leave it out"
+            f"KV_CACHE_PRECISION={chosen} cannot be used with a stateful KV cache on "
+            f"{config.target.name}, whose states could not be read: leave it out"
         )

@@ -13,8 +13,8 @@ from typing import Any
 from ov_specdec.errors import OptionError
 from ov_specdec.files import UNREADABLE, VERSION, read_sections, record_file, write_section
 from ov_specdec.models.compile import fingerprint
+from ov_specdec.models.devices import PROPERTIES, KvBackend, RuntimeConfig
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.runtime_config import PROPERTIES, KvBackend, RuntimeConfig
 from ov_specdec.options.model import require
 
 

@@ -33,11 +33,11 @@ def encode_event(content: Json, name: str | None = None) -> bytes:
 class Answer(Generic[G]):
     """Makes events of the chunks that come, or a body that is sent whole.
 
-    ask: the request. model: its served name. created: seconds since 1970. choices: those of the
+    request: the request. model: its served name. created: seconds since 1970. choices: those of the
     first prompt, then of the next, as far as they have come.
     """
 
-    ask: G
+    request: G
     model: str
     tokenizer: Tokenizer
     id: str = field(init=False)
@@ -45,13 +45,13 @@ class Answer(Generic[G]):
     choices: list[ResultBuilder] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.id = PREFIXES[self.ask.endpoint] + uuid4().hex
-        self.choices = [ResultBuilder() for _ in range(self.ask.num_choices)]
+        self.id = PREFIXES[self.request.endpoint] + uuid4().hex
+        self.choices = [ResultBuilder() for _ in range(self.request.num_choices)]
 
     @property
     def is_streamed(self) -> bool:
         """Whether it is written as events."""
-        return bool(self.ask.stream)
+        return bool(self.request.stream)
 
     @property
     def stats(self) -> list[GenerationStats]:

@@ -7,9 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import ConfigDict, Field, WithJsonSchema
 
 from ov_specdec.openai.answer import encode_event, make_metrics
-from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read
+from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read, with_options
 from ov_specdec.openai.errors import ApiError, Json, invalid
-from ov_specdec.openai.option_fields import with_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.options import TranscriptionOptions
@@ -114,15 +113,15 @@ def read_form(
 class TranscriptionAnswer:
     """Makes events of the chunks of a transcription, or an answer that is sent whole."""
 
-    def __init__(self, ask: TranslationForm) -> None:
-        self.ask = ask
+    def __init__(self, request: TranslationForm) -> None:
+        self.request = request
         self.choices = [ResultBuilder()]
         self.is_streamed = False
         self._granularities: Sequence[str] = ("segment",)
         self._chunks: list[TranscriptionChunk] = []
-        if isinstance(ask, TranscriptionForm):
-            self.is_streamed = bool(ask.stream)
-            self._granularities = ask.timestamp_granularities or self._granularities
+        if isinstance(request, TranscriptionForm):
+            self.is_streamed = bool(request.stream)
+            self._granularities = request.timestamp_granularities or self._granularities
 
     def begin(self) -> list[bytes]:
         """No events come before the text."""
@@ -157,7 +156,7 @@ class TranscriptionAnswer:
 
     def whole(self) -> Json | str:
         """The body of an answer that is not streamed: a JSON object or a text."""
-        result, text_format = collect(self._chunks), self.ask.response_format or "json"
+        result, text_format = collect(self._chunks), self.request.response_format or "json"
         if text_format == "text":
             return write(result, "txt")
         if text_format in ("srt", "vtt"):
@@ -168,7 +167,7 @@ class TranscriptionAnswer:
         if text_format == "json":
             return {"text": result.text, **measured}
         body: Json = {
-            "task": self.ask.task,
+            "task": self.request.task,
             "language": result.language or "und",  # undetermined, in ISO 639: clients expect a text
             "duration": seconds,
             "text": result.text,

@@ -23,21 +23,23 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._is_chat = isinstance(self.ask, ChatBody)
-        self._streaming = self.ask.stream_options or StreamOptions()
-        self._num_calls = [0] * self.ask.num_choices
+        self._is_chat = isinstance(self.request, ChatBody)
+        self._streaming = self.request.stream_options or StreamOptions()
+        self._num_calls = [0] * self.request.num_choices
         self._scores = [
-            CompletionScores(self.ask.options, self.tokenizer, self._prompt(i), self.prompt_text(i))
-            for i in range(self.ask.num_choices)
+            CompletionScores(
+                self.request.options, self.tokenizer, self._prompt(i), self.prompt_text(i)
+            )
+            for i in range(self.request.num_choices)
         ]
 
     def begin(self) -> list[bytes]:
         """The events before any text: the role of a message, and the prompt with `echo`."""
-        indices = range(self.ask.num_choices)
-        if isinstance(self.ask, ChatBody):
+        indices = range(self.request.num_choices)
+        if isinstance(self.request, ChatBody):
             first: Json = {"delta": {"role": "assistant", "content": ""}}
             return [self._event([_piece(index, first)]) for index in indices]
-        if not self.ask.echo or self.ask.options.prompt_logprobs is not None:
+        if not self.request.echo or self.request.options.prompt_logprobs is not None:
             return []
         return [self._event([_piece(i, {"text": self.prompt_text(i)})]) for i in indices]
 
@@ -57,7 +59,7 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
         if scores is not None or chunk.finish_reason is not None:
             *new, last = new or [nothing]
             new.append({**last, "logprobs": scores, "finish_reason": chunk.finish_reason})
-        usage, origin = None, {"origin": chunk.origin} if self.ask.return_origins else {}
+        usage, origin = None, {"origin": chunk.origin} if self.request.return_origins else {}
         if self._streaming.continuous_usage_stats:
             usage = _count(chunk.num_prompt_tokens, len(self.choices[index].token_ids))
         return [self._event([_piece(index, {**origin, **each})], usage) for each in new]
@@ -84,12 +86,12 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
         With a prediction, also of draft tokens from matches in it, or in the text so far.
         """
         stats = self.stats
-        first = stats[:: self.ask.choices_per_prompt]
+        first = stats[:: self.request.choices_per_prompt]
         prompt_tokens = sum(each.prompt_tokens for each in first)
         usage = _count(prompt_tokens, sum(each.generated_tokens for each in stats))
         cached = sum(each.cached_tokens for each in first)
         usage["prompt_tokens_details"] = {"cached_tokens": cached}
-        if isinstance(self.ask, ChatBody) and self.ask.prediction:
+        if isinstance(self.request, ChatBody) and self.request.prediction:
             rounds = [r for each in stats for r in each.rounds if r.source == "suffix"]
             accepted = sum(r.num_accepted for r in rounds)
             usage["completion_tokens_details"] = {
@@ -106,7 +108,7 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
             message["reasoning_content"] = result.reasoning
         if calls:
             message |= {"content": result.text or None, "tool_calls": calls}
-        is_scored = self.ask.options.logprobs is not None
+        is_scored = self.request.options.logprobs is not None
         scores = chat_logprobs(self.tokenizer, result.logprobs) if is_scored else None
         return {"message": message, "logprobs": scores}
 
@@ -134,11 +136,11 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
 
     def _prompt(self, index: int) -> Prompt:
         """The prompt of the choice with this index."""
-        return self.ask.prompts[index // self.ask.choices_per_prompt]
+        return self.request.prompts[index // self.request.choices_per_prompt]
 
     def prompt_text(self, index: int) -> str:
         """The prompt of the choice with this index, for `echo`; empty without."""
-        if isinstance(self.ask, ChatBody) or not self.ask.echo:
+        if isinstance(self.request, ChatBody) or not self.request.echo:
             return ""
         prompt = self._prompt(index)
         return prompt if isinstance(prompt, str) else self.tokenizer.decode_all(list(prompt))  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ class Message(Loose):
     reasoning: str | None = None
     reasoning_content: str | None = None
 
-    def given(self) -> dict[str, Any]:
+    def for_template(self) -> dict[str, Any]:
         """The message without null fields, and with those that templates look for."""
         reasoning, content = self.reasoning_content or self.reasoning, text_parts(self.content)
         calls = [
@@ -126,13 +126,13 @@ class InputItem(Loose):
     output: Content | None = None
     encrypted_content: str | None = None
 
-    def given(self, where: str) -> dict[str, Any]:
+    def for_template(self, where: str) -> dict[str, Any]:
         """A message of this alone, if it says anything. where: its path, for errors."""
         for name in NEEDED.get(self.type, ()):
             if getattr(self, name) is None:
                 raise invalid(f"{where}.{name}", f"{where}.{name} is missing: give it")
         if self.type == "message":
-            return Message(role=self.role or "", content=self.content).given()
+            return Message(role=self.role or "", content=self.content).for_template()
         if self.type in get_args(OutputType):
             output = text_parts(self.output)
             return {"role": "tool", "tool_call_id": self.call_id, "content": output}
@@ -154,7 +154,7 @@ def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
     """Messages for a chat template, where the items of one turn of the model are one."""
     joined: list[dict[str, Any]] = []
     for index, item in enumerate(items):
-        message, last = item.given(f"input[{index}]"), joined[-1] if joined else {}
+        message, last = item.for_template(f"input[{index}]"), joined[-1] if joined else {}
         if not message.get("role") == last.get("role") == "assistant":
             joined += [message] * bool(message)
         elif "tool_calls" in message:
@@ -163,12 +163,11 @@ def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
             last["content"] = message["content"]
         else:
             joined.append(message)
-    return read_messages(({"content": "", **message} for message in joined), "input")
+    return read_messages([{"content": "", **message} for message in joined], "input")
 
 
-def read_messages(given: Iterable[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
+def read_messages(messages: list[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
     """Messages for a chat template; `ApiError` for an invalid one. name: of their field."""
-    messages = [*given]
     calls = (call for message in messages for call in message.get("tool_calls", ()))
     check_size([call["function"]["arguments"] for call in calls])  # which were texts
     try:

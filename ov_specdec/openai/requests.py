@@ -9,10 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.body import Body, NeutralValues, UnknownFields
+from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, with_options_of
 from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid, said
 from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
-from ov_specdec.openai.option_fields import with_options_of
 from ov_specdec.openai.structured import (
     ChatTool,
     ResponseFormat,
@@ -170,7 +169,7 @@ class ChatBody(ChoicesBody):
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
         """The messages."""
-        return (read_messages(message.given() for message in self.messages),)
+        return (read_messages([message.for_template() for message in self.messages]),)
 
     @cached_property
     def options(self) -> GenerationOptions:

@@ -100,7 +100,7 @@ class ResponseAnswer(Answer[ResponsesBody]):
         """The events of the next part."""
         match part:
             case CallBegin(name, call_id):
-                tool = self.ask.items_of_tools[name]
+                tool = self.request.items_of_tools[name]
                 self._read = InputReader().push if tool["type"] == "custom_tool_call" else str
                 yield from self._begin({**tool, "call_id": call_id or new_call_id()})
             case Arguments(text):
@@ -146,7 +146,7 @@ class ResponseAnswer(Answer[ResponsesBody]):
         return "incomplete" if self.choices[0].finish_reason == "length" else "completed"
 
     def _response(self, status: Status, error: Json | None = None) -> Json:
-        options = self.ask.options
+        options = self.request.options
         return {
             "id": self.id,
             "object": "response",
@@ -168,7 +168,7 @@ class ResponseAnswer(Answer[ResponsesBody]):
             "top_p": 1.0 if options.top_p is None else options.top_p,
             "truncation": "disabled",
             "usage": self._usage(),
-            **self.ask.settings,
+            **self.request.settings,
             **make_metrics(self.stats),
         }
 

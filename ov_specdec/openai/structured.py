@@ -12,7 +12,7 @@ from ov_specdec.options.structured import CONSTRAINTS
 FormatType = Literal["text", "json_object", "json_schema"]
 CallType = Literal["function_call", "custom_tool_call"]
 
-TYPES: Mapping[str, CallType] = {"function": "function_call", "custom": "custom_tool_call"}
+CALL_TYPES: Mapping[str, CallType] = {"function": "function_call", "custom": "custom_tool_call"}
 """The items of calls, by the type of their tool."""
 
 
@@ -145,18 +145,18 @@ class ResponseTool(Function):
     @property
     def is_hosted(self) -> bool:
         """Whether only OpenAI runs it."""
-        return self.type not in TYPES and not self.tools
+        return self.type not in CALL_TYPES and not self.tools
 
     def flatten(self, namespace: str | None = None) -> list[tuple[dict[str, Any], dict[str, Any]]]:
         """The fields of items that call it, and what the model gets, as in chat completions."""
-        if self.type not in TYPES:
+        if self.type not in CALL_TYPES:
             return [found for tool in self.tools for found in tool.flatten(self.name)]
         names = ["name", "description", *["parameters", "strict"] * (self.type == "function")]
         own = self.model_dump(include={*names}, exclude_none=True)
         if self.format is not None and self.format.type == "grammar":
             own["format"] = {"grammar": self.format.model_dump(include={"syntax", "definition"})}
         own["name"] = flat_name(self.name, namespace)
-        fields = {"type": TYPES[self.type], "name": self.name}
+        fields = {"type": CALL_TYPES[self.type], "name": self.name}
         if namespace is not None:
             fields["namespace"] = namespace
         return [(fields, {"type": self.type, self.type: own})]

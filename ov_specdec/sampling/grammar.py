@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-SPECIAL = b"\xff"
+SPECIAL_BYTE = b"\xff"
 """In llguidance's bytes, the beginning of a special token."""
 
 
@@ -119,9 +119,9 @@ class Grammar:
         forced = self._ask(lambda matcher: matcher.compute_ff_tokens())
         special = [n for n, token in enumerate(forced) if self._tokenizer.is_special_token(token)]
         text = self._matcher.compute_ff_bytes() if special else b""
-        if len(special) == text.count(SPECIAL):
+        if len(special) == text.count(SPECIAL_BYTE):
             return forced
-        end = special[0] or text.startswith(SPECIAL)
+        end = special[0] or text.startswith(SPECIAL_BYTE)
         return forced[:end] or self._tokenizer.greedy_tokenize(text.decode(errors="ignore"))[:1]
 
     def _agree(self, tokens: Sequence[int]) -> None:

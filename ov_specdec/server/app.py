@@ -11,19 +11,77 @@ from fastapi import FastAPI, Form, Request, Response
 from fastapi.middleware.cors import CORSMiddleware
 from fastapi.responses import JSONResponse, PlainTextResponse
 from fastapi.routing import APIRoute
+from pydantic import Field
 from starlette.exceptions import HTTPException
 
-from ov_specdec.errors import suggest
+from ov_specdec.errors import ContextLengthError, suggest
 from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionForm, TranslationForm, read_form
-from ov_specdec.openai.body import Body, read
-from ov_specdec.openai.errors import ApiError, Json
+from ov_specdec.openai.body import Body, read, with_options
+from ov_specdec.openai.errors import ApiError, Json, invalid
+from ov_specdec.openai.messages import Messages, read_messages
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.access import Access, Record, error_response
+from ov_specdec.server.engine import EngineClient
 from ov_specdec.server.limits import read_fields, read_json
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import run_in_thread
-from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
+from ov_specdec.text.detokenizer import as_text
+from ov_specdec.text.generated_tokens import GeneratedTokens
+from ov_specdec.text.prompt import Prompt, encode_prompt
+
+
+@with_options(
+    GenerationOptions,
+    (
+        *("add_special_tokens", "chat_template_kwargs"),
+        *("add_generation_prompt", "continue_final_message"),
+    ),
+)
+class TokenizeBody(Body):
+    """A prompt, or messages in the chat template, to encode."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Messages | None = None
+    return_token_strs: bool | None = None
+
+    def answer(self, engine: EngineClient, most: int) -> Json:
+        """The ids of the prompt. most: maximum tokens of a request."""
+        if (self.prompt is None) == (self.messages is None):
+            raise invalid("prompt", "give either a prompt or messages")
+        options = GenerationOptions(**self.given_options, apply_chat_template=self.prompt is None)
+        messages = [message.for_template() for message in self.messages or ()]
+        prompt: Prompt = read_messages(messages) if self.prompt is None else self.prompt
+        most = max(engine.max_length, most)
+        try:
+            ids = encode_prompt(prompt, options, engine.tokenizer, GeneratedTokens(), most)
+        except ContextLengthError as error:
+            message = f"the prompt has more than max_request_tokens={most} tokens: send less"
+            raise invalid(None, message, "too_many_tokens") from error
+        pieces = map(as_text, map(engine.tokenizer.piece, ids))
+        return {
+            "count": len(ids),
+            "max_model_len": engine.max_length,
+            "tokens": ids,
+            "token_strs": [*pieces] if self.return_token_strs else None,
+        }
+
+
+class DetokenizeBody(Body):
+    """Token ids to decode."""
+
+    model: str | None = None
+    tokens: Annotated[list[int], Field(fail_fast=True)]
+
+    def answer(self, engine: EngineClient, _: int) -> Json:
+        """The text of ids."""
+        known = range(engine.tokenizer.vocab_size)
+        if unknown := [token for token in self.tokens if token not in known]:
+            raise invalid("tokens", f"tokens holds {unknown[0]}, which the model does not have")
+        return {"prompt": engine.tokenizer.decode_all(self.tokens)}
+
 
 BODIES: Mapping[str, type[Body]] = {
     "/v1/chat/completions": ChatBody,
@@ -89,7 +147,7 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
 
     async def read_body(request: Request) -> Any:
         settings, unknown = service.settings, service.unknown
-        service.check_takes("recordings" if is_form else "text")
+        service.check_input("recordings" if is_form else "text")
         if issubclass(kind, TranslationForm):
             return read_form(kind, await read_fields(request, settings), unknown)
         return await read_json(request, settings, lambda body: read(kind, body, unknown))
@@ -99,10 +157,10 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
         if issubclass(kind, GenerationBody | TranslationForm):
             return Reply(service, record, partial(read_body, request))
         with service.entered(record.tenant):
-            given = await read_body(request)
-            service.check_model(given.model)
+            content = await read_body(request)
+            service.check_model(content.model)
             engine, most = service.engine, service.settings.max_request_tokens
-            return await run_in_thread(lambda: JSONResponse(given.answer(engine, most)))
+            return await run_in_thread(lambda: JSONResponse(content.answer(engine, most)))
 
     app.router.add_api_route(
         path,

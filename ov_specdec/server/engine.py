@@ -25,7 +25,7 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
 
-Takes = Literal["text", "recordings"]
+InputKind = Literal["text", "recordings"]
 
 STEP_TIMEOUT = 60.0
 """Seconds after which a step counts as hung."""
@@ -37,18 +37,18 @@ MAX_TRIALS = 4
 class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots.
 
-    takes: what requests give. tokenizer, batch_invariant: of the main model. max_length: maximum
+    input_kind: of requests. tokenizer, batch_invariant: of the main model. max_length: maximum
     tokens of prompt and output. max_running: maximum concurrent generations.
     """
 
-    takes: Takes
+    input_kind: InputKind
     tokenizer: Tokenizer
     max_length: int
     max_running: int
     batch_invariant: BatchInvariance
 
     def running(
-        self, ask: Any, tenant: str | None, stream: Stream[Any]
+        self, request: Any, tenant: str | None, stream: Stream[Any]
     ) -> AbstractAsyncContextManager[None]:
         """Queue the generations of a request; leaving the context cancels unfinished ones.
 
@@ -73,7 +73,7 @@ class LocalEngine:
     replica: its name in a cluster, for the metrics.
     """
 
-    takes: Takes = "text"
+    input_kind: InputKind = "text"
 
     def __init__(
         self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
@@ -97,14 +97,14 @@ class LocalEngine:
 
     @asynccontextmanager
     async def running(
-        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk]
+        self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`."""
         loop = self.generator.loop
-        has_grammar = constraints_of(ask.options) or ask.options.tools
+        has_grammar = constraints_of(request.options) or request.options.tools
         place: AbstractAsyncContextManager[None] = self._trials if has_grammar else nullcontext()
         async with place:
-            sequences = await run_in_thread(lambda: self._check(ask, tenant, stream))
+            sequences = await run_in_thread(lambda: self._check(request, tenant, stream))
         try:
             for sequence in sequences:
                 loop.add(sequence)
@@ -143,18 +143,18 @@ class LocalEngine:
         self.generator.loop.join(STEP_TIMEOUT)
 
     def _check(
-        self, ask: GenerationBody, tenant: str | None, stream: Stream[Chunk]
+        self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk]
     ) -> list[EngineSequence]:
         """The sequences of a request, ready to run. Too slow for the event loop."""
-        options = self.complete(ask.options, tenant)
+        options = self.complete(request.options, tenant)
         prompts, most = [], self._settings.max_request_tokens
-        for prompt in ask.prompts:
+        for prompt in request.prompts:
             prompts.append(self.generator.encode(prompt, options))
             lengths = [*map(len, prompts)]  # are checked before the next is encoded
-            limit = limit_work(ask, options.max_new_tokens, lengths, self.max_length, most)
+            limit = limit_work(request, options.max_new_tokens, lengths, self.max_length, most)
         if limit != options.max_new_tokens:
-            options = self.complete(ask.options.copy_with(max_new_tokens=limit), tenant)
-        choices = [options.copy_with(choice=index) for index in range(ask.choices_per_prompt)]
+            options = self.complete(request.options.copy_with(max_new_tokens=limit), tenant)
+        choices = [options.copy_with(choice=index) for index in range(request.choices_per_prompt)]
         sequences = [
             self._check_one(ids, own, stream, index)
             for index, (ids, own) in enumerate(product(prompts, choices))

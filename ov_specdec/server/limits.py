@@ -74,10 +74,10 @@ async def read_fields(request: Request, settings: Settings) -> dict[str, list[An
     return fields
 
 
-def _require_type(request: Request, wanted: str) -> None:
+def _require_type(request: Request, needed: str) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind != wanted:
-        raise invalid(None, f"the content type is {kind!r}: it must be {wanted}")
+    if kind != needed:
+        raise invalid(None, f"the content type is {kind!r}: it must be {needed}")
 
 
 async def _in_time(body: Awaitable[T]) -> T:
@@ -139,22 +139,22 @@ class Slots:
         """Take a slot before a request is read; `ApiError` if there is none. key: of the client."""
         size = 0
 
-        def grow(wanted: int, n: int) -> None:
+        def grow(num_choices: int, n: int) -> None:
             nonlocal size
-            if wanted > self.most:
+            if num_choices > self.most:
                 param, what = ("n", "choices") if n > 1 else ("prompt", "prompts")
                 room = f"the {self.most} slots of the queue"
-                raise invalid(param, f"{wanted} {what} exceed {room}: send fewer")
+                raise invalid(param, f"{num_choices} {what} exceed {room}: send fewer")
             num_taken = self.taken.total()
-            if num_taken + wanted - size > self.most and self.taken[key] > size:
+            if num_taken + num_choices - size > self.most and self.taken[key] > size:
                 raise ApiError(
                     429,
                     f"{num_taken} requests are running or waiting: try again later",
                     code="queue_full",
                     retry_after=RETRY_AFTER,
                 )
-            self.taken[key] += wanted - size
-            size = wanted
+            self.taken[key] += num_choices - size
+            size = num_choices
 
         grow(1, 1)
         try:
@@ -164,28 +164,28 @@ class Slots:
 
 
 def limit_work(
-    ask: GenerationBody, wanted: int | None, lengths: Sequence[int], context: int, most: int
+    request: GenerationBody, length: int | None, prompts: Sequence[int], context: int, most: int
 ) -> int | None:
     """The output length of each choice; `ApiError` if they have more than `most` tokens together.
 
-    For every choice, its prompt, maximum output and top log-probabilities count. wanted: this
-    length; None for what fits. lengths: of the prompts. context: tokens of prompt and output.
+    For every choice, its prompt, maximum output and top log-probabilities count. length: this
+    one; None for what fits. prompts: their lengths. context: tokens of prompt and output.
     """
-    options, n = ask.options, ask.choices_per_prompt
-    read = n * sum(lengths) * (1 + (options.prompt_logprobs or 0))
+    options, n = request.options, request.choices_per_prompt
+    read = n * sum(prompts) * (1 + (options.prompt_logprobs or 0))
     each = 1 + (options.logprobs or 0)
-    room = [max(context - length, 1) for length in lengths]
-    fits = (most - read) // (each * ask.num_choices)
-    if wanted is None and fits >= 1:
+    room = [max(context - prompt, 1) for prompt in prompts]
+    fits = (most - read) // (each * request.num_choices)
+    if length is None and fits >= 1:
         return None if fits >= max(room) else fits
-    least = 1 if wanted is None else wanted
+    least = 1 if length is None else length
     asked = read + each * n * sum(min(least, there) for there in room)
     if asked > most:
         raise invalid(
             None,
-            f"the {ask.num_choices} choices of the request have up to {asked} tokens together, "
+            f"the {request.num_choices} choices of the request have up to {asked} tokens together, "
             f"prompts and top log-probabilities included, over max_request_tokens={most}: ask for "
             "fewer choices, shorter ones, or fewer log-probabilities",
             "too_many_tokens",
         )
-    return wanted
+    return length

@@ -18,12 +18,11 @@ from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
-from ov_specdec.server.engine import EngineClient
 from ov_specdec.server.limits import RETRY_AFTER
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread
 
-Ask = ChatBody | CompletionBody | ResponsesBody | TranslationForm
+AnyRequest = ChatBody | CompletionBody | ResponsesBody | TranslationForm
 AnyAnswer = CompletionAnswer | ResponseAnswer | TranscriptionAnswer
 
 MAX_UNREAD = 1024
@@ -52,7 +51,7 @@ class Reply(Response):
     stream: Stream[Any]
 
     def __init__(
-        self, service: Service, record: Record, read: Callable[[], Awaitable[Ask]]
+        self, service: Service, record: Record, read: Callable[[], Awaitable[AnyRequest]]
     ) -> None:
         super().__init__()
         self.service = service
@@ -63,21 +62,59 @@ class Reply(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
         with self.service.entered(self.record.tenant) as grow:
-            ask = await self.read()
-            self.record.user = ask.user
-            self.service.check_model(ask.model)
-            if not isinstance(ask, TranslationForm):
-                grow(ask.num_choices, ask.choices_per_prompt)
-            self.answer, engine = open_answer(ask, self.service)
+            request = await self.read()
+            self.record.user = request.user
+            self.service.check_model(request.model)
+            if not isinstance(request, TranslationForm):
+                grow(request.num_choices, request.choices_per_prompt)
+            self.answer = self._open_answer(request)
             choices = self.record.outputs = self.answer.choices
             self.stream = Stream(len(choices), MAX_UNREAD if self.answer.is_streamed else inf)
             self.service.streams.add(self.stream)
-            work = self._run(engine, scope, receive, send)
-            await run_for_client(work, self.stream.overflow, receive, self.record)
+            await self._run_for_client(self._run(scope, receive, send), receive)
 
-    async def _run(self, engine: EngineClient, scope: Scope, receive: Receive, send: Send) -> None:
+    def _open_answer(self, request: AnyRequest) -> AnyAnswer:
+        """What writes the answer."""
+        tokenizer, name = self.service.engine.tokenizer, self.service.settings.model_name
+        if isinstance(request, TranslationForm):
+            return TranscriptionAnswer(request)
+        if not isinstance(request, CompletionBody) and tokenizer.chat_template is None:
+            raise invalid(
+                "messages" if isinstance(request, ChatBody) else "input",
+                "the model has no chat template: send a text to /v1/completions, or start the "
+                "server with --chat-template FILE",
+            )
+        if isinstance(request, ResponsesBody):
+            return ResponseAnswer(request, name, tokenizer)
+        return CompletionAnswer(request, name, tokenizer)
+
+    async def _run_for_client(self, work: Coroutine[Any, Any, None], receive: Receive) -> None:
+        """Run the work of the request, until the client disconnects or reads too slowly."""
+
+        async def client_leaves() -> None:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+
+        watched = (work, client_leaves(), self.stream.overflow.wait())
+        working, leaving, _ = tasks = [asyncio.ensure_future(each) for each in watched]
         try:
-            async with engine.running(self.answer.ask, self.record.tenant, self.stream):
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if working.done():
+                working.result()
+            elif leaving.done():
+                self.record.status = CLIENT_LEFT
+            else:
+                # The client would not read an error event either: close the connection.
+                self.record.error = "the client reads too slowly"
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
+        engine = self.service.engine
+        try:
+            async with engine.running(self.answer.request, self.record.tenant, self.stream):
                 await self._wait_turn()
                 if self.answer.is_streamed:  # the head comes at admission
                     await StreamingResponse(self._events(), headers=HEADERS).stream_response(send)
@@ -140,57 +177,12 @@ class Reply(Response):
             error = ApiError(504, message, code="timeout")
         elif isinstance(error, Cancelled):
             error = ApiError(503, "the request was cancelled by the server", code="cancelled")
-        return self.record.fail(error, self.answer.ask.names)
-
-
-def open_answer(ask: Ask, service: Service) -> tuple[AnyAnswer, EngineClient]:
-    """What writes the answer, and what runs its generations."""
-    engine, name = service.engine, service.settings.model_name
-    if isinstance(ask, TranslationForm):
-        return TranscriptionAnswer(ask), engine
-    if not isinstance(ask, CompletionBody) and engine.tokenizer.chat_template is None:
-        raise invalid(
-            "messages" if isinstance(ask, ChatBody) else "input",
-            "the model has no chat template: send a text to /v1/completions, or start the "
-            "server with --chat-template FILE",
-        )
-    if isinstance(ask, ResponsesBody):
-        return ResponseAnswer(ask, name, engine.tokenizer), engine
-    return CompletionAnswer(ask, name, engine.tokenizer), engine
+        return self.record.fail(error, self.answer.request.names)
 
 
 def _whole(answer: AnyAnswer) -> Response:
     """The response of an answer that is not streamed."""
     body = answer.whole()
     if isinstance(body, str) and isinstance(answer, TranscriptionAnswer):
-        return PlainTextResponse(body, media_type=MEDIA_TYPES[str(answer.ask.response_format)])
+        return PlainTextResponse(body, media_type=MEDIA_TYPES[str(answer.request.response_format)])
     return JSONResponse(body)
-
-
-async def run_for_client(
-    work: Coroutine[Any, Any, None], overflow: asyncio.Event, receive: Receive, record: Record
-) -> None:
-    """Run the work of a request, until the client disconnects or reads too slowly.
-
-    overflow: set when the client reads too slowly.
-    """
-
-    async def client_leaves() -> None:
-        while (await receive())["type"] != "http.disconnect":
-            pass
-
-    watched = (work, client_leaves(), overflow.wait())
-    working, leaving, _ = tasks = [asyncio.ensure_future(each) for each in watched]
-    try:
-        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        if working.done():
-            working.result()
-        elif leaving.done():
-            record.status = CLIENT_LEFT
-        else:
-            # The client would not read an error event either: close the connection.
-            record.error = "the client reads too slowly"
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

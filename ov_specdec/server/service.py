@@ -9,13 +9,16 @@ from weakref import WeakSet
 from ov_specdec.errors import shorten
 from ov_specdec.openai.body import UnknownFields
 from ov_specdec.openai.errors import ApiError, Json
-from ov_specdec.server.engine import EngineClient, Takes
+from ov_specdec.server.engine import EngineClient, InputKind
 from ov_specdec.server.limits import RETRY_AFTER, Grow, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
 
-PATHS: Mapping[Takes, str] = {"text": "/v1/completions", "recordings": "/v1/audio/transcriptions"}
+PATHS: Mapping[InputKind, str] = {
+    "text": "/v1/completions",
+    "recordings": "/v1/audio/transcriptions",
+}
 
 
 class Service:
@@ -50,9 +53,9 @@ class Service:
             raise ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
         return self.served
 
-    def check_takes(self, given: Takes) -> None:
+    def check_input(self, given: InputKind) -> None:
         """Refuse a request for which another kind of model is needed."""
-        if (taken := self.engine.takes) != given:
+        if (taken := self.engine.input_kind) != given:
             message = f"the model that is served takes {taken}: use {PATHS[taken]}"
             raise ApiError(400, message, code="wrong_endpoint")
 

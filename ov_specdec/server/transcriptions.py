@@ -13,7 +13,7 @@ from ov_specdec.engine.fair_queue import FairQueue
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.openai.audio import TranslationForm
 from ov_specdec.results.stats import NOT_INVARIANT
-from ov_specdec.server.engine import STEP_TIMEOUT, Takes, join_salt, stalled
+from ov_specdec.server.engine import STEP_TIMEOUT, InputKind, join_salt, stalled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
@@ -31,7 +31,7 @@ class Job:
     error.
     """
 
-    ask: TranslationForm
+    request: TranslationForm
     tenant: str | None
     stream: Stream[TranscriptionChunk]
     is_cancelled: bool = False
@@ -51,7 +51,7 @@ class Transcriptions:
     `max_audio_seconds`: small files may become large arrays.
     """
 
-    takes: Takes = "recordings"
+    input_kind: InputKind = "recordings"
     max_running = 1
     batch_invariant = NOT_INVARIANT
 
@@ -78,10 +78,10 @@ class Transcriptions:
 
     @asynccontextmanager
     async def running(
-        self, ask: TranslationForm, tenant: str | None, stream: Stream[TranscriptionChunk]
+        self, request: TranslationForm, tenant: str | None, stream: Stream[TranscriptionChunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`. The file of the request is closed at the end."""
-        job = Job(ask, tenant, stream)
+        job = Job(request, tenant, stream)
         self._jobs.add(job)
         with self._lock:
             self._waiting.add(job)
@@ -91,7 +91,7 @@ class Transcriptions:
         finally:
             self._jobs.discard(job)
             job.cancel()
-            ask.file.close()
+            request.file.close()
 
     async def collect_metrics(self) -> list[Metric]:
         """Its metrics."""
@@ -140,7 +140,7 @@ class Transcriptions:
 
     def _open(self, job: Job) -> TranscriptionStream:
         """Decode a recording; raises `Cancelled` within a block if the job is cancelled."""
-        options = job.ask.options
+        options = job.request.options
         options["cache_salt"] = join_salt(job.tenant, options.get("cache_salt"))
 
         def begin_block() -> None:
@@ -149,6 +149,8 @@ class Transcriptions:
             self._block_began = monotonic()
 
         try:
-            return self.pipeline.open_stream(job.ask.file, options, self._max_seconds, begin_block)
+            return self.pipeline.open_stream(
+                job.request.file, options, self._max_seconds, begin_block
+            )
         finally:
             self._block_began = None

@@ -194,13 +194,35 @@ def gain(axes: Any, results: Results) -> None:
     axes.set_ylabel("pass of the draft / of the main model", fontsize=8)
 
 
-def timeline(axes: Any, results: Results) -> None:
-    """Plain decoding above rounds of drafts, to scale, over the same time."""
+def lengths(axes: Any, results: Results) -> None:
+    """Tokens per second by draft length and acceptance; a point at the best length."""
+    time = curve(of_passes(results))
+    _, round_, verify, _ = rounds(results)
+    each = max(round_ - verify, 0.0) / DRAFTED
+    drafted = range(9)
+    for rate, colour in zip((0.9, 0.7, 0.5), COLOURS, strict=True):
+        seconds = [(time(length + 1) + length * each) / 1000 for length in drafted]
+        speeds = np.power(rate, drafted).cumsum() / seconds
+        best = int(speeds.argmax())
+        axes.plot(drafted, speeds, color=colour, label=f"each draft token accepted in {rate:.0%}")
+        axes.plot(best, speeds[best], marker="o", color=colour)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(f"draft tokens of each round\n({PAIRS[LARGE]})", fontsize=8)
+    axes.set_ylabel("tokens per second", fontsize=8)
+
+
+def rounds(results: Results) -> tuple[float, float, float, float]:
+    """Milliseconds of plain passes, of rounds, of their verification; tokens of a round."""
     rows = results.rows(SINGLE[LARGE], heat=0.0)
     plain, drafts = select(rows, method="plain"), select(rows, method=f"constant-{DRAFTED}")
-    verify = curve(of_passes(results))(DRAFTED + 1)
     each, round_ = (median(1000 * _after_first(row) for row in r) for r in (plain, drafts))
     gained = median((row["tokens"] - 1) / (row["passes"] - 1) for row in drafts)
+    return each, round_, curve(of_passes(results))(DRAFTED + 1), gained
+
+
+def timeline(axes: Any, results: Results) -> None:
+    """Plain decoding above rounds of drafts, to scale, over the same time."""
+    each, round_, verify, gained = rounds(results)
     starts = np.arange(ROUNDS + 1) * round_
     ends = np.arange(each, starts[-1] + each / 2, each)
     for end in ends:
@@ -264,6 +286,11 @@ def has(part: str) -> Callable[[Results], bool]:
     return lambda results: bool(results.rows(part))
 
 
+def has_rounds(results: Results) -> bool:
+    """Whether a file has what `rounds` takes."""
+    return bool(of_passes(results) and results.rows(SINGLE[LARGE]))
+
+
 Draw = Callable[[Any, Results], None]
 CHARTS: Mapping[str, tuple[str, Callable[[Results], bool], Draw, tuple[float, float]]] = {
     "speed": (
@@ -280,13 +307,19 @@ CHARTS: Mapping[str, tuple[str, Callable[[Results], bool], Draw, tuple[float, fl
     ),
     "map": (
         "Speedup by acceptance and by the draft's cost, from measured passes of the 1 B model",
-        lambda results: bool(of_passes(results) and results.rows(SINGLE[LARGE])),
+        has_rounds,
         gain,
         (8.2, 3.6),
     ),
+    "lengths": (
+        "Speed by draft length and acceptance, from measured passes; the best length is marked",
+        has_rounds,
+        lengths,
+        (8.2, 3.2),
+    ),
     "timeline": (
         "Passes of plain decoding, and rounds of draft and verification, to scale",
-        lambda results: bool(of_passes(results) and results.rows(SINGLE[LARGE])),
+        has_rounds,
         timeline,
         (8.2, 2.4),
     ),

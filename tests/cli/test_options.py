@@ -21,9 +21,8 @@ from ov_specdec.cli.generate import generate
 from ov_specdec.cli.options import GENERATION, PIPELINE
 from ov_specdec.cli.terminal import MOST_USED, in_option_names
 from ov_specdec.errors import ModelError, Option, OptionError
-from ov_specdec.openai.body import read
+from ov_specdec.openai.body import read, with_options
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.option_fields import with_options
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.options.model import kinds_of, option, request_fields
 from ov_specdec.server.settings import Binding, check_address

@@ -10,11 +10,10 @@ import pytest
 from ov_specdec.cli import check as check_command
 from ov_specdec.cli.check import compare_with_cpu
 from ov_specdec.errors import CacheFullError, OptionError
-from ov_specdec.models import budgets
+from ov_specdec.models import budgets, devices
 from ov_specdec.models.agreement import Agreement
 from ov_specdec.models.budgets import GB, limit_memory
-from ov_specdec.models.devices import Device
-from ov_specdec.models.runtime_config import RuntimeConfig
+from ov_specdec.models.devices import Device, RuntimeConfig
 from ov_specdec.runner.block_memory import HostMemory, bytes_of_block
 from tests.support.command_line import run
 
@@ -43,7 +42,7 @@ def limit(monkeypatch):
     """Limits models on devices; the tokens that each may hold. free: bytes of each device."""
 
     def limited(*models, size=None, free=0):
-        monkeypatch.setattr(budgets, "find_device", lambda name: CPU if name == "CPU" else GPU)
+        monkeypatch.setattr(devices, "find_device", lambda name: CPU if name == "CPU" else GPU)
         monkeypatch.setattr(budgets, "free_memory", lambda device: free)
         runners = [FakeRunner(*num_bytes) for _, *num_bytes in models]
         loaded = [

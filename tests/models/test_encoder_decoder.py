@@ -6,8 +6,8 @@ import pytest
 from ov_specdec import ModelError, OptionError, SessionError
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.models.compile import load_model, load_models
+from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.exported import open_exported
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.base import Span
 from tests.support.tiny_encoder_decoder import SOURCES, START, TEXT
 from tests.support.tiny_whisper import WINDOW

@@ -10,7 +10,6 @@ from ov_specdec import DeviceError, ModelError, SpeculativePipeline
 from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
-from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.devices import Device
 from ov_specdec.models.exported import NEVER_DRAFT
 from ov_specdec.planning.measurement import PassTimes
@@ -244,6 +243,6 @@ def rename_family(main, family):
 
 def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):
     gpu = Device("GPU", "Fake GPU", ("FP32", "FP16"))
-    monkeypatch.setattr(prepare_module, "find_device", lambda name: gpu)
+    monkeypatch.setattr("ov_specdec.models.devices.find_device", lambda name: gpu)
     with pytest.raises(DeviceError, match=r"recurrent states .* not been run on GPU: use device"):
         load(hybrid, drafter="suffix")

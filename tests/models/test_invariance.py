@@ -15,6 +15,7 @@ from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.errors import DeviceError
 from ov_specdec.files import keep_section
 from ov_specdec.models import invariance as loading
+from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.invariance import (
     CHECKED,
@@ -25,7 +26,6 @@ from ov_specdec.models.invariance import (
     InvarianceVerdict,
     read_verdict,
 )
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.packed import Feed, Form

@@ -13,14 +13,12 @@ from ov_specdec.generation.pipeline import check_devices
 from ov_specdec.graph.paging import sequence_axes
 from ov_specdec.models import prepare
 from ov_specdec.models.devices import (
-    Device,
+    RuntimeConfig,
     find_device,
-    has_readable_states,
 )
 from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import HUB_FILES, locate
-from ov_specdec.models.runtime_config import RuntimeConfig
 from tests.support.tiny import save_stateless_ir
 
 
@@ -151,9 +149,6 @@ class FakeCore:
         return {"FULL_DEVICE_NAME": f"Fake {device}", "OPTIMIZATION_CAPABILITIES": ["FP16"]}[name]
 
 
-GPU = Device("GPU", "Fake GPU", ("FP32", "FP16"))
-
-
 @pytest.fixture
 def with_gpus(monkeypatch):
     """The package on that machine; nothing can be compiled there."""
@@ -163,8 +158,7 @@ def with_gpus(monkeypatch):
 def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair, request):
     source = open_exported(tiny_pair[0])
     request.getfixturevalue("with_gpus")
-    npu = find_device("NPU")
-    kv, why, _ = prepare.choose_backend(source, npu, "auto", 100)
+    kv, why, _ = prepare.choose_backend(source, RuntimeConfig("NPU"), 100)
     assert (kv, why) == ("stateful", "a paged KV cache has not been run on NPU")
     assert find_device("GPU.1").takes_paged
 
@@ -204,8 +198,8 @@ def test_other_devices_are_refused(with_gpus, name, complaint):
         ({"properties": {"KV_CACHE_PRECISION": "u8"}}, "f16", "u8"),
     ],
 )
-def test_a_gpu_is_told_the_precision_of_its_caches(options, computes, keeps):
-    properties = RuntimeConfig("GPU", num_threads=2, **options).properties_for(GPU)
+def test_a_gpu_is_told_the_precision_of_its_caches(with_gpus, options, computes, keeps):
+    properties = RuntimeConfig("GPU", num_threads=2, **options).openvino_properties()
     assert properties["INFERENCE_PRECISION_HINT"] == computes
     assert properties["KV_CACHE_PRECISION"] == keeps
     assert not {"KEY_CACHE_QUANT_MODE", "INFERENCE_NUM_THREADS"} & properties.keys()
@@ -244,7 +238,8 @@ def test_threads_may_be_given_for_a_draft_on_cpu(with_gpus):
 
 
 @pytest.mark.parametrize("kind", ["u8", "i8"])
-def test_states_that_a_gpu_compresses_cannot_be_read(kind):
-    assert not has_readable_states(GPU, {"KV_CACHE_PRECISION": kind})
-    assert has_readable_states(GPU, {"KV_CACHE_PRECISION": "f16"})
-    assert has_readable_states(Device("CPU", "CPU", ()), {"KV_CACHE_PRECISION": kind})
+def test_states_that_a_gpu_compresses_cannot_be_read(with_gpus, kind):
+    compressed = {"KV_CACHE_PRECISION": kind}
+    assert not RuntimeConfig("GPU", properties=compressed).has_readable_states
+    assert RuntimeConfig("GPU").has_readable_states
+    assert RuntimeConfig("CPU", properties=compressed).has_readable_states

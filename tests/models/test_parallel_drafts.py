@@ -10,8 +10,8 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.generation.pipeline import USUAL_STEPS
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.exported import open_exported
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.planning.plan import Plan
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, alone, forward
 from ov_specdec.sampling.samplers import Sampler

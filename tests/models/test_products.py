@@ -11,10 +11,9 @@ from ov_specdec.graph import products
 from ov_specdec.graph.paging import KEY, SINKS, paged_attentions
 from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.devices import find_device, openvino_core
+from ov_specdec.models.devices import RuntimeConfig, openvino_core
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.paged import PagedModel
 from tests.support.passes import paged
@@ -35,8 +34,7 @@ def count(model, kind="MatMul"):
 def logits(model, properties="exact", passes=PASSES, **settings):
     """Of passes over sequences. properties: of the model, or its precision."""
     if isinstance(properties, str):
-        cpu = find_device("CPU")
-        properties = RuntimeConfig(precision=properties).properties_for(cpu)
+        properties = RuntimeConfig(precision=properties).openvino_properties()
     compiled = openvino_core().compile_model(model, "CPU", properties)
     runner = PagedModel(compiled, max_length=128, vocab_size=VOCAB_SIZE, **settings)
     runner.limit(512)

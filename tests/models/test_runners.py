@@ -9,9 +9,8 @@ from ov_specdec import SessionError
 from ov_specdec.errors import CacheFullError
 from ov_specdec.graph.paging import select_rows, to_paged
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.devices import EXACT
+from ov_specdec.models.devices import EXACT, RuntimeConfig
 from ov_specdec.models.exported import open_exported
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.base import Runner, Slot, Span
 from ov_specdec.runner.paged import PagedModel
 from tests.support.passes import NUM_IDS, tokens

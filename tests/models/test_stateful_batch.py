@@ -9,8 +9,8 @@ from ov_specdec import ModelError, SpeculativePipeline
 from ov_specdec.graph.paging import to_paged
 from ov_specdec.models import prepare
 from ov_specdec.models.compile import load_model
+from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.exported import open_exported
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.runner.base import Span
 from tests.support.passes import NUM_IDS, tokens
 

@@ -11,9 +11,8 @@ from ov_specdec.errors import CacheFullError, DeviceError, ModelError
 from ov_specdec.graph.paging import static_shape
 from ov_specdec.models import prepare as prepare_module
 from ov_specdec.models.compile import load_model
-from ov_specdec.models.devices import compile_for
+from ov_specdec.models.devices import RuntimeConfig, compile_model
 from ov_specdec.models.exported import open_exported
-from ov_specdec.models.runtime_config import RuntimeConfig
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.probe import try_static
@@ -132,13 +131,13 @@ def test_a_static_shape_that_cannot_be_made_is_left_out_and_said(tiny_pair, monk
             raise ModelError("it has no form")
         return static_shape(model, size)
 
-    def fails_at_four(device, model, properties, path):
+    def fails_at_four(model, *rest, **more):
         if str(model.input("input_ids").partial_shape) == "[4]":
             raise DeviceError("it does not compile")
-        return compile_for(device, model, properties, path)
+        return compile_model(model, *rest, **more)
 
     monkeypatch.setattr(prepare_module, "static_shape", fails_at_three)
-    monkeypatch.setattr("ov_specdec.models.prepare.compile_for", fails_at_four)
+    monkeypatch.setattr("ov_specdec.models.prepare.compile_model", fails_at_four)
     with SpeculativePipeline(*tiny_pair, static_shapes=[2, 3, 4]) as pipeline:
         with pytest.warns(RuntimeWarning) as warned:
             pipeline.prepare()

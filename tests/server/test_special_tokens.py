@@ -133,7 +133,7 @@ def test_offsets_of_a_prompt_are_those_of_its_text(name, is_text, adds, tmp_path
         answer = CompletionAnswer(read(CompletionBody, body), "m", tokenizer)
         shown, offsets = (
             answer.prompt_text(0),
-            prompt_offsets(answer.ask.prompts[0], tokenizer, adds),
+            prompt_offsets(answer.request.prompts[0], tokenizer, adds),
         )
         assert len(offsets) == len(tokens)
         slices = [shown[start:end] for start, end in pairwise([*offsets, len(shown)])]

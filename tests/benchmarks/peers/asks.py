@@ -10,7 +10,7 @@ from ov_specdec.errors import SpecdecError
 from tests.benchmarks.models import Models
 
 if TYPE_CHECKING:
-    from ov_specdec.models.runtime_config import WantedShapes
+    from ov_specdec.models.devices import WantedShapes
 
 
 class BenchmarkError(SpecdecError):

@@ -22,7 +22,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.sampling.logits import TokenLogprobs
-from ov_specdec.server.tokens import DetokenizeBody, TokenizeBody
+from ov_specdec.server.app import DetokenizeBody, TokenizeBody
 from ov_specdec.text.generated_tokens import EncodedText
 
 MESSAGES = [{"role": "user", "content": "Hello"}]
@@ -512,7 +512,7 @@ def test_parts_of_characters_are_given_as_bytes():
     own.tokenizer.piece = PIECES.__getitem__
     found = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]
     assert found["tokens"] == NAMES
-    own = replace(own, ask=chat(logprobs=True))
+    own = replace(own, request=chat(logprobs=True))
     content = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]["content"]
     assert [bytes(token["bytes"]) for token in content] == [*PIECES.values()]
     assert [token["token"] for token in content] == [n.removeprefix("bytes:") for n in NAMES]
