@@ -26,7 +26,7 @@ from ov_specdec.measure.candidates import (
 from ov_specdec.measure.methods import make_table
 from ov_specdec.measure.prompts import TUNING, read_prompts
 from ov_specdec.measure.tuner import CHANGED, INVARIANT, Found, Tuner, describe_settings
-from ov_specdec.models.devices import WantedShapes
+from ov_specdec.models.devices import StaticSizes
 from ov_specdec.models.exported import find_pairing
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import Profile, require_writable
@@ -51,7 +51,7 @@ def tune(
         flag="other-draft",
     ),
     pairing: PairingName | None,
-    static_shapes: WantedShapes,
+    static_shapes: StaticSizes,
     prompt_file: Path | None = option(
         None,
         "Compare drafters on these prompts, one per line.",

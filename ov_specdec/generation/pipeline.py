@@ -123,7 +123,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     for config in (*configs, *encoders):
         config.openvino_properties()
         device = config.target
-        if config.kv == "paged" and not device.takes_paged:
+        if config.kv == "paged" and not device.supports_paged:
             raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
     device = main.target
     if not device.is_cpu and main.static_sizes:
