@@ -8,10 +8,11 @@ from typing_extensions import Self, Unpack
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.generation.batch import Batch
-from ov_specdec.generation.pipeline import Pipeline, make_generator, open_models, pair_models
+from ov_specdec.generation.pipeline import Pipeline, make_generator, open_models
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
+from ov_specdec.models.exported import pair_models
 from ov_specdec.models.generation_config import defaults_of, fill, read_sampling_defaults
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.generation import GenerationOptions

@@ -33,6 +33,45 @@ COMMANDS = {
 }
 """The first line of each command's help."""
 
+EXAMPLES = """\
+generate "def fibonacci(n):" --max-new-tokens 128
+generate big-model "Why is the sky blue?" --draft small-model
+generate big-model --prompt-file report.txt --drafter suffix
+chat big-model small-model --generation-config model
+chat big-model --system "Answer in one sentence." --temperature 0.7
+chat big-model < questions.txt
+compare "def quicksort(xs):"
+compare big-model "Why is the sky blue?" --draft small-model
+compare big-model --prompt-file report.txt --drafter suffix --repeat 5
+batch requests.jsonl --output results.jsonl
+batch big-model requests.jsonl --draft small-model --output results.jsonl
+batch big-model requests.jsonl --output results.jsonl --max-batch-size 4
+transcribe whisper-base talk.mp3
+transcribe whisper-base talk.mp3 --draft whisper-tiny --format srt
+transcribe whisper-base a.mp3 b.mp3 --format vtt --word-timestamps --output texts
+demo --port 8000
+demo big-model small-model
+demo whisper-base --draft whisper-tiny
+serve big-model small-model --port 8000
+serve big-model --host 0.0.0.0 --api-key-file keys.txt
+serve big-model --replicas 2
+tune big-model small-model
+tune big-model small-model --other-draft big-model-int4 --seconds 300
+tune big-model --other-draft big-model-int4
+bench --quick
+bench big-model small-model --concurrency 1,8 --output results.json
+bench big-model --methods suffix,prompt-lookup --prompts quoting
+check big-model small-model
+check big-model --device GPU
+check
+devices
+devices big-model
+export Qwen/Qwen2.5-7B-Instruct Qwen/Qwen2.5-0.5B-Instruct --weight-format int4
+export Qwen/Qwen2.5-7B-Instruct --weight-format int8 --draft-from-main int4
+export openai/whisper-base openai/whisper-tiny --weight-format int8
+"""
+"""Shown at the end of the help of the command that each line begins with."""
+
 BESIDE = {"devices": "check"}
 """The module of a command that has none of its own."""
 

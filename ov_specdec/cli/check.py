@@ -190,7 +190,7 @@ def devices(main: str | None) -> None:
     """
     folder = None if main is None else ModelFolder.read(locate(main))
     for device in map(find_device, openvino_core().available_devices):
-        kv = "paged" if device.takes_paged else "stateful"
+        kv = "paged" if device.supports_paged else "stateful"
         capabilities = " ".join(device.capabilities)
         columns = [device.name, device.full_name, capabilities, f"kv {kv}", device.seen]
         if folder is not None:

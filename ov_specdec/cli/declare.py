@@ -12,8 +12,7 @@ import click
 from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
-from ov_specdec.cli.help import GroupedOption
-from ov_specdec.cli.terminal import with_errors
+from ov_specdec.cli.terminal import GroupedOption, with_errors
 from ov_specdec.errors import ModelError, Option, OptionError, shorten
 from ov_specdec.models.locate import check_place
 from ov_specdec.options.model import by_group, display_of, kinds_of, options_of_function

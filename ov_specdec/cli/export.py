@@ -10,9 +10,8 @@ from ov_specdec.cli.declare import command, options_of
 from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import Option, OptionError, TokenizerMismatchError
-from ov_specdec.generation.pipeline import pair_models
 from ov_specdec.models.export import Int4Options, WeightFormat, export_model
-from ov_specdec.models.exported import compare_checkpoints, open_exported
+from ov_specdec.models.exported import compare_checkpoints, open_exported, pair_models
 from ov_specdec.options.model import option
 from ov_specdec.text.pairing import PairingName
 

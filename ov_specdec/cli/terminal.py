@@ -1,4 +1,4 @@
-"""Common output of commands: errors in one line, progress on stderr, JSON on stdout."""
+"""Common output of commands: help, errors in one line, progress on stderr, JSON on stdout."""
 
 import functools
 import json
@@ -6,6 +6,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from itertools import groupby
 from shlex import quote
 from typing import Any
 
@@ -13,11 +14,27 @@ import click
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress
 
-from ov_specdec.cli.app import USER_ERROR, discard_stdout, fail_to_write, say
-from ov_specdec.cli.help import show_help
+from ov_specdec.cli.app import EXAMPLES, USER_ERROR, discard_stdout, fail_to_write, say
 from ov_specdec.errors import SpecdecError, cut
 from ov_specdec.results.chunks import Chunk, ResultBuilder
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning
+
+GROUPS = (
+    *("Models", "Prompt", "Length and end of the output", "Sampling", "Speculation", "Speech"),
+    *("Address", "Access", "Requests", "Replicas", "Weights", "Logits processors"),
+    *("Structured output", "Tools and reasoning", "Log-probabilities", "KV cache", "Computation"),
+    *("Output", "Options"),
+)
+"""Titles in the order of the help; the last one is of options that are described without one."""
+
+MOST_USED = (
+    *("main", "draft", "device", "prompt_file", "system", "max_new_tokens", "stop_strings"),
+    *("temperature", "top_p", "top_k", "seed", "generation_config", "drafter"),
+    *("num_assistant_tokens", "language", "task", "word_timestamps", "host", "port"),
+    *("max_batch_size", "max_queue", "replicas", "weight_format", "draft_from_main"),
+    *("form", "output", "as_json", "verbose", "", "debug", "help_all", "help"),
+)
+"""Options that `--help` shows, in this order, and in the place of "" those without a group."""
 
 console = Console(stderr=True, highlight=False)
 
@@ -63,6 +80,45 @@ def progress(title: str, total: float) -> Iterator[Callable[..., None]]:
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         yield functools.partial(bar.update, bar.add_task(title, total=total))
+
+
+class GroupedOption(click.Option):
+    """An option with the title of its group in the help."""
+
+    def __init__(self, *args: Any, group: str, **settings: Any) -> None:
+        super().__init__(*args, **settings)
+        self.group = group or GROUPS[-1]
+
+
+def show_help(context: click.Context, flag: click.Parameter, is_given: bool) -> None:
+    """Print the help and exit. flag: --help or --help-all."""
+    if not is_given or context.resilient_parsing:
+        return
+    command, formatter = context.command, context.make_formatter()
+    options = [each for each in command.params if isinstance(each, click.Option)]
+    if flag.name == "help":
+        options = [o for o in options if o.name in MOST_USED or _group_of(o) == GROUPS[-1]]
+    rows: list[tuple[str, str]] = []
+    for group, members in groupby(sorted(options, key=_rank), _group_of):
+        records = filter(None, (each.get_help_record(context) for each in members))
+        rows += [("", ""), (f"{group}:", ""), *((f"  {term}", text) for term, text in records)]
+    own = [line for line in EXAMPLES.splitlines() if line.split()[0] == command.name]
+    if own:
+        rows += [("", ""), ("Examples:", ""), *((f"  ov-specdec {line}", "") for line in own)]
+    command.format_usage(context, formatter)
+    command.format_help_text(context, formatter)
+    formatter.write_dl(rows, col_max=20)
+    click.echo(formatter.getvalue(), nl=False)
+    context.exit()
+
+
+def _group_of(option: click.Option) -> str:
+    return getattr(option, "group", GROUPS[-1])
+
+
+def _rank(option: click.Option) -> tuple[int, int]:
+    name = option.name if option.name in MOST_USED else ""
+    return GROUPS.index(_group_of(option)), MOST_USED.index(name)
 
 
 def with_errors(command: Callable[..., None]) -> Callable[..., None]:

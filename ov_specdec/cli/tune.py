@@ -15,7 +15,6 @@ from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console, print_json
 from ov_specdec.errors import OptionError
 from ov_specdec.files import record_file
-from ov_specdec.generation.pipeline import find_pairing
 from ov_specdec.generation.pipeline_options import require_main
 from ov_specdec.measure.candidates import (
     Gain,
@@ -27,7 +26,8 @@ from ov_specdec.measure.candidates import (
 from ov_specdec.measure.methods import make_table
 from ov_specdec.measure.prompts import TUNING, read_prompts
 from ov_specdec.measure.tuner import CHANGED, INVARIANT, Found, Tuner, describe_settings
-from ov_specdec.models.devices import WantedShapes
+from ov_specdec.models.devices import StaticSizes
+from ov_specdec.models.exported import find_pairing
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import Profile, require_writable
 from ov_specdec.options.model import option
@@ -51,7 +51,7 @@ def tune(
         flag="other-draft",
     ),
     pairing: PairingName | None,
-    static_shapes: WantedShapes,
+    static_shapes: StaticSizes,
     prompt_file: Path | None = option(
         None,
         "Compare drafters on these prompts, one per line.",

@@ -211,7 +211,7 @@ def transcribe(
     def stream(**own: Any) -> Generator[Chunk, None, None]:
         with pipeline.stream(Path(audio), temperature=0.0, **own) as pieces:
             for piece in pieces:
-                yield from piece.chunks
+                yield from piece.pieces
 
     return turn.compare(stream, options)
 

@@ -1,6 +1,5 @@
 """`Pipeline`: what pipelines for text and for speech share; and how its models are opened."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +18,7 @@ from ov_specdec.models.agreement import verifiable
 from ov_specdec.models.budgets import kept_costs, limit_memory
 from ov_specdec.models.compile import LoadedModel, load_models
 from ov_specdec.models.devices import NOT_PAGED, RuntimeConfig
-from ov_specdec.models.exported import ExportedModel, check_pair, open_exported, pair_tokenizers
+from ov_specdec.models.exported import ExportedModel, open_exported
 from ov_specdec.models.invariance import SLOWER, Invariance, configure, open_invariance
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import find_profile
@@ -27,8 +26,7 @@ from ov_specdec.planning.costs import CostCurve, Costs, Progress, Role
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.runner.paged import PagedModel
-from ov_specdec.text.guard import GuardReport
-from ov_specdec.text.pairing import PairingName, TokenizerPair, UsedPairing
+from ov_specdec.text.pairing import TokenizerPair
 
 USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
     "none": {1: 1.0},
@@ -125,7 +123,7 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
     for config in (*configs, *encoders):
         config.openvino_properties()
         device = config.target
-        if config.kv == "paged" and not device.takes_paged:
+        if config.kv == "paged" and not device.supports_paged:
             raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
     device = main.target
     if not device.is_cpu and main.static_sizes:
@@ -153,39 +151,6 @@ def open_models(
     if options.kind.has_draft_model:
         found.append(open_exported(locate(options.draft, "draft")))
     return found
-
-
-def pair_models(
-    exported: Sequence[ExportedModel], pairing: PairingName | None
-) -> tuple[GuardReport | None, TokenizerPair | None]:
-    """The guard's report on main and draft, if there is one, and a pairing if tokenizers differ.
-
-    Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
-    """
-    if len(exported) == 1:
-        return None, None
-    main, draft = exported
-    report = check_pair(main, draft)
-    if draft.folder.num_bytes > main.folder.num_bytes:
-        warnings.warn(
-            f"the draft model '{draft.folder.path}' is larger than the main model "
-            f"'{main.folder.path}', which makes decoding slower: swap the two",
-            RuntimeWarning,
-            stacklevel=2,
-        )
-    if pairing is None or report.compatible:
-        report.require()
-        return report, None
-    return report, pair_tokenizers(main, draft, pairing)
-
-
-def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
-    """The pairing of the models of two folders; None if they have the same tokenizer.
-
-    Raises as `pair_models` does.
-    """
-    _, found = pair_models([open_exported(main), open_exported(draft)], pairing)
-    return found.used if found else None
 
 
 def make_generator(

@@ -36,7 +36,7 @@ def to_paged(model: ov.Model) -> None:
         raise not_paged("OpenVINO leaves some of its states as they are")
     attentions = paged_attentions(model)
     has_alibi = any(node.get_input_partial_shape(ALIBI_SLOPES)[0] != 0 for node in attentions)
-    if not takes_positions(model) and not has_alibi:
+    if not uses_positions(model) and not has_alibi:
         raise not_paged("OpenVINO does not carry over how it counts positions")
 
 
@@ -183,7 +183,7 @@ def last_product(model: ov.Model) -> ov.Node | None:
     return node if node.get_type_name() == "MatMul" else None
 
 
-def takes_positions(model: ov.Model) -> bool:
+def uses_positions(model: ov.Model) -> bool:
     """Whether a model uses its input of positions; in some it is unused."""
     return any(
         bool(port.get_target_inputs()) for port in model.inputs if POSITION_IDS in port.names
@@ -202,7 +202,7 @@ def connect_positions(model: ov.Model) -> bool:
     is_count = _copies_counts if ignored else _is_rotated_count
     counts = [node for node in model.get_ops() if is_count(node)]
     is_flat = all(len(port.partial_shape) == 2 for port in ignored)
-    if takes_positions(model) or len(counts) != 1 or not is_flat:
+    if uses_positions(model) or len(counts) != 1 or not is_flat:
         return False
     if ignored:
         given = ops.unsqueeze(ignored[0], ops.constant(0, ov.Type.i64))

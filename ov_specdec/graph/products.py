@@ -10,7 +10,6 @@ from openvino import opset13 as ops
 
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.graph.paging import (
-    INPUTS,
     KEY,
     POSITION_IDS,
     QUERY,
@@ -188,65 +187,20 @@ def repeat_attention_rows(model: ov.Model) -> None:
     for name in (ATTENTION_INDICES, KEPT_INDICES):
         inputs[name] = ops.parameter([-1], ov.Type.i32, name=name)
         inputs[name].output(0).set_names({name})
-    attentions = paged_attentions(model)
-    attended = [node.input_value(port) for node in attentions for port in (QUERY, KEY, VALUE)]
-    for rows in _fused(attended, attentions) or attended:
-        _gather(rows, inputs[ATTENTION_INDICES])
-    for attention in attentions:
-        _gather(attention.output(0), inputs[KEPT_INDICES])
+    for attention in paged_attentions(model):
+        for port in (QUERY, KEY, VALUE):
+            reader = attention.input(port)
+            _gather(reader.get_source_output(), [reader], inputs[ATTENTION_INDICES])
+        attended = attention.output(0)
+        _gather(attended, list(attended.get_target_inputs()), inputs[KEPT_INDICES])
     model.add_parameters(list(inputs.values()))
     model.validate_nodes_and_infer_types()
 
 
-def _gather(rows: ov.Output, indices: ov.Node) -> None:
-    readers = list(rows.get_target_inputs())
+def _gather(rows: ov.Output, readers: Sequence[ov.Input], indices: ov.Node) -> None:
     gathered = ops.gather(rows, indices, ops.constant(0, ov.Type.i32))
     for reader in readers:
         reader.replace_source_output(gathered.output(0))
-
-
-def _fused(attended: Sequence[ov.Output], attentions: Sequence[ov.Node]) -> list[ov.Output]:
-    """Fused products (`fuse_qkv`) and positions of which all that is attended is made, row by row.
-
-    Empty if it is made of anything else, or if anything else is made of these. Selecting rows there
-    takes two gathers in each layer instead of four.
-    """
-    found, seen = dict[str, ov.Output](), dict[str, ov.Node]()
-    ahead = [value.get_node() for value in attended]
-    while ahead:
-        node = ahead.pop()
-        name, kind, values = node.get_friendly_name(), node.get_type_name(), node.input_values()
-        if name in seen or kind == "Constant":
-            continue
-        seen[name] = node
-        if kind == "VariadicSplit" and values[0].get_node().get_type_name() == "MatMul":
-            found[values[0].get_node().get_friendly_name()] = values[0]
-        elif kind == "Parameter" and POSITION_IDS in node.output(0).get_names():
-            found[POSITION_IDS] = node.output(0)
-        elif kind in (*INPUTS, "ShapeOf"):
-            return []
-        else:
-            ahead += [value.get_node() for value in values]
-    ends = seen.keys() | {attention.get_friendly_name() for attention in attentions}
-    outputs = [*found.values(), *(output for node in seen.values() for output in node.outputs())]
-    readers = (reader.get_node() for rows in outputs for reader in rows.get_target_inputs())
-    is_all = all(node.get_friendly_name() in ends or _reads_head_size(node) for node in readers)
-    return list(found.values()) if is_all else []
-
-
-def _reads_head_size(node: ov.Node) -> bool:
-    """Whether a node gives nothing but the last, static size of its input."""
-    if node.get_type_name() != "ShapeOf":
-        return False
-    last = len(node.get_input_partial_shape(0)) - 1
-    readers = [reader.get_node() for reader in node.output(0).get_target_inputs()]
-    indices = [reader.input_value(1).get_node() for reader in readers]
-    return all(
-        reader.get_type_name() == "Gather"
-        and index.get_type_name() == "Constant"
-        and index.get_data().tolist() in (-1, last, [-1], [last])
-        for reader, index in zip(readers, indices, strict=True)
-    )
 
 
 def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:

@@ -221,25 +221,24 @@ def _row(method: str, turns: Sequence[Turn]) -> SummaryRow:
     )
 
 
+COLUMNS: Mapping[str, Callable[[SummaryRow], str]] = {
+    "concurrency": lambda row: str(row.concurrency),
+    "tokens/s": lambda row: f"{row.tokens_per_second:.1f}",
+    "speedup": lambda row: f"{row.ratio:.2f}",
+    "first token (ms)": lambda row: f"{1000 * row.first_token_seconds.median:.1f}",
+    "per token (ms)": lambda row: f"{1000 * row.token_seconds.median:.1f}",
+    "tokens per pass": lambda row: f"{row.tokens_per_pass:.2f}",
+    "accepted": lambda row: "-" if row.acceptance is None else f"{row.acceptance:.0%}",
+    "equal to plain": lambda row: f"{row.equal:.0%}",
+}
+
+
 def make_table(rows: Sequence[SummaryRow]) -> Table:
     """A table, valid as Markdown if lines do not wrap; quartiles in parentheses."""
     table = Table(box=box.MARKDOWN, show_edge=False, pad_edge=False)
     table.add_column("method", no_wrap=True)
-    for name in (
-        *("concurrency", "tokens/s", "speedup", "first token (ms)", "per token (ms)"),
-        *("tokens per pass", "accepted", "equal to plain"),
-    ):
+    for name in COLUMNS:
         table.add_column(name, justify="right", overflow="fold")
     for row in rows:
-        table.add_row(
-            row.method,
-            f"{row.concurrency}",
-            f"{row.tokens_per_second:.1f}",
-            f"{row.ratio:.2f}",
-            f"{1000 * row.first_token_seconds.median:.1f}",
-            f"{1000 * row.token_seconds.median:.1f}",
-            f"{row.tokens_per_pass:.2f}",
-            "-" if row.acceptance is None else f"{row.acceptance:.0%}",
-            f"{row.equal:.0%}",
-        )
+        table.add_row(row.method, *(show(row) for show in COLUMNS.values()))
     return table

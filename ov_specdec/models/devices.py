@@ -23,7 +23,7 @@ KvBackend = Literal["auto", "paged", "stateful"]
 PROPERTIES = "a mapping of names to values, all of them texts"
 """What properties must be, for messages."""
 
-WantedShapes = Sequence[int] | Literal["auto", "none"]
+StaticSizes = Sequence[int] | Literal["auto", "none"]
 """Numbers of tokens in a pass for which a paged main model also gets static shapes.
 
 OpenVINO prepares a dynamic model again for each pass with another number of tokens than the last
@@ -68,7 +68,7 @@ class Device:
         return self.kind == "CPU"
 
     @property
-    def takes_paged(self) -> bool:
+    def supports_paged(self) -> bool:
         """Whether `kv="auto"` may choose a paged KV cache: if that was tested."""
         return self.kind in SEEN
 
@@ -139,7 +139,7 @@ class RuntimeConfig:
     num_threads: int | None = None
     cache_dir: str | Path | None = None
     encoder_device: str | None = None
-    static_shapes: WantedShapes = "none"
+    static_shapes: StaticSizes = "none"
     batch_invariant: bool = False
     shares_passes: bool = True
     max_model_len: int | None = None
@@ -295,7 +295,7 @@ def block_memory(device: Device) -> BlockMemory:
 def free_memory(device: Device) -> int:
     """Free bytes for KV caches: of the host, of a GPU, or of shared memory."""
     free: int = psutil.virtual_memory().available
-    if device.is_cpu or not device.takes_paged:
+    if device.is_cpu or not device.supports_paged:
         return free
     total: int = openvino_core().get_property(device.name, "GPU_DEVICE_TOTAL_MEM_SIZE")
     used: dict[str, int] = openvino_core().get_property(device.name, "GPU_MEMORY_STATISTICS")

@@ -1,5 +1,7 @@
-"""A model read from its folder, before compilation, and the compatibility of two."""
+"""A model read from its folder, before compilation, and whether two of them make a pair."""
 
+import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,7 +14,7 @@ from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from ov_specdec.text.guard import GuardReport, compare_tokenizers, list_differences
-from ov_specdec.text.pairing import PairingName, PieceTokenizer, TokenizerPair
+from ov_specdec.text.pairing import PairingName, PieceTokenizer, TokenizerPair, UsedPairing
 from ov_specdec.text.prompt import TextToText
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 
@@ -171,6 +173,39 @@ def check_pair(main: ExportedModel, draft: ExportedModel) -> GuardReport:
         return report
     differences = list_differences(main.folder.features, draft.folder.features)
     return GuardReport({**report.checks, FEATURES_CHECK: differences})
+
+
+def pair_models(
+    exported: Sequence[ExportedModel], pairing: PairingName | None
+) -> tuple[GuardReport | None, TokenizerPair | None]:
+    """The guard's report on main and draft, if there is one, and a pairing if tokenizers differ.
+
+    Raises `TokenizerMismatchError` if they differ and no pairing is given, or none is possible.
+    """
+    if len(exported) == 1:
+        return None, None
+    main, draft = exported
+    report = check_pair(main, draft)
+    if draft.folder.num_bytes > main.folder.num_bytes:
+        warnings.warn(
+            f"the draft model '{draft.folder.path}' is larger than the main model "
+            f"'{main.folder.path}', which makes decoding slower: swap the two",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    if pairing is None or report.compatible:
+        report.require()
+        return report, None
+    return report, pair_tokenizers(main, draft, pairing)
+
+
+def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
+    """The pairing of the models of two folders; None if they have the same tokenizer.
+
+    Raises as `pair_models` does.
+    """
+    _, found = pair_models([open_exported(main), open_exported(draft)], pairing)
+    return found.used if found else None
 
 
 def compare_checkpoints(

@@ -17,8 +17,8 @@ from ov_specdec.graph.paging import (
     select_rows,
     sequence_axes,
     static_shape,
-    takes_positions,
     to_paged,
+    uses_positions,
 )
 from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv, repeat_attention_rows
 from ov_specdec.models.devices import (
@@ -174,7 +174,7 @@ def choose_backend(
     model, folder, device = exported.model, exported.folder, config.target
     if config.kv == "stateful":
         return "stateful", config.kv_reason, model
-    if not device.takes_paged:
+    if not device.supports_paged:
         return "stateful", f"{NOT_PAGED} {device.name}", model
     try:
         if folder.chunk is not None and folder.chunk < max_length:
@@ -209,7 +209,7 @@ def _max_masked(exported: ExportedModel, config: RuntimeConfig) -> int:
     # positions that are not an input.
     sizes = (folder.sliding_window, folder.chunk, *windows(model))
     is_local = any(size and size < folder.context_length for size in sizes)
-    if is_local or has_mask_table(model) or not takes_positions(model):
+    if is_local or has_mask_table(model) or not uses_positions(model):
         return 0
     if config.max_masked_tokens is not None:
         return config.max_masked_tokens

@@ -130,7 +130,7 @@ class TranscriptionAnswer:
     def note(self, _: int, chunk: TranscriptionChunk) -> None:
         """Note the next chunk."""
         self._chunks.append(chunk)
-        for part in chunk.chunks:
+        for part in chunk.pieces:
             self.choices[0].add(part)
 
     def add(self, index: int, chunk: TranscriptionChunk) -> list[bytes]:

@@ -90,7 +90,7 @@ class GenerationOptions(Options):
         None,
         "Sample tokens instead of greedy decoding.",
         more="A temperature of 0 is greedy decoding too.",
-        unset="sample if temperature, top_k, top_p, min_p or typical_p is given",
+        unset=f"sample if {', '.join(SAMPLING_OPTIONS[:-1])} or {SAMPLING_OPTIONS[-1]} is given",
         field=None,
         group="Sampling",
     )

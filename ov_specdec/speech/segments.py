@@ -98,8 +98,8 @@ class TranscriptionChunk:
     """A final piece of a transcription.
 
     text: the new text. end: finished seconds of the recording. pieces: the tokens of the text by
-    origin, each with its text. segments: with return_timestamps. language, finish_reason and stats:
-    on the last chunk only, which has no text.
+    origin, each with its text; the last chunk has one that only ends them. segments: with
+    return_timestamps. language, finish_reason and stats: on the last chunk only, which has no text.
     """
 
     text: str
@@ -109,14 +109,6 @@ class TranscriptionChunk:
     language: str | None = None
     finish_reason: FinishReason | None = None
     stats: SpeechStats | None = None
-
-    @property
-    def chunks(self) -> tuple[Chunk, ...]:
-        """The pieces, as chunks of a text; the last one ends it."""
-        if self.stats is None:
-            return self.pieces
-        reason, stats = self.finish_reason, self.stats.generation
-        return (*self.pieces, Chunk("", [], "plain", finish_reason=reason, stats=stats))
 
 
 @dataclass(frozen=True)

@@ -111,7 +111,8 @@ class Transcription:
             yield chunk
         code = self._settings.language_code(self._language) if self._knows_language else None
         reason: FinishReason = "cancelled" if self._is_cancelled else "stop"
-        yield TranscriptionChunk("", self._seconds(start), (), (), code, reason, stats)
+        ending = Chunk("", [], "plain", finish_reason=reason, stats=stats.generation)
+        yield TranscriptionChunk("", self._seconds(start), (ending,), (), code, reason, stats)
 
     def cancel(self) -> None:
         """End it within one pass of a model. From any thread."""

@@ -14,13 +14,12 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 from ov_specdec import GenerationOptions
-from ov_specdec.cli.app import COMMANDS, app
+from ov_specdec.cli.app import COMMANDS, EXAMPLES, app
 from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options, unescape
 from ov_specdec.cli.generate import generate
-from ov_specdec.cli.help import EXAMPLES, MOST_USED
 from ov_specdec.cli.options import GENERATION, PIPELINE
-from ov_specdec.cli.terminal import in_option_names
+from ov_specdec.cli.terminal import MOST_USED, in_option_names
 from ov_specdec.errors import ModelError, Option, OptionError
 from ov_specdec.openai.body import read, with_options
 from ov_specdec.openai.errors import ApiError

@@ -160,7 +160,7 @@ def test_devices_that_were_never_run_take_the_stateful_cache(tiny_pair, request)
     request.getfixturevalue("with_gpus")
     kv, why, _ = prepare.choose_backend(source, RuntimeConfig("NPU"), 100)
     assert (kv, why) == ("stateful", "a paged KV cache has not been run on NPU")
-    assert find_device("GPU.1").takes_paged
+    assert find_device("GPU.1").supports_paged
 
 
 @pytest.mark.parametrize(

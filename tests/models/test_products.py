@@ -1,4 +1,4 @@
-"""Products of queries, keys and values: fused, with rows selected, and with keys centered."""
+"""Products of queries, keys and values: fused, and with keys centered."""
 
 from pathlib import Path
 
@@ -7,9 +7,8 @@ import openvino as ov
 import pytest
 from openvino import opset13 as ops
 
-from ov_specdec.graph import products
 from ov_specdec.graph.paging import KEY, SINKS, paged_attentions
-from ov_specdec.graph.products import center_keys, fuse_qkv, repeat_attention_rows
+from ov_specdec.graph.products import center_keys, fuse_qkv
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import RuntimeConfig, openvino_core
 from ov_specdec.models.exported import open_exported
@@ -57,33 +56,6 @@ def test_logits_are_bitwise_what_they_were(name, tiny_pair):
     assert count(before) - count(after) == 2 * num_layers
     for precision in ("f32", "exact"):
         np.testing.assert_array_equal(logits(after, precision), logits(before, precision))
-
-
-def with_rows(folder, *, fuses=True):
-    """A model with selected rows, and the number of gathers in each layer for them."""
-    model = paged(folder)
-    if fuses:
-        fuse_qkv(model)
-    before = count(model, "Gather")
-    repeat_attention_rows(model)
-    return model, divmod(count(model, "Gather") - before, len(paged_attentions(model)))
-
-
-def test_rows_are_selected_behind_a_fused_product_with_the_same_logits(tiny_pair, monkeypatch):
-    assert with_rows(tiny_pair[0], fuses=False)[1] == (4, 0)
-    model, gathers = with_rows(tiny_pair[0])
-    assert gathers == (2, 1)  # the positions, once
-    monkeypatch.setattr(products, "_fused", lambda *_: [])
-    other, gathers = with_rows(tiny_pair[0])
-    assert gathers == (4, 0)
-    found, expected = (logits(each, is_invariant=True) for each in (model, other))
-    np.testing.assert_array_equal(found, expected)
-
-
-@pytest.mark.deep
-@pytest.mark.parametrize("architecture", ["gpt2"], indirect=True)
-def test_positions_that_are_embedded_are_not_selected(pair):
-    assert with_rows(pair.main)[1] == (2, 0)
 
 
 def test_a_paged_model_is_loaded_so_and_a_stateful_one_as_it_is():

@@ -1,7 +1,6 @@
 """The demo as a process, a headless Chromium that opens it, and what is seen there."""
 
 import shutil
-import socket
 import subprocess
 import sys
 from contextlib import contextmanager
@@ -22,10 +21,7 @@ ARGUMENTS = (
 @contextmanager
 def demo_process(*arguments):
     """Start `ov-specdec demo` on a free port; gives the process and its address."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "ov_specdec", "demo", "--port", str(port), *arguments]
+    command = [sys.executable, "-m", "ov_specdec", "demo", "--port", "0", *arguments]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as server:
         try:

@@ -10,7 +10,7 @@ from ov_specdec.errors import SpecdecError
 from tests.benchmarks.models import Models
 
 if TYPE_CHECKING:
-    from ov_specdec.models.devices import WantedShapes
+    from ov_specdec.models.devices import StaticSizes
 
 
 class BenchmarkError(SpecdecError):
@@ -29,7 +29,7 @@ class Setup:
 
     models: Models
     scratch: str = ""
-    static_shapes: "WantedShapes" = "auto"
+    static_shapes: "StaticSizes" = "auto"
     is_prepared: bool = True
     gguf: Path | None = None
     max_batch_size: int = 1

@@ -94,7 +94,7 @@ def test_calls_fit_their_schemas(words, name, properties, required, seed):
     assert not is_whole or not any(isinstance(part, Text) for part in parts)
 
 
-@pytest.mark.parametrize(("name", "thinks"), product(CALL_FORMATS, (False, True)))
+@pytest.mark.parametrize(("name", "thinks"), [*product(CALL_FORMATS, (False, True))])
 def test_choices_hold(words, name, thinks):
     form, tools = words.form(name, thinks=thinks), [SAVE, STOP]
     named = {"type": "function", "function": {"name": "stop"}}
