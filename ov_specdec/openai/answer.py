@@ -33,8 +33,8 @@ def encode_event(content: Json, name: str | None = None) -> bytes:
 class Answer(Generic[G]):
     """Makes events of the chunks that come, or a body that is sent whole.
 
-    request: the request. model: its served name. created: seconds since 1970. choices: those of the
-    first prompt, then of the next, as far as they have come.
+    model: the served name. created: seconds since 1970. choices: those of the first prompt of the
+    request, then of the next, as far as they have come.
     """
 
     request: G

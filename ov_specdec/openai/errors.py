@@ -121,11 +121,11 @@ def said(what: str) -> WrapValidator:
 
 
 def from_exception(
-    error: BaseException, request_id: str, others: Mapping[str, str] | None = None
+    error: BaseException, request_id: str, names: Mapping[str, str] | None = None
 ) -> ApiError:
     """The answer for an exception of a generation.
 
-    request_id: also in the log. others: fields by their options, where they are not as in `FIELDS`.
+    request_id: also in the log. names: fields by their options, where they are not as in `FIELDS`.
     Errors that the caller can fix get 400, what is possible later 503. All others get 500, with
     only the id.
     """
@@ -133,15 +133,15 @@ def from_exception(
         return error
     if isinstance(error, AudioError):
         return ApiError(400, str(error), "file", "invalid_audio")
-    names = {**FIELDS, **(others or {})}
+    fields = {**FIELDS, **(names or {})}
 
     def as_field(option: Option) -> str:
-        name = names.get(option.name, option.name)
+        name = fields.get(option.name, option.name)
         return name if option.value is ... else f"{name}={show(option.value)}"
 
     if isinstance(error, OptionError | LogitsError | CacheFullError):
         codes = {ContextLengthError: "context_length_exceeded", CacheFullError: "kv_cache_full"}
-        param = names.get(error.option or "")
+        param = fields.get(error.option or "")
         return invalid(param, error.render(as_field), codes.get(type(error)))
     if isinstance(error, BusyError):
         return ApiError(503, str(error), code="busy", retry_after=1)

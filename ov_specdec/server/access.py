@@ -53,9 +53,9 @@ class Record:
     arrived: float = field(default_factory=monotonic)
     queued: float | None = None
 
-    def fail(self, error: Exception, others: Mapping[str, str] | None = None) -> ApiError:
+    def fail(self, error: Exception, names: Mapping[str, str] | None = None) -> ApiError:
         """Record an exception, and give the answer for it; unexpected ones are logged too."""
-        failure = from_exception(error, self.id, others)
+        failure = from_exception(error, self.id, names)
         if failure.status == 500 and failure is not error:
             log.error("request %s has failed", self.id, exc_info=error)
         self.status, self.error, self.code = failure.status, failure.message, failure.code

@@ -53,9 +53,9 @@ class Service:
             raise ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
         return self.served
 
-    def check_input(self, given: InputKind) -> None:
+    def check_input(self, needed: InputKind) -> None:
         """Refuse a request for which another kind of model is needed."""
-        if (taken := self.engine.input_kind) != given:
+        if (taken := self.engine.input_kind) != needed:
             message = f"the model that is served takes {taken}: use {PATHS[taken]}"
             raise ApiError(400, message, code="wrong_endpoint")
 
