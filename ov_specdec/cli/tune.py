@@ -54,7 +54,7 @@ def tune(
     static_shapes: StaticSizes,
     prompt_file: Path | None = option(
         None,
-        "Compare drafters on these prompts, one per line.",
+        'Compare drafters on these prompts: one per line, or "prompt" objects in a .jsonl file.',
         unset="code, a question, a function to rewrite",
     ),
     output: str | None = option(
