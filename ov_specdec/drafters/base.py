@@ -62,7 +62,7 @@ class Drafter(Protocol):
         """The KV caches of its models for this sequence."""
 
     def offers(self, tokens: Sequence[int]) -> list[Offer]:
-        """What it can draft after `tokens`, at most one offer for each source.
+        """What it can draft after `tokens`, at most one offer for each source: see `Offer`.
 
         tokens: the sequence so far, which begins with those of the last call.
         """

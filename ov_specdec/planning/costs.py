@@ -14,7 +14,8 @@ from pydantic import Field
 from ov_specdec.results.stats import PassStats, StepStats
 
 GRID = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
-"""Sizes that are corrected in use, whichever are measured; other passes count for the nearest."""
+"""Sizes that are corrected in use, all measured ones among them; other passes count for the
+nearest."""
 
 LONGEST = 1024
 """Tokens of the longest distinguished pass: twice the longest chunk of a prefill."""

@@ -17,7 +17,7 @@ SWEEPS = 5
 """Sweeps over all sizes, for a median."""
 
 FIRST_SWEEP = (1, 8, 4, 1, 2, 3, 4, 16, 6, 12)
-"""Measured sizes, the most important first; two of them twice, to measure a change of size.
+"""Measured sizes, all of `GRID`, the most important first; two twice, for a change of size.
 
 If there is no time for all, passes are long, and a line through one and eight tokens predicts more
 than a single pass over 16 that takes half of the time. The very first pass of a size is longer

@@ -16,8 +16,8 @@ MAX_PLANNED_LENGTH = 15
 class Offer:
     """What a source can draft next.
 
-    confidence: in each draft token of a match; one of a few values, since acceptance is learnt for
-    each. token: the first one of a match: whether it would have been accepted is learnt at no cost,
+    confidence: in each draft token of a source without a model, such as a match in a text; one of a
+    few values, since acceptance is learnt for each. token: the first one of a match: whether it would have been accepted is learnt at no cost,
     without a probe. takes_one_pass: a parallel draft, all of whose tokens take one pass of the
     draft model, instead of one each.
     """
