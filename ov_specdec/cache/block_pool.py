@@ -82,7 +82,7 @@ class BlockPool:
             self._num_touched += 1
         elif self._idle:
             block, _ = self._idle.popitem(last=False)
-            self._forget(block)
+            self._unregister(block)
         else:
             raise CacheFullError(
                 f"all {self.size} blocks of the KV cache are in use: shorten the prompt or lower ",
@@ -126,7 +126,7 @@ class BlockPool:
         for block in blocks:
             if block in self._idle:
                 del self._idle[block]
-                self._forget(block)
+                self._unregister(block)
                 self._free.append(block)
 
     def match(self, tokens: Sequence[int], block_size: int, root: Root) -> Prefix:
@@ -162,7 +162,7 @@ class BlockPool:
                 best, num_common = node, same
         return best, num_common
 
-    def _forget(self, block: int) -> None:
+    def _unregister(self, block: int) -> None:
         node = self._nodes.pop(block)
         siblings = self._children[node.parent]
         del siblings[_index(siblings, node.tokens)]

@@ -16,7 +16,7 @@ from ov_specdec.cli.terminal import console, print_json
 from ov_specdec.errors import OptionError
 from ov_specdec.files import record_file
 from ov_specdec.generation.pipeline_options import require_main
-from ov_specdec.measure.candidates import (
+from ov_specdec.measure.drafters import (
     Gain,
     decide,
     make_candidates,
@@ -25,7 +25,7 @@ from ov_specdec.measure.candidates import (
 )
 from ov_specdec.measure.methods import make_table
 from ov_specdec.measure.prompts import TUNING, read_prompts
-from ov_specdec.measure.tuner import CHANGED, INVARIANT, Found, Tuner, describe_settings
+from ov_specdec.measure.properties import CHANGED, INVARIANT, Found, Tuner, describe_settings
 from ov_specdec.models.devices import StaticSizes
 from ov_specdec.models.exported import find_pairing
 from ov_specdec.models.locate import locate

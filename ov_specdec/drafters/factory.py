@@ -114,7 +114,8 @@ OF_LOOKUP = ("prompt_lookup_num_tokens", "max_matching_ngram_size")
 class DrafterKind:
     """A named way to draft.
 
-    makes: functions that make its drafters; each drafts if those before it have no draft tokens.
+    makes: functions that make its drafters. The planner takes the best of their offers; constant
+    and heuristic lengths take the first.
     options: generation options that only some drafters support, of which this one is one.
     """
 

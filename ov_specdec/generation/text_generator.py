@@ -226,8 +226,17 @@ class TextGenerator:
         namespace = encoder_input.namespace if encoder_input else _namespace(options)
         eos = options.ending_ids(self.eos_token_ids)
         given = DrafterInput(
-            *(self.main, self.draft, options, tokens, eos, namespace),
-            *(references, self.earlier, self.pairing, encoder_input, make_grammar),
+            main=self.main,
+            draft=self.draft,
+            options=options,
+            tokens=tokens,
+            eos_token_ids=eos,
+            namespace=namespace,
+            references=references,
+            earlier=self.earlier,
+            pairing=self.pairing,
+            encoder_input=encoder_input,
+            make_grammar=make_grammar,
         )
         drafters = self.drafter.make(given)
         readers = [drafter for drafter in drafters if isinstance(drafter, HiddenStatesReader)]

@@ -17,9 +17,9 @@ class Offer:
     """What a source can draft next.
 
     confidence: in each draft token of a source without a model, such as a match in a text; one of a
-    few values, since acceptance is learnt for each. token: the first one of a match: whether it would have been accepted is learnt at no cost,
-    without a probe. takes_one_pass: a parallel draft, all of whose tokens take one pass of the
-    draft model, instead of one each.
+    few values, since acceptance is learnt for each. token: the first one of a match: whether it
+    would have been accepted is learnt at no cost, without a probe. takes_one_pass: a parallel
+    draft, all of whose tokens take one pass of the draft model, instead of one each.
     """
 
     source: str = ""

@@ -214,7 +214,7 @@ class GenerationStats:
 
     @property
     def draft_seconds(self) -> float:
-        """Seconds spent drafting, with the draft model's prefill."""
+        """Seconds of drafting, with the draft model's prefill, and shared with other sequences."""
         return sum(r.draft_seconds for r in self.rounds)
 
     @property

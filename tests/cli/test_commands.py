@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from ov_specdec.measure.tuner import Tuner
+from ov_specdec.measure.properties import Tuner
 from ov_specdec.text.tokenizer import load_tokenizer
-from tests.cli.test_candidates import always
+from tests.cli.test_tuning_drafters import always
 from tests.support.chats import TEMPLATES
 from tests.support.command_line import run
 from tests.support.tiny import save_tokenizer
@@ -153,7 +153,7 @@ def test_tune_has_an_effect_on_later_runs(tiny_pair, tmp_path, monkeypatch):
     all_ = (*few, "--verbose")
     assert "profile" not in run("generate", "x", *models, *all_, **here).stderr
 
-    monkeypatch.setattr("ov_specdec.measure.candidates.measure_gain", lambda *_: always(1.5))
+    monkeypatch.setattr("ov_specdec.measure.drafters.measure_gain", lambda *_: always(1.5))
     search = Tuner.run
 
     def find_one(tuner):

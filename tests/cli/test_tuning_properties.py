@@ -7,7 +7,7 @@ import pytest
 
 from ov_specdec.errors import DeviceError
 from ov_specdec.measure import candidates, tuner
-from ov_specdec.measure.tuner import (
+from ov_specdec.measure.properties import (
     CHANGED,
     INVARIANT,
     Found,
@@ -17,7 +17,7 @@ from ov_specdec.measure.tuner import (
 )
 from ov_specdec.models.profile import Profile
 from ov_specdec.planning.costs import CostCurve, PassCurve
-from tests.cli.test_candidates import always, gain
+from tests.cli.test_tuning_drafters import always, gain
 from tests.support.command_line import run
 
 CHOICES = {"A": ("1", "2"), "B": ("1",)}

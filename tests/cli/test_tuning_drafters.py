@@ -8,7 +8,7 @@ import pytest
 
 from ov_specdec.cli.tune import describe
 from ov_specdec.measure import candidates
-from ov_specdec.measure.candidates import (
+from ov_specdec.measure.drafters import (
     Candidate,
     Gain,
     decide,

@@ -22,7 +22,7 @@ from ov_specdec.measure.methods import (
     interleave,
     summarize,
 )
-from ov_specdec.measure.tuner import GAIN
+from ov_specdec.measure.properties import GAIN
 from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
