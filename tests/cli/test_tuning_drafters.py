@@ -7,7 +7,7 @@ from shlex import quote
 import pytest
 
 from ov_specdec.cli.tune import describe
-from ov_specdec.measure import candidates
+from ov_specdec.measure import drafters
 from ov_specdec.measure.drafters import (
     Candidate,
     Gain,
@@ -89,7 +89,7 @@ def test_only_the_first_pair_has_the_profile(tmp_path):
 
 
 def test_smaller_vocabularies_of_the_first_draft_come_last(tmp_path, monkeypatch):
-    monkeypatch.setattr(candidates, "VOCABULARIES", (256, 257, 4095, 4096))
+    monkeypatch.setattr(drafters, "VOCABULARIES", (256, 257, 4095, 4096))
     draft = embedded_folder("draft")
     assert [*possible_vocabularies(draft, None)] == [257, 4095]
     assert [*possible_vocabularies(draft, "intersection")] == []
@@ -113,17 +113,17 @@ def test_a_candidate_is_measured_against_plain_decoding(tiny_pair, monkeypatch):
     speeds = found.row.tokens_per_second.median, found.plain.tokens_per_second.median
     assert found.row.ratio.median == pytest.approx(speeds[0] / speeds[1])
     clock = iter(range(100))
-    monkeypatch.setattr(candidates, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(drafters, "perf_counter", lambda: next(clock))
     found = measure_gain(SUFFIX, 5.0, ["a", "b"], {"main": tiny_pair[0]})
     assert found.row.num_turns == 6
 
 
 def test_what_there_is_no_time_for_is_not_measured(monkeypatch):
     clock = iter([1.0, 4.0, 10.5])
-    monkeypatch.setattr(candidates, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(drafters, "perf_counter", lambda: next(clock))
     shares, noted = [], []
     monkeypatch.setattr(
-        candidates, "measure_gain", lambda candidate, share, *_: shares.append(share) or candidate
+        drafters, "measure_gain", lambda candidate, share, *_: shares.append(share) or candidate
     )
     assert len(measure_all([SUFFIX] * 3, 10.0, (), {}, noted.append)) == 2
     assert shares == [3.0, 3.0]
@@ -137,10 +137,8 @@ def tune_drafters(tiny_pair, tmp_path, monkeypatch):
     prompts = tmp_path / "prompts.txt"
     prompts.write_text("def area(\n")
     options = ("--prompt-file", prompts, "--other-draft", tiny_pair[1], "--seconds", 600)
-    measure = candidates.measure_gain
-    monkeypatch.setattr(
-        candidates, "measure_gain", lambda own, _, *given: measure(own, 0.0, *given)
-    )
+    measure = drafters.measure_gain
+    monkeypatch.setattr(drafters, "measure_gain", lambda own, _, *given: measure(own, 0.0, *given))
     return lambda *more: run("tune", tiny_pair[0], *options, *more)
 
 

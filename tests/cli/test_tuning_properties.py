@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 
 from ov_specdec.errors import DeviceError
-from ov_specdec.measure import candidates, tuner
+from ov_specdec.measure import drafters, properties
 from ov_specdec.measure.properties import (
     CHANGED,
     INVARIANT,
@@ -70,7 +70,7 @@ def test_settings_that_scatter_more_than_they_gain_are_not_kept(defaults, others
 
 def test_the_search_ends_with_the_time(monkeypatch):
     clock = iter(range(100))
-    monkeypatch.setattr(tuner, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(properties, "perf_counter", lambda: next(clock))
     # Each measurement takes a second here: a trial and two repetitions of both settings take five.
     assert len(find({"": 9.0, "A1": 1.0}, end=7.0).trials) == 2
     assert find({"": 9.0}, end=5.0).reason == "no other settings were tried"
@@ -78,8 +78,8 @@ def test_the_search_ends_with_the_time(monkeypatch):
 
 def test_settings_are_compared_by_the_passes_of_their_model(tiny_pair, monkeypatch):
     curve = CostCurve(PassCurve({1: 1.0, 5: 3.0, 8: 7.0}))
-    monkeypatch.setattr(tuner.Measurement, "run", lambda *_: None)
-    monkeypatch.setattr(tuner.Measurement, "curve", lambda *_: curve)
+    monkeypatch.setattr(properties.Measurement, "run", lambda *_: None)
+    monkeypatch.setattr(properties.Measurement, "curve", lambda *_: curve)
     assert [make_tuner(tiny_pair)._time(role, {}) for role in ("draft", "main")] == [1.0, 4.0]
 
 
@@ -90,7 +90,7 @@ def make_tuner(pair):
 def test_a_pair_is_measured_with_the_settings_that_were_found(tiny_pair, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     best = {"INFERENCE_NUM_THREADS": "1"}
-    monkeypatch.setattr(tuner, "search", lambda *_: Found(best, "by far"))
+    monkeypatch.setattr(properties, "search", lambda *_: Found(best, "by far"))
     profile, _ = make_tuner(tiny_pair).run()
     assert profile.main_properties == profile.draft_properties == best
     assert profile.report[INVARIANT] == "yes"
@@ -123,7 +123,7 @@ def test_a_profile_is_written_where_the_verdict_is_clear(
     kept = dict.fromkeys(("main", "draft"), Found(settings, "by far"))
     written = Profile("pair", settings, {}, {CHANGED: 0.0, INVARIANT: "yes"})
     monkeypatch.setattr(Tuner, "run", lambda self: (written, kept))
-    monkeypatch.setattr(candidates, "measure_gain", lambda *_: found)
+    monkeypatch.setattr(drafters, "measure_gain", lambda *_: found)
     path = tmp_path / "profile.json"
     path.write_text("an earlier one")
     done = run("tune", *tiny_pair, "--output", path)
@@ -148,7 +148,7 @@ def test_a_profile_that_cannot_be_written_is_refused_before_the_search(
 
 
 def test_threads_are_parts_of_the_cores_that_may_be_used(monkeypatch):
-    monkeypatch.setattr(tuner, "usable_cores", lambda: 8)
+    monkeypatch.setattr(properties, "usable_cores", lambda: 8)
     assert choices_on("CPU")["INFERENCE_NUM_THREADS"] == ("4", "2")
-    monkeypatch.setattr(tuner, "usable_cores", lambda: 1)
+    monkeypatch.setattr(properties, "usable_cores", lambda: 1)
     assert choices_on("CPU")["INFERENCE_NUM_THREADS"] == ()
