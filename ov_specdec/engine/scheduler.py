@@ -172,7 +172,7 @@ class Scheduler:
         An only one ends with the error.
         """
         if len(self.running) > 1:
-            self._requeue(self._last_admitted)
+            self._requeue(self._last_of_busiest)
         else:
             self.running.pop().end(error)
 
@@ -195,7 +195,7 @@ class Scheduler:
             counts = self._num_running
             if counts[sequence.tenant] > max(counts.values()) - 2:
                 return False
-            self._requeue(self._last_admitted)
+            self._requeue(self._last_of_busiest)
         return True
 
     def _has_room(self, sequence: Sequence) -> bool:
@@ -216,7 +216,7 @@ class Scheduler:
         return Counter(sequence.tenant for sequence in self.running)
 
     @property
-    def _last_admitted(self) -> Sequence:
+    def _last_of_busiest(self) -> Sequence:
         """The last admitted sequence of the tenant with the most running ones."""
         counts = self._num_running
         most = max(counts.values())

@@ -79,8 +79,8 @@ class Device:
 
     def computes_in(self, precision: str) -> bool:
         """Whether it lists a precision among its capabilities; all support f32."""
-        needed = {"bf16": "BF16", "f16": "FP16"}.get(precision)
-        return needed is None or needed in self.capabilities
+        names = {"bf16": "BF16", "f16": "FP16"}
+        return precision in ("default", "f32", "exact") or names[precision] in self.capabilities
 
 
 @cache
