@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from ov_specdec.results.stats import Reason
 
 HORIZON = 24
-"""Steps over which the rate and the costs of home sizes are taken: 12 and 64 differ by
+"""Steps over which throughputs, the rate and the costs of home sizes are taken: 12 and 64 differ by
 less than 0.3 % in the replay."""
 
 MAX_PLANNED_LENGTH = 15
@@ -68,10 +68,11 @@ class Estimate:
 
     acceptance: the probability that the first n draft tokens are all accepted, from n = 1 to
     `MAX_PLANNED_LENGTH`. num_skipped: tokens that the draft model's cache lacks. is_hopeful: the
-    last probe was accepted.
+    last probe was accepted. throughput: tokens that recent steps gave the sequence, on average.
     """
 
     offer: Offer
     acceptance: tuple[float, ...]
     num_skipped: int = 1
     is_hopeful: bool = False
+    throughput: float = 1.0

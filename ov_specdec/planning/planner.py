@@ -109,7 +109,8 @@ class Planner:
     accepted. For the first k of them, in drafts of at most n, tokens and seconds of the whole step
     are estimated, and the pair of k and n is chosen that has the best rate of tokens over this and
     recent steps. For one sequence this is the optimal length of Leviathan et al., section 3.5
-    (arXiv 2211.17192), for many the goodput of Liu et al. (SmartSpec, arXiv 2406.14066).
+    (arXiv 2211.17192), for many the goodput of Liu et al. (SmartSpec, arXiv 2406.14066), in which
+    tokens of sequences that are ahead count less.
 
     costs: the cost curves, looked up for each plan.
     """
@@ -153,7 +154,7 @@ class Planner:
         # Of each choice, [limits * (tokens + 1)] as in `Ranking`. With forced tokens, the longest
         # drafts count as the largest pass.
         fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
-        tokens = load.num_answered + load.num_forced + ranking.accepted.ravel()
+        tokens = load.num_answered + load.num_forced + ranking.value.ravel()
         drafting = ranking.seconds.ravel()
         rate, gains = dinkelbach_step(self._past, tokens, drafting, passes[fed])
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate

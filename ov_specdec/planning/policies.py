@@ -11,7 +11,7 @@ import numpy as np
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs
-from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer, Offers, Plan
+from ov_specdec.planning.plan import HORIZON, MAX_PLANNED_LENGTH, Estimate, Offer, Offers, Plan
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.results.stats import RoundStats
 from ov_specdec.runner.base import Runner
@@ -92,7 +92,7 @@ class PlannedLength(Policy):
 
     def __init__(self, common: Counts, costs: Costs) -> None:
         self._acceptance, self._costs = Acceptance(common), costs
-        self._num_skipped, self._is_hopeful = 1, False
+        self._num_skipped, self._is_hopeful, self._throughput = 1, False, 1.0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
@@ -105,13 +105,14 @@ class PlannedLength(Policy):
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
         acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
-        return Estimate(offer, acceptance, self._num_skipped, self._is_hopeful)
+        return Estimate(offer, acceptance, self._num_skipped, self._is_hopeful, self._throughput)
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
         if stats.reason == "prefill":
             self._num_skipped = stats.cached_tokens + stats.pass_tokens
             return
+        self._throughput += (stats.num_generated - self._throughput) / HORIZON
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._num_skipped = 1 if drafted else self._num_skipped + stats.num_generated
         self._is_hopeful = stats.reason == "probe" and stats.num_accepted > 0

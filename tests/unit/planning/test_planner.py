@@ -139,6 +139,18 @@ def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
     assert planner.plan([drafted(0.9)] * 4, answering(4)).best_size > 8
 
 
+def test_tokens_of_a_sequence_that_is_ahead_count_less():
+    costs = Costs(CostCurve(PassCurve({1: 1.0, 101: 21.0})))
+
+    def shares(throughput):
+        ahead = replace(match(0.8), throughput=throughput)
+        plans = Planner(costs).plan([ahead, match(0.8)], answering(2)).plans
+        return [plan.length for plan in plans]
+
+    assert shares(1.0)[0] == shares(1.0)[1]
+    assert shares(3.0)[0] < shares(3.0)[1]
+
+
 def test_drafting_for_several_counts_changes_of_size_of_the_draft():
     curves = (
         CostCurve(PassCurve({1: 1.0, 101: 21.0}), PassCurve({1: 0.1, 17: 0.9}, change))
@@ -197,6 +209,7 @@ def test_a_sequence_tells_what_it_has_learnt():
         policy.update(a_round(4, 4))
     found = policy.answer(asking("model"))
     assert found.acceptance[1] == found.acceptance[0] ** 2 > 0.8
+    assert 3.0 < found.throughput < 5.0
     assert (found.num_skipped, found.is_hopeful) == (1, False)
     policy.update(a_round(1, 1, reason="probe"))
     assert policy.answer(asking("model")).is_hopeful
