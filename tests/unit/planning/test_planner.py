@@ -13,6 +13,7 @@ from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer, Plan
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.policies import HeuristicLength, IsolatedLength, PlannedLength
 from ov_specdec.planning.ranking import Ranking
+from ov_specdec.results.stats import PassStats, StepStats
 from tests.support.rounds import a_round
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
@@ -149,6 +150,19 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
 
     assert shares(1.0)[0] == shares(1.0)[1]
     assert shares(3.0)[0] < shares(3.0)[1]
+
+
+def test_several_that_draft_learn_that_steps_without_drafts_are_cheaper():
+    curve = CostCurve(PassCurve({1: 1.0, 4: 1.0, 8: 1.1, 16: 1.3}), PassCurve({1: 0.05}))
+    costs, sizes = LiveCurve(curve), []
+    planner = Planner(costs)
+    for _ in range(400):
+        plan = planner.plan([drafted(0.7)] * 4, answering(4))
+        sizes.append(max(plan.size, 4 + sum(each.length for each in plan.plans)))
+        seconds = 0.3 if sizes[-1] == 4 else curve.main.at(sizes[-1])
+        costs.learn(StepStats(PassStats(sizes[-1], 4, 0, seconds), ()))
+    assert 0 < sizes[:100].count(4) < 20
+    assert sizes[-100:].count(4) > 80
 
 
 def test_drafting_for_several_counts_changes_of_size_of_the_draft():
