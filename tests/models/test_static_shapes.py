@@ -67,7 +67,7 @@ def test_they_come_while_texts_are_decoded(tiny_pair, monkeypatch):
         assert pipeline.main.compiler is None
     with SpeculativePipeline(*tiny_pair, **settings) as pipeline:
         seen = []
-        while len(seen) < 20 and not pipeline.main.runner.static_shapes:
+        while len(seen) < 200 and not pipeline.main.runner.static_shapes:
             sizes = [pipeline.main.runner.static_shapes for _ in pipeline.stream(PROMPT, **options)]
             seen.append(sizes)
             assert pipeline.generate(PROMPT, **options).token_ids == expected

@@ -224,8 +224,8 @@ def test_the_distribution_is_the_same_where_a_draft_ends_by_its_confidence(
     assert greatest_difference(actual, expected) < EXACT
 
 
-PLANNED = Costs(CostCurve(PassCurve({1: 1.0, 16: 4.0}), PassCurve({1: 0.02, 16: 0.1})))
-"""A token more costs a fifth of a plain pass: draft tokens that are not likely do not pay."""
+PLANNED = Costs(CostCurve(PassCurve({1: 1.0, 16: 3.0}), PassCurve({1: 0.02, 16: 0.1})))
+"""A token more costs 2/15 of a plain pass: draft tokens that are not likely do not pay."""
 
 
 @pytest.mark.parametrize("pair", PAIRS)
