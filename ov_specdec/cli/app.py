@@ -19,8 +19,7 @@ from ov_specdec.options.foreign_names import HINTS
 COMMANDS = {
     "generate": "Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr.",
     "chat": "Talk with a chat model in the terminal, or answer each line of stdin.",
-    "compare": "Continue PROMPT with plain and with speculative decoding; show both texts and "
-    "times.",
+    "compare": "Continue PROMPT with plain and speculative decoding; show texts and speeds.",
     "batch": "Answer the requests in REQUESTS, a file in OpenAI's batch format.",
     "transcribe": "Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper.",
     "demo": "Show plain and speculative decoding side by side in a browser.",
@@ -37,7 +36,7 @@ EXAMPLES = """\
 generate "def fibonacci(n):" --max-new-tokens 128
 generate big-model "Why is the sky blue?" --draft small-model
 generate big-model --prompt-file report.txt --drafter suffix
-chat big-model small-model --generation-config model
+chat big-model small-model
 chat big-model --system "Answer in one sentence." --temperature 0.7
 chat big-model < questions.txt
 compare "def quicksort(xs):"

@@ -94,8 +94,9 @@ def compare_with_cpu(
     model supports there; then in the given precision with the given properties. Raises the errors
     of `SpeculativePipeline`.
     """
-    common: dict[str, Any] = {"device": device, "draft": draft, "profile": "none"}
-    with SpeculativePipeline(main, drafter="none", precision="exact") as pipeline:
+    greedy: dict[str, Any] = {"profile": "none", "generation_config": "none"}
+    common: dict[str, Any] = {"device": device, "draft": draft, **greedy}
+    with SpeculativePipeline(main, drafter="none", precision="exact", **greedy) as pipeline:
         right = _texts(pipeline, 0)
     found = list[str]()
     for kv in ("auto", "stateful"):
@@ -157,6 +158,7 @@ def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchIn
     drafter: dict[str, Any] = {"draft": draft} if is_pair else {"drafter": "none"}
     for size in (1, 2):  # passes over one sequence and over several have different forms
         arguments = {"main": main, "max_batch_size": size, **drafter, **options}
+        arguments["generation_config"] = "none"
         with make_pipeline(arguments) as pipeline:
             known = check_invariance(pipeline)
         if not known.is_verified:

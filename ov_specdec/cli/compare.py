@@ -1,6 +1,6 @@
 """`ov-specdec compare`: plain against speculative decoding, in one process."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
 from typing import Any
@@ -40,9 +40,9 @@ def compare(
         3, "Interleaved runs of each method after a warm-up; the report has medians.", ge=1
     ),
 ) -> None:
-    """Continue PROMPT with plain and with speculative decoding; show both texts and times.
+    """Continue PROMPT with plain and speculative decoding; show texts and speeds.
 
-    Times include the reading of the prompt. Costs of passes are measured, and static shapes
+    Speeds include the reading of the prompt. Costs of passes are measured, and static shapes
     compiled, before.
     """
     models = make_pipeline(pipeline)
@@ -73,13 +73,14 @@ def compare(
 
 
 def make_report(turns: list[dict[str, GenerationResult]]) -> dict[str, Any]:
-    """Both texts, whether they are equal, median seconds with their range, and the ratio.
+    """Both texts, whether they are equal, the speeds in each turn, and their median ratio.
 
-    ratio: the median ratio of times of a turn; None if nothing was drafted, since it would only be
-    noise.
+    ratio: of tokens per second, since samples differ in length. None if nothing was drafted: it
+    would only be noise.
     """
     plain, speculative = (turns[0][method] for method in COMPARED)
-    ratios = [turn["plain"].stats.seconds / turn["speculative"].stats.seconds for turn in turns]
+    speeds = [[turn[method].stats.tokens_per_second for turn in turns] for method in COMPARED]
+    ratios = [own / other for other, own in zip(*speeds, strict=True)]
     if not any(turn["speculative"].stats.drafted for turn in turns):
         ratios = []
     report: dict[str, Any] = {
@@ -89,14 +90,8 @@ def make_report(turns: list[dict[str, GenerationResult]]) -> dict[str, Any]:
         "ratios": ratios,
         "not_speculated": "" if ratios else why_plain(speculative.stats),
     }
-    for method in COMPARED:
-        times = [turn[method].stats.seconds for turn in turns]
-        report[method] = {
-            "seconds": median(times),
-            "seconds_min": min(times),
-            "seconds_max": max(times),
-            **as_dict(turns[0][method]),
-        }
+    for method, own in zip(COMPARED, speeds, strict=True):
+        report[method] = {"tokens_per_second": own, **as_dict(turns[0][method])}
     return report
 
 
@@ -113,11 +108,9 @@ def describe(report: Mapping[str, Any]) -> list[str]:
         run = report[method]
         stats = run["stats"]
         rate = f", {stats['acceptance_rate']:.0%} of drafts accepted" * (stats["drafted"] > 0)
-        lines.append(
-            f"{method:<12} {run['generated_tokens']} tokens in {run['seconds']:.3f} s "
-            f"({run['seconds_min']:.3f} to {run['seconds_max']:.3f})"
-            f"{rate}, {stats['tokens_per_main_pass']:.1f} tokens per pass"
-        )
+        speed = spread(run["tokens_per_second"], 1)
+        each = f"{stats['tokens_per_main_pass']:.1f} tokens per pass"
+        lines.append(f"{method:<12} {speed} tokens/s{rate}, {each}")
     equal = "yes, token for token"
     if not report["equal"] and report["sampled"]:
         equal = "no: independent samples of the same distribution"
@@ -126,9 +119,12 @@ def describe(report: Mapping[str, Any]) -> list[str]:
         equal = f"no, they differ after {same} tokens; batch invariant: {report['batch_invariant']}"
     ratio = f"not speculated: {report['not_speculated']}"
     if report["ratio"] is not None:
-        low, high = min(report["ratios"]), max(report["ratios"])
-        ratio = (
-            f"{report['ratio']:.2f} ({low:.2f} to {high:.2f}): plain time / speculative time, turn "
-            f"by turn{'; drafts gain nothing here' if report['ratio'] < 1.0 else ''}"
-        )
+        gain = "; drafts gain nothing here" * (report["ratio"] < 1.0)
+        ratio = f"{spread(report['ratios'], 2)}: speculative / plain, turn by turn{gain}"
     return [*lines, f"equal        {equal}", f"ratio        {ratio}"]
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """The median with the range."""
+    low, mid, high = (f"{pick(values):.{digits}f}" for pick in (min, median, max))
+    return f"{mid} ({low} to {high})"

@@ -87,7 +87,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
     ),
     options_of(Binding.model_fields),
     options_of(Settings.model_fields, served_model_name=()),
-    options_of(PIPELINE, generation_config="model"),  # as in vLLM
+    options_of(PIPELINE),
 )
 def serve(
     *,

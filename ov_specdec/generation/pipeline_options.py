@@ -205,9 +205,9 @@ class PipelineOptions(ModelOptions):
         group="Computation",
     )
     generation_config: GenerationConfigUse = option(
-        "none",
-        "Default sampling options. model: from the main model's generation_config.json; none: "
-        "greedy.",
+        "model",
+        "Default sampling options: those of the main model's generation_config.json, or none, "
+        "which is greedy.",
         group="Sampling",
     )
     chat_template: str | Path | None = option(

@@ -156,7 +156,7 @@ def measure_gain(
     """
     end = perf_counter() + seconds
     turns: list[Turn] = []
-    own = {**asdict(candidate), "profile": candidate.profile or "none"}
+    own = {**asdict(candidate), "profile": candidate.profile or "none", "generation_config": "none"}
     with SpeculativePipeline(**arguments, **own) as pipeline:
         pipeline.prepare()
         options = {"max_new_tokens": 64, **ALIKE}

@@ -86,7 +86,7 @@ def open_methods(
     """
     drafters = dict.fromkeys(own for name, (own, _) in methods.items() if name != BASELINE)
     pipelines: dict[str, SpeculativePipeline] = {}
-    given = dict(arguments)
+    given = {**arguments, "generation_config": "none"}
     for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or ["none"]:
         if drafter not in WITH_DRAFT:
             for name in ("draft", "draft_device", "draft_properties", "pairing"):

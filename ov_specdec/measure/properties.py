@@ -120,6 +120,7 @@ class Tuner:
             drafter="none",
             device=self._device,
             profile="none",
+            generation_config="none",
             batch_invariant="auto" if role == "main" else False,
             **settings,
         )

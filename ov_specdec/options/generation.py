@@ -44,9 +44,9 @@ Choice = Annotated[
 class GenerationOptions(Options):
     """Options of `generate` and `stream`, validated on construction; raises `OptionError`.
 
-    By default decoding is greedy; a pipeline with generation_config="model" takes the sampling
-    options of the model's generation_config.json instead. Logits processors apply to greedy
-    decoding too. Numbers and lists may be numpy's.
+    Sampling options that are not given are those of the model's generation_config.json; without
+    any, decoding is greedy, as it is by default with generation_config="none" of the pipeline.
+    Logits processors apply to greedy decoding too. Numbers and lists may be numpy's.
     """
 
     hints: ClassVar[Mapping[str, str]] = {

@@ -30,5 +30,6 @@ class Models:
 
         drafter = drafter or ("model" if self.draft else "suffix")
         drafts = {"draft": self.draft} if drafter in WITH_DRAFT else {}
-        given = {"properties": dict(self.properties), "profile": "none", **drafts, **settings}
+        usual = {"profile": "none", "generation_config": "none"}
+        given = {"properties": dict(self.properties), **usual, **drafts, **settings}
         return SpeculativePipeline(self.main, drafter=drafter, **given)

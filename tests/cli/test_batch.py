@@ -47,7 +47,7 @@ def test_where_a_model_recommends_no_temperature_it_is_1_as_in_the_server(tiny_p
     heats = {"left out": None, "given": 1.0, "greedy": 0.0}
     requests.write_bytes(b"".join(line(n, **asked, temperature=t) for n, t in heats.items()))
     command = ["batch", requests, "--output", output, "--main", tiny_pair[0]]
-    done = run(*command, "--precision", "exact", "--generation-config", "model")
+    done = run(*command, "--precision", "exact")
     assert done.returncode == 0, done.stderr
     results = [json.loads(each) for each in output.read_text().splitlines()]
     texts = {r["custom_id"]: r["response"]["body"]["choices"][0]["text"] for r in results}

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 FILE = Path(__file__).parents[2] / "docs" / "images" / "terminal.svg"
-COMMANDS = (("ov-specdec", "compare", "def create_table(rows, columns=None):"),)
+COMMANDS = (("ov-specdec", "compare", "class Matrix:", "--repetition-penalty", "1.2"),)
 WIDTH = 100
 
 

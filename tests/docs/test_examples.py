@@ -2,6 +2,7 @@
 
 import re
 import shlex
+import zlib
 from functools import partialmethod
 from math import inf
 from pathlib import Path
@@ -49,12 +50,14 @@ def at_the_root(monkeypatch):
 
 def test_the_first_command_of_the_readme_writes_a_long_text_without_loops():
     [command, *_] = re.findall(r"^ov-specdec .*", (ROOT / "README.md").read_text("utf-8"), re.M)
-    assert (tuple(shlex.split(command)),) == COMMANDS
+    assert (tuple(shlex.split(command, comments=True)),) == COMMANDS
+    _, _, prompt, option, value = COMMANDS[0]
+    assert option == "--repetition-penalty"
     with SpeculativePipeline() as pipeline:
-        result = pipeline.generate(COMMANDS[0][-1], max_new_tokens=128)
-    lines = [line for line in result.text.splitlines() if len(line.strip()) > 3]
+        result = pipeline.generate(prompt, repetition_penalty=float(value), max_new_tokens=128)
     assert len(result.token_ids) == 128
-    assert len({*lines}) == len(lines) > 12
+    # Loops of this model take up to 0.3: its texts differ by processor.
+    assert len(zlib.compress(result.text.encode())) > 0.4 * len(result.text)
 
 
 def test_the_guide_runs_from_top_to_bottom(capsys, monkeypatch):

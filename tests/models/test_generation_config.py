@@ -88,13 +88,13 @@ def test_what_cannot_be_used_is_the_fault_of_the_model(content, complaint, tmp_p
     assert "\n" not in str(error.value)
 
 
-def test_a_pipeline_is_greedy_unless_it_is_asked_for_the_model_s_own_way(tiny_pair, tmp_path):
+def test_a_pipeline_samples_as_its_model_recommends_unless_that_is_left_out(tiny_pair, tmp_path):
     main = shutil.copytree(tiny_pair[0], tmp_path / "main")
     file = main / "generation_config.json"
     file.write_text(json.dumps({**json.loads(file.read_text()), **QWEN, "temperature": 5.0}))
     outputs = {}
-    for use in ("none", "model"):
-        with SpeculativePipeline(main, drafter="none", generation_config=use) as pipeline:
+    for use, given in {"none": {"generation_config": "none"}, "model": {}}.items():
+        with SpeculativePipeline(main, drafter="none", **given) as pipeline:
             options = {"max_new_tokens": 12, "ignore_eos": True}
             assert pipeline.complete_options(**options).samples is (use == "model")
             outputs[use] = [pipeline.generate("def", **options).token_ids for _ in range(3)]
