@@ -13,6 +13,7 @@ from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
 from ov_specdec.cli.options import (
     LOGPROBS,
     MEASURED_TOKENS,
+    check_invariance,
     make_pipeline,
     prepare,
     shared_options,
@@ -42,11 +43,12 @@ def compare(
 ) -> None:
     """Continue PROMPT with plain and speculative decoding; show texts and speeds.
 
-    Speeds include the reading of the prompt. Costs of passes are measured, and static shapes
-    compiled, before.
+    Speeds include the reading of the prompt. What is known of a machine is measured and checked,
+    and static shapes are compiled, before.
     """
     models = make_pipeline(pipeline)
     if models.drafter != "none":
+        check_invariance(models)
         prepare(models)
     speculative = generation.copy_with(cache_prompt=False)  # each run includes the prefill
     plain = speculative.copy_with(**PLAIN)
@@ -99,10 +101,10 @@ def describe(report: Mapping[str, Any]) -> list[str]:
     """The report as lines of text."""
     lines = []
     if report["equal"]:
-        lines += ["--- plain and speculative: the same text ---", report["plain"]["text"]]
+        lines += ["--- plain and speculative: the same text ---", written(report["plain"])]
     else:
         for method in COMPARED:
-            lines += [f"--- {method} ---", report[method]["text"]]
+            lines += [f"--- {method} ---", written(report[method])]
     lines.append(f"--- medians of {report['repeat']} interleaved runs of each, after a warm-up ---")
     for method in COMPARED:
         run = report[method]
@@ -122,6 +124,11 @@ def describe(report: Mapping[str, Any]) -> list[str]:
         gain = "; drafts gain nothing here" * (report["ratio"] < 1.0)
         ratio = f"{spread(report['ratios'], 2)}: speculative / plain, turn by turn{gain}"
     return [*lines, f"equal        {equal}", f"ratio        {ratio}"]
+
+
+def written(run: Mapping[str, Any]) -> str:
+    """Reasoning and text: an answer may be cut before it has any text."""
+    return str(run.get("reasoning", "") + run["text"])
 
 
 def spread(values: Sequence[float], digits: int) -> str:

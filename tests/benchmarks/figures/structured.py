@@ -82,11 +82,13 @@ def an_object(fields: int, generator: Random) -> dict[str, Any]:
 def schemas(generator: Random) -> Mapping[str, dict[str, Any]]:
     """One schema of each kind, by what it is. Hardly anything is forced in the last one."""
     items = an_object(4, generator)
+    objects = {f"{fields} fields": an_object(fields, generator) for fields in (8, 15, 30)}
+    name = generator.choice(NAMES)  # else all turns have the same schema
     text = {"type": "string", "minLength": 100, "maxLength": 200}
     return {
-        **{f"{fields} fields": an_object(fields, generator) for fields in (8, 15, 30)},
+        **objects,
         "list of 10 objects": {"type": "array", "items": items, "minItems": 10, "maxItems": 10},
-        "one text": {"type": "object", "properties": {"text": text}, "required": ["text"]},
+        "one text": {"type": "object", "properties": {name: text}, "required": [name]},
     }
 
 

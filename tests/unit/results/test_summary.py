@@ -1,6 +1,7 @@
 """The line of statistics, its warnings, and what `compare` says where nothing was drafted."""
 
 import re
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from ov_specdec.cli.compare import describe, make_report
 from ov_specdec.cli.generate import estimate_speedup, figures, warnings_of
 from ov_specdec.planning.costs import CostCurve, PassCurve
-from ov_specdec.results.chunks import GenerationResult
+from ov_specdec.results.chunks import Chunk, GenerationResult
+from ov_specdec.results.parts import Reasoning
 from ov_specdec.results.stats import GenerationStats
 from tests.support.rounds import a_round
 
@@ -91,3 +93,10 @@ def test_a_ratio_is_of_tokens_per_second_with_its_spread():
     assert re.match(r"ratio        1\.94 \(1\.00 to 1\.94\)", line)
     lines = describe({**report, "sampled": False, "batch_invariant": "on"})
     assert "--- medians of 3 interleaved runs of each, after a warm-up ---" in lines
+
+
+def test_an_answer_that_was_cut_while_it_reasoned_shows_its_reasoning():
+    thinking = Chunk("", [1], "plain", parts=(Reasoning("Hm"),))
+    cut = replace(result(*DRAFTED), text="", chunks=[thinking])
+    report = make_report([{"plain": cut, "speculative": cut}])
+    assert describe({**report, "sampled": False, "batch_invariant": "on"})[1] == "Hm"
