@@ -53,8 +53,9 @@ class SpeculativePipeline(Pipeline):
         exported = open_models(given, given.chat_template)
         self._defaults: dict[str, Any] = {}
         if given.generation_config == "model":
-            folder, size = exported[0].folder.path, exported[0].vocab_size
-            self._defaults = read_sampling_defaults(folder, vocab_size=size)
+            first = exported[0]
+            first.text_to_text()  # refuses a model for speech, whose file has other options too
+            self._defaults = read_sampling_defaults(first.folder.path, vocab_size=first.vocab_size)
         self.drafter = given.kind.name
         self.tokenizer = exported[0].tokenizer
         self.guard_report, pairing = pair_models(exported, given.pairing)
