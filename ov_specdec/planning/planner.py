@@ -137,6 +137,8 @@ class Planner:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         self._forget_others(load)
         lengths, size, best_size = self._choose(estimates, load)
+        if lengths is None:
+            return StepPlan([Plan(0, "probe")] * len(estimates), size)
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.acceptance)
             for each, n in zip(estimates, lengths, strict=True)
@@ -152,8 +154,10 @@ class Planner:
             self._alike, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
-    def _choose(self, estimates: Sequence[Estimate], load: Load) -> tuple[list[int], int, int]:
-        """The best draft lengths, and the sizes of the pass in `StepPlan`."""
+    def _choose(
+        self, estimates: Sequence[Estimate], load: Load
+    ) -> tuple[list[int] | None, int, int]:
+        """The best draft lengths, None to try a step without, and the sizes in `StepPlan`."""
         curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, curve)
         num_drafting = num if load.num_prefill else load.num_answered
@@ -179,7 +183,7 @@ class Planner:
         if num > 1 and fed[best] > fed[0]:
             loss = float(values[size] - values[fed[0]] + 2 * change[fed[0]])
             if self._tries_plain(loss, float(tokens[best])):
-                return [0] * num, int(fed[0]), 0
+                return None, int(fed[0]), 0
         done = float(tokens[best]), float(drafting[best] + passes[size])
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
         return ranking.lengths(best, num), size, int(values.argmax())

@@ -154,14 +154,16 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
 
 def test_several_that_draft_learn_that_steps_without_drafts_are_cheaper():
     curve = CostCurve(PassCurve({1: 1.0, 4: 1.0, 8: 1.1, 16: 1.3}), PassCurve({1: 0.05}))
-    costs, sizes = LiveCurve(curve), []
+    costs, sizes, reasons = LiveCurve(curve), [], []
     planner = Planner(costs)
     for _ in range(400):
         plan = planner.plan([drafted(0.7)] * 4, answering(4))
+        reasons.append({each.reason for each in plan.plans})
         sizes.append(max(plan.size, 4 + sum(each.length for each in plan.plans)))
         seconds = 0.3 if sizes[-1] == 4 else curve.main.at(sizes[-1])
         costs.learn(StepStats(PassStats(sizes[-1], 4, 0, seconds), ()))
     assert 0 < sizes[:100].count(4) < 20
+    assert reasons[sizes.index(4)] == {"probe"}
     assert sizes[-100:].count(4) > 80
 
 
