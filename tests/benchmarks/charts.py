@@ -56,11 +56,11 @@ def charts(folder: Path, output: Path) -> None:
     from matplotlib.figure import Figure
 
     every = Results.all(folder)
-    about = "\n".join(f"{each.name}: {each.stamp}" for each in every)
     for name, (_, has, draw, size) in CHARTS.items():
         file = output / f"{name}.svg"
         file.unlink(missing_ok=True)
         if shown := [each for each in every if has(each)]:
+            about = "\n".join(f"{each.name}: {each.stamp}" for each in shown)
             figure = Figure(figsize=size, dpi=150, layout="constrained")
             panels = figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0]
             for axes, results in zip(panels, shown, strict=True):

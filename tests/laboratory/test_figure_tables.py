@@ -72,5 +72,7 @@ def test_every_chart_is_drawn_from_its_rows(tmp_path):
     assert {file.stem for file in tmp_path.iterdir()} == {*CHARTS}
     for file in tmp_path.iterdir():
         drawn = file.read_text(encoding="utf-8")
-        assert all(results.stamp in drawn for results in Results.all())
+        _, can_be_drawn, *_ = CHARTS[file.stem]
+        for results in Results.all():
+            assert (results.stamp in drawn) == can_be_drawn(results)
         assert "currentColor" in drawn, "dark pages are read too"

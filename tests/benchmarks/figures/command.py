@@ -49,8 +49,8 @@ AVX2 = Column(("avx_vnni",), "AVX2_VNNI", ("avx512",), F32)
 
 COLUMNS = {
     "avx512-bf16": Column(("avx512_bf16",), "AVX512_CORE_BF16", ("amx",)),
-    # Xeons since 2019.
-    "avx512-vnni": Column(("avx512_vnni",), "AVX512_CORE_VNNI", ("avx512_bf16", "amx"), F32),
+    # Xeons of 2019 and 2021.
+    "avx512": Column(("avx512_vnni",), "AVX512_CORE_VNNI", ("avx512_bf16", "amx"), F32),
     # Intel Core since 2021. Dynamic quantization stays as the plugin sets it there.
     "avx2-vnni": AVX2,
     "avx2-all-kernels": replace(AVX2, limits_kernels=True),

@@ -46,7 +46,7 @@ class Results:
     @classmethod
     def all(cls, folder: Path = FOLDER) -> "list[Results]":
         """Those of every column, by name, the ones with wider instructions first."""
-        files = sorted(folder.glob("*.json"), reverse=True)
+        files = sorted(folder.glob("*.json"), key=lambda file: file.stem, reverse=True)
         return [cls(file.stem, Record.read(file)) for file in files]
 
     @cached_property
