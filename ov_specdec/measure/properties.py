@@ -35,9 +35,9 @@ PRECISION_HINT = "INFERENCE_PRECISION_HINT"
 CHOICES: Mapping[str, tuple[str, ...]] = {
     PRECISION_HINT: ("f32", "bf16", "f16"),
     "DYNAMIC_QUANTIZATION_GROUP_SIZE": ("0", "32", "128"),
-    "KV_CACHE_PRECISION": ("u8", "f16", "f32"),
 }
-"""Values to try for each property, besides OpenVINO's default and numbers of threads."""
+"""Values to try for each property, besides OpenVINO's default and numbers of threads. A KV cache of
+another precision shows its price in memory and over long texts, which are not measured here."""
 
 PASS_SECONDS, PASS_SWEEPS = 0.4, 3
 """Time for the passes of a trial, and the maximum measurements of each size in it."""
@@ -156,20 +156,18 @@ class Tuner:
 
 
 def choices_on(device: str) -> dict[str, tuple[str, ...]]:
-    """`CHOICES` and threads, without precisions that the device does not support.
+    """Threads and `CHOICES`, without precisions that the device does not support.
 
-    Off the CPU the KV cache has the inference precision, because 8 bits are not exact there. On it,
-    a small model may be faster on half or a quarter of the cores.
+    On a CPU, a small model may be faster on half or a quarter of the cores.
     """
     found = find_device(device)
     precisions = [name for name in CHOICES[PRECISION_HINT] if found.computes_in(name)]
     choices = {**CHOICES, PRECISION_HINT: tuple(precisions)}
     if not found.is_cpu:
-        del choices["KV_CACHE_PRECISION"]
         return choices
     cores = usable_cores()
     threads = sorted({cores // 2, cores // 4} - {0, cores}, reverse=True)
-    return {**choices, "INFERENCE_NUM_THREADS": tuple(map(str, threads))}
+    return {"INFERENCE_NUM_THREADS": tuple(map(str, threads)), **choices}
 
 
 def search(
