@@ -33,7 +33,7 @@ from ov_specdec.speech.transcriber import Transcription, TranscriptionStream, Wh
 
 
 class SpeechPipeline(Pipeline):
-    """Transcribes like the main model, but faster, with draft tokens from a drafter.
+    """Transcribes like the main model, with draft tokens from a drafter.
 
     main: folder of an exported Whisper, or its name on the Hub. draft: a smaller or distilled one;
     it shares the main model's encoder if it has the same, or none. options: see
