@@ -206,8 +206,8 @@ class PipelineOptions(ModelOptions):
     )
     generation_config: GenerationConfigUse = option(
         "model",
-        "Default sampling options: those of the main model's generation_config.json, or none, "
-        "which is greedy.",
+        "Default sampling options: those of the main model's generation_config.json, or none: "
+        "greedy, or of requests a temperature of 1.",
         group="Sampling",
     )
     chat_template: str | Path | None = option(

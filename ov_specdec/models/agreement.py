@@ -6,7 +6,7 @@ from ov_specdec.errors import DeviceError, ModelError, Option
 from ov_specdec.files import keep_section, read_section, record_file
 from ov_specdec.graph.attention import windows
 from ov_specdec.models.compile import LoadedModel, load_model, load_stateful
-from ov_specdec.models.devices import RuntimeConfig
+from ov_specdec.models.devices import KvBackend, RuntimeConfig
 from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.probe import (
@@ -17,6 +17,7 @@ from ov_specdec.runner.probe import (
     largest_distance,
     rows_around,
 )
+from ov_specdec.sampling.logits import Logits
 
 TOLERANCE = 0.1
 """Maximum distance of two rows by rounding: in bf16 with a u8 KV cache 0.01 was usual and 0.06 the
@@ -104,17 +105,19 @@ def compare_caches(folder: ModelFolder) -> Agreement:
     sizes = {*own, *windows(read_ir(folder))}
     most = min(folder.context_length, LONGEST_PREFILL) - AROUND
     positions = sorted({min(SHORT, most), *(size for size in sizes if size and size <= most)})
-    rows = []
-    for kv in ("stateful", "paged"):
+
+    def rows_on(kv: KvBackend) -> list[Logits]:
+        """Frees the model, as two may not fit."""
         config = RuntimeConfig(kv=kv, precision="exact")
-        try:
-            loaded = load_model(open_exported(folder.path), config)
-        except ModelError as error:
-            if kv == "stateful":
-                raise
-            return Agreement(f"stateful only ({error})")
-        rows.append([rows_around(loaded.runner, position) for position in positions])
-    distances = [max(map(distance, *pair)) for pair in zip(*rows, strict=True)]
+        runner = load_model(open_exported(folder.path), config).runner
+        return [rows_around(runner, position) for position in positions]
+
+    stateful = rows_on("stateful")
+    try:
+        paged = rows_on("paged")
+    except ModelError as error:
+        return Agreement(f"stateful only ({error})")
+    distances = [max(map(distance, *pair)) for pair in zip(stateful, paged, strict=True)]
     is_broken = max(distances) > CACHE_TOLERANCE
     pairs = zip(distances, positions, strict=True)
     shown = ", ".join(f"{found:.4f} at {position}" for found, position in pairs)

@@ -73,10 +73,12 @@ def filled(page: str, results: Sequence[Results]) -> str:
 
 def show(parts: Sequence[str], make: Table, results: Results) -> str:
     """A table, and what it was measured with below it; empty where nothing was measured."""
-    rows = [row for part in parts for row in results.parts.get(part, [])]
+    parts = [part for part in parts if part in results.parts]
+    rows = [row for part in parts for row in results.parts[part]]
     if not rows:
         return ""
-    lines = make(results)
+    head, *body = make(results)
+    lines = [head, *(line for line in body if any(line[1:]))]
     if len(lines) < 2:
         return ""
     return f"{markdown(lines, '---:')}\n\n*{about(parts, rows, results)}*\n\n"
@@ -89,7 +91,7 @@ def about(parts: Sequence[str], rows: Sequence[Row], results: Results) -> str:
     often = f"n = {min(sizes)}" + (f" to {max(sizes)}" if max(sizes) > min(sizes) else "")
     facts = [f"`{results.name}`, {results.measured(parts)}"]
     by_about: dict[str, list[str]] = {}
-    for part in (part for part in parts if part in results.parts):
+    for part in parts:
         by_about.setdefault(PARTS[part].about, []).append(part)
     is_one = len(by_about) == 1
     facts += (f"{'' if is_one else ', '.join(own) + ': '}{said}" for said, own in by_about.items())
