@@ -155,11 +155,10 @@ def _compare(
 def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:
     """Whether passes of the main model agree, with the settings of the pair."""
     is_pair = main is None or draft is not None
-    drafter: dict[str, Any] = {"draft": draft} if is_pair else {"drafter": "none"}
+    own: dict[str, Any] = {"draft": draft} if is_pair else {"drafter": "none"}
+    own |= {"main": main, "generation_config": "none", **options}
     for size in (1, 2):  # passes over one sequence and over several have different forms
-        arguments = {"main": main, "max_batch_size": size, **drafter, **options}
-        arguments["generation_config"] = "none"
-        with make_pipeline(arguments) as pipeline:
+        with make_pipeline({"max_batch_size": size, **own}) as pipeline:
             known = check_invariance(pipeline)
         if not known.is_verified:
             break
