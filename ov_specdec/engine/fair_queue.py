@@ -46,9 +46,15 @@ class FairQueue(Generic[T]):
         firsts = (queue[0] for queue in self._waiting.values())
         return min(firsts, key=lambda item: counts[item.tenant], default=None)
 
-    def remove(self, item: T) -> None:
-        """Remove an item; the turn passes on to other tenants."""
-        queue = self._waiting.pop(item.tenant)
-        queue.remove(item)
-        if queue:
+    def take(self, item: T) -> None:
+        """Remove an item that is to run; the turn passes on to other tenants."""
+        self.remove(item)
+        if queue := self._waiting.pop(item.tenant, None):
             self._waiting[item.tenant] = queue
+
+    def remove(self, item: T) -> None:
+        """Remove an item that no longer wants to run; its tenant keeps its turn."""
+        queue = self._waiting[item.tenant]
+        queue.remove(item)
+        if not queue:
+            del self._waiting[item.tenant]

@@ -89,7 +89,7 @@ class Scheduler:
         """Admit waiting sequences that fit. Returns those that run."""
         self.sweep()
         while (sequence := self.waiting.next(self.running)) and self._make_room(sequence):
-            self.waiting.remove(sequence)
+            self.waiting.take(sequence)
             self._admit(sequence)
         return self.running
 

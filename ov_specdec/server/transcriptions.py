@@ -91,6 +91,9 @@ class Transcriptions:
         finally:
             self._jobs.discard(job)
             job.cancel()
+            with self._lock:
+                if job in self._waiting:
+                    self._waiting.remove(job)
             request.file.close()
 
     async def collect_metrics(self) -> list[Metric]:
@@ -113,8 +116,10 @@ class Transcriptions:
 
     def _fill_next(self) -> None:
         with self._lock:
-            job = next(iter(self._waiting))
-            self._waiting.remove(job)
+            job = self._waiting.next()
+            if job is None:  # its client has left
+                return
+            self._waiting.take(job)
         job.stream.admit()
         try:
             self._transcribe(job)

@@ -309,6 +309,28 @@ def test_tenants_have_their_recordings_transcribed_in_turns():
     assert recordings.opened == [b"a1", b"a2", b"b1", b"a3"]
 
 
+def test_a_recording_whose_client_leaves_while_it_waits_passes_no_turn_on():
+    recordings = Recordings()
+    speech = Transcriptions(recordings, Settings(served_model_name=NAME))
+
+    async def serve():
+        async with AsyncExitStack() as running:
+            await running.enter_async_context(speech.running(ask_for("b1"), "b", Stream(1)))
+            await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+            leaving = speech.running(ask_for("a1"), "a", Stream(1))
+            await leaving.__aenter__()
+            for name in ("a2", "b2"):
+                await running.enter_async_context(speech.running(ask_for(name), name[0], Stream(1)))
+            await leaving.__aexit__(None, None, None)
+            for number in range(3):
+                await asyncio.to_thread(recordings.begun.wait, PATIENCE)
+                recordings.begun.clear()
+                recordings.streams[number].cancel()
+
+    asyncio.run(serve())
+    assert recordings.opened == [b"b1", b"a2", b"b2"]
+
+
 def test_recordings_are_decoded_in_turns_and_counted_meanwhile():
     recordings = Recordings()
     speech = Transcriptions(recordings, Settings(served_model_name=NAME))

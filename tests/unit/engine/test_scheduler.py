@@ -249,14 +249,19 @@ def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
     assert list(late.unread) == alone([3] * 20, 20)
 
 
-def test_tenants_with_as_many_running_are_served_in_turns():
+@pytest.mark.parametrize(
+    ("cancelled", "order"), [((), "abcaba"), ((0,), "abcab"), ((0, 3), "abca"), ((5,), "ababa")]
+)
+def test_tenants_with_as_many_running_are_served_in_turns(cancelled, order):
     service, served = Service(max_batch_size=1), []
-    for name in "aaabbc":
+    for number, name in enumerate("aaabbc"):
         request = service.request([1], 1, drafter="none", tenant=name)
         request.on_admit = lambda name=name: served.append(name)
         service.submit(request)
+        if number in cancelled:  # while it waits
+            request.cancel()
     service.finish()
-    assert "".join(served) == "abcaba"
+    assert "".join(served) == order
 
 
 @pytest.mark.parametrize("memory", [None, 30], ids=["places", "memory"])
