@@ -23,8 +23,11 @@ from ov_specdec.server.settings import Settings
 
 log = logging.getLogger("ov_specdec.server")
 
-GUARDED = ("/v1/", "/tokenize", "/detokenize")
-"""Prefixes of paths that need a key. Other paths reveal nothing of requests and answers."""
+POLLED = ("/health", "/metrics")
+"""Paths that monitors read."""
+
+OPEN = (*POLLED, "/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json")
+"""Paths that need no key: they reveal nothing of requests and answers."""
 
 MAX_USER, MAX_LOGGED = 128, 1024
 """Maximum characters in the log of a user's name, and of paths and errors, which may repeat what a
@@ -83,7 +86,7 @@ class Record:
 
 
 class Access:
-    """ASGI middleware. on_end: called with the requests under the guarded paths."""
+    """ASGI middleware. on_end: called with what was posted, at its end."""
 
     def __init__(self, app: ASGIApp, settings: Settings, on_end: Callable[[Record], None]) -> None:
         self._app = app
@@ -113,17 +116,17 @@ class Access:
 
         try:
             self._check_host(scope)
-            self._check_key(scope, route, record)
+            if self._digests and route not in OPEN:
+                self._check_key(scope, record)
             await self._app(scope, receive, sending)
         except Exception as error:
             failure = record.fail(error)
             if not has_begun:
                 await error_response(failure)(scope, receive, sending)
         finally:
-            if route.startswith(GUARDED):
+            if record.method == "POST":
                 self._on_end(record)
-            is_polled = route in ("/health", "/metrics")  # by monitors
-            level = logging.DEBUG if is_polled else logging.INFO
+            level = logging.DEBUG if route in POLLED else logging.INFO
             log.log(level, "request", extra={"record": record})
 
     def _check_host(self, scope: Scope) -> None:
@@ -141,10 +144,7 @@ class Access:
                 code="unknown_host",
             )
 
-    def _check_key(self, scope: Scope, route: str, record: Record) -> None:
-        is_guarded = self._digests and route.startswith(GUARDED)
-        if not is_guarded or scope["method"] == "OPTIONS":  # CORS preflight requests have no key
-            return
+    def _check_key(self, scope: Scope, record: Record) -> None:
         kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
         digest = digest_of(key.strip())
         known = [hmac.compare_digest(digest, each) for each in self._digests]

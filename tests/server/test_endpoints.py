@@ -336,17 +336,26 @@ def test_overflows_have_the_words_of_clients_and_no_length_is_0(
 
 
 @pytest.mark.parametrize("prefix", ["", "/llm"])
-def test_a_key_is_needed_below_a_prefix_too(prefix, caplog):
+def test_every_path_needs_a_key_but_those_that_are_meant_to_be_open(prefix, caplog):
     caplog.set_level("INFO", "ov_specdec.server")
-    outer = FastAPI()
-    outer.mount(prefix, make_app(Service(Settings(api_keys=KEYS))))
+    outer, app = FastAPI(), make_app(Service(Settings(api_keys=KEYS)))
+    app.get("/new")(lambda: "new")
+    outer.mount(prefix, app)
     client = TestClient(outer)
-    for path in ("/v1/models", "/v1/models/x"):
-        assert client.get(prefix + path).status_code == 401
-    for path in ("/v1/completions", "/tokenize", "/detokenize"):
-        assert client.post(prefix + path, json={}).status_code == 401
+    paths = {route.path.partition("{")[0] for route in app.routes}
+    assert {"/", "/v1/models/", "/tokenize", "/docs", "/new"} < paths
+    paths |= {"/nothing", "/v1/nothing", "/health/x", "//health", "/docs/x", "/HEALTH"}
+    methods = ("GET", "POST", "OPTIONS")
+    refused = {
+        path
+        for path in paths
+        if {client.request(each, prefix + path).status_code for each in methods} == {401}
+    }
+    documentation = {"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"}
+    assert paths - refused == {"/health", "/metrics", *documentation}
     key = {"authorization": f"Bearer {KEYS[0]}"}
     assert client.get(f"{prefix}/v1/models", headers=key).status_code == 503
+    assert client.get(f"{prefix}/new", headers=key).status_code == 200
     caplog.clear()
     assert client.get(f"{prefix}/metrics").status_code == 200
     assert not caplog.records
