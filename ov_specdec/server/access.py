@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ov_specdec.errors import shorten
 from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.results.chunks import ResultBuilder
-from ov_specdec.server.settings import Settings
+from ov_specdec.server.settings import LOOPBACK_NAMES, Settings
 
 log = logging.getLogger("ov_specdec.server")
 
@@ -90,7 +90,8 @@ class Access:
 
     def __init__(self, app: ASGIApp, settings: Settings, on_end: Callable[[Record], None]) -> None:
         self._app = app
-        self._hosts = [host.lower() for host in settings.allowed_hosts]
+        hosts = settings.allowed_hosts and (*LOOPBACK_NAMES, *settings.allowed_hosts)
+        self._hosts = [*dict.fromkeys(map(str.lower, hosts))]
         self._digests = [digest_of(key) for key in settings.api_keys]
         self._on_end = on_end
 

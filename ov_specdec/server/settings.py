@@ -189,8 +189,8 @@ class Settings(Options):
     )
     allowed_hosts: Several[str] = option(
         (),
-        "Accept requests for this host name.",
-        unset="any; on a loopback address without keys: localhost, 127.0.0.1 and [::1]",
+        "Accept requests for this host name, besides localhost, 127.0.0.1 and [::1].",
+        unset="any; on a loopback address without keys: those three only",
         metavar="NAME",
     )
 

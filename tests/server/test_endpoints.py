@@ -248,9 +248,11 @@ def test_no_text_of_a_request_ends_a_log_line_or_controls_a_terminal():
     assert len(JsonLines().format(entry)) < 2000
 
 
-def test_a_page_of_a_name_that_leads_here_cannot_call_it():
-    with serving(allowed_hosts=LOOPBACK_NAMES) as server:
-        for host in ("localhost:8000", "127.0.0.1", "[::1]:8000"):
+@pytest.mark.parametrize("added", [(), ("My.example", "*.ours.example")])
+def test_a_page_of_a_name_that_leads_here_cannot_call_it(added):
+    with serving(allowed_hosts=added or LOOPBACK_NAMES) as server:
+        known = [host.lower().replace("*", "a") for host in added]
+        for host in ("localhost:8000", "127.0.0.1", "[::1]:8000", *known):
             assert server.http.get("/version", headers={"host": host}).status_code == 200
         for host in ("evil.example", "127.0.0.1.evil.example", ""):
             answer = server.http.get("/version", headers={"host": host})
