@@ -113,17 +113,20 @@ def serve_replicas(
             "include_dashboard": False,
             "object_store_memory": 100_000_000,  # little, because chunks of text are sent inline
         }
-    # Ray prints what its workers do. Without an address it would join a cluster that it finds.
-    with redirect_stdout(sys.stderr), ray.init(address or "local", **own):
-        if address is None:
-            _on_signal(_leave)  # in place of Ray's handlers, which take seconds
-        try:
-            deploy(args, host, port)
-            _on_signal(ended.set)
-            on_ready()
-            ended.wait()
-        finally:
-            serve.delete(NAME)
+    try:
+        # Ray prints what its workers do. Without an address it would join a cluster that it finds.
+        with redirect_stdout(sys.stderr), ray.init(address or "local", **own):
+            if address is None:
+                _on_signal(_leave)  # in place of Ray's handlers, which take seconds
+            try:
+                deploy(args, host, port)
+                _on_signal(ended.set)
+                on_ready()
+                ended.wait()
+            finally:
+                serve.delete(NAME)
+    except SystemExit:  # Ray's own handler of SIGTERM raises it, from the time that it starts
+        _leave()
 
 
 def deploy(args: ClusterArgs, host: str, port: int) -> None:
@@ -140,10 +143,12 @@ def deploy(args: ClusterArgs, host: str, port: int) -> None:
 
 
 def _leave() -> None:
-    """End this process and its children at once."""
-    for child in psutil.Process().children(recursive=True):
+    """End this process, after its children, at once."""
+    children = psutil.Process().children(recursive=True)
+    for child in children:
         with suppress(psutil.NoSuchProcess):  # Ray may end it first
             child.kill()
+    psutil.wait_procs(children, timeout=5)
     os._exit(0)
 
 

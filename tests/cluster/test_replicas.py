@@ -83,9 +83,13 @@ class Cluster:
         wait_until(lambda: condition(self.metric(name).values()), WAIT)
 
 
-def replica_processes(pid=None):
+def processes_of(name, pid=None):
     children = psutil.Process(pid).children(recursive=True)
-    return [child for child in children if f"{NAME}:Replica" in "".join(child.cmdline())]
+    return [child for child in children if name in "".join(child.cmdline())]
+
+
+def replica_processes(pid=None):
+    return processes_of(f"{NAME}:Replica", pid)
 
 
 # Before the tests of `cluster`, whose replicas hold the CPUs that these want.
@@ -105,10 +109,11 @@ def test_sigterm_lets_what_replicas_run_finish_and_ends_all_processes():
 
 
 @pytest.mark.deep
-def test_sigterm_while_replicas_load_ends_all_processes_at_once():
+@pytest.mark.parametrize("begun", ["gcs_server", f"{NAME}:Replica"])
+def test_sigterm_while_ray_or_replicas_start_ends_all_processes_at_once(begun):
     command = [sys.executable, "-m", "ov_specdec", "serve", "--port", "0", "--replicas", "2"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
-        wait_until(lambda: replica_processes(process.pid), WAIT)
+        wait_until(lambda: processes_of(begun, process.pid), WAIT)
         others = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGTERM)
         assert process.wait(20) == 0
