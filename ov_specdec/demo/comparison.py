@@ -105,12 +105,16 @@ class Comparison:
             for run, own in ((self.plain, {**options, **PLAIN}), (self.speculative, options)):
                 for _ in run.follow(stream(**own)):
                     yield self
-                if not run.is_complete:
-                    return
+                    if self.status == STOPPED:
+                        return
         finally:
-            for run in (self.plain, self.speculative):
-                if not run.is_complete:
-                    run.outcome = "cancelled"
+            self.stop()
+
+    def stop(self) -> None:
+        """Cancel what has not ended, at its next chunk. Thread-safe."""
+        for run in (self.plain, self.speculative):
+            if not run.is_complete:
+                run.outcome = "cancelled"
 
     @property
     def status(self) -> str:

@@ -77,13 +77,18 @@ def side_by_side(
             raise shown_error(error) from error
         yield *typed, *known(turns)
 
+    def stopped(turns: Turns) -> tuple[Any, ...]:
+        for turn in turns[-1:]:
+            turn.stop()  # gradio may call this before it closes the run
+        return known(turns, STOPPED)
+
     starts = [start.click, *(box.submit for box in boxes)]
     running = gr.on(
         starts, show, {state, *inputs}, [*boxes, *outputs], show_progress_on=status, **ONE_AT_A_TIME
     )
     # After an error, and after Stop: gradio's page fails at the empty message that ends a cancelled
     # run, and may mark that as an error after all else. This event comes later, without a mark.
-    running.failure(lambda turns: known(turns, STOPPED), state, outputs, queue=False)
+    running.failure(stopped, state, outputs, queue=False)
     stop.click(None, cancels=running)
     clear.click(None, cancels=running)
     clear.click(lambda: known([]), None, outputs, queue=False)

@@ -161,18 +161,22 @@ def test_nothing_is_fetched_from_elsewhere(finished):
 def test_stop_ends_the_run(open_page):
     page = open_page()
 
+    asked = []
+
     def answer_early(route):
         # Gradio's page then has the end of the event after all else, and fails at it.
+        asked.append(route.request)
         route.fulfill(json={"success": True})
-        page.request.post(route.request.url, data=route.request.post_data_json)
 
     page.route("**/cancel", answer_early)
     page.evaluate(STOP_AT_FIRST_WORD)
-    ask_for(page, 512)
+    ask_for(page, 2000)
     page.locator("#run").click()
     expect(page.locator("#plain .pane")).to_have_attribute("data-outcome", "cancelled")
+    page.request.post(asked[0].url, data=asked[0].post_data_json)
     page.evaluate(UNTIL_IDLE)
     expect(page.locator("#run-status")).to_have_text("Stopped.")
+    expect(page.locator("#plain .pane")).to_have_attribute("data-outcome", "cancelled")
     assert page.locator("#verdict strong").count() == 0
 
 
