@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -120,6 +120,8 @@ class Access:
             if self._digests and route not in OPEN:
                 self._check_key(scope, record)
             await self._app(scope, receive, sending)
+        except ClientDisconnect:  # before its body has arrived
+            record.status = CLIENT_LEFT
         except Exception as error:
             failure = record.fail(error)
             if not has_begun:

@@ -1,7 +1,7 @@
 """The routes of the server."""
 
-from collections.abc import Callable, Coroutine, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from importlib.metadata import version
 from typing import Annotated, Any
@@ -21,9 +21,9 @@ from ov_specdec.openai.errors import ApiError, Json, invalid
 from ov_specdec.openai.messages import Messages, read_messages
 from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.server.access import Access, Record, error_response
+from ov_specdec.server.access import Access, error_response
 from ov_specdec.server.engine import EngineClient
-from ov_specdec.server.limits import read_fields, read_json
+from ov_specdec.server.limits import Grow, parse_json, read_bytes, read_fields
 from ov_specdec.server.reply import Reply
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import run_in_thread
@@ -145,19 +145,23 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
         Form(media_type="multipart/form-data") if is_form else JsonBody(),
     ]
 
-    async def read_body(request: Request) -> Any:
-        settings, unknown = service.settings, service.unknown
-        service.check_input("recordings" if is_form else "text")
-        if issubclass(kind, TranslationForm):
-            return read_form(kind, await read_fields(request, settings), unknown)
-        return await read_json(request, settings, lambda body: read(kind, body, unknown))
+    @asynccontextmanager
+    async def entered(request: Request) -> AsyncIterator[tuple[Any, Grow]]:
+        async def arrive() -> Any:
+            service.check_input("recordings" if is_form else "text")
+            return await (read_fields if is_form else read_bytes)(request, service.settings)
+
+        tenant, client = request.state.record.tenant, request.client
+        async with service.entered(tenant, client and client.host, arrive) as (body, grow):
+            if issubclass(kind, TranslationForm):
+                yield read_form(kind, body, service.unknown), grow
+            else:
+                yield await parse_json(body, lambda json: read(kind, json, service.unknown)), grow
 
     async def handle(request: Request, body: described) -> Any:  # noqa: ARG001
-        record: Record = request.state.record
         if issubclass(kind, GenerationBody | TranslationForm):
-            return Reply(service, record, partial(read_body, request))
-        with service.entered(record.tenant):
-            content = await read_body(request)
+            return Reply(service, request.state.record, entered(request))
+        async with entered(request) as (content, _):
             service.check_model(content.model)
             engine, most = service.engine, service.settings.max_request_tokens
             return await run_in_thread(lambda: JSONResponse(content.answer(engine, most)))

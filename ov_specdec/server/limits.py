@@ -1,4 +1,4 @@
-"""Limits of requests: of their bodies as they are read, of slots in the queue, and of tokens."""
+"""Limits of requests: of their bodies as they arrive, of slots in the queue, and of tokens."""
 
 import asyncio
 import math
@@ -10,12 +10,11 @@ from typing import Any, TypeVar
 
 from pydantic_core import from_json
 from starlette.formparsers import MultiPartException, MultiPartParser
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from ov_specdec.openai.audio import FILE
 from ov_specdec.openai.errors import ApiError, invalid
 from ov_specdec.openai.requests import GenerationBody
-from ov_specdec.server.access import CLIENT_LEFT
 from ov_specdec.server.settings import MAX_RECORDING, MAX_TEXT, Settings
 from ov_specdec.server.stream import run_in_thread
 
@@ -31,14 +30,19 @@ LARGE = 65_536
 """Minimum bytes of a body that is parsed in a thread, so that other requests continue."""
 
 
-async def read_json(request: Request, settings: Settings, read: Callable[[Any], T]) -> T:
-    """Parse a JSON body with `read`, in a thread if it is large.
+async def read_bytes(request: Request, settings: Settings) -> bytes:
+    """A JSON body, as it was sent.
 
     Only application/json is accepted, which pages of other sites can send only after a CORS
     preflight.
     """
     _require_type(request, "application/json")
-    body = await _in_time(_join(_parts(request, settings.max_body_size or MAX_TEXT)))
+    parts = _parts(request, settings.max_body_size or MAX_TEXT)
+    return b"".join([part async for part in parts])
+
+
+async def parse_json(body: bytes, read: Callable[[Any], T]) -> T:
+    """Parse a JSON body with `read`, in a thread if it is large."""
     if len(body) < LARGE:
         return read(_parse(body))
     return await run_in_thread(lambda: read(_parse(body)))
@@ -63,7 +67,7 @@ async def read_fields(request: Request, settings: Settings) -> dict[str, list[An
         max_part_size=65_536,  # of a text, which is in memory; the file is on disk
     )
     try:
-        form = await _in_time(parser.parse())
+        form = await parser.parse()
     except (MultiPartException, ValueError) as error:  # ValueError for some values of its charset
         raise invalid(None, f"the form cannot be read: {error}") from error
     fields: dict[str, list[Any]] = {}
@@ -78,20 +82,6 @@ def _require_type(request: Request, needed: str) -> None:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != needed:
         raise invalid(None, f"the content type is {kind!r}: it must be {needed}")
-
-
-async def _in_time(body: Awaitable[T]) -> T:
-    """A body, if it arrives in time."""
-    try:
-        return await asyncio.wait_for(body, TIMEOUT)
-    except asyncio.TimeoutError as error:
-        raise invalid(None, f"the body has not arrived within {TIMEOUT:g} s") from error
-    except ClientDisconnect as error:
-        raise ApiError(CLIENT_LEFT, "the client disconnected before its body was read") from error
-
-
-async def _join(parts: AsyncGenerator[bytes, None]) -> bytes:
-    return b"".join([part async for part in parts])
 
 
 async def _parts(request: Request, megabytes: float) -> AsyncGenerator[bytes, None]:
@@ -119,6 +109,36 @@ def _parse(body: bytes) -> Any:
         raise invalid(None, f"the body is not valid JSON: {error}") from error
 
 
+class Arrivals:
+    """Bounds the bodies that arrive: one more ends the oldest of the address with the most.
+
+    So those that do not come keep no others out, of any address. For the event loop only.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._arriving: dict[asyncio.Future[Any], str | None] = {}
+        """Their addresses, in order of arrival."""
+
+    async def wait_for(self, body: Awaitable[T], address: str | None) -> T:
+        """A body, if it arrives in time; `ApiError` if not. address: of its client."""
+        if len(self._arriving) >= self._most:
+            busiest = Counter(self._arriving.values()).most_common(1)[0][0]
+            oldest = next(task for task, of in self._arriving.items() if of == busiest)
+            del self._arriving[oldest]
+            oldest.cancel()
+        task = asyncio.ensure_future(body)
+        self._arriving[task] = address
+        try:
+            await asyncio.wait([task], timeout=TIMEOUT)
+        finally:
+            self._arriving.pop(task, None)
+            task.cancel()
+        if not task.done() or task.cancelled():
+            raise ApiError(408, "the body has not arrived in time: send it again")
+        return task.result()
+
+
 Grow = Callable[[int, int], None]
 """Takes a slot for each choice of a request: of how many, and of those of each prompt."""
 
@@ -136,7 +156,7 @@ class Slots:
 
     @contextmanager
     def entered(self, key: str | None) -> Iterator[Grow]:
-        """Take a slot before a request is read; `ApiError` if there is none. key: of the client."""
+        """Take a slot for a request; `ApiError` if there is none. key: of the client."""
         size = 0
 
         def grow(num_choices: int, n: int) -> None:

@@ -1,7 +1,8 @@
 """Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from math import inf
 from time import monotonic
@@ -18,11 +19,12 @@ from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
-from ov_specdec.server.limits import RETRY_AFTER
+from ov_specdec.server.limits import RETRY_AFTER, Grow
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread, wait_for
 
 AnyRequest = ChatBody | CompletionBody | ResponsesBody | TranslationForm
+Entered = AbstractAsyncContextManager[tuple[AnyRequest, Grow]]
 AnyAnswer = CompletionAnswer | ResponseAnswer | TranscriptionAnswer
 
 MAX_UNREAD = 1024
@@ -44,25 +46,22 @@ HEADERS = {
 class Reply(Response):
     """A response that reads a request and runs its generations while it is sent.
 
-    record: of the request, for the log. read: the request, once the queue has room.
+    record: of the request, for the log. entered: reads the request, and has a slot for it.
     """
 
     answer: AnyAnswer
     stream: Stream[Any]
 
-    def __init__(
-        self, service: Service, record: Record, read: Callable[[], Awaitable[AnyRequest]]
-    ) -> None:
+    def __init__(self, service: Service, record: Record, entered: Entered) -> None:
         super().__init__()
         self.service = service
         self.record = record
-        self.read = read
+        self.entered = entered
         self.deadline = record.arrived + (service.settings.request_timeout or inf)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
-        with self.service.entered(self.record.tenant) as grow:
-            request = await self.read()
+        async with self.entered as (request, grow):
             self.record.user = request.user
             self.service.check_model(request.model)
             if not isinstance(request, TranslationForm):

@@ -1,7 +1,7 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager
 from time import monotonic, time
 from typing import Any
 from weakref import WeakSet
@@ -10,7 +10,7 @@ from ov_specdec.errors import shorten
 from ov_specdec.openai.body import UnknownFields
 from ov_specdec.openai.errors import ApiError, Json
 from ov_specdec.server.engine import EngineClient, InputKind
-from ov_specdec.server.limits import RETRY_AFTER, Grow, Slots
+from ov_specdec.server.limits import RETRY_AFTER, Arrivals, Grow, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
@@ -28,7 +28,7 @@ class Service:
         self.settings = settings
         self.started = int(time())
         self.served: EngineClient | None = None
-        self.slots = Slots(0)
+        self.slots, self.arrivals = Slots(0), Arrivals(0)
         self.metrics = RequestMetrics(settings.model_name)
         self.unknown = UnknownFields(settings.strict_fields)
         self.streams = WeakSet[Stream[Any]]()
@@ -39,7 +39,8 @@ class Service:
     def take(self, engine: EngineClient) -> None:
         """Serve with this engine from now on."""
         self.served = engine
-        self.slots = Slots(engine.max_running + self.settings.max_queue)
+        most = engine.max_running + self.settings.max_queue
+        self.slots, self.arrivals = Slots(most), Arrivals(most)
 
     def close(self) -> None:
         """Free the models."""
@@ -84,8 +85,18 @@ class Service:
                 "model_not_found",
             )
 
-    def entered(self, tenant: str | None) -> AbstractContextManager[Grow]:
-        """Take a slot for a request, before it is read."""
+    @asynccontextmanager
+    async def entered(
+        self, tenant: str | None, address: str | None, read: Callable[[], Awaitable[Any]]
+    ) -> AsyncIterator[tuple[Any, Grow]]:
+        """Take a slot for a request once its body has been read. address: of its client."""
+        with self._slot(tenant):  # what there is no room for is not read
+            pass
+        body = await self.arrivals.wait_for(read(), address)
+        with self._slot(tenant) as grow:
+            yield body, grow
+
+    def _slot(self, tenant: str | None) -> AbstractContextManager[Grow]:
         if self.drained_by is not None:
             raise _draining()
         _ = self.engine  # is loaded

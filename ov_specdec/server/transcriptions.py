@@ -62,17 +62,15 @@ class Transcriptions:
         self.max_length = pipeline.main.runner.max_length
         self.metrics = Metrics(settings.model_name)
         self._jobs = set[Job]()
-        self.metrics["num_requests_running"].set_function(
-            lambda: sum(job.stream.admitted.is_set() for job in self._jobs)
-        )
-        self.metrics["num_requests_waiting"].set_function(
-            lambda: sum(not job.stream.admitted.is_set() for job in self._jobs)
-        )
-        self._max_seconds = settings.max_audio_seconds
-        self._thread = ThreadPoolExecutor(1)
         self._waiting = FairQueue[Job]()
         self._lock = Lock()
         """Protects `_waiting`."""
+        self.metrics["num_requests_running"].set_function(
+            lambda: sum(job.stream.admitted.is_set() for job in self._jobs)
+        )
+        self.metrics["num_requests_waiting"].set_function(self._waiting.__len__)
+        self._max_seconds = settings.max_audio_seconds
+        self._thread = ThreadPoolExecutor(1)
         self._block_began: float | None = None
         """Start time of the current block of a file."""
 

@@ -5,7 +5,7 @@ import json
 import socket
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import httpx
 import pytest
@@ -277,17 +277,46 @@ def test_what_does_not_finish_in_time_is_ended_with_an_error(pipeline, monkeypat
     assert answers[0].json()["error"]["code"] == "draining"
 
 
+@contextmanager
+def begun(server, body, address="10.0.0.1"):
+    """A connection on which a body does not go on after its first byte. address: of its client."""
+    host, port = server.url.removeprefix("http://").split(":")
+    head = (
+        f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nX-Forwarded-For: {address}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    with socket.create_connection((host, int(port)), timeout=60) as client:
+        client.sendall(head.encode() + body[:1])
+        yield client
+
+
+def read_answer(client):
+    answer = b""
+    while not answer.endswith(b"}"):
+        answer += client.recv(4096)
+    return answer
+
+
+def test_bodies_that_do_not_arrive_keep_no_others_out(server):
+    body = json.dumps({**LONG, "max_tokens": 1}).encode()
+    arriving = server.service.arrivals._arriving
+    with ExitStack() as clients:
+        slow = clients.enter_context(begun(server, body, "10.0.0.2"))
+        wait_until(lambda: len(arriving) == 1)
+        silent = [clients.enter_context(begun(server, body)) for _ in range(30)]
+        wait_until(lambda: len(arriving) == 12)  # of a place for each slot
+        assert server.service.slots.taken.total() == 0
+        # Neither one of their address, nor one that is slow.
+        assert server.complete("def area(", max_tokens=1)
+        slow.sendall(body[1:])
+        assert read_answer(slow).startswith(b"HTTP/1.1 200")
+        assert read_answer(silent[0]).startswith(b"HTTP/1.1 408")
+    wait_until(lambda: not arriving)
+
+
 def test_a_body_that_does_not_arrive_is_given_up(pipeline, monkeypatch):
     monkeypatch.setattr(limits, "TIMEOUT", 0.2)
-    with serving(pipeline) as server:
-        host, port = server.url.removeprefix("http://").split(":")
-        with socket.create_connection((host, int(port))) as slow:
-            slow.sendall(
-                b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n"
-                b"Content-Type: application/json\r\n\r\n{"
-            )
-            answer = b""
-            while not answer.endswith(b"}"):
-                answer += slow.recv(4096)
-    assert answer.startswith(b"HTTP/1.1 400")
-    assert b"has not arrived within 0.2 s" in answer
+    with serving(pipeline) as server, begun(server, b"{}") as slow:
+        answer = read_answer(slow)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b"the body has not arrived in time" in answer
