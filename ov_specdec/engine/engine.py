@@ -18,6 +18,9 @@ from ov_specdec.results.stats import PassStats, Round, StepStats
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import forward
 
+MAX_OWED = 0.5
+"""Seconds that slow masks may take beyond passes, so that steps take at most twice as long."""
+
 
 class Engine:
     """Two models, and the sequences that share their passes. Not thread-safe: see `EngineLoop`.
@@ -41,6 +44,8 @@ class Engine:
         self._costs = costs
         self._planner = Planner(costs)
         self._step_plan = StepPlan([])
+        self._owed = 0.0
+        """Seconds by which slow masks of grammars have exceeded passes; below 0 within a step."""
 
     def step(self) -> None:
         """One round of drafting and verification for all running sequences.
@@ -56,6 +61,7 @@ class Engine:
         self._plan()
         drafts = self._run_drafts()
         main = self._forward(self._main)
+        self._limit_masks()
         self.scheduler.sweep()
         self._learn(drafts, main)
 
@@ -99,6 +105,17 @@ class Engine:
             sequence.end(error)
             if not isinstance(error, Exception):
                 raise
+
+    def _limit_masks(self) -> None:
+        """End the sequence with the slowest masks, once those of all have taken too long."""
+        grammars = {s: s.grammar for s in self.scheduler.running if s.grammar is not None}
+        seconds = {each: grammar.take_seconds() for each, grammar in grammars.items()}
+        self._owed = max(self._owed + sum(seconds.values()), 0.0)
+        if self._owed > MAX_OWED:
+            slowest = max(seconds, key=seconds.__getitem__)
+            self._owed = 0.0
+            if not slowest.has_ended:
+                slowest.end(grammars[slowest].too_slow())
 
     def _complete(self, sequence: Sequence, round_: Round) -> None:
         """Learn from a complete round and publish it; the sequence may end with it."""
@@ -156,6 +173,7 @@ class Engine:
             try:
                 spans = [cache.span(limit, padding) for cache, limit, padding in limits]
                 forward(caches, spans)
+                self._owed -= perf_counter() - begin
             except CacheFullError as error:
                 self.scheduler.preempt(error)
                 continue

@@ -3,11 +3,12 @@
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from itertools import takewhile
+from time import perf_counter
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
-from ov_specdec.errors import DeadEndError
+from ov_specdec.errors import DeadEndError, Option, OptionError
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.warpers import Mask
@@ -21,6 +22,12 @@ SPECIAL_BYTE = b"\xff"
 """In llguidance's bytes, the beginning of a special token."""
 
 
+USUAL = 0.002
+"""Seconds of a mask that do not count as slow. Those of schemas take 0.02 to 0.2 ms on average."""
+
+REMEDY = ": let a text fit it in fewer ways, and use longer literals"
+
+
 class Grammar:
     """Forbids tokens after which no text fits a grammar. Implements `Follower`.
 
@@ -30,7 +37,7 @@ class Grammar:
     make: a matcher of an empty text, which keeps its first error, through rollback too. tokenizer:
     that of its tokens. ends: those that end this text, and are never consumed.
     prompt_length: tokens of the sequence that are not output. num_others: first tokens of the
-    output that are not part of the grammar's text.
+    output that are not part of the grammar's text. name: of the option that gives the grammar.
     """
 
     def __init__(
@@ -40,6 +47,7 @@ class Grammar:
         ends: Set[int],
         prompt_length: int,
         num_others: int = 0,
+        name: str = "grammar",
     ) -> None:
         self._make = make
         self._matcher = make()
@@ -49,6 +57,8 @@ class Grammar:
         self._consumed: list[int] = []
         """Accepted tokens, and draft tokens after them."""
         self._num_accepted = 0
+        self._name = name
+        self._seconds = 0.0
         self._masks: dict[int, Mask] = {}
         """By the number of consumed tokens before the row."""
 
@@ -88,6 +98,16 @@ class Grammar:
                 if token in self._ends:
                     break
         return len(history) - len(tokens)
+
+    def take_seconds(self) -> float:
+        """Seconds that slow masks took since the last call."""
+        seconds, self._seconds = self._seconds, 0.0
+        return seconds
+
+    def too_slow(self) -> OptionError:
+        """The error of a generation whose masks keep others waiting."""
+        reason = " is too ambiguous: its masks take longer than passes of the model"
+        return OptionError(Option(self._name), reason + REMEDY)
 
     def accepts(self) -> bool:
         """Whether the accepted text is complete."""
@@ -148,14 +168,17 @@ class Grammar:
 
     def _ask(self, question: Callable[["LLMatcher"], T]) -> T:
         """A matcher's answer; after an error that of a fresh one, which lacks rejected detours."""
+        begin = perf_counter()
         answer = question(self._matcher)
         if self._matcher.is_error():
             self._renew()
             answer = question(self._matcher)
+        self._seconds += max(perf_counter() - begin - USUAL, 0.0)
         if self._matcher.is_error():
-            reason = self._matcher.get_error()
+            reason = self._matcher.get_error().partition("\n<")[0]
             self._rollback(self._num_accepted)  # a draft model's detour need not end the request
-            raise DeadEndError(f"no token may follow, because the grammar failed: {reason}")
+            reason = f" is too ambiguous or large for the text so far ({reason})"
+            raise DeadEndError(Option(self._name), reason + REMEDY)
         return answer
 
     def _renew(self) -> None:

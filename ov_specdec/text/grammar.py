@@ -74,8 +74,10 @@ class Grammars:
             self._require_valid(name, text)
         if form.reasoning or options.tools or text is None:
             text = write_answer(form, options, ends, is_reasoning, text, self._error_of)
-            self._require_valid("tools" if options.tools else name, text)
-        return partial(Grammar, partial(new_matcher, tokenizer, text), tokenizer, ends)
+            name = "tools" if options.tools else name
+            self._require_valid(name, text)
+        make = partial(new_matcher, tokenizer, text)
+        return partial(Grammar, make, tokenizer, ends, name=name)
 
     def close(self) -> None:
         """End the child process."""

@@ -41,6 +41,10 @@ THREAD_STACK = 2 * 2**20
 MAX_LEXER_STATES = 20_000
 """1 to 2 kB each. Two hundred tools with patterns and formats need 2,000."""
 
+MAX_ITEMS = 10_000
+"""Of the parser in a mask, which then takes 0.1 s at most. With 150,000 tokens, a schema of 300
+optional properties needs 3,000, and an ambiguous grammar of sums 5,000."""
+
 FIRST = 8
 """Tokens that are tried: some grammars compile, and fail at the first ones."""
 
@@ -57,7 +61,9 @@ def new_matcher(tokenizer: "LLTokenizer", grammar: str) -> "LLMatcher":
     """A matcher of an empty text. Copies would save 0.2 to 0.7 ms, but share the lexer's limits."""
     from llguidance import LLMatcher, LLParserLimits
 
-    limits = LLParserLimits(max_lexer_states=MAX_LEXER_STATES, verbose_errors=False)
+    limits = LLParserLimits(
+        max_lexer_states=MAX_LEXER_STATES, step_max_items=MAX_ITEMS, verbose_errors=False
+    )
     return LLMatcher(tokenizer, grammar, log_level=0, limits=limits)
 
 

@@ -9,6 +9,8 @@ from pydantic import BaseModel
 
 from ov_specdec.errors import DeadEndError, OptionError
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.text import grammar_process
 from tests.support.structured import generate, generator, random_logits
 
 SCHEMA = {
@@ -121,6 +123,33 @@ def test_a_dead_end_ends_one_request_alone():
             assert "".join(chunk.text for chunk in made.loop.read(sequences[0]))[0] == "a"
             with pytest.raises(DeadEndError, match="no token may follow"):
                 list(made.loop.read(sequences[1]))
+
+
+AMBIGUOUS = 'start: e\ne: e e | /[a-z]/ | " "'
+
+
+def test_a_grammar_whose_parser_takes_too_much_ends_its_request(monkeypatch):
+    monkeypatch.setattr(grammar_process, "MAX_ITEMS", 500)
+    with pytest.raises(DeadEndError, match=r"grammar is too ambiguous .*limit 500") as error:
+        generate(generator(), grammar=AMBIGUOUS, **LENGTH)
+    assert error.value.option == "grammar"
+
+
+def test_slow_masks_end_their_request_alone(monkeypatch):
+    made, given = generator(draft=random_logits(noise=0.5)), ({"regex": "[a-z]{9}"}, {})
+    jobs = [GenerationOptions(**each, max_new_tokens=9) for each in given]
+    [*alone] = (made.batch([("x", each)])[0] for each in jobs)
+    jobs.append(GenerationOptions(grammar=AMBIGUOUS, max_new_tokens=9))
+    *others, slow = sequences = [made._begin(made.encode("x", each), each) for each in jobs]
+    seconds = {slow.grammar: 0.6, others[0].grammar: 0.001}
+    monkeypatch.setattr(Grammar, "take_seconds", lambda own: seconds[own])
+    for sequence in sequences:
+        made.loop.add(sequence)
+    for sequence, result in zip(others, alone, strict=True):
+        chunks = list(made.loop.read(sequence))
+        assert [token for each in chunks for token in each.token_ids] == result.token_ids
+    with pytest.raises(OptionError, match="grammar is too ambiguous: its masks take longer"):
+        list(made.loop.read(slow))
 
 
 def test_log_probabilities_are_of_masked_rows_or_raw_ones():

@@ -152,7 +152,7 @@ def test_a_fresh_matcher_takes_over_after_an_error():
         assert grammar.forced() == [sum(text)]
     assert len(made) > 2
     assert fitting(grammar, [*text, 9]) == [0, sum(text) + 9]
-    with pytest.raises(DeadEndError, match="the grammar failed: it is worn out"):
+    with pytest.raises(DeadEndError, match=r"grammar is too ambiguous .*it is worn out"):
         grammar([*text, 9, 9], ROW)
     assert grammar.num_fitting(text, [15, 24, 9]) < 3
     assert grammar.forced() == [sum(text)]
