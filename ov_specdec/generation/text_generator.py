@@ -120,13 +120,14 @@ class TextGenerator:
         options: GenerationOptions,
         receive: Callable[[Sequence[Chunk]], None],
         on_end: Callable[[BaseException | None], None],
+        until: float = inf,
     ) -> EngineSequence:
         """Check the options of a generation whose chunks go to a callback.
 
         ids: of its prompt, from `encode`. receive, on_end: called in the thread that runs steps,
-        and must not block. It starts when it is added to `loop`.
+        and must not block. until: see `Grammars.compile`. It starts when it is added to `loop`.
         """
-        sequence = self._begin(ids, options)
+        sequence = self._begin(ids, options, until)
 
         def end(error: BaseException | None) -> None:
             try:
@@ -184,7 +185,9 @@ class TextGenerator:
             if options.tool_choice != "auto":
                 raise OptionError(Option("tool_choice"), " contradicts ", raw, ": leave it out")
 
-    def _begin(self, ids: Sequence[int], options: GenerationOptions) -> EngineSequence:
+    def _begin(
+        self, ids: Sequence[int], options: GenerationOptions, until: float = inf
+    ) -> EngineSequence:
         tokens, encoder_input = list(ids), None
         if self.text_to_text is not None:
             options = self.text_to_text.complete(options, self.tokenizer)
@@ -209,7 +212,7 @@ class TextGenerator:
         make_grammar, calls = None, options.tools and form.calls
         if constraints_of(options) or calls or options.thinking_token_budget is not None:
             eos = options.ending_ids(self.eos_token_ids)
-            make_grammar = self.grammars.compile(options, eos, form, is_reasoning)
+            make_grammar = self.grammars.compile(options, eos, form, is_reasoning, until)
         output, references = Output(text, len(ids)), self._references(ids, options, form)
         return self._sequence(tokens, options, output, references, encoder_input, make_grammar)
 

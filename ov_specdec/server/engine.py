@@ -3,17 +3,21 @@
 import logging
 from asyncio import Semaphore
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
 from itertools import product
+from math import inf
+from time import monotonic
 from typing import Any, Literal, Protocol
+from weakref import WeakValueDictionary
 
 from prometheus_client import Metric
 
 from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.errors import BusyError
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.structured import constraints_of
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
@@ -31,7 +35,11 @@ STEP_TIMEOUT = 60.0
 """Seconds after which a step counts as hung."""
 
 MAX_TRIALS = 4
-"""Requests whose grammars are tried at the same time: hostile ones take seconds, and a thread."""
+"""Requests whose grammars are tried at the same time: hostile ones take seconds, and a thread. Of
+one tenant there is one less, so that others need not wait."""
+
+TRIAL_WAIT = 10.0
+"""Seconds after which no trial begins for a request."""
 
 
 class EngineClient(Protocol):
@@ -94,17 +102,22 @@ class LocalEngine:
         self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)
         self._settings = settings
         self._trials = Semaphore(MAX_TRIALS)
+        self._trials_of = WeakValueDictionary[str | None, Semaphore]()
 
     @asynccontextmanager
     async def running(
         self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`."""
-        loop = self.generator.loop
-        has_grammar = constraints_of(request.options) or request.options.tools
-        place: AbstractAsyncContextManager[None] = self._trials if has_grammar else nullcontext()
-        async with place:
-            sequences = await run_in_thread(lambda: self._check(request, tenant, stream))
+        loop, given = self.generator.loop, (request, tenant, stream)
+        try:
+            sequences = await run_in_thread(partial(self._check, *given, -inf))
+        except BusyError:  # its grammar is new
+            owner = request.options.cache_salt if tenant is None else tenant
+            own = self._trials_of.setdefault(owner, Semaphore(MAX_TRIALS - 1))
+            until = monotonic() + TRIAL_WAIT
+            async with own, self._trials:
+                sequences = await run_in_thread(partial(self._check, *given, until))
         try:
             for sequence in sequences:
                 loop.add(sequence)
@@ -143,9 +156,12 @@ class LocalEngine:
         self.generator.loop.join(STEP_TIMEOUT)
 
     def _check(
-        self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk]
+        self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk], until: float
     ) -> list[EngineSequence]:
-        """The sequences of a request, ready to run. Too slow for the event loop."""
+        """The sequences of a request, ready to run. Too slow for the event loop.
+
+        until: see `Grammars.compile`.
+        """
         options = self.complete(request.options, tenant)
         prompts, most = [], self._settings.max_request_tokens
         for prompt in request.prompts:
@@ -156,7 +172,7 @@ class LocalEngine:
             options = self.complete(request.options.copy_with(max_new_tokens=limit), tenant)
         choices = [options.copy_with(choice=index) for index in range(request.choices_per_prompt)]
         sequences = [
-            self._check_one(ids, own, stream, index)
+            self._check_one(ids, own, stream, index, until)
             for index, (ids, own) in enumerate(product(prompts, choices))
         ]
         if tenant is not None:  # a key has one share, whatever the salts of its requests
@@ -165,7 +181,12 @@ class LocalEngine:
         return sequences
 
     def _check_one(
-        self, ids: Sequence[int], options: GenerationOptions, stream: Stream[Chunk], index: int
+        self,
+        ids: Sequence[int],
+        options: GenerationOptions,
+        stream: Stream[Chunk],
+        index: int,
+        until: float,
     ) -> EngineSequence:
         def receive(chunks: Sequence[Chunk]) -> None:
             self.metrics.received(sequence, chunks)
@@ -176,7 +197,7 @@ class LocalEngine:
             self.metrics.ended(sequence.stats, reason)
             stream.end(error)
 
-        sequence = self.generator.begin(ids, options, receive, end)
+        sequence = self.generator.begin(ids, options, receive, end, until)
         sequence.on_admit = stream.admit
         return sequence
 

@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import cached_property, partial
 from hashlib import blake2b
+from math import inf
 from pathlib import Path
+from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
 from ov_specdec.errors import BusyError, Option, OptionError, requiring
@@ -16,7 +18,7 @@ from ov_specdec.text.answer_grammar import write_answer
 from ov_specdec.text.grammar_process import Trial, first_error, new_matcher, open_tokenizer
 
 if TYPE_CHECKING:
-    from llguidance import LLTokenizer
+    from llguidance import LLMatcher, LLTokenizer
 
 WHITESPACE: Mapping[str, Any] = {
     "compact": {"whitespace_flexible": False, "item_separator": ",", "key_separator": ":"},
@@ -27,6 +29,9 @@ WHITESPACE: Mapping[str, Any] = {
 
 MAX_TRIED = 1024
 """Maximum grammars whose error, or that they have none, is remembered."""
+
+QUICK = 0.1
+"""Seconds of processor time: to compile what takes longer is as much work as to try it."""
 
 
 class Grammars:
@@ -40,6 +45,7 @@ class Grammars:
         self._arguments = file, vocab_size, eos_ids
         self._trial: Trial | None = None
         self._errors: dict[bytes, str] = {}
+        self._slow = set[bytes]()
 
     def try_first(self) -> None:
         """From now on, try each new grammar in a child process first: others may have made it."""
@@ -51,12 +57,14 @@ class Grammars:
         ends: Set[int],
         form: AnswerFormat = TEXT_ONLY,
         is_reasoning: bool | None = False,
+        until: float = inf,
     ) -> Callable[..., Grammar]:
         """What makes the grammar of a generation: a `Grammar` without its last two arguments.
 
         ends: tokens that end its text. form: of answers with calls and reasoning. is_reasoning:
-        see `ReasoningFormat.is_open`. Raises `OptionError` for a grammar that is invalid, or that
-        fails within its first tokens.
+        see `ReasoningFormat.is_open`. until: the latest time for a trial to begin, or what takes as
+        long, by `time.monotonic`. Raises `OptionError` for a grammar that is invalid, or that fails
+        within its first tokens, and `BusyError` for one that is not tried in time.
         """
         [constraint] = constraints_of(options) or [""]
         name = constraint or ("tools" if options.tools else "thinking_token_budget")
@@ -70,14 +78,14 @@ class Grammars:
             except ValueError as error:
                 reason = f" needs a BPE tokenizer, and not that of this model ({error})"
                 raise OptionError(Option(name), reason, ": use another model") from error
+        error_of = partial(self._error_of, until)
         if text is not None:
-            self._require_valid(name, text)
+            _require_none(error_of(text), name)
         if form.reasoning or options.tools or text is None:
-            text = write_answer(form, options, ends, is_reasoning, text, self._error_of)
+            text = write_answer(form, options, ends, is_reasoning, text, error_of)
             name = "tools" if options.tools else name
-            self._require_valid(name, text)
-        make = partial(new_matcher, tokenizer, text)
-        return partial(Grammar, make, tokenizer, ends, name=name)
+            _require_none(error_of(text), name)
+        return partial(Grammar, partial(self._make, text), tokenizer, ends, name=name)
 
     def close(self) -> None:
         """End the child process."""
@@ -88,21 +96,25 @@ class Grammars:
     def _tokenizer(self) -> "LLTokenizer":
         return open_tokenizer(*self._arguments)
 
-    def _require_valid(self, name: str, grammar: str) -> None:
-        if error := self._error_of(grammar):
-            reason = f" cannot be used ({error}): see docs/structured-output.md"
-            raise OptionError(Option(name), reason)
-
-    def _error_of(self, grammar: str) -> str:
-        key = blake2b(grammar.encode()).digest()
-        if (error := self._errors.get(key)) is None:
-            error = self._trial(grammar) if self._trial else first_error(self._tokenizer, grammar)
-            if error is None:
+    def _error_of(self, until: float, grammar: str) -> str:
+        key, is_late = _key(grammar), monotonic() >= until
+        error = None if is_late and key in self._slow else self._errors.get(key)
+        if error is None:
+            tried = self._trial or partial(first_error, self._tokenizer)
+            if is_late or (error := tried(grammar)) is None:
                 raise BusyError("the machine is too busy to try a grammar: ask again later")
             if len(self._errors) >= MAX_TRIED:
                 self._errors.clear()
+                self._slow.clear()
             self._errors[key] = error
         return error
+
+    def _make(self, grammar: str) -> "LLMatcher":
+        begin = thread_time()
+        matcher = new_matcher(self._tokenizer, grammar)
+        if thread_time() - begin > QUICK:
+            self._slow.add(_key(grammar))
+        return matcher
 
 
 def parser_of(options: GenerationOptions) -> Callable[[str], Any] | None:
@@ -114,6 +126,15 @@ def parser_of(options: GenerationOptions) -> Callable[[str], Any] | None:
         return None
     of_json = getattr(options.json_schema, "model_validate_json", json.loads)
     return of_json if constraints_of(options)[0] in OF_JSON else str
+
+
+def _key(grammar: str) -> bytes:
+    return blake2b(grammar.encode()).digest()
+
+
+def _require_none(error: str, name: str) -> None:
+    if error:
+        raise OptionError(Option(name), f" cannot be used ({error}): see docs/structured-output.md")
 
 
 def _write(name: str, options: GenerationOptions) -> str:

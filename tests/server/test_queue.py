@@ -14,9 +14,9 @@ from starlette.responses import JSONResponse
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.openai.errors import ApiError
-from ov_specdec.server import reply
+from ov_specdec.server import engine, reply
 from ov_specdec.server.app import make_app
-from ov_specdec.server.engine import LocalEngine
+from ov_specdec.server.engine import MAX_TRIALS, LocalEngine
 from ov_specdec.server.limits import Slots, read_fields
 from ov_specdec.server.settings import Settings
 from ov_specdec.text.grammar_process import Trial
@@ -119,6 +119,39 @@ def test_grammars_that_take_long_to_try_leave_threads_for_other_requests(pipelin
         goes_on.set()
         assert answer.is_success
         assert {each.result().status_code for each in answers} == {400}
+
+
+def test_a_known_grammar_waits_for_no_other_and_a_new_one_for_its_own_key(pipeline, monkeypatch):
+    goes_on, tried = threading.Event(), []
+
+    def trying(trial, grammar):
+        tried.append(grammar)
+        assert "slow" not in grammar or goes_on.wait(PATIENCE)
+        return ""
+
+    def ask(key, regex):
+        given = {**ASK, "structured_outputs": {"regex": regex}, "ignore_eos": False}
+        return server.http.post(
+            "/v1/completions", json=given, headers={"authorization": f"Bearer {key}"}, timeout=10
+        )
+
+    monkeypatch.setattr(Trial, "__call__", trying)
+    keys = ("key-of-a", "key-of-b")
+    with serving(pipeline, api_keys=keys) as server, ThreadPoolExecutor(MAX_TRIALS + 1) as threads:
+        assert ask("key-of-b", "known").is_success
+        slow = [threads.submit(ask, "key-of-a", f"slow{n}") for n in range(MAX_TRIALS + 1)]
+        wait_until(lambda: server.service.slots.taken.total() == len(slow))
+        wait_until(lambda: len(tried) == MAX_TRIALS)
+        for regex in ("known", "new"):
+            assert ask("key-of-b", regex).is_success
+        assert len(tried) == MAX_TRIALS + 1
+        assert ask("key-of-a", "known").is_success
+        goes_on.set()
+        assert all(answer.result().is_success for answer in slow)
+        monkeypatch.setattr(engine, "TRIAL_WAIT", 0.0)
+        assert ask("key-of-b", "known").is_success
+        late = ask("key-of-b", "another")
+        assert (late.status_code, late.json()["error"]["code"]) == (503, "busy")
 
 
 def test_a_request_that_waits_too_long_is_told_to_come_again(one_by_one, monkeypatch):

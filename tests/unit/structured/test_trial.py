@@ -2,6 +2,8 @@
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
+from math import inf
 from time import sleep
 
 import psutil
@@ -125,6 +127,21 @@ def test_what_could_not_be_tried_is_not_remembered(monkeypatch):
         made.grammars.compile(options, ends)
     for _ in range(2):
         made.grammars.compile(options, ends)
+
+
+def test_what_compiles_slowly_begins_no_later_than_a_trial(monkeypatch):
+    made, ends = generator().grammars, frozenset([0])
+    quick, slow = GenerationOptions(regex="a"), GenerationOptions(regex="b")
+    for options, seconds in ((quick, 0.0), (slow, 1.0)):
+        clock = count(step=seconds)
+        monkeypatch.setattr(grammar, "thread_time", lambda clock=clock: next(clock))
+        with pytest.raises(BusyError):
+            made.compile(options, ends, until=-inf)
+        made.compile(options, ends)(0)
+    made.compile(quick, ends, until=-inf)
+    made.compile(slow, ends)
+    with pytest.raises(BusyError):
+        made.compile(slow, ends, until=-inf)
 
 
 def test_tools_that_take_too_long_are_not_tried_one_by_one(monkeypatch):
