@@ -33,6 +33,9 @@ SEPARABLE |= {"definitions", "description", "title", "$schema", "$id", "default"
 OTHER_PATH = re.compile(r'"\$ref": "((?!#/\$defs/|#/definitions/)[^"]*)')
 """A reference that is lost there, such as to the whole schema."""
 
+ANY_TOOL = ("auto", "required")
+"""Choices that name no tool."""
+
 OF_TEXTS = frozenset(("pattern", "format", "allOf", "not", "if"))
 """Keywords that cannot be kept where a text is written as it is."""
 
@@ -58,7 +61,7 @@ def write_answer(
         raise OptionError(Option("thinking_token_budget"), reason)
     chosen, loose = options.tool_choice, set[str]()
     tools = options.tools if options.may_call and form.calls else ()
-    if chosen not in ("auto", "required"):
+    if chosen not in ANY_TOOL:
         tools = [tool for tool in tools if definition_of(tool)["name"] == chosen]
 
     def write(tools: Sequence[Any]) -> str:
@@ -163,7 +166,8 @@ class _Writer:
         call = f"({' | '.join(f'call{n}' for n, _ in enumerate(self.tools))})"
         lead = self._literal((calls.opening + calls.before).removeprefix(calls.marker))
         more = ""
-        if calls.separator is not None and self.options.parallel_tool_calls:
+        is_several = self.options.parallel_tool_calls and self.options.tool_choice in ANY_TOOL
+        if calls.separator is not None and is_several:
             more = f"({self._literal(calls.separator + calls.before)} {call})*"
         # A token that ends answers is left to the model, which may have several.
         tokens, pieces = self.form.tokens, self.form.split(calls.closing)
