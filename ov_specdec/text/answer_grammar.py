@@ -10,14 +10,14 @@ from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.structured import (
-    argument_of,
+from ov_specdec.options.schemas import (
+    OF_WHOLE,
     cases_of,
-    definition_of,
-    only_types,
-    parameters_of,
+    loosen,
+    simplify,
     types_of,
 )
+from ov_specdec.options.structured import argument_of, definition_of, parameters_of
 from ov_specdec.text.answer_format import ID, INDEX, AnswerFormat, CallFormat, ParameterFormat
 from ov_specdec.text.grammar_process import TOO_MUCH
 
@@ -26,12 +26,8 @@ HOLES = {ID: "/[A-Za-z0-9]{9}/", INDEX: "/[0-9]{1,3}/"}
 KEY = re.compile(r'[^<>"\s]+')
 """Names of arguments where they are written as they are."""
 
-SEPARABLE = frozenset(("type", "properties", "required", "additionalProperties", "$defs"))
-SEPARABLE |= {"definitions", "description", "title", "$schema", "$id", "default", "examples"}
-"""Keywords of all arguments that can be kept where each is written by itself."""
-
 OTHER_PATH = re.compile(r'"\$ref": "((?!#/\$defs/|#/definitions/)[^"]*)')
-"""A reference that is lost there, such as to the whole schema."""
+"""A reference that is lost where each argument is by itself, such as to the whole schema."""
 
 ANY_TOOL = ("auto", "required")
 """Choices that name no tool."""
@@ -59,55 +55,86 @@ def write_answer(
     if options.thinking_token_budget is not None and end not in form.tokens:
         reason = " needs a chat template that marks the end of reasoning by one token: leave it out"
         raise OptionError(Option("thinking_token_budget"), reason)
-    chosen, loose = options.tool_choice, set[str]()
+    chosen, loose = options.tool_choice, dict[str, Mapping[str, Any]]()
     tools = options.tools if options.may_call and form.calls else ()
     if chosen not in ANY_TOOL:
         tools = [tool for tool in tools if definition_of(tool)["name"] == chosen]
 
-    def write(tools: Sequence[Any]) -> str:
-        return _Writer(form, options, tools, ends, loose).answer(is_reasoning, text)
+    def write(tools: Sequence[Any]) -> tuple[str, list[str]]:
+        writer = _Writer(form, options, tools, ends, loose)
+        return writer.answer(is_reasoning, text), writer.lost
 
-    def problem_of(tools: Sequence[Any]) -> str:
+    if tools:
+        _Check(write, error_of, loose).check(tools)
+    return write(tools)[0]
+
+
+@dataclass
+class _Check:
+    """Finds tools whose grammar has an error, and loosens their schemas.
+
+    write: gives the grammar with some tools, and what it leaves out. loose: see `_Writer`.
+    """
+
+    write: Callable[[Sequence[Any]], tuple[str, list[str]]]
+    error_of: Callable[[str], str]
+    loose: dict[str, Mapping[str, Any]]
+
+    def check(self, tools: Sequence[Any]) -> None:
+        """`OptionError` for a tool that may not be loosened, or of which that is not enough."""
+        half, problem = len(tools) // 2, self._problem_of(tools)
+        if not problem or problem == TOO_MUCH:
+            return  # the whole is refused: to try each part could take as long
+        if half:
+            self.check(tools[:half])
+            self.check(tools[half:])
+            return
+        name, is_strict = definition_of(tools[0])["name"], definition_of(tools[0]).get("strict")
+        held = f"{name!r}, of whose schema a part cannot be kept ({problem})"
+        if is_strict or self._problem_of(tools, self._is_refused):
+            raise OptionError(Option("tools"), f" holds {held}: change it")
+        log.warning("arguments may not fit the tool %s", held)
+
+    def _problem_of(
+        self, tools: Sequence[Any], refuses: Callable[[dict[str, Any]], bool] | None = None
+    ) -> str:
+        """refuses: loosens the first tool."""
         try:
-            return error_of(write(tools)).partition("\n")[0]
+            if refuses:
+                schema = parameters_of(tools[0])
+                self.loose[definition_of(tools[0])["name"]] = loosen(schema, schema, refuses)
+            grammar, lost = self.write(tools)
+            return [*lost, self.error_of(grammar)][0].partition("\n")[0]
         except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
             # It need not be a schema.
             return str(error)
 
-    def check(tools: Sequence[Any]) -> None:
-        half, problem = len(tools) // 2, problem_of(tools)
-        if problem == TOO_MUCH:
-            return  # the whole is refused: to try each part could take as long
-        if problem and half:
-            check(tools[:half])
-            check(tools[half:])
-        elif problem:
-            name, is_strict = definition_of(tools[0])["name"], definition_of(tools[0]).get("strict")
-            held = f"{name!r}, of whose schema a part cannot be kept ({problem})"
-            loose.add(name)
-            if is_strict or problem_of(tools):
-                raise OptionError(Option("tools"), f" holds {held}: change it")
-            log.warning("arguments may not fit the tool %s", held)
-
-    if tools:
-        check(tools)
-    return write(tools)
+    def _is_refused(self, part: dict[str, Any]) -> bool:
+        """Whether a schema without others in it cannot be kept."""
+        if "$ref" in part and OTHER_PATH.search(json.dumps(part)):
+            return True
+        own = {key: part[key] for key in part if key != "$ref"}
+        error = self.error_of(json.dumps({"grammars": [{"json_schema": own}]}))
+        if error == TOO_MUCH:
+            raise ValueError(error)  # to try others could take as long
+        return bool(error)
 
 
 @dataclass
 class _Writer:
-    """Writes one grammar. loose: names of tools of which only the types of arguments are kept.
+    """Writes one grammar. loose: loosened schemas, by the name of their tool.
 
-    lines: further rules. others: further grammars, by name.
+    lines: further rules. others: further grammars, by name. lost: what else is left out, and why.
     """
 
     form: AnswerFormat
     options: GenerationOptions
     tools: Sequence[Any]
     ends: Set[int]
-    loose: Set[str]
+    loose: Mapping[str, Mapping[str, Any]]
     lines: list[str] = field(default_factory=lambda: ["ANY: /(?s:.*)/"])
     others: list[dict[str, Any]] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
 
     def answer(self, is_reasoning: bool | None, text: str | None) -> str:
         """The whole grammar."""
@@ -176,14 +203,16 @@ class _Writer:
 
     def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
         """A call from its name on."""
-        name, schema = definition_of(tool)["name"], parameters_of(tool)
-        schema = only_types(schema) if name in self.loose else schema
+        name, lost = definition_of(tool)["name"], [*self.lost]
+        schema = simplify(self.loose.get(name) or parameters_of(tool))
         if calls.parameters is None:
             arguments = _json(schema, calls.separators)
         elif grammar := (definition_of(tool).get("format") or {}).get("grammar"):
             arguments = self._custom(calls.parameters, **grammar)
         else:
             arguments = " ".join(self._arguments(calls.parameters, schema))
+        if name in self.loose:
+            self.lost = lost
         return f"{self._literal(name + calls.middle)} {arguments} {self._literal(calls.after)}"
 
     def _custom(self, form: ParameterFormat, syntax: str, definition: str) -> str:
@@ -198,8 +227,8 @@ class _Writer:
         """Arguments by themselves, in the order of the schema."""
         required = root.get("required", ())
         keys = dict.fromkeys([*root.get("properties", ()), *required])
-        if lost := sorted(root.keys() - SEPARABLE) + OTHER_PATH.findall(json.dumps(root)):
-            raise ValueError(f"it has {lost[0]!r}")
+        lost = sorted(root.keys() & OF_WHOLE) + OTHER_PATH.findall(json.dumps(root))
+        self.lost += [f"it has {each!r}" for each in lost]
         for key in keys:
             if not KEY.fullmatch(key):
                 raise ValueError(f"the argument {shorten(key)} has <, >, quotes or white space")
@@ -231,7 +260,7 @@ class _Writer:
             texts = [text for text in texts if f"{text}{end}".index(end) == len(text)]
             return " | ".join(json.dumps(text, ensure_ascii=False) for text in texts)
         if keywords := schema.keys() & OF_TEXTS:
-            raise ValueError(f"{min(keywords)!r} of a text that is written as it is")
+            self.lost.append(f"{min(keywords)!r} of a text that is written as it is")
         least, most = schema.get("minLength", 0), schema.get("maxLength")
         is_token = self.form.split(end)[0] in self.form.tokens
         # The end is found at its first place: it must not begin among the least characters.

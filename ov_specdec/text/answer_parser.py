@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from functools import partial
 from typing import Any
 
-from ov_specdec.options.structured import argument_of, definition_of, parameters_of, types_of
+from ov_specdec.options.schemas import types_of
+from ov_specdec.options.structured import argument_of, definition_of, parameters_of
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reasoning, Text
 from ov_specdec.text.answer_format import SPECIAL, AnswerFormat, CallFormat, ParameterFormat
 

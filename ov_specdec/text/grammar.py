@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ov_specdec.errors import BusyError, Option, OptionError, requiring
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.options.schemas import simplify
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
@@ -145,9 +146,9 @@ def _write(name: str, options: GenerationOptions) -> str:
         schema = read_schema(options.json_schema) if name == "json_schema" else {"type": "object"}
         spaces = WHITESPACE[options.json_whitespace]
         try:
-            text = json.dumps(schema, allow_nan=False)
+            text = json.dumps(simplify(schema), allow_nan=False)
             return LLMatcher.grammar_from_json_schema(text, overrides=spaces)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             remedy = ": give finite numbers and whole characters, and nest it less"
             raise OptionError(Option(name), f" is not strict JSON ({error})", remedy) from error
     if name == "regex":

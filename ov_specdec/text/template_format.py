@@ -10,7 +10,7 @@ from typing import Any
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.structured import type_of
+from ov_specdec.options.schemas import type_of
 from ov_specdec.results.parts import calls_of, reasoning_of
 from ov_specdec.text.answer_format import (
     CALL_FORMATS,

@@ -257,6 +257,70 @@ def test_a_part_of_a_schema_that_cannot_be_kept(name, keyword, words, caplog):
         check([call for call in calls if call.name == "good"], tools)
 
 
+SMALL = {"type": "integer", "maximum": 3}
+SCHEMAS_IN_PART = {
+    "uniqueItems": ({"type": "array", "items": SMALL, "uniqueItems": True}, [2, 2], [4]),
+    "keys": (
+        {"type": "object", "propertyNames": {"maxLength": 1}, "additionalProperties": SMALL},
+        {"a": 2},
+        {"a": 4},
+    ),
+    "oneOf": ({"oneOf": [SMALL, {"type": "integer", "maximum": 2}]}, 2, 4),
+    "not": ({**SMALL, "not": {"const": 3}}, 2, 4),
+    "look-around": ({"type": "string", "maxLength": 2, "pattern": "(?=a)b"}, "ac", "abc"),
+    "format": ({"type": "string", "maxLength": 2, "format": "iri"}, "ac", "abc"),
+    "remote": ({"$ref": "http://a/b", "type": "integer"}, 7, "x"),
+    "path": ({"$ref": "#/nowhere", "type": "integer"}, 7, "x"),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize("kind", SCHEMAS_IN_PART)
+def test_only_the_part_that_cannot_be_kept_is_loosened(name, kind, caplog):
+    schema, good, bad = SCHEMAS_IN_PART[kind]
+    deep = {"type": "object", "properties": {"c": schema}, "additionalProperties": False}
+    other = {"enum": ["x", 1]}
+    for properties, key, wrap in (
+        ({"a": schema, "b": other}, "a", lambda value: value),
+        ({"a": {"$ref": "#/$defs/deep"}, "b": other}, "a", lambda value: {"c": value}),
+        ({"a": {"type": "array", "items": deep}}, "a", lambda value: [{"c": value}]),
+    ):
+        defs = {"required": [], "$defs": {"deep": deep}}
+        tool = function("f", properties, **defs)
+        with pytest.raises(OptionError, match="of whose schema a part cannot be kept"):
+            is_written(TOKENS, name, function("f", properties, strict=True, **defs), "")
+        assert is_written(TOKENS, name, tool, spelled(name, key, wrap(good)))
+        assert not is_written(TOKENS, name, tool, spelled(name, key, wrap(bad)))
+        assert is_written(TOKENS, name, tool, spelled(name, "b", "x")) is ("b" in properties)
+        assert not is_written(TOKENS, name, tool, spelled(name, "b", "y"))
+    assert "the tool 'f'" in caplog.text
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_bounds_that_nothing_fits_are_left_out(name):
+    empty = {"type": "integer", "minimum": 5, "maximum": 3}
+    tool = function("f", {"a": {"type": "object", "properties": {"c": empty}, "required": ["c"]}})
+    assert is_written(TOKENS, name, tool, spelled(name, "a", {"c": 7}))
+    assert not is_written(TOKENS, name, tool, spelled(name, "a", {"c": "x"}))
+
+
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(
+    "silent",
+    [
+        {"propertyNames": {"type": "string"}, "additionalProperties": SMALL},
+        {"minProperties": 0, "deprecated": True, "$comment": "c", "x-order": 1},
+        {"dependentRequired": {}, "unevaluatedProperties": True},
+    ],
+)
+def test_keywords_that_say_nothing_loosen_nothing(name, silent, words, caplog):
+    node = {"type": "object", "properties": {"c": SMALL}, "additionalProperties": False, **silent}
+    tool = function("f", {"a": node}, strict=True, **silent)
+    for value, is_fitting in ((3, True), (4, False)):
+        assert is_written(words, name, tool, spelled(name, "a", {"c": value})) is is_fitting
+    assert not caplog.text
+
+
 @pytest.mark.parametrize(
     ("schema", "good", "bad"),
     [

@@ -10,8 +10,19 @@ from jsonschema import Draft202012Validator
 from ov_specdec.options.generation import GenerationOptions
 from tests.support.structured import generator, random_logits
 
-NAMES = st.text("abcdef_", min_size=1, max_size=6)
+KEYWORDS = st.sampled_from(["title", "format", "uniqueItems", "propertyNames", "enum", "$defs"])
+NAMES = st.text("abcdef_", min_size=1, max_size=6) | KEYWORDS
 SCALARS = st.none() | st.booleans() | st.integers(-99, 99) | st.text('ab é"\\', max_size=4)
+SILENT = [
+    {"propertyNames": {"type": "string", "description": "A key."}},
+    {"propertyNames": True, "unevaluatedProperties": {}, "minProperties": 0},
+    {"uniqueItems": False, "minItems": 0, "unevaluatedItems": True, "minContains": 2},
+    {"minLength": 0, "title": "t", "description": "d", "$comment": "c"},
+    {"dependentRequired": {}, "dependentSchemas": {}},
+    {"dependentRequired": {"a": []}, "dependentSchemas": {"a": {}}, "dependencies": {"a": []}},
+    {"format": "int64", "if": {"type": "null"}, "then": {}, "else": {"title": "t"}, "not": False},
+]
+"""Keywords that say nothing."""
 
 
 def ranges(name, most):
@@ -44,6 +55,7 @@ LEAVES = st.one_of(
     PATTERNS.map(lambda pattern: {"type": "string", "pattern": pattern}),
     FORMATS.map(lambda name: {"type": "string", "format": name}),
     SCALARS.map(lambda value: {"const": value}),
+    st.sampled_from(SILENT).map(lambda value: {"const": value}),
     st.lists(SCALARS, min_size=1, max_size=4).map(lambda values: {"enum": values}),
     st.just({"$ref": "#/$defs/leaf"}),
 )
@@ -70,6 +82,7 @@ def arrays(draw, inner):
 
 
 def nested(inner):
+    inner = st.tuples(st.sampled_from([{}, *SILENT]), inner).map(lambda two: two[0] | two[1])
     either = st.lists(inner, min_size=1, max_size=3).map(lambda several: {"anyOf": several})
     return objects(inner) | arrays(inner) | either
 

@@ -1,0 +1,121 @@
+"""JSON schemas: the types of their values, and what of them can be kept."""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
+
+BY_NAME = frozenset(("properties", "patternProperties", "$defs", "definitions"))
+BY_NAME |= {"dependentRequired", "dependentSchemas", "dependencies"}
+"""Keywords of what is said of each name."""
+
+OF_VALUES = frozenset(("enum", "const", "default", "examples"))
+"""Keywords of values, which may look like schemas."""
+
+OF_WHOLE = frozenset(("$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "enum"))
+OF_WHOLE |= {"const", "patternProperties", "propertyNames", "minProperties", "maxProperties"}
+OF_WHOLE |= {"dependentRequired", "dependentSchemas", "dependencies", "unevaluatedProperties"}
+"""Keywords of objects that say more than what each property is."""
+
+NOTHING = {
+    **dict.fromkeys(("dependentRequired", "dependentSchemas", "dependencies"), ({},)),
+    **dict.fromkeys(("uniqueItems", "not", "minLength", "minItems", "minProperties"), (False, 0)),
+    **dict.fromkeys(("unevaluatedItems", "unevaluatedProperties", "then", "else"), (True, {})),
+    "propertyNames": (True, {}, {"type": "string"}),
+}
+"""Values of keywords that say nothing."""
+
+PARTNERS = {"if": {"then", "else"}, "then": {"if"}, "else": {"if"}}
+PARTNERS |= {"minContains": {"contains"}, "maxContains": {"contains"}}
+"""Keywords that say nothing without one of others."""
+
+FORMATS = (
+    *("date-time", "date", "time", "duration", "email", "idn-email", "hostname", "idn-hostname"),
+    *("ipv4", "ipv6", "uri", "uri-reference", "iri", "iri-reference", "uuid", "uri-template"),
+    *("json-pointer", "relative-json-pointer", "regex"),
+)
+"""Those of JSON Schema, by which others say nothing."""
+
+
+def type_of(value: Any) -> str:
+    """The type of a value by its name in schemas."""
+    names = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
+    return names.get(type(value), "number")
+
+
+def cases_of(
+    schema: Any, root: Mapping[str, Any], seen: set[str] | None = None
+) -> Iterator[Mapping[str, Any]]:
+    """The alternatives of a schema, each with what it says of all, and each reference once."""
+    seen = set() if seen is None else seen
+    at: Any = schema if isinstance(schema, Mapping) else {}
+    names = [name for name in ("$ref", "anyOf", "oneOf", "allOf") if at.get(name)]
+    if not names or (names == ["allOf"] and len(at["allOf"]) > 1):
+        yield at
+        return
+    others, cases = {key: value for key, value in at.items() if key != names[0]}, at[names[0]]
+    if names[0] == "$ref":
+        target: Any = root
+        for step in at["$ref"].split("/")[1:]:
+            target = target.get(step) if isinstance(target, Mapping) else None
+        cases = [] if at["$ref"] in seen else [target]
+        seen.add(at["$ref"])
+    for case in cases:
+        yield from cases_of({**others, **case} if isinstance(case, Mapping) else others, root, seen)
+
+
+def types_of(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:
+    """The types of a schema's values."""
+    found = set[str]()
+    for case in cases_of(schema, root):
+        values = case.get("enum", [case["const"]] if "const" in case else ())
+        given = [*map(type_of, values)] or case.get("type", TYPES)
+        found |= {given} if isinstance(given, str) else {*given}
+    return frozenset(found) or TYPES
+
+
+def change_parts(
+    schema: Mapping[str, Any], change: Callable[[Mapping[str, Any]], Any]
+) -> dict[str, Any]:
+    """A schema with each schema directly in it changed."""
+
+    def changed(key: str, value: Any) -> Any:
+        if isinstance(value, list) and key not in OF_VALUES:
+            return [changed("", each) for each in value]
+        if not isinstance(value, Mapping) or key in OF_VALUES:
+            return value
+        is_named = key in BY_NAME
+        return {k: changed("", each) for k, each in value.items()} if is_named else change(value)
+
+    return {key: changed(key, value) for key, value in schema.items()}
+
+
+def simplify(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A schema without keywords that say nothing, of which llguidance refuses some."""
+    parts = change_parts(schema, simplify)
+    kept = {key: value for key, value in parts.items() if not _says_nothing(key, value)}
+    return {key: kept[key] for key in kept if kept.keys() & PARTNERS.get(key, {key})}
+
+
+def _says_nothing(key: str, value: Any) -> bool:
+    if key in ("title", "description", "$comment"):  # or a schema in others of one's own
+        return isinstance(value, str)
+    if key.startswith("dependen") and isinstance(value, dict):
+        value = {name: each for name, each in value.items() if each not in ([], {}, True)}
+    return value in NOTHING.get(key, ()) or (key == "format" and value not in FORMATS)
+
+
+def loosen(
+    schema: Mapping[str, Any], root: Mapping[str, Any], refuses: Callable[[dict[str, Any]], bool]
+) -> dict[str, Any]:
+    """A schema without what is refused of it. Its types are kept.
+
+    root: of all. refuses: whether a schema cannot be kept that has no others in it.
+    """
+    given = {"anyOf" if key == "oneOf" else key: value for key, value in schema.items()}
+    alone = change_parts(given, lambda _: True)
+    kept = {key: given[key] for key in alone if not refuses({key: alone[key]})}
+    if refuses({key: alone[key] for key in kept}):
+        kept = {}
+    types = {} if kept == schema else {"type": sorted(types_of(schema, root))}
+    return {**types, **change_parts(kept, lambda part: loosen(part, root, refuses))}
