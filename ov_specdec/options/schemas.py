@@ -1,7 +1,10 @@
 """JSON schemas: the types of their values, and what of them can be kept."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
+
+from ov_specdec.errors import cut
 
 TYPES = frozenset(("string", "number", "boolean", "null", "object", "array"))
 
@@ -11,6 +14,9 @@ BY_NAME |= {"dependentRequired", "dependentSchemas", "dependencies"}
 
 OF_VALUES = frozenset(("enum", "const", "default", "examples"))
 """Keywords of values, which may look like schemas."""
+
+OF_NUMBERS = frozenset(("enum", "const", "multipleOf", "minimum", "maximum"))
+OF_NUMBERS |= {"exclusiveMinimum", "exclusiveMaximum"}
 
 OF_WHOLE = frozenset(("$ref", "$dynamicRef", "anyOf", "oneOf", "allOf", "not", "if", "enum"))
 OF_WHOLE |= {"const", "patternProperties", "propertyNames", "minProperties", "maxProperties"}
@@ -91,7 +97,11 @@ def change_parts(
 
 
 def simplify(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without keywords that say nothing, of which llguidance refuses some."""
+    """A schema without keywords that say nothing, of which llguidance refuses some.
+
+    Raises `ValueError`: see `require_exact`.
+    """
+    require_exact(schema)
     parts = change_parts(schema, simplify)
     kept = {key: value for key, value in parts.items() if not _says_nothing(key, value)}
     return {key: kept[key] for key in kept if kept.keys() & PARTNERS.get(key, {key})}
@@ -103,6 +113,19 @@ def _says_nothing(key: str, value: Any) -> bool:
     if key.startswith("dependen") and isinstance(value, dict):
         value = {name: each for name, each in value.items() if each not in ([], {}, True)}
     return value in NOTHING.get(key, ()) or (key == "format" and value not in FORMATS)
+
+
+def require_exact(schema: Mapping[str, Any]) -> None:
+    """`ValueError` for numbers that llguidance may change, since it reads them as doubles."""
+
+    def read(number: str) -> None:
+        if abs(float(number)) >= 2**53:
+            raise ValueError(f"it holds {cut(number)}, which is not below 2**53")
+
+    numbers = {key: schema[key] for key in schema.keys() & OF_NUMBERS}
+    if schema.get("type") == "integer" and schema.get("maximum") == 2**63 - 1:
+        del numbers["maximum"]  # the largest of 64 bits is kept
+    json.loads(json.dumps(numbers), parse_int=read, parse_float=read)
 
 
 def loosen(

@@ -14,6 +14,7 @@ from ov_specdec.options.schemas import (
     OF_WHOLE,
     cases_of,
     loosen,
+    require_exact,
     simplify,
     types_of,
 )
@@ -112,6 +113,10 @@ class _Check:
     def _is_refused(self, part: dict[str, Any]) -> bool:
         """Whether a schema without others in it cannot be kept."""
         if "$ref" in part and OTHER_PATH.search(json.dumps(part)):
+            return True
+        try:
+            require_exact(part)
+        except ValueError:
             return True
         own = {key: part[key] for key in part if key != "$ref"}
         error = self.error_of(json.dumps({"grammars": [{"json_schema": own}]}))

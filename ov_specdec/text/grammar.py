@@ -149,8 +149,8 @@ def _write(name: str, options: GenerationOptions) -> str:
             text = json.dumps(simplify(schema), allow_nan=False)
             return LLMatcher.grammar_from_json_schema(text, overrides=spaces)
         except (ValueError, RecursionError) as error:
-            remedy = ": give finite numbers and whole characters, and nest it less"
-            raise OptionError(Option(name), f" is not strict JSON ({error})", remedy) from error
+            remedy = ": give numbers below 2**53, others as texts, whole characters, less depth"
+            raise OptionError(Option(name), f" cannot be kept ({error})", remedy) from error
     if name == "regex":
         return LLMatcher.grammar_from_regex(str(options.regex))
     grammar = options.grammar

@@ -269,6 +269,7 @@ SCHEMAS_IN_PART = {
     "not": ({**SMALL, "not": {"const": 3}}, 2, 4),
     "look-around": ({"type": "string", "maxLength": 2, "pattern": "(?=a)b"}, "ac", "abc"),
     "format": ({"type": "string", "maxLength": 2, "format": "iri"}, "ac", "abc"),
+    "id": ({"type": "integer", "enum": [2**60 + 1]}, 7, "x"),
     "remote": ({"$ref": "http://a/b", "type": "integer"}, 7, "x"),
     "path": ({"$ref": "#/nowhere", "type": "integer"}, 7, "x"),
 }

@@ -1,5 +1,6 @@
 """The processor alone: masks after detours, errors, and the law of sampled texts."""
 
+import json
 from functools import partial
 from itertools import product
 from types import SimpleNamespace
@@ -31,6 +32,10 @@ def compiled(ends=(0,), **options):
     return partial(make, len(PROMPT))
 
 
+ID = 2**53 + 1
+"""A number that no double is."""
+
+
 @pytest.mark.parametrize(
     "schema",
     [
@@ -38,12 +43,44 @@ def compiled(ends=(0,), **options):
         {"const": "\ud800"},
         '{"maximum": 1e400}',
         '{"items":' * 200 + "{}" + "}" * 200,
+        {"const": ID},
+        {"const": -(2**63)},
+        {"type": "integer", "enum": [1e19]},
+        {"items": {"minimum": ID, "maximum": ID}},
+        {"type": "integer", "exclusiveMaximum": -(2**53)},
+        {"type": "integer", "maximum": 2**64 - 1},
+        {
+            "properties": {"title": {"$ref": "#/$defs/a"}},
+            "$defs": {"a": {"enum": ["x", {"b": [ID]}]}},
+        },
+        {"anyOf": [{"type": "number", "maximum": 2**63 - 1}, {"type": "null"}]},
     ],
 )
-def test_a_schema_that_is_not_strict_json_is_refused_by_name(schema):
-    with pytest.raises(OptionError, match=r"is not strict JSON .*: give finite") as error:
+def test_a_schema_that_is_read_otherwise_than_written_is_refused_by_name(schema):
+    with pytest.raises(OptionError, match=r"cannot be kept .*: give numbers below") as error:
         compiled(json_schema=schema)
     assert error.value.option == "json_schema"
+
+
+@pytest.mark.parametrize(
+    ("schema", "good", "bad"),
+    [
+        ({"const": 2**53 - 1}, 2**53 - 1, 2**53 - 2),
+        ({"type": "integer", "minimum": 1 - 2**53}, 1 - 2**53, -(2**53)),
+        ({"type": "integer", "minimum": 0, "maximum": 2**63 - 1}, 2**63 - 1, 2**63),
+        ({"type": "integer", "default": ID, "examples": [{"const": ID}]}, ID, None),
+        (
+            {"properties": {"const": {"type": "integer"}}, "x-const": ID},
+            {"const": ID},
+            {"const": 0.5},
+        ),
+    ],
+)
+def test_other_numbers_are_written_as_they_are(schema, good, bad):
+    for value, is_good in ((good, True), (bad, False)):
+        grammar, text = compiled(json_schema=schema)(), json.dumps(value, separators=(",", ":"))
+        ids = TOKENIZER.encode(text)
+        assert (grammar.num_fitting(PROMPT, [*ids, 0]) > len(ids)) is is_good
 
 
 def fitting(grammar, tokens):
