@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.options.schemas import OF_WHOLE
 
 CONSTRAINTS = ("json_schema", "json_object", "regex", "choices", "grammar")
 """Options of which a generation has at most one."""
@@ -105,9 +106,10 @@ def as_function(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parameters_of(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a tool's arguments."""
-    given = definition_of(as_function(tool)).get("parameters") or {"properties": {}}
-    return {"type": "object", **given}
+    """The schema of a tool's arguments, of which there are none if nothing is said of them."""
+    given = definition_of(as_function(tool)).get("parameters") or {}
+    is_given = any(given.get(key) for key in OF_WHOLE | {"properties", "required"})
+    return {"type": "object", **({} if is_given else {"additionalProperties": False}), **given}
 
 
 def argument_of(key: str, root: Mapping[str, Any]) -> Any:

@@ -152,6 +152,27 @@ def test_a_named_tool_is_called_once(name, words):
         assert is_written(words, name, tool, "\n".join([one] * num_calls), choice) is is_fitting
 
 
+@pytest.mark.parametrize("name", FORMS)
+@pytest.mark.parametrize(
+    ("parameters", "is_free"),
+    [
+        ({}, False),
+        ({"parameters": None}, False),
+        ({"parameters": {}}, False),
+        ({"parameters": {"type": "object", "title": "No arguments", "x-order": 1}}, False),
+        ({"parameters": {"type": "object", "properties": {}, "required": []}}, False),
+        ({"parameters": {"type": "object", "properties": {}, "additionalProperties": True}}, True),
+        ({"parameters": {"additionalProperties": {"type": "integer"}}}, True),
+        ({"parameters": {"type": "object", "patternProperties": {"^a$": {}}}}, True),
+        ({"parameters": {"$ref": "#/$defs/a", "$defs": {"a": {"type": "object"}}}}, True),
+    ],
+)
+def test_a_tool_without_parameters_takes_an_empty_object(name, words, parameters, is_free):
+    tool = {"type": "function", "function": {"name": "f", **parameters}}
+    assert is_written(words, name, tool, spelled(name))
+    assert is_written(words, name, tool, spelled(name, "a", 1)) is is_free
+
+
 def test_the_text_of_auto_is_free(words):
     form = words.form("hermes")
     free = grammar_of(words, form, GenerationOptions(tools=[STOP]))
