@@ -92,37 +92,54 @@ class _Check:
             return
         name, is_strict = definition_of(tools[0])["name"], definition_of(tools[0]).get("strict")
         held = f"{name!r}, of whose schema a part cannot be kept ({problem})"
-        if is_strict or self._problem_of(tools, self._is_refused):
+        if is_strict or self._problem_of(tools, self._loosen):
             raise OptionError(Option("tools"), f" holds {held}: change it")
         log.warning("arguments may not fit the tool %s", held)
 
     def _problem_of(
-        self, tools: Sequence[Any], refuses: Callable[[dict[str, Any]], bool] | None = None
+        self, tools: Sequence[Any], change: Callable[[Mapping[str, Any]], Any] | None = None
     ) -> str:
-        """refuses: loosens the first tool."""
+        """change: of the schema of the first tool."""
         try:
-            if refuses:
-                schema = parameters_of(tools[0])
-                self.loose[definition_of(tools[0])["name"]] = loosen(schema, schema, refuses)
+            if change:
+                self.loose[definition_of(tools[0])["name"]] = change(parameters_of(tools[0]))
             grammar, lost = self.write(tools)
             return [*lost, self.error_of(grammar)][0].partition("\n")[0]
         except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
             # It need not be a schema.
             return str(error)
 
-    def _is_refused(self, part: dict[str, Any]) -> bool:
-        """Whether a schema without others in it cannot be kept."""
-        if "$ref" in part and OTHER_PATH.search(json.dumps(part)):
-            return True
+    def _loosen(self, schema: Mapping[str, Any]) -> dict[str, Any]:
+        parts, refused = dict[str, Any](), set[str]()
+
+        def refuses(part: dict[str, Any]) -> bool:
+            parts.setdefault(text := json.dumps(part), part)
+            return text in refused
+
+        for _ in range(2):  # what cannot be kept alone, and then beside what can
+            loosen(schema, schema, refuses)
+            refused |= self._refused(parts)
+        return loosen(schema, schema, refuses)
+
+    def _refused(self, parts: Mapping[str, Any]) -> set[str]:
+        """The texts of those schemas without others in them that cannot be kept, by halves."""
+        own = [{key: part[key] for key in part if key != "$ref"} for part in parts.values()]
+        schema = {"type": "array", "prefixItems": own, "minItems": len(own)}
         try:
-            require_exact(part)
-        except ValueError:
-            return True
-        own = {key: part[key] for key in part if key != "$ref"}
-        error = self.error_of(json.dumps({"grammars": [{"json_schema": own}]}))
+            for part in own:
+                require_exact(part)
+            error = self.error_of(json.dumps({"grammars": [{"json_schema": schema}]}))
+        except ValueError as inexact:
+            error = str(inexact)
         if error == TOO_MUCH:
             raise ValueError(error)  # to try others could take as long
-        return bool(error)
+        if not error and not OTHER_PATH.search(" ".join(parts)):
+            return set()
+        if len(parts) < 2:
+            return {*parts}
+        names, half = [*parts], len(parts) // 2
+        halves = ({name: parts[name] for name in each} for each in (names[:half], names[half:]))
+        return set[str]().union(*map(self._refused, halves))
 
 
 @dataclass

@@ -15,6 +15,8 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import parameters_of
 from ov_specdec.results.parts import CallBegin, Text, calls_of
 from ov_specdec.text.answer_format import CALL_FORMATS
+from ov_specdec.text.grammar_process import first_error
+from tests.support import answers
 from tests.support.answers import LETTERS, TOKENS, draw, fits, function, grammar_of, read
 
 STOP = function("stop")
@@ -316,6 +318,16 @@ def test_only_the_part_that_cannot_be_kept_is_loosened(name, kind, caplog):
         assert is_written(TOKENS, name, tool, spelled(name, "b", "x")) is ("b" in properties)
         assert not is_written(TOKENS, name, tool, spelled(name, "b", "y"))
     assert "the tool 'f'" in caplog.text
+
+
+def test_one_part_among_many_is_found_in_few_trials(monkeypatch):
+    tried, properties = [], {f"a{n}": {"enum": [n]} for n in range(200)}
+    tool = function("f", {**properties, "text": {"type": "string", "pattern": "(?=a)b"}})
+    monkeypatch.setattr(answers, "first_error", lambda *args: tried.append(0) or first_error(*args))
+    options = GenerationOptions(tools=[tool], tool_choice="required")
+    grammar = grammar_of(TOKENS, TOKENS.form("hermes"), options)
+    assert "enum" in grammar
+    assert len(tried) < 60
 
 
 @pytest.mark.parametrize("name", FORMS)
