@@ -19,6 +19,7 @@ from ov_specdec.openai.structured import (
     StructuredOutputs,
     TextFormat,
     TextOptions,
+    Verbosity,
     flat_name,
     read_structure,
 )
@@ -31,6 +32,8 @@ Positive = Annotated[int, Field(ge=1)]
 
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
+
+Metadata = Annotated[dict[str, str], Field(fail_fast=True)]
 
 PromptIds = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
@@ -150,10 +153,8 @@ class ChatBody(ChoicesBody):
         "functions": ([],),
         "function_call": ("none", "auto"),
         **dict.fromkeys(("echo", "store"), (False,)),
-        "metadata": ({},),
         "modalities": (["text"],),
         "service_tier": ("auto", "default"),
-        "verbosity": ("medium",),
     }
 
     messages: Messages = Field(description="The conversation; the role developer counts as system.")
@@ -165,6 +166,8 @@ class ChatBody(ChoicesBody):
     prediction: Prediction | None = Field(
         None, description="Draft from matches in this text, which the answer may repeat."
     )
+    metadata: Metadata | None = None
+    verbosity: Verbosity | None = Field(None, description="Changes nothing.")
 
     @cached_property
     def prompts(self) -> tuple[Prompt, ...]:
@@ -272,9 +275,7 @@ class ResponsesBody(GenerationBody):
     instructions: str | None = Field(None, description="Begin with this system message.")
     text: TextOptions | None = Field(None, description="Constrain the output.")
     max_output_tokens: Positive | None = Field(None, description="As max_tokens.")
-    metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = Field(
-        None, description="Repeat this in the answer."
-    )
+    metadata: Metadata | None = Field(None, description="Changes nothing; a response repeats it.")
     tools: Annotated[list[ResponseTool], Field(fail_fast=True)] | None = Field(
         None,
         description="Tools that the model may call; in responses also custom ones, namespaces.",

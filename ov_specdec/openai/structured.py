@@ -9,6 +9,7 @@ from ov_specdec.openai.body import Body, Loose, NeutralValues
 from ov_specdec.openai.errors import invalid, said, show
 from ov_specdec.options.structured import CONSTRAINTS
 
+Verbosity = Literal["low", "medium", "high"]
 FormatType = Literal["text", "json_object", "json_schema"]
 CallType = Literal["function_call", "custom_tool_call"]
 
@@ -46,7 +47,7 @@ class TextOptions(Body):
     """Settings of the text of a response. verbosity: taken, without an effect."""
 
     format: TextFormat | None = None
-    verbosity: Literal["low", "medium", "high"] | None = None
+    verbosity: Verbosity | None = None
 
 
 class StructuredOutputs(Body):

@@ -93,6 +93,7 @@ def test_a_completion_may_be_a_translation():
         {"response_format": {"type": "text"}},
         {"parallel_tool_calls": True},
         {"modalities": ["text"]},
+        {"metadata": {"run": "7"}, "verbosity": "low"},
         {"tools": None, "stop": None, "n": None, "audio": None, "anything": None},
     ],
 )
@@ -118,6 +119,8 @@ def test_neutral_values_pass(fields):
         ({"logit_bias": {"x": 1}}, 'logit_bias={"x": 1} holds "x": keys must be token ids'),
         ({"stream_options": {"include_usage": True}}, "stream_options has no effect without"),
         ({"store": True}, "store=true is not supported: only false is taken"),
+        ({"metadata": {"a": 1}}, "metadata.a=1"),
+        ({"verbosity": "loud"}, 'verbosity="loud" must be'),
         ({"response_format": {"type": "xml"}}, "response_format.type="),
         ({"response_format": {"type": "json_schema"}}, "the format has no schema"),
         (
