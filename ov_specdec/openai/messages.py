@@ -1,6 +1,6 @@
 """Messages and items of requests as messages of chat templates."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BeforeValidator, Field
@@ -152,25 +152,29 @@ Items = Annotated[list[InputItem], Field(min_length=1, fail_fast=True)]
 
 def read_items(items: Iterable[InputItem]) -> list[dict[str, Any]]:
     """Messages for a chat template, where the items of one turn of the model are one."""
-    joined: list[dict[str, Any]] = []
+    joined: list[tuple[str, dict[str, Any]]] = []
     for index, item in enumerate(items):
-        message, last = item.for_template(f"input[{index}]"), joined[-1] if joined else {}
+        path, (_, last) = f"input[{index}]", joined[-1] if joined else ("", {})
+        message = item.for_template(path)
         if not message.get("role") == last.get("role") == "assistant":
-            joined += [message] * bool(message)
+            joined += [(path, message)] * bool(message)
         elif "tool_calls" in message:
             last.setdefault("tool_calls", []).extend(message["tool_calls"])
         elif "content" in message and not {"content", "tool_calls"} & last.keys():
             last["content"] = message["content"]
         else:
-            joined.append(message)
-    return read_messages([{"content": "", **message} for message in joined], "input")
+            joined.append((path, message))
+    messages = [{"content": "", **message} for _, message in joined]
+    return read_messages(messages, [path for path, _ in joined])
 
 
-def read_messages(messages: list[dict[str, Any]], name: str = "messages") -> list[dict[str, Any]]:
-    """Messages for a chat template; `ApiError` for an invalid one. name: of their field."""
+def read_messages(
+    messages: list[dict[str, Any]], paths: Sequence[str] = ()
+) -> list[dict[str, Any]]:
+    """Messages for a chat template; `ApiError` for an invalid one. paths: see `check_messages`."""
     calls = (call for message in messages for call in message.get("tool_calls", ()))
     check_size([call["function"]["arguments"] for call in calls])  # which were texts
     try:
-        return check_messages(messages, name)
+        return check_messages(messages, paths)
     except OptionError as error:
         raise invalid(error.option, str(error)) from error

@@ -30,12 +30,26 @@ SEVERAL = [{"role": role, "content": role} for role in ("system", "system", "use
 """Messages that show whether a template takes several of the system."""
 
 
-def check_messages(messages: Sequence[object], name: str = "messages") -> list[dict[str, Any]]:
-    """The messages as dictionaries; `OptionError` names the first invalid one.
+def check_messages(messages: Sequence[object], paths: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """The messages as dictionaries, the results of a turn's calls in the order of these.
 
-    name: the caller's name for them.
+    Some templates write no ids, so that only the order tells whose result it is. `OptionError`
+    names the first invalid message by its path, and a result of a call that is not there.
     """
-    return [_check(f"{name}[{index}]", message) for index, message in enumerate(messages)]
+    paths = paths or [f"messages[{index}]" for index in range(len(messages))]
+    checked = [*map(_check, paths, messages)]
+    places, keys, turn = dict[str, tuple[int, ...]](), [], 0
+    for index, message in enumerate(checked):
+        call_id, place = message.get("tool_call_id"), tuple[int, ...]()
+        if message["role"] != "tool":
+            turn = index
+            for number, call in enumerate(message.get("tool_calls") or ()):
+                places[str(call.get("id"))] = index, number
+        elif call_id and (place := places.get(str(call_id), ())) == ():
+            reason = f" is the result of {shorten(call_id)}, a call that no message before it has"
+            raise OptionError(Option(paths[index]), f"{reason}: give the id of one")
+        keys.append((turn, place))
+    return [checked[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def _check(where: str, message: object) -> dict[str, Any]:
@@ -46,12 +60,12 @@ def _check(where: str, message: object) -> dict[str, Any]:
         raise refuse(
             f" is {shorten(message)}: each message must be a mapping with role and content"
         )
-    role, content = message.get("role"), message.get("content")
+    role, content, calls = (message.get(name) for name in ("role", "content", "tool_calls"))
     if role is None:
         raise refuse(" has no role: give one, such as 'user'")
     if not isinstance(role, str) or not role:
         raise refuse(f" has the role {shorten(role)}: it must be a text, not empty")
-    if content is None and (role != "assistant" or not message.get("tool_calls")):
+    if content is None and (role != "assistant" or not calls):
         raise refuse(" has no content: give a text")
     if not isinstance(content, str | list | tuple | None):
         given = shorten(content)
@@ -64,6 +78,9 @@ def _check(where: str, message: object) -> dict[str, Any]:
                 "{'type': 'text', 'text': '...'} can be used"
             )
         require_utf8(Option(where), part["text"])
+    calls = calls or ()
+    if not isinstance(calls, list | tuple) or not all(isinstance(c, Mapping) for c in calls):
+        raise refuse(f" has the tool_calls {shorten(calls)}: they must be a list of mappings")
     return dict(message)
 
 

@@ -159,6 +159,43 @@ def test_messages_bring_calls_and_reasoning():
         ]
 
 
+def turn_of(calls, results):
+    """A turn of both endpoints, by the ids of its calls and of their results."""
+    made = [{**CALL, "id": call} for call in calls]
+    told = [{"role": "tool", "tool_call_id": call, "content": call.upper()} for call in results]
+    items = [{"type": "function_call", "call_id": call, **CALL["function"]} for call in calls]
+    outputs = [
+        {"type": "function_call_output", "call_id": call, "output": call.upper()}
+        for call in results
+    ]
+    return [{"role": "assistant", "tool_calls": made}, *told], [*items, *outputs]
+
+
+def test_results_have_the_order_of_their_calls():
+    turns = [turn_of("abc", "cab"), turn_of("ba", "ab"), turn_of("d", "d")]
+    of_chat, of_responses = (
+        [each for turn in own for each in turn] for own in zip(*turns, strict=True)
+    )
+    for ask in (chat(messages=of_chat), responses(input=of_responses)):
+        [messages] = ask.prompts
+        results = [each.get("tool_call_id", "|") for each in messages]
+        assert "".join(results) == "|abc|ba|d"
+        assert all(each["content"] == each.get("tool_call_id", "").upper() for each in messages)
+
+
+def test_a_result_without_its_call_is_refused_by_path():
+    messages, items = turn_of("ab", "bx")
+    later = {"role": "tool", "tool_call_id": "a", "content": "A"}
+    for given, ask, param in (
+        ({"messages": messages}, chat, "messages[2]"),
+        ({"messages": [later, *messages[:1]]}, chat, "messages[0]"),
+        ({"input": items}, responses, "input[3]"),
+    ):
+        error = refused(ask, **given)
+        assert error.param == param
+        assert "a call that no message before it has: give the id of one" in error.message
+
+
 def called_with(arguments):
     call = {**CALL, "function": {"name": "area", "arguments": arguments}}
     return [*MESSAGES, {"role": "assistant", "tool_calls": [CALL, call]}]

@@ -214,6 +214,12 @@ def test_messages_that_a_good_template_cannot_render_are_named(tmp_path):
         ([{"role": "user", "content": ["Hello"]}], r"holds the part 'Hello'"),
         ([{"role": "user", "content": [{"type": "text"}]}], r"the part \{'type': 'text'\}"),
         ([{"role": "user", "content": "ab\udcff"}], r"messages\[0\] is not valid .* character 2"),
+        ([{"role": "assistant", "tool_calls": "area"}], r"has the tool_calls 'area'"),
+        ([{"role": "assistant", "tool_calls": ["area"]}], r"has the tool_calls \['area'\]"),
+        (
+            [USER, {"role": "tool", "tool_call_id": ["a"], "content": "4"}],
+            r"messages\[1\] is the re",
+        ),
         ([{"role": "a\udcff", "content": "ab"}], r"does not name the role 'a\\udcff'"),
     ],
 )
@@ -256,6 +262,20 @@ def test_no_option_of_a_template_is_dropped(option, tmp_path):
         OptionError, match=f"{name}=.* has no effect with apply_chat_template=False"
     ):
         GenerationOptions(apply_chat_template=False, **option)
+
+
+def test_results_of_calls_have_the_order_of_these(tokenizer):
+    calls = [{"id": id_, "function": {"name": "area", "arguments": {}}} for id_ in "abc"]
+    told = {id_: {"role": "tool", "tool_call_id": id_, "content": id_.upper()} for id_ in "abc"}
+    turn = [{"role": "assistant", "content": "", "tool_calls": calls}]
+    named = lambda order: [told[each] for each in order]  # noqa: E731
+    conversation = [USER, *turn, *named("cab"), USER, *turn, *named("ba")]
+    ordered = [USER, *turn, *named("abc"), USER, *turn, *named("ab")]
+    assert ids(tokenizer, conversation) == ids(tokenizer, ordered) != ids(tokenizer, ordered[:-1])
+    without = [USER, *turn, *({"role": "tool", "content": each} for each in "CAB")]
+    assert text(tokenizer, without).endswith(
+        "C<eos>\n<eos>tool\nA<eos>\n<eos>tool\nB<eos>\n<eos>assistant\n"
+    )
 
 
 ALL = "{% for m in messages %}{{ m.role }}: {{ m.content }}; {% endfor %}"
