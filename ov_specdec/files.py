@@ -1,4 +1,4 @@
-"""Files: JSON of model folders, replacement at once, and records in the user's cache folder.
+"""Files: texts and JSON that are read, replacement at once, and records in the user's cache folder.
 
 A record is a JSON file of measurements, with a section for each kind.
 """
@@ -19,6 +19,9 @@ T = TypeVar("T")
 
 VERSION = 1
 
+ENCODING = "utf-8-sig"
+"""Of files that people write: some editors put a byte order mark before the text."""
+
 UNREADABLE = (
     *(ValueError, OverflowError, RecursionError),  # no JSON, numbers too large, too many brackets
     *(KeyError, TypeError, AttributeError),
@@ -26,10 +29,15 @@ UNREADABLE = (
 """Errors of a file with invalid content."""
 
 
+def read_text(file: str | Path) -> str:
+    """The text of a file that people write. Raises `OSError` and `UnicodeDecodeError`."""
+    return expand_home(file).read_text(encoding=ENCODING)
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; `ModelError` if it is missing or broken."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(read_text(path))
     except FileNotFoundError as error:
         raise ModelError(f"{path} is missing: export the model again") from error
     except OSError as error:

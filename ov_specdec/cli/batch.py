@@ -5,6 +5,7 @@ Source: the request input and output objects of OpenAI's Batch API.
 
 import json
 import sys
+from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
@@ -104,7 +105,7 @@ def read_requests(file: Path) -> Iterator[BatchRequest]:
     seen = set[str]()
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
-            if not line.strip():
+            if not (line := line.removeprefix(BOM_UTF8).strip()):
                 continue
             try:
                 request = BatchRequest.model_validate_json(line)

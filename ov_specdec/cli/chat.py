@@ -31,7 +31,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import Transcript, by_flag, console, show_error
 from ov_specdec.errors import Option, OptionError, SpecdecError
-from ov_specdec.files import user_cache
+from ov_specdec.files import ENCODING, user_cache
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import locate
 from ov_specdec.options.model import option, require_utf8
@@ -172,7 +172,7 @@ def piped_lines() -> Iterator[str]:
     if sys.stdin is None:  # it is closed
         return
     try:
-        with click.open_file("-", encoding="utf-8") as lines:
+        with click.open_file("-", encoding=ENCODING) as lines:
             for line in lines:
                 yield line.rstrip("\n")
     except UnicodeDecodeError as error:

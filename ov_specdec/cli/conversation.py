@@ -12,7 +12,7 @@ import click
 
 from ov_specdec.drafters.factory import kind_of
 from ov_specdec.errors import OptionError, shorten, suggest
-from ov_specdec.files import expand_home
+from ov_specdec.files import expand_home, read_text
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import require_utf8
@@ -81,7 +81,7 @@ class Chat:
             raise OptionError("no call waits for a result: write a message")
         if given.startswith("@"):
             with _naming(given[1:], "read") as path:
-                given = path.read_text(encoding="utf-8")
+                given = read_text(path)
         result = {"role": "tool", "name": calls[0]["function"]["name"], "content": given}
         messages = [*self.messages, result | {"tool_call_id": calls[0].get("id", "")}]
         if not calls[1:]:
@@ -126,7 +126,7 @@ class Chat:
 
     def _load(self, file: str) -> str:
         with _naming(file, "loaded") as path:
-            messages = json.loads(path.read_text(encoding="utf-8"))
+            messages = json.loads(read_text(path))
             if not isinstance(messages, list):
                 raise ValueError("it holds no list of messages")
             self.messages = [*check_messages(messages)]

@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from ov_specdec.cli.terminal import GroupedOption, with_errors
 from ov_specdec.errors import ModelError, Option, OptionError, shorten
+from ov_specdec.files import ENCODING
 from ov_specdec.models.locate import check_place
 from ov_specdec.options.model import by_group, display_of, kinds_of, options_of_function
 
@@ -53,7 +54,7 @@ def unescape(text: str) -> str:
 
 def read_text(file: str) -> str:
     """The text of a file; of stdin for -."""
-    with click.open_file(file, encoding="utf-8") as stream:
+    with click.open_file(file, encoding=ENCODING) as stream:
         text: str = stream.read()
     return text
 

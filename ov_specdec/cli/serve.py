@@ -21,6 +21,7 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import by_flag, console
 from ov_specdec.errors import Option, OptionError, requiring, suggest
+from ov_specdec.files import read_text
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.measurement import SEQUENCES
@@ -56,7 +57,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
         return
     try:
         # Values stay texts, as if typed: YAML would read 1:4 as 64, and 1.10 as 1.1.
-        content = yaml.load(file.read_text(encoding="utf-8"), yaml.BaseLoader) or {}  # noqa: S506
+        content = yaml.load(read_text(file), yaml.BaseLoader) or {}  # noqa: S506
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise click.BadParameter(f"'{file}' cannot be read: {error}") from error
     if not isinstance(content, dict):

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from ov_specdec.errors import OptionError
+from ov_specdec.files import read_text
 
 CODE = (
     'def fibonacci(n):\n    """',
@@ -68,7 +69,7 @@ JSON_LINES = (".jsonl", ".json")
 def read_prompts(file: Path) -> tuple[str, ...]:
     """The prompts in a file, one per line; a .jsonl file has objects with "prompt" as lines."""
     try:
-        lines = file.read_text(encoding="utf-8").split("\n")
+        lines = read_text(file).split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"--prompt-file '{file}' cannot be read as text: {error}") from error
     lines = [line for line in lines if line.strip()]

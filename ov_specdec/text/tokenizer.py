@@ -10,7 +10,7 @@ from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import processors
 
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten, suggest
-from ov_specdec.files import read_json
+from ov_specdec.files import read_json, read_text
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.chat import ChatTemplate, Message, parse
 from ov_specdec.text.detokenizer import REPLACEMENT, bytes_reader
@@ -230,7 +230,7 @@ class Tokenizer:
         more = sorted((self.path / "additional_chat_templates").glob("*.jinja"))
         if file.is_file():
             files = {"default": file, **{path.stem: path for path in more}}
-            return {name: path.read_text(encoding="utf-8") for name, path in files.items()}
+            return {name: read_text(path) for name, path in files.items()}
         templates = self._settings.get("chat_template")
         if not isinstance(templates, list):  # of several, by name
             templates = [] if templates is None else [{"name": "default", "template": templates}]
@@ -271,9 +271,9 @@ def _read_chat_template(file: str | Path) -> str:
     from jinja2 import TemplateSyntaxError
 
     try:
-        template = Path(file).expanduser().read_text(encoding="utf-8")
+        template = read_text(file)
         parse(template)
-    except (OSError, RuntimeError, UnicodeDecodeError, TemplateSyntaxError) as error:
+    except (OSError, UnicodeDecodeError, TemplateSyntaxError) as error:
         raise OptionError(
             Option("chat_template", str(file)), f" cannot be read ({error}): give a Jinja file"
         ) from error

@@ -1,6 +1,7 @@
 """`ov-specdec batch`: files of requests in OpenAI's format, and what becomes of bad lines."""
 
 import json
+from codecs import BOM_UTF8
 from dataclasses import replace
 
 import pytest
@@ -143,7 +144,8 @@ BAD_LINES = {
 @pytest.mark.parametrize(("bad", "words"), BAD_LINES.items(), ids=BAD_LINES.values())
 def test_a_file_with_a_bad_line_is_refused(bad, words, tmp_path):
     file = tmp_path / "requests.jsonl"
-    file.write_bytes(b"\n".join([line("same", prompt="ab"), bad, line("last", prompt="ab")]))
+    lines = [line("same", prompt="ab"), bad, line("last", prompt="ab")]
+    file.write_bytes(BOM_UTF8 + b"\n".join(lines))
     with pytest.raises(OptionError) as refused:
         list(read_requests(file))
     assert f"line 3 of '{file}'" in str(refused.value) and words in str(refused.value)

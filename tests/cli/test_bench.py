@@ -201,7 +201,7 @@ def test_quick_measures_the_embedded_pair(tmp_path):
 
 def test_prompts_from_files(tmp_path):
     lines = tmp_path / "prompts.txt"
-    lines.write_text("def f(x):\n\n{'a': 1}\n")
+    lines.write_text("def f(x):\n\n{'a': 1}\n", encoding="utf-8-sig")
     assert read_prompts(lines) == ("def f(x):", "{'a': 1}")
     objects = tmp_path / "prompts.jsonl"
     objects.write_text('{"prompt": "a\\nb"}\n{"prompt": "c", "id": 4}\n')

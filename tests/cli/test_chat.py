@@ -124,6 +124,7 @@ def test_a_saved_conversation_is_loaded_again(chat, tmp_path, monkeypatch):
     saved = (tmp_path / "a b.json").read_text(encoding="utf-8")
     assert json.loads(saved) == messages
     assert "größer" in saved
+    (tmp_path / "a b.json").write_text(saved, encoding="utf-8-sig")
     chat.respond("/clear")
     assert chat.respond("/load ~/a b.json") == "loaded 4 messages from '~/a b.json'"
     assert chat.messages == messages
@@ -289,7 +290,7 @@ def test_calls_wait_for_their_results(chat, tmp_path):
         {"name": "stop", "arguments": {}},
     ]
     assert "cannot be read" in error(chat, f"/tool @{tmp_path}/nowhere")
-    (tmp_path / "result").write_text("12 m²", encoding="utf-8")
+    (tmp_path / "result").write_text("12 m²", encoding="utf-8-sig")
     assert chat.respond(f"/tool @{tmp_path}/result").startswith("stop waits for its result")
     assert len(chat.models.asked) == 1
     chat.respond("/tool done")

@@ -58,7 +58,9 @@ def test_the_prompt_may_come_from_a_file_or_else_from_stdin(alone, tmp_path):
     options = (*alone, "--max-new-tokens", 8, "--json")
     by_argument = run("generate", "def größe(", *options)
     by_file = run("generate", "--prompt-file", file, *options)
-    by_stdin = run("generate", "--prompt-file", "-", *options, stdin="def größe(".encode())
+    by_stdin = run(
+        "generate", "--prompt-file", "-", *options, stdin="def größe(".encode("utf-8-sig")
+    )
     piped = run("generate", *options, stdin="def größe(".encode())
     beside = run("generate", "def größe(", *options, stdin=b"import re and more")
     ways = (by_argument, by_file, by_stdin, piped, beside)

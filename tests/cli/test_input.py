@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from ov_specdec.cli.declare import WAYS
 from tests.support.command_line import run
 from tests.support.folders import change
 
@@ -146,6 +147,14 @@ def test_bytes_that_are_not_utf_8_are_no_prompt(tmp_path):
         run("generate", stdin=b"a\xff"),
     ):
         assert "cannot be read as text: 'utf-8' codec can't decode byte 0xff" in refused(done)
+
+
+def test_a_byte_order_mark_is_none(tmp_path, monkeypatch):
+    for metavar, text, value in (("TEXT-FILE", "größe\n", "größe\n"), ("JSON-FILE", "[1]", [1])):
+        file = tmp_path / metavar
+        file.write_text(text, encoding="utf-8-sig")
+        monkeypatch.setattr("sys.stdin", file.open(encoding="utf-8"))
+        assert [WAYS[metavar].parse(given) for given in (f"{file}", "-")] == [value, value]
 
 
 @pytest.fixture

@@ -31,7 +31,9 @@ def handed(monkeypatch):
 
 def test_what_is_typed_wins_over_the_environment_and_that_over_a_file(handed, tmp_path):
     file = tmp_path / "serving.yaml"
-    file.write_text("max-queue: 1\nqueue_timeout: 2\nmax-request-tokens: 3\ncors-origin: [a, b]\n")
+    file.write_text(
+        "max-queue: 1\nqueue_timeout: 2\nmax-request-tokens: 3\ncors-origin: [a, b]\n", "utf-8-sig"
+    )
     environment = {"OV_SPECDEC_QUEUE_TIMEOUT": "20", "OV_SPECDEC_MAX_QUEUE": "10"}
     settings = handed("--config", file, "--max-queue", 100, **environment).settings
     assert (settings.max_queue, settings.queue_timeout) == (100, 20.0)

@@ -34,6 +34,11 @@ def test_a_replaced_file_has_the_permissions_of_a_new_one(tmp_path):
     assert (tmp_path / "replaced").stat().st_mode == (tmp_path / "plain").stat().st_mode
 
 
+def test_json_may_begin_with_a_byte_order_mark(tmp_path):
+    (tmp_path / "config.json").write_text('{"a": 1}', encoding="utf-8-sig")
+    assert read_json(tmp_path / "config.json") == {"a": 1}
+
+
 @pytest.mark.parametrize("content", ["{", "[]", "[" * 100_000])
 def test_json_that_is_no_object_is_refused(tmp_path, content):
     (tmp_path / "config.json").write_text(content)

@@ -91,7 +91,7 @@ def test_tools_take_the_template_for_them(place, tmp_path):
         settings["chat_template"] = [{"name": k, "template": v} for k, v in named.items()]
         (tmp_path / place).write_text(json.dumps(settings))
     else:
-        (tmp_path / "chat_template.jinja").write_text(named["default"])
+        (tmp_path / "chat_template.jinja").write_text(named["default"], encoding="utf-8-sig")
         (tmp_path / place).mkdir()
         (tmp_path / place / "tool_use.jinja").write_text(named["tool_use"])
     tokenizer = load_tokenizer(tmp_path)
@@ -102,7 +102,8 @@ def test_tools_take_the_template_for_them(place, tmp_path):
 def test_a_file_may_take_the_place_of_the_models_template(tmp_path):
     own = make_tokenizer(tmp_path / "model", template=TEMPLATES["tools"])
     file = tmp_path / "mine.jinja"
-    file.write_text("{% for message in messages %}[{{ message.content }}]{% endfor %}")
+    template = "{% for message in messages %}[{{ message.content }}]{% endfor %}"
+    file.write_text(template, encoding="utf-8-sig")
     tokenizer = load_tokenizer(own.path, file)
     assert text(tokenizer, [USER, ANSWER]) == f"[{USER['content']}][{ANSWER['content']}]"
     with pytest.raises(OptionError, match=r"chat_template='.*none' cannot be read \(") as refused:
