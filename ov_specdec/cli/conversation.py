@@ -64,9 +64,10 @@ class Chat:
             options["choice"] = self.num_drawn
         self.num_drawn += 1
         result = self.show(self.models.stream(messages, **options))
-        if result.finish_reason == "cancelled" and not (result.text or result.tool_calls):
+        answer = result.message
+        if result.finish_reason == "cancelled" and not (result.text or "tool_calls" in answer):
             return f"{describe(result)}\nthere is no answer yet, so the conversation is unchanged"
-        self.messages = [*messages, result.message]
+        self.messages = [*messages, answer]
         return describe(result) + "".join(f"\n{waits_for(call)}" for call in self._open_calls()[:1])
 
     def _open_calls(self) -> list[Any]:

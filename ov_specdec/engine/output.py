@@ -53,7 +53,8 @@ class Output:
             )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
-            text, has_called = chunks[-1].text + self._text.finish(), self._text.has_called
+            text = chunks[-1].text + self._text.finish(is_cut=finish_reason == "length")
+            has_called = self._text.has_called
             if has_called and finish_reason == "stop":  # no text follows calls, so none stops it
                 finish_reason = "tool_calls"
             chunks[-1] = replace(
@@ -86,7 +87,7 @@ class Output:
 
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
-        text, parts = self._text.finish(), self._text.take_parts()
+        text, parts = self._text.finish(is_cut=True), self._text.take_parts()
         last = Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats, parts=parts)
         self.given.add(last)
         return last

@@ -172,13 +172,17 @@ class GenerationResult:
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """The calls of tools, without one that was cut short."""
+        """The calls of tools; the last may be cut short, see `ToolCall`."""
         return calls_of(self.parts)
 
     @property
     def message(self) -> dict[str, Any]:
-        """The answer as a message of the next prompt; each call has an `id` for its result."""
-        calls = [call.as_message(f"call{n:05}") for n, call in enumerate(self.tool_calls)]
+        """The answer as a message of the next prompt; each call has an `id` for its result.
+
+        A call that was cut short is left out.
+        """
+        whole = [call for call in self.tool_calls if call.is_whole]
+        calls = [call.as_message(f"call{n:05}") for n, call in enumerate(whole)]
         parts = {"reasoning_content": self.reasoning, "tool_calls": calls}
         return {"role": "assistant", "content": self.text, **{k: v for k, v in parts.items() if v}}
 

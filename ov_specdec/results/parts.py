@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
@@ -41,7 +41,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class CallEnd:
-    """A call is complete, which one that the maximum length cuts never is."""
+    """A call is complete, which one that is cut never is."""
 
 
 Part = Text | Reasoning | CallBegin | Arguments | CallEnd
@@ -49,11 +49,15 @@ Part = Text | Reasoning | CallBegin | Arguments | CallEnd
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A whole call of a tool. arguments: the text of a JSON object. id: see `CallBegin`."""
+    """A call of a tool. arguments: the text of a JSON object. id: see `CallBegin`.
+
+    is_whole: False for one that is cut, as by the maximum length.
+    """
 
     name: str
     arguments: str
     id: str = ""
+    is_whole: bool = True
 
     def as_message(self, call_id: str) -> dict[str, Any]:
         """As messages hold it. call_id: if it has none, for the message with its result too."""
@@ -76,13 +80,14 @@ def reasoning_of(parts: Iterable[Part]) -> str:
 
 
 def calls_of(parts: Iterable[Part]) -> list[ToolCall]:
-    """The calls that are complete."""
-    calls, begun, arguments = list[ToolCall](), CallBegin(""), ""
-    for part in parts:
-        if isinstance(part, CallBegin):
-            begun, arguments = part, ""
-        elif isinstance(part, Arguments):
-            arguments += part.text
-        elif isinstance(part, CallEnd):
-            calls.append(ToolCall(begun.name, arguments, begun.id))
+    """The calls, of which the last may be cut."""
+    calls = list[ToolCall]()
+    for part in joined(parts):
+        match part:
+            case CallBegin(name, call_id):
+                calls.append(ToolCall(name, "", call_id, is_whole=False))
+            case Arguments(text):
+                calls[-1] = replace(calls[-1], arguments=text)
+            case CallEnd():
+                calls[-1] = replace(calls[-1], is_whole=True)
     return calls

@@ -36,7 +36,7 @@ class AnswerParser:
         self._tools = {definition_of(tool)["name"]: tool for tool in tools}
         self._names = {token: SPECIAL + name for name, token in form.tokens.items()}
         self._held = ""  # not read yet
-        self._has_ended = False
+        self._has_ended = self._is_cut = False
         self._parts: list[Part] = []
         self._reading = self._answer(is_reasoning)
 
@@ -50,9 +50,13 @@ class AnswerParser:
         self._held += text.removesuffix(name[1:]) + name
         return self._read()
 
-    def end(self) -> list[Part]:
-        """The rest, once the answer has ended. A call that is cut has no end."""
-        self._has_ended = True
+    def end(self, *, is_cut: bool = False) -> list[Part]:
+        """The rest, once the answer has ended.
+
+        is_cut: not by itself: a call that it was in has no end, and the first characters of a
+        marker are left out, which otherwise are text.
+        """
+        self._has_ended, self._is_cut = True, is_cut
         return self._read()
 
     def _read(self) -> list[Part]:
@@ -90,6 +94,8 @@ class AnswerParser:
             yield
         if found := held.startswith(text):
             self._held = held.removeprefix(text)
+        elif self._is_cut and text.startswith(held):
+            self._held = ""
         return found
 
     def _until(self, text: str, put: Callable[[str], object], *, trims: bool = True) -> Reading:
@@ -98,9 +104,10 @@ class AnswerParser:
         while text not in self._held:
             sizes = range(min(len(self._held), len(text) - 1), 0, -1)
             begun = next((size for size in sizes if text.startswith(self._held[-size:])), 0)
-            shown = self._held[: len(self._held) - begun]
-            if trims:
-                shown = self._held if self._has_ended else shown.rstrip()
+            is_text = self._has_ended and not self._is_cut
+            shown = self._held if is_text else self._held[: len(self._held) - begun]
+            if trims and not self._has_ended:
+                shown = shown.rstrip()
             put(shown)
             self._held = "" if self._has_ended else self._held[len(shown) :]
             if self._has_ended:

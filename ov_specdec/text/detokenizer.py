@@ -3,7 +3,7 @@
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
 from typing import Any
@@ -153,10 +153,15 @@ class IncrementalDetokenizer:
         begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
         return self._take(len(self._held) - max(begun, default=0))
 
-    def finish(self) -> str:
-        """The rest of the text once the output has ended, an unfinished character included."""
+    def finish(self, *, is_cut: bool = False) -> str:
+        """The rest of the text once the output has ended, an unfinished character included.
+
+        is_cut: see `AnswerParser.end`.
+        """
         if not self.stopped:
-            self._read(self._characters.finish(), ends=True)
+            self._read(self._characters.finish())
+            if self._parser is not None and not self.stopped:
+                self._add_parts(self._parser.end(is_cut=is_cut))
         return self._take(len(self._held))
 
     def take_parts(self) -> tuple[Part, ...]:
@@ -165,13 +170,16 @@ class IncrementalDetokenizer:
         self._parts.clear()
         return parts
 
-    def _read(self, new: str, token: int | None = None, *, ends: bool = False) -> None:
-        """Add characters of the text, or of parts; no stop string goes across one that is none."""
+    def _read(self, new: str, token: int | None = None) -> None:
+        """Add characters of the text, or of an answer that is parsed."""
         if self._parser is None:
             self._add(new, is_shown=True)
-            return
-        parts = self._parser.push(new, token)
-        for part in [*parts, *self._parser.end()] if ends else parts:
+        else:
+            self._add_parts(self._parser.push(new, token))
+
+    def _add_parts(self, parts: Iterable[Part]) -> None:
+        """Add parts; no stop string goes across one that is no text."""
+        for part in parts:
             if isinstance(part, Text):
                 self._add(part.text, is_shown=True)
             else:

@@ -356,3 +356,14 @@ def test_what_is_no_terminal_gets_the_text_as_it_is(capsys, show_draft):
     stream = Stream(Chunk(text, [1], "plain"))
     chat_module.show_answer(stream, show_draft=show_draft)
     assert capsys.readouterr().out == f"{text}\n"
+
+
+def test_a_call_that_is_stopped_is_no_answer(chat):
+    class Stopped(Answering):
+        def stream(self, messages, **options):
+            chunk = Chunk("", [1], "plain", parts=CALLS[0][:2])
+            return GenerationResult("", [1], "cancelled", GenerationStats(20), chunks=[chunk])
+
+    chat.models, before = Stopped(), chat.messages
+    assert chat.respond("How large?").endswith("so the conversation is unchanged")
+    assert chat.messages == before

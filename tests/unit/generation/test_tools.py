@@ -104,7 +104,7 @@ def made_for(tokenizer, answer, options, *, wrong=(), prompt="Hi", **settings):
 
 
 def seen(result):
-    calls = [(call.name, json.loads(call.arguments)) for call in result.tool_calls]
+    calls = [(call.name, json.loads(call.arguments)) for call in result.tool_calls if call.is_whole]
     return result.text, result.reasoning, calls, result.finish_reason, merged(result.chunks)
 
 
@@ -150,7 +150,11 @@ def test_an_answer_may_be_cut_anywhere(form, tokenizers):
         *before, last = merged(result.chunks[:-1]) or [Text("")]
         assert before == whole[: len(before)]
         assert last == whole[len(before)] or whole[len(before)].text.startswith(last.text)
-        assert len(result.tool_calls) == merged(result.chunks).count(CallEnd())
+        parts = merged(result.chunks)
+        assert sum(call.is_whole for call in result.tool_calls) == parts.count(CallEnd())
+        assert len(result.tool_calls) == sum(isinstance(part, CallBegin) for part in parts)
+        assert len(result.message.get("tool_calls", ())) == parts.count(CallEnd())
+        assert "Let me see:\n".startswith(result.text)
 
 
 def test_stop_strings_are_of_the_text_alone(form, tokenizers):

@@ -350,11 +350,18 @@ def test_each_choice_counts_its_own_calls():
         assert {call["index"] for call in calls} == {0, 1}
 
 
-def test_a_call_that_is_cut_is_in_no_whole_chat():
-    cut = chunks([(CallBegin("area"), Arguments('{"wi'))], "length")
+def test_a_call_that_is_cut_is_in_a_whole_chat_as_in_a_stream():
+    cut = chunks([(CallBegin("area", "m1"), Arguments('{"wi'))], "length")
     choice = whole(chat(tools=[FUNCTION]), cut)["choices"][0]
     assert choice["finish_reason"] == "length"
-    assert choice["message"] == {"role": "assistant", "content": "", "refusal": None}
+    function = {"name": "area", "arguments": '{"wi'}
+    assert choice["message"]["tool_calls"] == [
+        {"id": "m1", "type": "function", "function": function}
+    ]
+    assert choice["message"]["content"] is None
+    deltas = [e["choices"][0]["delta"] for e in streamed(chat(stream=True, tools=[FUNCTION]), cut)]
+    given = [call["function"] for delta in deltas for call in delta.get("tool_calls", ())]
+    assert given == [{"name": "area", "arguments": ""}, {"arguments": '{"wi'}]
 
 
 def test_events_with_parts_keep_scores_origins_and_counts():

@@ -13,6 +13,7 @@ from ov_specdec.results.parts import (
     CallEnd,
     Reasoning,
     Text,
+    ToolCall,
     calls_of,
     joined,
 )
@@ -59,12 +60,12 @@ def write(form, calls):
     return c.opening + (c.separator or "").join(call(*each) for each in calls) + c.closing
 
 
-def parse(form, text, cuts=(), *, tools=TOOLS, is_reasoning=False):
+def parse(form, text, cuts=(), *, tools=TOOLS, is_reasoning=False, is_cut=False):
     parser = AnswerParser(form, tools, is_reasoning)
     places = [0, *sorted({min(cut, len(text)) for cut in cuts}), len(text)]
     cut = pairwise(places)
     parts = [part for start, end in cut for part in parser.push(text[start:end])]
-    return [*joined([*parts, *parser.end()])]
+    return [*joined([*parts, *parser.end(is_cut=is_cut)])]
 
 
 @given(
@@ -139,13 +140,28 @@ def test_a_call_that_is_cut_gives_the_beginning_of_its_arguments(name):
     text = write(form, [("note", arguments)])
     whole = json.dumps(arguments, ensure_ascii=False)
     end = text.rindex(form.calls.after + form.calls.closing)
-    for length in range(len(form.calls.marker), len(text)):
-        parts = parse(form, text[:length], range(length))
+    for length in range(len(text)):
+        parts = parse(form, text[:length], range(length), is_cut=True)
         assert all(isinstance(part, CallBegin | Arguments) for part in parts) or length > end
         written = "".join(part.text for part in parts if isinstance(part, Arguments))
         assert whole.startswith(written)
-        assert not calls_of(parts) or length > end
+        assert CallEnd() not in parts or length > end
+        calls = [ToolCall("note", written, is_whole=CallEnd() in parts)]
+        assert calls_of(parts) == (calls if CallBegin("note") in parts else [])
     assert written in (whole, whole[:-1])
+
+
+def test_the_beginning_of_a_marker_is_text_unless_the_answer_is_cut():
+    for name in ("hermes", "llama3_json"):
+        form = AnswerFormat(CALL_FORMATS[name], THINK)
+        for marker in ("<think>", form.calls.marker):
+            for size in range(1, len(marker)):
+                begun = marker[:size]
+                assert parse(form, begun, range(size)) == [Text(begun)]
+                assert parse(form, begun, range(size), is_cut=True) == []
+        assert parse(form, "a </th", is_reasoning=True) == [Reasoning("a </th")]
+        assert parse(form, "a </th", is_reasoning=True, is_cut=True) == [Reasoning("a ")]
+    assert parse(form, "a {", is_cut=True) == [Text("a {")]
 
 
 def test_values_by_themselves_become_json():
