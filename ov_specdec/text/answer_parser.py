@@ -53,8 +53,7 @@ class AnswerParser:
     def end(self, *, is_cut: bool = False) -> list[Part]:
         """The rest, once the answer has ended.
 
-        is_cut: not by itself: a call that it was in has no end, and the first characters of a
-        marker are left out, which otherwise are text.
+        is_cut: not by itself; the beginning of a marker is then left out. A cut call has no end.
         """
         self._has_ended, self._is_cut = True, is_cut
         return self._read()

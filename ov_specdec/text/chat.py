@@ -2,9 +2,9 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from time import monotonic
 from typing import Any
 
@@ -26,8 +26,20 @@ STEP = "_step"
 ROLES = ("system", "user", "assistant")
 """Roles that any template is expected to know."""
 
-SEVERAL = [{"role": role, "content": role} for role in ("system", "system", "user")]
-"""Messages that show whether a template takes several of the system."""
+PROBES, KEY = ("5831074692", "2964701385"), "7460182953"
+"""Texts that show what a template makes of a content: none changes digits. KEY: of a part, which
+is written only where the part is written as an object."""
+
+ASKED: Message = {"role": "user", "content": "?"}
+SEVERAL = [*({"role": "system", "content": probe} for probe in PROBES), ASKED]
+CALLED = {"id": "aB3dE5gH7", "type": "function", "function": {"name": "f", "arguments": {}}}
+AROUND: Mapping[str, tuple[list[Message], list[Message]]] = {
+    "system": ([], [ASKED]),
+    "later system": ([ASKED], [ASKED]),
+    "assistant": ([ASKED], [ASKED]),
+    "tool": ([ASKED, {"role": "assistant", "content": "", "tool_calls": [CALLED]}], []),
+}
+"""What conversations have before and after a message; other roles may be alone."""
 
 
 def check_messages(messages: Sequence[object], paths: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -89,13 +101,13 @@ class ChatTemplate:
     """A model's Jinja template. special_tokens: by the names it uses, such as `bos_token`."""
 
     text: str
-    special_tokens: Mapping[str, str]
+    special_tokens: Mapping[str, str] = field(hash=False)
 
     def render(self, messages: Sequence[Message], options: GenerationOptions) -> str:
         """Render a conversation, as `apply_chat_template` does.
 
-        The parts of a content become lines of one text, as in vLLM, unless the template takes
-        parts, and the first messages of the system become one, unless it takes several. Raises
+        Contents are given as the template takes them: as text, where parts are lines, as in vLLM,
+        or in parts. The first messages of the system become one, unless it takes several. Raises
         `OptionError` for messages and options that it cannot render, ignores, or has no role for.
         """
         asked = [("chat_template_kwargs", name) for name in options.chat_template_kwargs or {}]
@@ -103,20 +115,11 @@ class ChatTemplate:
             if name not in self.text:
                 reason = f": the model's chat template ignores {shorten(name)}, leave it out"
                 raise OptionError(Option(option), reason)
-        for role in (message["role"] for message in messages):  # many templates write any role
-            is_named = any(f"{quote}{role}{quote}" in self.text for quote in "'\"")
-            if role not in (*ROLES, "tool") and not is_named:
-                raise OptionError(
-                    f"the model's chat template does not name the role {shorten(role)}: give one "
-                    f"of {', '.join(ROLES)}"
-                )
-        in_parts = any(isinstance(message.get("content"), list | tuple) for message in messages)
-        if in_parts and not self._takes_parts():
-            messages = [_in_lines(message) for message in messages]
         first = [*takewhile(lambda message: message["role"] == "system", messages)]
-        if len(first) > 1 and not self._try(SEVERAL):
-            text = "\n\n".join(_in_lines(message)["content"] for message in first)
+        if len(first) > 1 and not self.writes(*SEVERAL):
+            text = "\n\n".join(in_lines(message["content"]) for message in first)
             messages = [{"role": "system", "content": text}, *messages[len(first) :]]
+        messages = [self._fitted(*pair) for pair in pairwise([{"role": "system"}, *messages])]
         try:
             text = self._render(messages, options)
         except Exception as error:  # a template is code of its own, and may raise anything
@@ -129,18 +132,36 @@ class ChatTemplate:
         require_utf8("the rendered prompt", text)
         return text
 
-    def _takes_parts(self) -> bool:
-        """Whether it renders the text of a part in the messages of all roles."""
-        parts = {role: {"type": "text", "text": f"part of the {role}"} for role in ROLES}
-        text = self._try([{"role": role, "content": [part]} for role, part in parts.items()])
-        return all(part["text"] in text and str(part) not in text for part in parts.values())
+    def _fitted(self, previous: Message, message: Message) -> Message:
+        """A message whose content is of a kind that the template takes."""
+        content, role = message.get("content"), message["role"]
+        is_named = any(f"{quote}{role}{quote}" in self.text for quote in "'\"")
+        if role not in (*ROLES, "tool") and not is_named:  # many templates write any role
+            raise OptionError(
+                f"the model's chat template does not name the role {shorten(role)}: give one of "
+                f"{', '.join(ROLES)}"
+            )
+        if content is None:
+            return message
+        place = "later system" if role == "system" != previous["role"] else role
+        kinds, text = content_kinds(self, place), in_lines(content)
+        if text and not kinds:
+            raise OptionError(
+                f"the model's chat template leaves out the text of {place} messages: repair "
+                "chat_template.jinja, or give the prompt with ",
+                Option("apply_chat_template", False),
+            )
+        if (str if isinstance(content, str) else list) in kinds:
+            return message
+        return {**message, "content": text if str in kinds else [{"type": "text", "text": text}]}
 
-    def _try(self, messages: Sequence[Message]) -> str:
-        """What it makes of messages; nothing if it cannot render them."""
+    def writes(self, *messages: Message) -> bool | None:
+        """Whether it writes the `PROBES` in these messages; None if it cannot render them."""
         try:
-            return self._render(messages, GenerationOptions())
+            text = self._render(messages, GenerationOptions())
         except Exception:  # a template is code of its own
-            return ""
+            return None
+        return all(probe in text for probe in PROBES) and KEY not in text
 
     def _render(self, messages: Sequence[Message], options: GenerationOptions) -> str:
         # Which advise to install torch.
@@ -172,12 +193,27 @@ class ChatTemplate:
         return rendered
 
 
-def _in_lines(message: Message) -> Message:
-    """A message whose content is one text."""
-    content = message.get("content")
-    if not isinstance(content, list | tuple):
-        return message
-    return {**message, "content": "\n".join(part["text"] for part in content)}
+def in_lines(content: Any) -> str:
+    """A content as one text."""
+    return content if isinstance(content, str) else "\n".join(part["text"] for part in content)
+
+
+@lru_cache
+def content_kinds(template: ChatTemplate, place: str) -> tuple[type, ...]:
+    """What contents it writes in messages of a role: texts (str), and parts (list).
+
+    place: the role, or one of `AROUND`.
+    """
+    before, after = AROUND.get(place, ([], []))
+    role = place.removeprefix("later ")
+    parts = [{"type": "text", "text": probe, KEY: ""} for probe in PROBES]
+    of_text, of_parts = (
+        template.writes(*before, {"role": role, "content": content}, *after)
+        for content in (" ".join(PROBES), parts)
+    )
+    if of_text is None and not of_parts:  # it tells why, once it renders
+        return (str,)
+    return (str,) * bool(of_text) + (list,) * bool(of_parts)
 
 
 @lru_cache

@@ -3,7 +3,8 @@
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import compress
 from types import MappingProxyType
 from typing import Any
@@ -159,9 +160,8 @@ class IncrementalDetokenizer:
         is_cut: see `AnswerParser.end`.
         """
         if not self.stopped:
-            self._read(self._characters.finish())
-            if self._parser is not None and not self.stopped:
-                self._add_parts(self._parser.end(is_cut=is_cut))
+            end = partial(self._parser.end, is_cut=is_cut) if self._parser else list[Part]
+            self._read(self._characters.finish(), end=end)
         return self._take(len(self._held))
 
     def take_parts(self) -> tuple[Part, ...]:
@@ -170,16 +170,14 @@ class IncrementalDetokenizer:
         self._parts.clear()
         return parts
 
-    def _read(self, new: str, token: int | None = None) -> None:
-        """Add characters of the text, or of an answer that is parsed."""
+    def _read(
+        self, new: str, token: int | None = None, *, end: Callable[[], list[Part]] = list
+    ) -> None:
+        """Add characters of the text, or of parts; no stop string goes across one that is none."""
         if self._parser is None:
             self._add(new, is_shown=True)
-        else:
-            self._add_parts(self._parser.push(new, token))
-
-    def _add_parts(self, parts: Iterable[Part]) -> None:
-        """Add parts; no stop string goes across one that is no text."""
-        for part in parts:
+            return
+        for part in [*self._parser.push(new, token), *end()]:
             if isinstance(part, Text):
                 self._add(part.text, is_shown=True)
             else:

@@ -63,8 +63,8 @@ def read_format(
             form = reader.prove(form, reader.calls())
         except OptionError as error:
             reason = "its chat template does not name tools"
-            if error.__cause__:
-                reason = f"its chat template cannot render calls ({error.__cause__})"
+            if error.option != "tools":
+                reason = f"its chat template cannot render calls ({error.__cause__ or error})"
         except json.JSONDecodeError:
             reason = "its chat template writes calls that cannot be read back"
         except ValueError as error:

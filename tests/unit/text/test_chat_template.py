@@ -125,6 +125,49 @@ def test_parts_of_a_content_are_lines_unless_the_template_takes_them(tmp_path):
             assert ids(tokenizer, [PARTS]) == ids(tokenizer, "Hello,\nyou")
 
 
+LOOP = "{% for part in m.content %}{{ part.text }}{% endfor %}"
+IN_PARTS = {
+    "loop": LOOP,
+    "filter": "{{ m.content | map(attribute='text') | join }}",
+    "user": "{% if m.role == 'user' %}" + LOOP + "{% else %}{{ m.content }}{% endif %}",
+}
+"""How templates of vision models write contents."""
+
+
+@pytest.mark.parametrize("written", IN_PARTS.values(), ids=IN_PARTS)
+def test_a_template_that_takes_only_parts_gets_them(written, tmp_path, tokenizer):
+    template = PLAIN.replace("{{ m['content'] }}", written)
+    own = make_tokenizer(tmp_path / "own", template=template)
+    result = {"role": "tool", "content": "12"}
+    for messages in ([USER], [SYSTEM, USER, ANSWER, USER], [USER, ANSWER, result]):
+        assert text(own, messages) == text(tokenizer, messages)
+    assert ids(own, "Hello") == ids(tokenizer, "Hello")
+    assert ids(own, [PARTS]) == ids(tokenizer, "Hello,you")
+
+
+@pytest.mark.parametrize("role", ["system", "user", "assistant", "tool"])
+def test_a_template_that_leaves_out_a_text_is_refused_by_name(role, tmp_path):
+    template = PLAIN.replace("messages %}", f"messages if m.role != '{role}' %}}")
+    tokenizer = make_tokenizer(tmp_path / "model", template=template)
+    messages = {
+        each["role"]: each for each in (SYSTEM, USER, ANSWER, {"role": "tool", "content": "12"})
+    }
+    others = [message for name, message in messages.items() if name != role]
+    assert text(tokenizer, others).count("<eos>") == 7
+    for content in ("Hello", PARTS["content"]):
+        with pytest.raises(OptionError, match=f"leaves out the text of (later )?{role} messages"):
+            text(tokenizer, [*others, {"role": role, "content": content}])
+
+
+def test_of_several_parts_none_is_left_out(tmp_path):
+    first = PLAIN.replace(
+        "{{ m['content'] }}",
+        "{{ m['content'] if m['content'] is string else m['content'][0]['text'] }}",
+    )
+    tokenizer = make_tokenizer(tmp_path / "model", template=first)
+    assert ids(tokenizer, [PARTS]) == ids(tokenizer, "Hello,\nyou")
+
+
 def test_a_template_that_refuses_a_role_says_so_itself(tmp_path):
     tokenizer = make_tokenizer(tmp_path / "model", template=TEMPLATES["refuses"])
     with pytest.raises(OptionError, match=r"these messages \(System role not supported\)"):
@@ -140,7 +183,7 @@ def test_a_role_that_the_template_does_not_name_is_refused(tmp_path, tokenizer, 
         ids(tokenizer, [USER, typo])
     knows = "{% for m in messages if m['role'] in ('user', 'critic') %}{{ m['content'] | upper }}"
     tokenizer = make_tokenizer(tmp_path / "knows", template=knows + "{% endfor %}")
-    assert text(tokenizer, [SYSTEM, USER, {"role": "critic", "content": "No"}]).endswith("?NO")
+    assert text(tokenizer, [USER, {"role": "critic", "content": "No"}]).endswith("?NO")
     with pytest.raises(OptionError, match=message):
         ids(tokenizer, [typo])
 
@@ -198,9 +241,11 @@ def test_messages_that_a_good_template_cannot_render_are_named(tmp_path):
     tokenizer = make_tokenizer(tmp_path / "model", template=template)
     with pytest.raises(OptionError, match=r"cannot render these messages \(.*has no attribute"):
         ids(tokenizer, [USER, ANSWER])
-    dropping = make_tokenizer(tmp_path / "other", template="{{ messages[0]['content'] }}")
+    loud = make_tokenizer(
+        tmp_path / "other", template=PLAIN.replace("['content']", ".content | upper")
+    )
     with pytest.raises(OptionError, match="continue_final_message is set but"):
-        ids(dropping, [USER, ANSWER], continue_final_message=True)
+        ids(loud, [USER, ANSWER], continue_final_message=True)
 
 
 @pytest.mark.parametrize(
@@ -283,18 +328,22 @@ ALL = "{% for m in messages %}{{ m.role }}: {{ m.content }}; {% endfor %}"
 RAISES = (
     "{% if m.role == 'system' and not loop.first %}{{ raise_exception('only first') }}{% endif %}"
 )
-FIRST = ALL.replace("{{ m.role }}", RAISES + "{{ m.role }}")
+SKIPS = RAISES.replace("{{ raise_exception('only first') }}", "{% continue %}")
 
 
-def test_the_first_messages_of_the_system_are_one_where_templates_take_one(tmp_path):
+@pytest.mark.parametrize("takes", [RAISES, SKIPS], ids=["raises", "skips"])
+def test_the_first_messages_of_the_system_are_one_where_templates_take_one(takes, tmp_path):
     parts = [{"type": "text", "text": t} for t in ("b", "c")]
     messages = [SYSTEM, {"role": "system", "content": parts}, USER]
     own, other = SYSTEM["content"], USER["content"]
-    takes_one = make_tokenizer(tmp_path / "one", template=FIRST)
+    takes_one = make_tokenizer(
+        tmp_path / "one", template=ALL.replace("{{ m.role", takes + "{{ m.role")
+    )
     assert text(takes_one, messages) == f"system: {own}\n\nb\nc; user: {other}; "
     takes_all = make_tokenizer(tmp_path / "all", template=ALL)
     assert text(takes_all, messages) == f"system: {own}; system: b\nc; user: {other}; "
-    with pytest.raises(OptionError, match="only first"):
+    refused = "only first" if takes == RAISES else "leaves out the text of later system messages"
+    with pytest.raises(OptionError, match=refused):
         text(takes_one, [USER, SYSTEM])
 
 
@@ -309,9 +358,10 @@ def test_the_first_messages_of_the_system_are_one_where_templates_take_one(tmp_p
     ],
 )
 def test_effort_reaches_templates_that_name_it(tmp_path, template, effort, rendered):
-    tokenizer = make_tokenizer(tmp_path / "model", template=template)
-    assert text(tokenizer, [USER], reasoning_effort=effort) == rendered
+    tokenizer = make_tokenizer(tmp_path / "model", template="{{ messages[0].content }}" + template)
+    asked = {"role": "user", "content": ""}
+    assert text(tokenizer, [asked], reasoning_effort=effort) == rendered
     given = {"enable_thinking": True} if "enable_thinking" in template else None
     if effort == "none" and given:
-        kept = text(tokenizer, [USER], reasoning_effort=effort, chat_template_kwargs=given)
+        kept = text(tokenizer, [asked], reasoning_effort=effort, chat_template_kwargs=given)
         assert kept.endswith("True")
