@@ -4,12 +4,11 @@ import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from pathlib import Path
 from typing import Any, Literal
 
 import click
 
-from ov_specdec.cli.declare import command, options_of, take
+from ov_specdec.cli.declare import WAYS, command, options_of, take
 from ov_specdec.cli.options import (
     PIPELINE,
     check_invariance,
@@ -21,7 +20,6 @@ from ov_specdec.cli.options import (
 )
 from ov_specdec.cli.terminal import by_flag, console
 from ov_specdec.errors import Option, OptionError, requiring, suggest
-from ov_specdec.files import read_text
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.planning.measurement import SEQUENCES
@@ -49,19 +47,19 @@ def _with_variables(made: click.Command) -> click.Command:
     return made
 
 
-def _read_config(context: click.Context, _: click.Parameter, file: Path | None) -> None:
+def _read_config(context: click.Context, _: click.Parameter, text: str | None) -> None:
     """Take the values of a file as defaults of options."""
     import yaml
 
-    if file is None:
+    if text is None:
         return
     try:
         # Values stay texts, as if typed: YAML would read 1:4 as 64, and 1.10 as 1.1.
-        content = yaml.load(read_text(file), yaml.BaseLoader) or {}  # noqa: S506
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise click.BadParameter(f"'{file}' cannot be read: {error}") from error
+        content = yaml.load(text, yaml.BaseLoader) or {}  # noqa: S506
+    except yaml.YAMLError as error:
+        raise click.BadParameter(f"the file cannot be read: {error}") from error
     if not isinstance(content, dict):
-        raise click.BadParameter(f"'{file}' must map options to values")
+        raise click.BadParameter("the file must map options to values")
     known = by_flag(context.command)
     context.default_map = {}
     for key, value in content.items():
@@ -78,7 +76,7 @@ def _read_config(context: click.Context, _: click.Parameter, file: Path | None) 
     "[MAIN] [DRAFT]",
     click.option(
         "--config",
-        type=click.Path(path_type=Path),
+        type=WAYS["TEXT-FILE"],
         metavar="FILE",
         is_eager=True,
         expose_value=False,

@@ -69,17 +69,15 @@ JSON_LINES = (".jsonl", ".json")
 def read_prompts(file: Path) -> tuple[str, ...]:
     """The prompts in a file, one per line; a .jsonl file has objects with "prompt" as lines."""
     try:
-        lines = read_text(file).split("\n")
+        lines = [line for line in read_text(file).split("\n") if line.strip()]
+        if file.suffix in JSON_LINES:
+            lines = [str(json.loads(line)["prompt"]) for line in lines]
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"--prompt-file '{file}' cannot be read as text: {error}") from error
-    lines = [line for line in lines if line.strip()]
-    if not lines:
-        raise OptionError(f"--prompt-file '{file}' holds no prompt: write one per line")
-    if file.suffix not in JSON_LINES:
-        return tuple(lines)
-    try:
-        return tuple(str(json.loads(line)["prompt"]) for line in lines)
     except (ValueError, KeyError, TypeError) as error:
         raise OptionError(
             f"--prompt-file '{file}': each line must be a JSON object with \"prompt\" ({error})"
         ) from error
+    if not lines:
+        raise OptionError(f"--prompt-file '{file}' holds no prompt: write one per line")
+    return tuple(lines)

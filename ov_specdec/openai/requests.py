@@ -33,8 +33,6 @@ Positive = Annotated[int, Field(ge=1)]
 TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 """As in OpenAI's reference."""
 
-Metadata = Annotated[dict[str, str], Field(fail_fast=True)]
-
 PromptIds = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
 NEUTRAL: NeutralValues = {
@@ -60,6 +58,9 @@ class GenerationBody(Body):
     safety_identifier: str | None = Field(None, description="As user.")
     prompt_cache_key: str | None = Field(None, description="Choose the replica by this.")
     structured_outputs: StructuredOutputs | None = Field(None, description="Constrain the output.")
+    metadata: Annotated[dict[str, str], Field(fail_fast=True)] | None = Field(
+        None, description="Changes nothing; a response repeats it."
+    )
 
     def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`. Checks prompts and options too."""
@@ -166,7 +167,6 @@ class ChatBody(ChoicesBody):
     prediction: Prediction | None = Field(
         None, description="Draft from matches in this text, which the answer may repeat."
     )
-    metadata: Metadata | None = None
     verbosity: Verbosity | None = Field(None, description="Changes nothing.")
 
     @cached_property
@@ -275,7 +275,6 @@ class ResponsesBody(GenerationBody):
     instructions: str | None = Field(None, description="Begin with this system message.")
     text: TextOptions | None = Field(None, description="Constrain the output.")
     max_output_tokens: Positive | None = Field(None, description="As max_tokens.")
-    metadata: Metadata | None = Field(None, description="Changes nothing; a response repeats it.")
     tools: Annotated[list[ResponseTool], Field(fail_fast=True)] | None = Field(
         None,
         description="Tools that the model may call; in responses also custom ones, namespaces.",
