@@ -177,11 +177,8 @@ class GenerationResult:
 
     @property
     def message(self) -> dict[str, Any]:
-        """The answer as a message of the next prompt; each call has an `id` for its result.
-
-        A call that was cut short is left out.
-        """
-        whole = [call for call in self.tool_calls if call.is_whole]
+        """The answer as a message of the next prompt; whole calls have an `id` for their result."""
+        whole = (call for call in self.tool_calls if call.is_whole)
         calls = [call.as_message(f"call{n:05}") for n, call in enumerate(whole)]
         parts = {"reasoning_content": self.reasoning, "tool_calls": calls}
         return {"role": "assistant", "content": self.text, **{k: v for k, v in parts.items() if v}}

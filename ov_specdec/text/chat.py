@@ -27,8 +27,7 @@ ROLES = ("system", "user", "assistant")
 """Roles that any template is expected to know."""
 
 PROBES, KEY = ("5831074692", "2964701385"), "7460182953"
-"""Texts that show what a template makes of a content: none changes digits. KEY: of a part, which
-is written only where the part is written as an object."""
+"""Texts, and a key of parts, that show how a template writes contents: none changes digits."""
 
 ASKED: Message = {"role": "user", "content": "?"}
 SEVERAL = [*({"role": "system", "content": probe} for probe in PROBES), ASKED]
@@ -43,10 +42,9 @@ AROUND: Mapping[str, tuple[list[Message], list[Message]]] = {
 
 
 def check_messages(messages: Sequence[object], paths: Sequence[str] = ()) -> list[dict[str, Any]]:
-    """The messages as dictionaries, the results of a turn's calls in the order of these.
+    """The messages as dictionaries, results in the order of their calls: templates may drop ids.
 
-    Some templates write no ids, so that only the order tells whose result it is. `OptionError`
-    names the first invalid message by its path, and a result of a call that is not there.
+    `OptionError` names the first invalid message by its path, or a result without its call.
     """
     paths = paths or [f"messages[{index}]" for index in range(len(messages))]
     checked = [*map(_check, paths, messages)]
@@ -200,10 +198,7 @@ def in_lines(content: Any) -> str:
 
 @lru_cache
 def content_kinds(template: ChatTemplate, place: str) -> tuple[type, ...]:
-    """What contents it writes in messages of a role: texts (str), and parts (list).
-
-    place: the role, or one of `AROUND`.
-    """
+    """What contents it writes: texts (str), parts (list). place: a role, or one of `AROUND`."""
     before, after = AROUND.get(place, ([], []))
     role = place.removeprefix("later ")
     parts = [{"type": "text", "text": probe, KEY: ""} for probe in PROBES]

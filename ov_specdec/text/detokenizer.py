@@ -155,10 +155,7 @@ class IncrementalDetokenizer:
         return self._take(len(self._held) - max(begun, default=0))
 
     def finish(self, *, is_cut: bool = False) -> str:
-        """The rest of the text once the output has ended, an unfinished character included.
-
-        is_cut: see `AnswerParser.end`.
-        """
+        """The rest, an unfinished character included. is_cut: see `AnswerParser.end`."""
         if not self.stopped:
             end = partial(self._parser.end, is_cut=is_cut) if self._parser else list[Part]
             self._read(self._characters.finish(), end=end)
