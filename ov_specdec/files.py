@@ -8,10 +8,12 @@ import json
 import os
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
 
 from ov_specdec.errors import ModelError
 
@@ -99,12 +101,16 @@ def read_sections(path: Path) -> dict[str, Any]:
     return sections
 
 
-def read_section(path: Path | None, section: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
-    """Parse a section with `parse`; None if it is missing or invalid, or the record damaged."""
+def read_section(path: Path | None, section: str, kind: type[T]) -> T | None:
+    """A section as a value of a type; None if it is missing, damaged, or without some field."""
     if path is None:
         return None
+    adapter = TypeAdapter(kind)
     try:
-        return parse(read_sections(path)[section])
+        content = read_sections(path)[section]
+        value = adapter.validate_python(content)
+        # What has a default was measured too.
+        return value if adapter.dump_python(value, mode="json") == content else None
     except (OSError, *UNREADABLE):
         return None
 
@@ -120,12 +126,12 @@ def write_section(path: Path, section: str, content: Mapping[str, Any]) -> None:
         partial.write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")
 
 
-def keep_section(path: Path | None, section: str, content: Mapping[str, Any]) -> None:
-    """The same, where there is a path; warns if the folder cannot be written."""
+def keep_section(path: Path | None, section: str, value: object) -> None:
+    """Write what was measured, where there is a path; warns if the folder cannot be written."""
     if path is None:
         return
     try:
-        write_section(path, section, content)
+        write_section(path, section, TypeAdapter(type(value)).dump_python(value, mode="json"))
     except OSError as error:
         warnings.warn(
             f"what is measured cannot be kept in '{path.parent}' ({error.strerror}), so each "

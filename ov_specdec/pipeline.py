@@ -209,7 +209,7 @@ class SpeculativePipeline(Pipeline):
 
         The next generation prefills only the rest of its prompt. cache_salt: of the saved
         generation; only generations with the same salt reuse it. A draft model whose cache was not
-        saved prefills everything. Raises `OptionError` for files that cannot be read, have another
+        saved prefills everything. Raises `OptionError` for files that are damaged, have another
         salt, or were made with other models, properties, KV backend, machine or OpenVINO version,
         and `SessionError` while a generation is running and on a closed pipeline.
         """

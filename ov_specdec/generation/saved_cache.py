@@ -3,8 +3,10 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
@@ -14,7 +16,7 @@ from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 
-TOKENS, FINGERPRINT, SALT = "tokens", "fingerprint", "cache_salt"
+TOKENS, FINGERPRINT, SALT, CHECKSUM = "tokens", "fingerprint", "cache_salt", "checksum"
 REMEDY = "delete it and save it again"
 
 
@@ -80,9 +82,10 @@ def _write(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: s
         )
     content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
     metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt)}
+    checksum = {CHECKSUM: _checksum(metadata, content)}
     try:
         with replacing(path) as partial:
-            save_file(content, partial, metadata)
+            save_file(content, partial, metadata | checksum)
     except (OSError, SafetensorError) as error:
         raise OptionError(f"the cache file '{path}' cannot be written: {error}") from error
 
@@ -90,7 +93,7 @@ def _write(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: s
 def _read(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None) -> None:
     """Load a sequence from a file.
 
-    Raises `OptionError` for a file that cannot be read, or with another fingerprint or salt.
+    Raises `OptionError` for a file that is damaged, or with another fingerprint or salt.
     """
     if not path.is_file():
         raise OptionError(
@@ -98,16 +101,18 @@ def _read(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: st
         )
     try:
         with safe_open(path, framework="numpy") as file:  # type: ignore[no-untyped-call]
-            metadata: Mapping[str, str] = file.metadata() or {}
+            metadata: dict[str, str] = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (OSError, SafetensorError) as error:
         raise OptionError(f"the cache file '{path}' cannot be read ({error}): {REMEDY}") from error
-    if metadata.get(FINGERPRINT) != fingerprint:
+    if metadata.pop(CHECKSUM, None) != _checksum(metadata, tensors):
+        raise OptionError(f"the cache file '{path}' is damaged: {REMEDY}")
+    if metadata[FINGERPRINT] != fingerprint:
         raise OptionError(
             f"the cache file '{path}' was made with another model, machine, OpenVINO version, KV "
             f"backend or other properties: {REMEDY}"
         )
-    if metadata.get(SALT) != _digest(cache_salt):
+    if metadata[SALT] != _digest(cache_salt):
         raise OptionError(
             f"the cache file '{path}' was not saved with ",
             Option("cache_salt", cache_salt),
@@ -115,7 +120,7 @@ def _read(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: st
         )
     try:
         sequence.restore(tensors.pop(TOKENS).tolist(), tensors)
-    except (KeyError, ValueError, SessionError) as error:
+    except SessionError as error:
         raise OptionError(f"the cache file '{path}' cannot be used ({error}): {REMEDY}") from error
 
 
@@ -124,3 +129,12 @@ def _digest(cache_salt: str | None) -> str:
     if cache_salt is None:
         return ""
     return hashlib.sha256(cache_salt.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _checksum(metadata: Mapping[str, str], tensors: Mapping[str, NDArray[Any]]) -> str:
+    """The digest of all of a file: a flipped bit would change texts without a sign of it."""
+    digest = hashlib.blake2b(repr(sorted(metadata.items())).encode(), digest_size=16)
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tensor.shape}".encode())
+        digest.update(np.ascontiguousarray(tensor).data)
+    return digest.hexdigest()

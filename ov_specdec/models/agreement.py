@@ -72,10 +72,10 @@ def difference(loaded: LoadedModel) -> str:
     if loaded.folder.is_encoder_decoder or not verifies or runner.max_length < MIN_LENGTH:
         return ""
     path = record_file(loaded.fingerprint())
-    found = read_section(path, "passes", lambda content: float(content["distance"]))
+    found = read_section(path, "passes", float)
     if found is None or not found >= 0.0:
         found = largest_distance(runner)
-        keep_section(path, "passes", {"distance": found})
+        keep_section(path, "passes", found)
     tolerance = EXACT_TOLERANCE if loaded.config.precision == "exact" else TOLERANCE
     if found <= tolerance:
         return ""

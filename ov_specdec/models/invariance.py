@@ -6,13 +6,13 @@ Nondeterminism in LLM Inference" (Thinking Machines, 2025).
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
 import numpy as np
-from pydantic import Field, TypeAdapter
+from pydantic import Field
 
 from ov_specdec.errors import DeviceError, Option, OptionError, SessionError, openvino_message
 from ov_specdec.files import keep_section, read_section, record_file
@@ -60,7 +60,7 @@ class InvarianceVerdict:
     """
 
     difference: str
-    max_pass_tokens: Annotated[int, Field(ge=SMALL_PASS, le=SMALL_PASS)] | None = None
+    max_pass_tokens: Annotated[int, Field(ge=SMALL_PASS, le=SMALL_PASS)] | None
 
 
 class ComparedPass(NamedTuple):
@@ -128,7 +128,7 @@ class Invariance:
             self.status = BatchInvariance(True, f"not checked: {openvino_message(error)}")
             self._runner = None
         else:
-            keep_section(self._path, "invariance", asdict(verdict))
+            keep_section(self._path, "invariance", verdict)
             self._conclude(runner, verdict)
 
     def check(self, progress: Callable[[float], None] | None = None) -> BatchInvariance:
@@ -155,7 +155,7 @@ class Invariance:
                     differs = self._differs(each, probe)
                     yield 1 - len(self._left) / total
                     if differs and runner.max_pass_tokens is not None:
-                        return InvarianceVerdict(each.name)
+                        return InvarianceVerdict(each.name, None)
                     if differs:
                         return InvarianceVerdict("", SMALL_PASS)
                 probe.close()
@@ -163,7 +163,7 @@ class Invariance:
         finally:
             probe.close()
             runner.max_pass_tokens = SMALL_PASS
-        return InvarianceVerdict("")
+        return InvarianceVerdict("", None)
 
     def _differs(self, compared: ComparedPass, probe: Probe) -> bool:
         """Run a pass; whether a row differs from an earlier one of its position."""
@@ -317,4 +317,4 @@ def _chunks(size: int, end: int) -> Iterator[ComparedPass]:
 
 def read_verdict(path: Path | None) -> InvarianceVerdict | None:
     """The verdict in a file; None if there is no valid one."""
-    return read_section(path, "invariance", TypeAdapter(InvarianceVerdict).validate_python)
+    return read_section(path, "invariance", InvarianceVerdict)

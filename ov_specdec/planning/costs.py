@@ -38,14 +38,14 @@ class PassCurve:
     previous one, because OpenVINO prepares the model for new shapes. per_sequence: seconds that
     each sequence beyond the first adds to a pass over as many tokens. saved: seconds that a static
     shape saves at any size, since OpenVINO need not prepare it. static: sizes of current static
-    shapes, which have no change cost.
+    shapes, which have no change cost; not kept, as each process compiles its own.
     """
 
     seconds: Annotated[Mapping[int, Annotated[Seconds, Field(gt=0.0)]], Field(min_length=1)]
     change: Seconds = 0.0
     per_sequence: Seconds = 0.0
     saved: Seconds = 0.0
-    static: frozenset[int] = frozenset()
+    static: Annotated[frozenset[int], Field(exclude=True)] = frozenset()
 
     def at(self, num_tokens: int, num_sequences: int = 1) -> float:
         """Seconds of a pass over `num_tokens`; positive."""

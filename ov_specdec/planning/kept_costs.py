@@ -1,12 +1,9 @@
 """`KeptCosts`: the cost curve of a pair, from a file, or measured while nothing else runs."""
 
 from collections.abc import Callable, Hashable
-from dataclasses import asdict
 from functools import partial
 from math import ceil
 from pathlib import Path
-
-from pydantic import TypeAdapter
 
 from ov_specdec.errors import CacheFullError
 from ov_specdec.files import keep_section, read_section
@@ -78,14 +75,10 @@ class KeptCosts(LiveCurve):
 
 def read_curve(path: Path | None) -> CostCurve | None:
     """The curve in a file; None if there is no valid one."""
-    return read_section(path, "costs", TypeAdapter(CostCurve).validate_python)
+    return read_section(path, "costs", CostCurve)
 
 
 def write_curve(path: Path | None, curve: CostCurve) -> None:
     """Write a measured curve, not the nominal one; warns if the folder cannot be written."""
-    if not curve.sweeps:
-        return
-    content = asdict(curve)
-    for passes in filter(None, (content["main"], content["draft"])):
-        del passes["static"]  # compiled by each process
-    keep_section(path, "costs", content)
+    if curve.sweeps:
+        keep_section(path, "costs", curve)

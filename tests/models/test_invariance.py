@@ -3,7 +3,7 @@
 import re
 import tempfile
 from contextlib import closing
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -109,11 +109,11 @@ FAULTS = {
 @pytest.mark.parametrize("difference", FAULTS)
 def test_a_way_in_which_logits_differ_is_found_and_named(difference):
     model = Uneven(FAULTS[difference])
-    assert check(model) == InvarianceVerdict(difference)
+    assert check(model) == InvarianceVerdict(difference, None)
 
 
 def test_traces_of_rejected_tokens_are_found():
-    assert check(Trace()) == InvarianceVerdict("a pass after 20 rejected tokens")
+    assert check(Trace()) == InvarianceVerdict("a pass after 20 rejected tokens", None)
 
 
 def test_passes_that_agree_while_they_are_small_are_kept_small():
@@ -127,7 +127,7 @@ def test_passes_that_agree_while_they_are_small_are_kept_small():
 
 def test_passes_that_always_agree_are_told_so_in_46_of_them():
     model, fractions = Uneven(lambda sizes: False), []
-    assert check(model, fractions) == InvarianceVerdict("")
+    assert check(model, fractions) == InvarianceVerdict("", None)
     assert len(model.passes) <= 46
     assert fractions == sorted(fractions)
     assert model.pool.num_used == 0
@@ -136,7 +136,7 @@ def test_passes_that_always_agree_are_told_so_in_46_of_them():
 @pytest.mark.parametrize("max_length", [16, 32, 50, 90, 128, 300])
 def test_models_of_short_contexts_are_checked_too(max_length):
     differs = FAULTS["a pass over 3 tokens"]
-    assert check(Uneven(lambda sizes: False, max_length=max_length)) == InvarianceVerdict("")
+    assert check(Uneven(lambda sizes: False, max_length=max_length)) == InvarianceVerdict("", None)
     assert check(Uneven(differs, max_length=max_length)).difference
     large = check(Uneven(lambda sizes: sum(sizes) > 80, max_length=max_length))
     assert large.max_pass_tokens == (SMALL_PASS if max_length > 82 else None)
@@ -151,7 +151,7 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     status = Invariance(again, path).status
     assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
     assert "a pass over 9 tokens gave different logits" in status.reason
-    keep_section(path, "invariance", asdict(InvarianceVerdict("", SMALL_PASS)))
+    keep_section(path, "invariance", InvarianceVerdict("", SMALL_PASS))
     small = Uneven(lambda sizes: False)
     assert Invariance(small, path).status == BatchInvariance(True, CHECKED, is_checked=True)
     assert small.max_pass_tokens == SMALL_PASS
@@ -354,7 +354,7 @@ def test_where_none_passes_it_says_what_differs(tiny_pair, monkeypatch):
 
 
 def test_auto_is_off_where_a_check_has_failed(tiny_pair, monkeypatch):
-    failed = InvarianceVerdict("a pass over 9 tokens")
+    failed = InvarianceVerdict("a pass over 9 tokens", None)
     monkeypatch.setattr(loading, "read_verdict", lambda path: failed)
     known = loading.look_up(ModelFolder.read(tiny_pair[0]), RuntimeConfig())
     assert (known.is_on, known.is_checked) == (False, True)

@@ -108,6 +108,21 @@ def test_a_cache_of_another_model_backend_or_precision_is_refused(tiny_pair, sav
             assert pipeline.generate("area", max_new_tokens=2).stats.cached_tokens == 0
 
 
+def test_a_file_with_a_flipped_bit_is_refused_wherever_that_is(tiny_pair, saved, tmp_path):
+    content, flipped = saved.read_bytes(), tmp_path / "flipped.safetensors"
+    end_of_header = 8 + int.from_bytes(content[:8], "little")
+    tensors = range(end_of_header, len(content), len(content) // 100 | 1)
+    with SpeculativePipeline(tiny_pair[0], drafter="none", kv="paged", precision="exact") as own:
+        for place in (*range(end_of_header), *tensors):
+            changed = bytearray(content)
+            changed[place] ^= 1 << place % 8
+            flipped.write_bytes(changed)
+            with pytest.raises(OptionError, match=rf"'{flipped}' (is damaged|cannot be read)"):
+                own.load_cache(flipped)
+        assert own.generate("area", max_new_tokens=2).stats.cached_tokens == 0
+        own.load_cache(saved)
+
+
 def test_files_that_cannot_be_used_are_named(tiny_pair, saved, tmp_path):
     broken = tmp_path / "broken.safetensors"
     broken.write_bytes(saved.read_bytes()[:-100])

@@ -3,7 +3,7 @@
 import pytest
 
 from ov_specdec.errors import ModelError
-from ov_specdec.files import read_json, read_section, replacing, write_section
+from ov_specdec.files import keep_section, read_json, read_section, replacing
 
 
 def test_two_that_write_a_file_at_once_do_not_spoil_each_others(tmp_path):
@@ -49,10 +49,9 @@ def test_json_that_is_no_object_is_refused(tmp_path, content):
 @pytest.mark.parametrize("damage", ["", "[]", "{", '{"version": 1, "sections": 3}', "\udcff"])
 def test_a_section_leaves_the_others_and_replaces_a_damaged_record(tmp_path, damage):
     path = tmp_path / "record.json"
-    write_section(path, "a", {"n": 1})
-    write_section(path, "b", {"n": 2})
-    assert [read_section(path, name, lambda content: content["n"]) for name in "ab"] == [1, 2]
+    keep_section(path, "a", 1)
+    keep_section(path, "b", 2)
+    assert [read_section(path, name, int) for name in "ab"] == [1, 2]
     path.write_text(damage, encoding="utf-8", errors="surrogateescape")
-    write_section(path, "b", {"n": 3})
-    assert read_section(path, "a", lambda content: content["n"]) is None
-    assert read_section(path, "b", lambda content: content["n"]) == 3
+    keep_section(path, "b", 3)
+    assert [read_section(path, name, int) for name in "ab"] == [None, 3]

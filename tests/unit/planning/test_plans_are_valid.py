@@ -2,6 +2,7 @@
 
 import json
 import warnings
+from copy import deepcopy
 from dataclasses import asdict, replace
 
 import pytest
@@ -152,7 +153,7 @@ KEPT = CostCurve(PassCurve({1: 1.0, 8: 2.5}, 0.5), PassCurve({1: 0.1}), sweeps=5
 KINDS = {
     "costs": (lambda path: write_curve(path, KEPT), read_curve),
     "verdict": (
-        lambda path: keep_section(path, "invariance", asdict(InvarianceVerdict("", 64))),
+        lambda path: keep_section(path, "invariance", InvarianceVerdict("", 64)),
         read_verdict,
     ),
 }
@@ -169,6 +170,22 @@ def places(content, path=()):
         yield (*path, key)
         if isinstance(value, dict):
             yield from places(value, (*path, key))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_that_lacks_something_is_as_none(kind, tmp_path):
+    path = tmp_path / "file.json"
+    write, read = KINDS[kind]
+    write(path)
+    record = json.loads(path.read_text(encoding="utf-8"))
+    for *within, name in places(record):
+        damaged = inner = deepcopy(record)
+        for key in within:
+            inner = inner[key]
+        del inner[name]
+        path.write_text(json.dumps(damaged), encoding="utf-8")
+        is_measurement = within[-1:] == ["seconds"]  # of which there may be fewer
+        assert is_measurement or read(path) is None, (*within, name)
 
 
 def is_plausible(found):
