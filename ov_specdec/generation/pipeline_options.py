@@ -3,20 +3,15 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import AfterValidator, Field, InstanceOf, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, model_validator
 from typing_extensions import Self
 
 from ov_specdec.drafters.factory import DrafterKind, DrafterName, kind_of
 from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.errors import Option, OptionError
-from ov_specdec.models.devices import (
-    PROPERTIES,
-    KvBackend,
-    Precision,
-    RuntimeConfig,
-)
+from ov_specdec.models.devices import KvBackend, Precision, RuntimeConfig
 from ov_specdec.models.generation_config import GenerationConfigUse
 from ov_specdec.models.invariance import WantedInvariance
 from ov_specdec.models.locate import check_place
@@ -31,12 +26,24 @@ CONFIG = frozenset(field.name for field in fields(RuntimeConfig)) - {"batch_inva
 
 MAX_STATIC_SHAPE = 512
 
+
+def as_property(value: Any) -> Any:
+    """A number or boolean as the text that OpenVINO reads; other values as they are."""
+    if isinstance(value, bool):
+        return "YES" if value else "NO"
+    return str(value) if isinstance(value, int | float) else value
+
+
+PropertyValue = Annotated[
+    str, BeforeValidator(as_property, json_schema_input_type=str | int | float | bool)
+]
 DeviceName = Annotated[str, AfterValidator(str.upper)]
 Sizes = Annotated[Sequence[Annotated[int, Field(ge=1, le=MAX_STATIC_SHAPE)]], Field(min_length=1)]
 
 ParserName = Literal["auto", "none", "hermes", "qwen3_coder", "llama3_json", "mistral"]
 
 WHERE = "a folder or a name on the Hub"
+PROPERTIES = "a mapping of names to texts, numbers or booleans"
 DRAFTERS = f"one of {', '.join(get_args(DrafterName))}, or a DrafterKind"
 
 
@@ -86,14 +93,14 @@ class ModelOptions(Options):
     precision: Precision = option(
         "default", "Precision of computation; exact: f32, with only weights quantized."
     )
-    properties: Mapping[str, str] | None = option(
+    properties: Mapping[str, PropertyValue] | None = option(
         None,
         "Set an OpenVINO property of both models.",
         metavar="KEY=VALUE",
         flag="property",
         expects=PROPERTIES,
     )
-    draft_properties: Mapping[str, str] | None = option(
+    draft_properties: Mapping[str, PropertyValue] | None = option(
         None,
         "Set an OpenVINO property of the draft model only, over --property.",
         metavar="KEY=VALUE",

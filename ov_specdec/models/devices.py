@@ -20,9 +20,6 @@ Precision = Literal["default", "exact", "f32", "bf16", "f16"]
 Backend = Literal["paged", "stateful"]
 KvBackend = Literal["auto", "paged", "stateful"]
 
-PROPERTIES = "a mapping of names to values, all of them texts"
-"""What properties must be, for messages."""
-
 StaticSizes = Sequence[int] | Literal["auto", "none"]
 """Numbers of tokens in a pass for which a paged main model also gets static shapes.
 

@@ -13,7 +13,7 @@ from typing import Any
 from ov_specdec.errors import OptionError
 from ov_specdec.files import UNREADABLE, VERSION, read_sections, record_file, write_section
 from ov_specdec.models.compile import fingerprint
-from ov_specdec.models.devices import PROPERTIES, KvBackend, RuntimeConfig
+from ov_specdec.models.devices import KvBackend, RuntimeConfig
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.options.model import require
 
@@ -64,8 +64,8 @@ def read_profile(path: Path) -> Profile:
     """The profile in a file; `OptionError` if it cannot be read or is not as it was written."""
     try:
         profile = Profile(**read_sections(path)["profile"])
-        require("main_properties", profile.main_properties, Mapping[str, str], PROPERTIES)
-        require("draft_properties", profile.draft_properties, Mapping[str, str], PROPERTIES)
+        for name in ("main_properties", "draft_properties"):
+            require(name, getattr(profile, name), Mapping[str, str], "a mapping of names to texts")
     except (OSError, *UNREADABLE) as error:
         raise OptionError(
             f"the profile '{path}' cannot be read ({error}): run ov-specdec tune again"

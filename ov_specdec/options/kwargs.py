@@ -104,8 +104,8 @@ class SpeechPipelineKwargs(TypedDict, total=False):
     num_threads: int | None
     cache_dir: str | Path | None
     precision: Literal["default", "exact", "f32", "bf16", "f16"]
-    properties: Mapping[str, str] | None
-    draft_properties: Mapping[str, str] | None
+    properties: Mapping[str, str | int | float | bool] | None
+    draft_properties: Mapping[str, str | int | float | bool] | None
 
 
 class PipelineKwargs(SpeechPipelineKwargs, total=False):

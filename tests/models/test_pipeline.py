@@ -170,7 +170,7 @@ WRONG = {
         {"kv_cache_size": 1e-9},
         r"kv_cache_size=1e-09 has no room for 32 tokens: .* take .* GB",
     ),
-    "no mapping": ({"properties": {"A": 1}}, "properties=1 must be a mapping of names to values"),
+    "no mapping": ({"properties": {"A": [1]}}, r"properties=\[1\] must be a mapping of names to"),
     "no place": ({"main": 3}, "main=3 must be a folder"),
     "a file": ({"cache_dir": __file__}, "cache_dir=.* cannot be made .File exists.: give"),
     "no effect on this KV cache": (

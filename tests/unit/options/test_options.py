@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from ov_specdec import GenerationOptions, OptionError
+from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.planning.policies import (
     ConstantLength,
     HeuristicLength,
@@ -84,6 +85,15 @@ def test_numbers_may_be_numpys_and_become_pythons():
     }
     stored = {name: getattr(options, name) for name in expected}
     assert repr(stored) == repr(expected)
+
+
+def test_properties_may_be_numbers_and_booleans_as_in_openvino():
+    own = {"INFERENCE_NUM_THREADS": np.int64(2), "ENABLE_CPU_PINNING": True, "PERF_COUNT": False}
+    texts = {"INFERENCE_NUM_THREADS": "2", "ENABLE_CPU_PINNING": "YES", "PERF_COUNT": "NO"}
+    rate = {"CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE": 0.5}
+    main, draft = PipelineOptions(properties=own, draft_properties=rate).configs
+    assert main == PipelineOptions(properties=texts).configs[0]
+    assert draft.properties == texts | {"CPU_SPARSE_WEIGHTS_DECOMPRESSION_RATE": "0.5"}
 
 
 def test_ignore_eos_leaves_no_token_that_ends_the_text():
