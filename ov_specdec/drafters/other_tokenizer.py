@@ -87,7 +87,7 @@ class IntersectionCache(TranslatedCache):
         try:
             draft_ids = [self._draft_of[token] for token in draft_tokens]
         except KeyError:
-            return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0.0)
+            return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0, 0.0)
         done = yield from super().advance(tokens, draft_ids, num_rows)
         self._row[0, self._main_ids] = done.logits[0, self._draft_ids]
         return done._replace(logits=self._row)

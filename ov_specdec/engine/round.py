@@ -32,7 +32,7 @@ def next_round(sequence: Sequence) -> Steps[Round]:
     if num_top is None or not sequence.is_first_round:
         return (yield from decode(sequence))
     watch, num_tokens = Stopwatch(), len(sequence.tokens)
-    scored = yield from score_prompt(sequence, num_top)
+    scored, num_passes = yield from score_prompt(sequence, num_top)
     seconds = watch.total()
     round_ = yield from decode(sequence)
     stats = replace(
@@ -40,6 +40,7 @@ def next_round(sequence: Sequence) -> Steps[Round]:
         verify_seconds=seconds + round_.stats.verify_seconds,
         seconds=seconds + round_.stats.seconds,
         pass_tokens=num_tokens,
+        num_passes=num_passes + round_.stats.num_passes,
         cached_tokens=0,
     )
     return round_._replace(stats=stats, prompt_logprobs=scored)
@@ -109,21 +110,22 @@ def declined(plan: Plan, offers: Iterable[Offer], token: int) -> tuple[str, floa
     return None
 
 
-def score_prompt(sequence: Sequence, num_top: int) -> Steps[list[TokenLogprobs]]:
-    """Prefill the prompt and compute its log-probabilities.
+def score_prompt(sequence: Sequence, num_top: int) -> Steps[tuple[list[TokenLogprobs], int]]:
+    """Prefill the prompt and compute its log-probabilities; gives them and the number of passes.
 
     Rows of logits are large, so one pass scores few tokens. Cached ones whose rows are needed are
     recomputed. Each token is scored as if it were generated: with LongRoPE, those within the
     original context length are scored with the short factors.
     """
     tokens, cache = sequence.tokens, sequence.cache
-    scored = [TokenLogprobs(tokens[0], None)]
+    scored, num_passes = [TokenLogprobs(tokens[0], None)], 0
     while (start := len(scored)) < len(tokens):
         new = tokens[start : start + min(SCORED_PER_PASS, cache.room(start))]
         # The row of a token scores the next one.
         done = yield from cache.advance(tokens[: start + len(new) - 1], num_rows=len(new))
         scored += token_logprobs(done.logits, new, num_top)
-    return scored
+        num_passes += done.num_passes
+    return scored, num_passes
 
 
 def score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogprobs]:
@@ -161,6 +163,7 @@ def record(
         rollback_seconds=done.rollback_seconds,
         seconds=watch.total(),
         pass_tokens=done.num_tokens,
+        num_passes=done.num_passes,
         source=plan.offer.source,
         planned=plan.length,
         reason=plan.reason,

@@ -215,7 +215,7 @@ def _row(method: str, turns: Sequence[Turn]) -> SummaryRow:
         ratio=Spread.of(own / other for own, other in speeds),
         first_token_seconds=Spread.of(answer.first_token_seconds for answer in answers),
         token_seconds=Spread.of(answer.token_seconds for answer in answers),
-        tokens_per_pass=num_tokens / sum(each.main_passes for each in stats),
+        tokens_per_pass=num_tokens / sum(len(each.rounds) for each in stats),
         acceptance=sum(each.accepted for each in stats) / num_drafted if num_drafted else None,
         equal=sum(equal) / len(equal),
     )

@@ -22,7 +22,7 @@ LengthLimit = Literal["kv_cache_size", "max_model_len", "max_new_tokens"]
 
 @dataclass(slots=True)
 class RoundStats:
-    """One round: tokens drafted, one pass of the main model, rollback.
+    """One round: tokens drafted, a pass of the main model, rollback. A prefill takes more passes.
 
     Treat it as immutable. Frozen, it would take 12 instead of 3 us for each sequence and step.
 
@@ -30,7 +30,7 @@ class RoundStats:
     num_generated: tokens that the round added to the text: num_forced + num_accepted + 1, unless
     the text ended among them.
     seconds: of the whole round, with more than its three parts.
-    pass_tokens: tokens fed to the main model.
+    pass_tokens, num_passes: tokens fed to the main model, and its passes for them.
     source: of the draft tokens.
     planned, reason: the planned draft length, and why, in one word.
     confidences: of each draft token, if the source knows them.
@@ -53,6 +53,7 @@ class RoundStats:
     rollback_seconds: float
     seconds: float
     pass_tokens: int = 0
+    num_passes: int = 1
     source: str = ""
     planned: int = 0
     reason: Reason = ""
@@ -199,13 +200,13 @@ class GenerationStats:
 
     @property
     def main_passes(self) -> int:
-        """Rounds, each with one pass of the main model; the prefill is one of them."""
-        return len(self.rounds)
+        """Passes of the main model, with those of the prefill."""
+        return sum(r.num_passes for r in self.rounds)
 
     @property
     def tokens_per_main_pass(self) -> float:
-        """Output tokens per round; 1 in plain decoding."""
-        return self.generated_tokens / self.main_passes if self.rounds else 0.0
+        """Output tokens per round, passes over the prompt left out; 1 in plain decoding."""
+        return self.generated_tokens / len(self.rounds) if self.rounds else 0.0
 
     @property
     def time_to_first_token(self) -> float:

@@ -45,13 +45,14 @@ class ForwardOutput(NamedTuple):
     """The result of the forward passes for one sequence.
 
     logits: [num_rows, vocab]; the next pass may overwrite them. num_tokens: fed tokens. num_cached:
-    tokens in the cache before. num_sequences: in the last of the passes. rollback_seconds: time of
-    the rollback before.
+    tokens in the cache before. num_passes: that fed them. num_sequences: in the last of these.
+    rollback_seconds: time of the rollback before.
     """
 
     logits: Logits
     num_tokens: int
     num_cached: int
+    num_passes: int
     num_sequences: int
     rollback_seconds: float
 

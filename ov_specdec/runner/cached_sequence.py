@@ -54,8 +54,8 @@ class CachedSequence:
         self._sequence: Sequence[int] = ()
         self._draft_tokens: Sequence[int] = ()
         self._num_rows = 0
-        # Of the current `advance`: tokens cached before it, fed tokens, and its result.
-        self._num_cached = self._num_fed = self._num_sequences = 0
+        # Of the current `advance`: tokens cached before it, fed tokens, passes, and its result.
+        self._num_cached = self._num_fed = self._num_passes = self._num_sequences = 0
         self._logits: Logits | None = None
         self._hidden_states: HiddenStates | None = None
         # Fed tokens that readers have not observed: index, tokens and hidden states.
@@ -109,7 +109,7 @@ class CachedSequence:
             raise SessionError(f"{total} tokens cannot give {num_rows} rows of logits")
         begin = perf_counter()
         self._sequence, self._draft_tokens, self._num_rows = tokens, draft_tokens, num_rows
-        self._logits, self._num_fed = None, 0
+        self._logits, self._num_fed, self._num_passes = None, 0, 0
         self._choose_factors(total)
         self._rollback_others(total - num_rows)
         if not self._cached:
@@ -121,7 +121,7 @@ class CachedSequence:
                 self._observe()
         self._num_compared = len(tokens)
         self._slot.commit(tokens, len(tokens) - 1)
-        counts = self._num_fed, self._num_cached, self._num_sequences
+        counts = self._num_fed, self._num_cached, self._num_passes, self._num_sequences
         return ForwardOutput(self._logits, *counts, rollback_seconds)
 
     def observe_accepted(self, num_accepted: int) -> None:
@@ -163,6 +163,7 @@ class CachedSequence:
             self._hidden_states = rows[: self._num_rows]
         self._cached += span.tokens
         self._num_fed += len(span.tokens)
+        self._num_passes += 1
         if not self.num_pending:
             self._logits = logits[: self._num_rows]
 

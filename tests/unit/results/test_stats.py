@@ -4,7 +4,7 @@ import pytest
 
 from ov_specdec import GenerationStats, RoundStats
 
-PREFILL = RoundStats(0, 0, 1, 0.0, 0.4, 0.0, 0.5)
+PREFILL = RoundStats(0, 0, 1, 0.0, 0.4, 0.0, 0.5, num_passes=2)
 STATS = GenerationStats(
     prompt_tokens=7,
     rounds=[
@@ -22,7 +22,7 @@ STATS = GenerationStats(
         ("drafted", 8),
         ("accepted", 6),
         ("acceptance_rate", 0.75),
-        ("main_passes", 3),
+        ("main_passes", 4),
         ("tokens_per_main_pass", 3.0),
         ("time_to_first_token", 0.5),
         ("draft_seconds", 0.2),
