@@ -263,6 +263,7 @@ def test_failures_are_counted_by_what_ended_them(pipeline, monkeypatch):
             server.post("/v1/completions", **ASK)
             server.post("/v1/completions", **ASK, stream=True)
         server.http.get("/nothing")
+        server.wait()
         assert count(finished_reason="error", error="", status="400") == 1
         assert count(finished_reason="error", error="unsupported_value", status="400") == 1
         assert count(finished_reason="timeout", error="timeout", status="504") == 2
@@ -285,6 +286,7 @@ def test_the_times_of_a_request_are_observed_from_its_arrival(one_by_one, monkey
             goes_on.set()
             assert first.result().is_success
             assert second.result().is_success
+        server.wait()
         assert [server.metric(f"{name}_count") for name in names] == [2] * len(names)
         queue, prefill, _, to_first, whole = (server.metric(f"{name}_sum") for name in names[:5])
         assert queue > SOON

@@ -31,10 +31,11 @@ Client = TypeVar("Client", openai.OpenAI, openai.AsyncOpenAI)
 class Running:
     """A server that runs. service: its own, to look at and to break."""
 
-    def __init__(self, service: Service, url: str, stop: Callable[[], None]) -> None:
+    def __init__(self, service: Service, url: str, server: Server) -> None:
         self.service = service
         self.url = url
-        self.stop = stop
+        self.stop = partial(setattr, server, "should_exit", True)
+        self.tasks = server.server_state.tasks
         self.http = httpx.Client(base_url=url, timeout=60)
 
     def post(self, path: str, key: str | None = None, **body: Any) -> httpx.Response:
@@ -46,6 +47,10 @@ class Running:
         answer = self.post("/v1/completions", prompt=prompt, **{"temperature": 0, **fields})
         assert answer.status_code == 200, answer.text
         return answer.json()
+
+    def wait(self) -> None:
+        """Until it is done with all requests: it counts one after its answer."""
+        wait_until(lambda: not self.tasks)
 
     def metric(self, name: str) -> float | None:
         """The value of a metric without labels of its own."""
@@ -85,8 +90,7 @@ def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Ite
     try:
         assert started.wait(30)
         port = server.servers[0].sockets[0].getsockname()[1]
-        stop = partial(setattr, server, "should_exit", True)
-        running = Running(service, f"http://127.0.0.1:{port}", stop)
+        running = Running(service, f"http://127.0.0.1:{port}", server)
         yield running
         running.http.close()
     finally:
