@@ -91,6 +91,12 @@ class PassCurve:
         """`saved` as far as it is plausible: a disturbed trial cannot make passes free."""
         return min(self.saved, MOST_SAVED * min(self.seconds.values()))
 
+    def with_earlier(self, kept: "PassCurve") -> "PassCurve":
+        """The curve with the shorter time of each size: disturbances only lengthen passes."""
+        sizes = self.seconds.keys() | kept.seconds.keys()
+        both = {n: min(c.seconds[n] for c in (self, kept) if n in c.seconds) for n in sizes}
+        return replace(self, seconds=both, per_sequence=self.per_sequence or kept.per_sequence)
+
     def times(self, factors: Mapping[int, float]) -> "PassCurve":
         """The curve with passes of these sizes so many times as long."""
         measured = replace(self, static=frozenset())
@@ -116,6 +122,12 @@ class CostCurve:
         if passes is None:
             return self
         return replace(self, **{role: replace(passes, static=sizes, saved=saved)})
+
+    def with_earlier(self, kept: "CostCurve") -> "CostCurve":
+        """The same for both models, with the sweeps of both curves."""
+        draft = self.draft and kept.draft and self.draft.with_earlier(kept.draft)
+        main, sweeps = self.main.with_earlier(kept.main), self.sweeps + kept.sweeps
+        return CostCurve(main, draft, sweeps)
 
     @cached_property
     def drafting(self) -> tuple[float, float]:

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import replace
 from functools import partial
-from statistics import median
+from statistics import median, median_low
 from time import perf_counter
 
 from ov_specdec.errors import CacheFullError
@@ -112,17 +112,18 @@ class PassTimes:
     def curve(self, saved: float) -> PassCurve:
         """Medians, at the pace of the fastest pass over one token.
 
-        Disturbances only lengthen passes, but minima of all make larger sizes look cheap. A change
-        of size is the median difference of a pass after another size and the next ones.
+        Disturbances only lengthen passes, so of two the faster one counts, but minima of all make
+        larger sizes look cheap. A change of size is the median difference of a pass after another
+        size and the next ones.
         saved: seconds that a static shape saves.
         """
         static = self._model.static_shapes
         singles = [last for _, last in self._times[1]]
-        pace = min(singles) / median(singles)
+        pace = min(singles) / median_low(singles)
         pairs = [pair for n, times in self._times.items() if n not in static for pair in times[1:]]
         change = pace * median([first - last for first, last in pairs] or [0.0])
         seconds = {
-            size: pace * median(last for _, last in times) + saved * (size in static)
+            size: pace * median_low(last for _, last in times) + saved * (size in static)
             for size, times in sorted(self._times.items())
         }
         # One disturbed pair of few must not forbid changes: they take up to a one-token pass.

@@ -117,6 +117,45 @@ def test_a_curve_of_few_passes_is_measured_anew_by_a_later_process(tmp_path):
     assert main.passes == []
 
 
+class Clocked(ScriptedModel):
+    """A model whose passes take 0.9 seconds and 0.1 for each token, and beside other work more."""
+
+    now, is_disturbed = 0.0, False
+
+    def forward(self, spans):
+        size = sum(len(span.tokens) for span in spans)
+        Clocked.now += (0.9 + 0.1 * size) * (2.0 + size / 8 if self.is_disturbed else 1.0)
+        return super().forward(spans)
+
+
+@pytest.mark.parametrize("is_prepared", [False, True])
+def test_a_curve_measured_beside_other_work_is_not_kept_for_good(
+    tmp_path, monkeypatch, is_prepared
+):
+    monkeypatch.setattr("ov_specdec.planning.measurement.perf_counter", lambda: Clocked.now)
+
+    def process(is_disturbed):
+        monkeypatch.setattr(Clocked, "is_disturbed", is_disturbed)
+        models = [Clocked(counting, max_length=2000) for _ in range(2)]
+        return KeptCosts(*models, tmp_path / "curve.json", 1e6)
+
+    def ratios(curve):
+        return [curve.main.at(n) / (0.9 + 0.1 * n) for n in range(1, 17)]
+
+    first = process(is_disturbed=True)
+    (first.prepare if is_prepared else first.improve)()
+    assert min(ratios(first.curve)) > 2.0
+    later = process(is_disturbed=False)
+    later.improve()
+    for stats in rounds(1, 1.0, 30):
+        later.learn(step_of(stats))
+    later.improve()  # before the next text
+    assert [*ratios(later.curve), *ratios(read_curve(tmp_path / "curve.json"))] == pytest.approx(
+        [1.0] * 32, abs=0.1
+    )
+    assert later.curve.draft.at(1) == pytest.approx(1.0, abs=0.1)
+
+
 def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("")
