@@ -17,7 +17,7 @@ answer nor one that generates again at once."""
 
 IdleWork = Callable[[], Generator[Any, None, None]]
 """Runs a pass at each `next`. It is closed as soon as there is something else to do, and called
-again afterwards."""
+again after that."""
 
 
 class EngineLoop:
@@ -35,6 +35,8 @@ class EngineLoop:
     def __init__(self, engine: Engine, idle_work: IdleWork | None = None) -> None:
         self.engine = engine
         self._idle_work = idle_work
+        self._is_idle_due = False
+        """Whether there was a step since idle work has ended."""
         self._idle_thread: Thread | None = None
         self._changed = Condition()
         self._worker: int | None = None
@@ -204,7 +206,7 @@ class EngineLoop:
 
     def _take_work(self) -> None:
         """Start stepping with the queued sequences. The caller holds the lock."""
-        self._worker, self._began = get_ident(), monotonic()
+        self._worker, self._began, self._is_idle_due = get_ident(), monotonic(), True
         for sequence in self._added:
             self.engine.scheduler.add(sequence)
         self._added.clear()
@@ -216,7 +218,8 @@ class EngineLoop:
             self._worker = self._began = None
             self.engine.scheduler.sweep()  # cancelled after the last step
             self._changed.notify_all()
-            if self._idle_work is not None and self._idle_thread is None and self._is_idle:
+            is_due = self._idle_work is not None and self._is_idle_due
+            if is_due and self._idle_thread is None and self._is_idle:
                 # Not a daemon, even if this thread is: OpenVINO would crash at exit.
                 self._idle_thread = Thread(
                     target=_pause, args=(ref(self),), name="ov-specdec idle", daemon=False
@@ -233,14 +236,15 @@ class EngineLoop:
             self._idle_thread = None
             if self._idle_work is None or self._worker is not None or not self._is_idle:
                 return  # another thread begins afterwards
-            self._worker = get_ident()
-            work, self._idle_work = self._idle_work, None  # an error ends it too
+            self._worker, self._is_idle_due = get_ident(), False
+            work, self._idle_work = self._idle_work, None
         try:
             with closing(work()) as passes:
                 for _ in passes:
                     if self._num_asking or not self._is_idle:
-                        self._idle_work = work
+                        self._is_idle_due = True
                         break
+            self._idle_work = work  # an error ends it
         finally:
             self._leave_work()
 

@@ -1,12 +1,13 @@
 """`Pipeline`: what pipelines for text and for speech share; and how its models are opened."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from typing_extensions import Self
 
 from ov_specdec.drafters.factory import DrafterKind
+from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.static_shapes import StaticShapes
@@ -177,9 +178,15 @@ def make_generator(
     main, draft, *_ = *(model.runner for model in models), None
     shapes = _make_static_shapes(models, costs, options.kind)
     engine = Engine(main, draft, options.limits, costs, shapes)
+    answers = Answers(main)
+
+    def idle_work() -> Generator[object, None, None]:
+        yield from invariance.passes()
+        yield from answers.passes()
+
     generator = TextGenerator(
         main,
-        EngineLoop(engine, invariance.passes if invariance.is_pending else None),
+        EngineLoop(engine, idle_work),
         first.tokenizer,
         first.vocab_size,
         first.eos_token_ids,
@@ -190,6 +197,7 @@ def make_generator(
         text_to_text=text_to_text,
         models=models,
         invariance=invariance,
+        answers=answers,
         parsers=(options.tool_call_parser, options.reasoning_parser),
     )
     return generator, invariance, profile

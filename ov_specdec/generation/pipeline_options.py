@@ -268,11 +268,6 @@ class PipelineOptions(ModelOptions):
         return StepLimits(self.max_batch_size, most)
 
     @property
-    def configs(self) -> list[RuntimeConfig]:
-        """The same, for these limits."""
-        return [replace(c, shares_passes=self.max_batch_size > 1) for c in super().configs]
-
-    @property
     def may_tune(self) -> bool:
         """Whether a profile may set properties: not if the caller set them."""
         set_by_caller = (self.properties, self.num_threads, self.draft_properties)

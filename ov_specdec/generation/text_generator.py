@@ -13,6 +13,7 @@ from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.factory import DrafterInput, DrafterKind
 from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output
 from ov_specdec.engine.sequence import Cancelled
@@ -65,8 +66,8 @@ class TextGenerator:
     another tokenizer. learned: cost curves and acceptance from earlier generations. earlier: their
     outputs. generated_tokens: the answers to prompts with a salt. text_to_text: how the decoder of
     an encoder-decoder model starts. models: those that were loaded, the main model first.
-    invariance: the batch invariance of the main model. parsers: of calls and of reasoning, as the
-    options of the pipeline name them.
+    invariance: the batch invariance of the main model. answers: read again between requests.
+    parsers: of calls and of reasoning, as the options of the pipeline name them.
     """
 
     main: Runner
@@ -85,6 +86,7 @@ class TextGenerator:
     text_to_text: TextToText | None = None
     models: Sequence[LoadedModel] = ()
     invariance: Invariance | None = None
+    answers: Answers | None = None
     parsers: tuple[str, str] = ("auto", "auto")
     _shared: WeakValueDictionary[Any, SuffixIndex] = field(default_factory=WeakValueDictionary)
     """The reference texts of unfinished generations."""
@@ -253,7 +255,7 @@ class TextGenerator:
         sequence = EngineSequence(
             tokens,
             length,
-            CachedSequence(self.main, encoder_input or namespace, readers),
+            CachedSequence(self.main, encoder_input or namespace, readers, len(tokens)),
             given.sampler,
             drafters,
             policy,
@@ -291,6 +293,8 @@ class TextGenerator:
             return
         salt, given = options.cache_salt, sequence.output.given
         self.last_cached = tokens, salt
+        if self.answers is not None:
+            self.answers.add(tokens, salt)
         # With special tokens in its text, the template would repeat some.
         if salt is not None and options.skip_special_tokens:
             ids, message = given.token_ids, None

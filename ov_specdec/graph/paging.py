@@ -6,9 +6,9 @@ import openvino as ov
 from openvino import opset13 as ops
 
 from ov_specdec.errors import ModelError, Option, openvino_message
-from ov_specdec.runner.base import KEPT_INDICES, LOGITS_INDICES, LONG
+from ov_specdec.runner.base import LOGITS_INDICES, LONG
 
-QUERY, KEY, VALUE, WINDOW, ALIBI_SLOPES, SINKS = 0, 1, 2, 10, 11, 20
+KEY, WINDOW, ALIBI_SLOPES, SINKS = 1, 10, 11, 20
 """Indices among the inputs of OpenVINO's paged attention: a window of 0 is none, and without ALiBi
 and sinks theirs are empty."""
 
@@ -162,7 +162,7 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     It computes the logits of all tokens. Raises `ModelError` if OpenVINO cannot do it.
     """
     static = model.clone()
-    per_token = {"input_ids", "position_ids", LOGITS_INDICES, KEPT_INDICES}
+    per_token = {"input_ids", "position_ids", LOGITS_INDICES}
     try:
         static.reshape({p: [num_tokens] for p in static.inputs if p.names & per_token})
     except RuntimeError as error:

@@ -12,14 +12,11 @@ from ov_specdec.errors import Option, OptionError
 from ov_specdec.graph.paging import (
     KEY,
     POSITION_IDS,
-    QUERY,
     SINKS,
-    VALUE,
     before,
     last_product,
     paged_attentions,
 )
-from ov_specdec.runner.base import ATTENTION_INDICES, KEPT_INDICES
 
 HEADS = "Reshape"
 """Operations after the products of queries, keys and values. A bias or an activation is not among
@@ -174,33 +171,6 @@ def _center(keys: ov.Input) -> NDArray[np.float32] | None:
         return None
     center: NDArray[np.float32] = rotated.data.mean(axis=0, keepdims=True)
     return center if center.any() and np.isfinite(center).all() else None
-
-
-def repeat_attention_rows(model: ov.Model) -> None:
-    """Add inputs to a paged model that select the rows of its attention, in place.
-
-    For a sequence with one token in a pass, another attention kernel runs than for several, which
-    sums in a different order. With a repeated row, whose result is dropped, the same kernel runs,
-    while matrix products keep one row.
-    """
-    inputs = {}
-    for name in (ATTENTION_INDICES, KEPT_INDICES):
-        inputs[name] = ops.parameter([-1], ov.Type.i32, name=name)
-        inputs[name].output(0).set_names({name})
-    for attention in paged_attentions(model):
-        for port in (QUERY, KEY, VALUE):
-            reader = attention.input(port)
-            _gather(reader.get_source_output(), [reader], inputs[ATTENTION_INDICES])
-        attended = attention.output(0)
-        _gather(attended, list(attended.get_target_inputs()), inputs[KEPT_INDICES])
-    model.add_parameters(list(inputs.values()))
-    model.validate_nodes_and_infer_types()
-
-
-def _gather(rows: ov.Output, readers: Sequence[ov.Input], indices: ov.Node) -> None:
-    gathered = ops.gather(rows, indices, ops.constant(0, ov.Type.i32))
-    for reader in readers:
-        reader.replace_source_output(gathered.output(0))
 
 
 def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:

@@ -51,7 +51,7 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> st
     properties.pop("CACHE_DIR", None)  # no effect on results
     form = ["fused qkv"] if kv == "paged" and device.is_cpu else []
     if config.batch_invariant:
-        form.append(f"batch invariant {config.shares_passes}")
+        form.append("generated tokens are sequences of their own")
     if folder.original_length is not None:
         form.append(f"original_length {folder.original_length}")
     # Processors of several generations may share a name, and a variable may limit instructions.

@@ -123,8 +123,7 @@ class RuntimeConfig:
     """How one model of a pipeline is compiled: options of the pipeline, by their names, and more.
 
     kv_reason: why `kv` is not "auto". batch_invariant: run passes of a paged model in the
-    batch-invariant form. shares_passes: several sequences may share passes. kept_tokens: those
-    whose logits are computed; None: all.
+    batch-invariant form. kept_tokens: those whose logits are computed; None: all.
     """
 
     device: str = "CPU"
@@ -138,7 +137,6 @@ class RuntimeConfig:
     encoder_device: str | None = None
     static_shapes: StaticSizes = "none"
     batch_invariant: bool = False
-    shares_passes: bool = True
     max_model_len: int | None = None
     kept_tokens: frozenset[int] | None = None
 

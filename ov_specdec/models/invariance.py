@@ -8,6 +8,7 @@ Nondeterminism in LLM Inference" (Thinking Machines, 2025).
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
@@ -89,7 +90,7 @@ class Invariance:
         self.status = off or describe(None)
         # Passes that are left of the check, each list with the maximum tokens of its passes.
         self._left: list[tuple[int | None, list[ComparedPass]]] = []
-        self._digests: dict[tuple[int, int], bytes] = {}
+        self._digests: dict[tuple[int, int, bool], bytes] = {}
         if self._runner is None:
             return
         if (verdict := read_verdict(path)) is not None:
@@ -171,7 +172,8 @@ class Invariance:
         found = False
         for position, row in enumerate(rows, span.end - span.num_rows):
             digest = blake2b(np.ascontiguousarray(row).data, digest_size=16).digest()
-            found |= self._digests.setdefault((position, span.shift), digest) != digest
+            key = position, span.shift, span.is_generated
+            found |= self._digests.setdefault(key, digest) != digest
         return found
 
 
@@ -274,32 +276,37 @@ def check(folder: ModelFolder, config: RuntimeConfig) -> str:
 
 
 def _after(position: int, longest: int) -> Iterator[ComparedPass]:
-    """Passes after the same text: of several sizes, after a rejection, and beside sequences."""
+    """Passes after the same prompt: of several sizes, after a rejection, and beside sequences."""
     yield from _chunks(SMALL_PASS, position)
     yield from _sizes(COMPARED_SIZES, position, longest)
+    own = ProbeSpan(position, longest, is_generated=True)
     for begin in range(position, position + 3):
-        yield ComparedPass("a prompt in passes over 1 tokens", (ProbeSpan(begin, begin + 1),))
+        yield ComparedPass("tokens one after another", (own.part(begin, begin + 1),))
 
-    rejected = ProbeSpan(position, min(position + 20, longest), shift=7)
-    yield ComparedPass("rejected tokens", (rejected,))
+    rejected = own.part(position, min(position + 20, longest))
+    yield ComparedPass("rejected tokens", (rejected._replace(shift=7),))
     name = "a pass after 20 rejected tokens"
-    yield ComparedPass(name, (ProbeSpan(position, position + 2, 2),))
+    yield ComparedPass(name, (own.part(position, position + 2),))
 
     lengths = [1 + position // part for part in (20, 10, 5)]
     others = [ProbeSpan(0, end, 1, index, shift=5) for index, end in enumerate(lengths, 1)]
     yield ComparedPass("other sequences", tuple(others))
-    for own, each in ((1, 1), (2, 1), (1, 5), (2, 5)):
-        name = f"a pass over {own} tokens beside {len(others)} sequences of {each}"
-        beside = [span._replace(begin=span.end, end=span.end + each) for span in others]
-        yield ComparedPass(name, (ProbeSpan(position, position + own, own), *beside))
+    for size, each, is_generated in ((1, 1, True), (2, 1, True), (1, 5, True), (2, 5, False)):
+        does = "generate" if is_generated else "read"
+        name = f"a pass over {size} tokens beside {len(others)} sequences that {does} {each}"
+        beside = [
+            span._replace(begin=span.end, end=span.end + each, is_generated=is_generated)
+            for span in others
+        ]
+        yield ComparedPass(name, (own.part(position, position + size), *beside))
 
 
 def _sizes(sizes: Iterable[int], position: int, longest: int) -> Iterator[ComparedPass]:
     """Passes of these sizes over the tokens from a position on, as draft tokens are verified."""
+    own = ProbeSpan(position, longest, is_generated=True)
     for size in sizes:
         if position + size <= longest:
-            span = ProbeSpan(position, position + size, size)
-            yield ComparedPass(f"a pass over {size} tokens", (span,))
+            yield ComparedPass(f"a pass over {size} tokens", (own.part(position, position + size),))
 
 
 def _prompt(size: int, end: int) -> Iterator[ComparedPass]:
@@ -309,10 +316,14 @@ def _prompt(size: int, end: int) -> Iterator[ComparedPass]:
 
 
 def _chunks(size: int, end: int) -> Iterator[ComparedPass]:
-    """Prefill the text in chunks of a size, and compare the last row of each."""
+    """Prefill the text in chunks of a size, and compare the last row of each.
+
+    None is of a single token.
+    """
     name = f"a prompt in passes over {size} tokens"
-    for begin in range(0, end, size):
-        yield ComparedPass(name, (ProbeSpan(begin, min(begin + size, end)),))
+    begins = [*range(0, end - 1, size), end]
+    for begin, after in pairwise(begins):
+        yield ComparedPass(name, (ProbeSpan(begin, after),))
 
 
 def read_verdict(path: Path | None) -> InvarianceVerdict | None:

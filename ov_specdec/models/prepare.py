@@ -20,7 +20,7 @@ from ov_specdec.graph.paging import (
     to_paged,
     uses_positions,
 )
-from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv, repeat_attention_rows
+from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv
 from ov_specdec.models.devices import (
     NOT_PAGED,
     Backend,
@@ -109,10 +109,6 @@ def prepare(exported: ExportedModel, config: RuntimeConfig) -> Prepared:
     select_rows(model, axis=0 if is_paged else 1)
     if config.kept_tokens is not None:
         cut_vocabulary(model, sorted(config.kept_tokens))
-    # Recurrent layers have as many rows as attention.
-    repeats_rows = config.batch_invariant and config.shares_passes and not prepared.is_recurrent
-    if is_paged and repeats_rows:
-        repeat_attention_rows(model)
     if folder.original_length is not None and not choose_factors(model, folder.original_length):
         raise ModelError(
             f"{folder.path}/config.json has other factors for texts of more than "

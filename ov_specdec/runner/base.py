@@ -14,12 +14,6 @@ from ov_specdec.sampling.logits import Logits
 LOGITS_INDICES = "logits_indices"
 """Input with the indices of the rows of logits to compute, [num_rows]."""
 
-ATTENTION_INDICES = "attention_indices"
-"""Input with the index in the pass of each row of attention, [num_attention_rows]."""
-
-KEPT_INDICES = "kept_indices"
-"""Input with the indices of attention's rows that the pass keeps, [num_tokens]."""
-
 LONG = "takes_long_factors"
 """Input that selects the rotary factors of a pass (LongRoPE), []."""
 
@@ -32,12 +26,14 @@ S = TypeVar("S", bound=Slot)
 class Span(NamedTuple):
     """Tokens that a forward pass appends to one sequence. num_rows: of logits, of the last tokens.
 
-    hidden_states: [len(tokens), hidden_size], which the pass fills; None: not requested.
+    num_generated: last tokens that are not of the prompt, such as draft tokens. hidden_states:
+    [len(tokens), hidden_size], which the pass fills; None: not requested.
     """
 
     slot: Slot
     tokens: Sequence[int]
     num_rows: int
+    num_generated: int = 0
     hidden_states: HiddenStates | None = None
 
 
@@ -110,6 +106,14 @@ class Runner(ABC):
     max_pass_tokens: int | None = None
     bytes_per_token: int = 0
     bytes_per_state: int = 0
+
+    @property
+    def separates_generated(self) -> bool:
+        """Whether KV entries of generated tokens have other bits than those of a prompt.
+
+        Then a pass has two or more tokens of a prompt, or none.
+        """
+        return False
 
     @property
     def max_draft_tokens(self) -> int | None:

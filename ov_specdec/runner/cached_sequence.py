@@ -29,7 +29,8 @@ class CachedSequence:
     freed cache are one case: cached ids that differ from the needed ones are rolled back, and the
     rest is fed. With LongRoPE, a sequence that exceeds the original context length is prefilled
     again. namespace: of its cached prefix. readers: drafters that read its hidden states;
-    `OptionError` if the model has none.
+    `OptionError` if the model has none. num_prompt_tokens: what the request came with; None: all
+    but draft tokens.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class CachedSequence:
         runner: Runner,
         namespace: Hashable = None,
         readers: Sequence[HiddenStatesReader] = (),
+        num_prompt_tokens: int | None = None,
     ) -> None:
         if readers and runner.hidden_size is None:
             raise OptionError(
@@ -45,6 +47,7 @@ class CachedSequence:
             )
         self.runner = runner
         self.readers = readers
+        self._num_prompt_tokens = num_prompt_tokens
         self._namespace = namespace
         self._slot = runner.open(namespace)
         self._cached: list[int] = []
@@ -120,7 +123,9 @@ class CachedSequence:
             if self._unobserved:
                 self._observe()
         self._num_compared = len(tokens)
-        self._slot.commit(tokens, len(tokens) - 1)
+        # Kept back is what the next call may recompute: the last token, or two of a prompt.
+        num_kept_back = 2 if self.runner.separates_generated else 1
+        self._slot.commit(tokens, min(len(tokens) - num_kept_back, self._num_read))
         counts = self._num_fed, self._num_cached, self._num_passes, self._num_sequences
         return ForwardOutput(self._logits, *counts, rollback_seconds)
 
@@ -141,8 +146,8 @@ class CachedSequence:
         start, rows, size = len(self._cached), self._num_rows, self.num_pending
         if not self._num_fed:
             self._num_cached = start
-        if size > max(limit, rows):
-            size, rows, padding = max(min(limit, size - rows), 1), 1, 0
+        if (part := self._part(limit)) < size:
+            size, rows, padding = part, 1, 0
         tokens = self._needed(start, start + size)
         if padding:
             room = max_tokens(self.runner) - start - size
@@ -152,7 +157,8 @@ class CachedSequence:
         states = None
         if self.readers:
             states = np.empty((len(tokens), self.runner.hidden_size or 0), np.float32)
-        return Span(self._slot, tokens, rows, states)
+        num_generated = min(max(start + len(tokens) - self._num_read, 0), len(tokens))
+        return Span(self._slot, tokens, rows, num_generated, states)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
         """Take the logits of a pass over this span, and those of other sequences."""
@@ -176,6 +182,8 @@ class CachedSequence:
             return
         total = len(self._sequence) + len(self._draft_tokens)
         shared = min(total - self._num_rows, len(self._sequence) - 1)
+        if self.runner.separates_generated:
+            shared = min(shared, self._num_read - 2)
         tokens = self._sequence[: max(shared, 0)]
         for reader in self.readers:
             tokens = tokens[: reader.match_prefix(tokens)]
@@ -196,7 +204,7 @@ class CachedSequence:
     def free(self) -> None:
         """Free the cache; its content stays in the prefix cache until evicted."""
         self._agree_with_slot()
-        own = common_prefix(self._cached, self._sequence)
+        own = min(common_prefix(self._cached, self._sequence), self._num_read)
         left, self._cached, self._num_compared = self._cached[:own], [], 0
         self._slot.free(left)
 
@@ -222,6 +230,29 @@ class CachedSequence:
         """Maximum tokens that may be fed and rolled back."""
         limit = self.runner.max_draft_tokens
         return self.runner.max_length if limit is None else limit
+
+    @property
+    def _num_read(self) -> int:
+        """Needed tokens that are read as a prompt: two or more, or none."""
+        num_tokens = len(self._sequence)
+        if not self.runner.separates_generated:
+            return num_tokens + len(self._draft_tokens)
+        num_read = min(num_tokens, self._num_prompt_tokens or num_tokens)
+        return num_read if num_read > 1 else 0
+
+    def _part(self, limit: int) -> int:
+        """Tokens of the next pass: all pending ones, or up to `limit` and one more.
+
+        Tokens whose rows are needed stay together, and none of a prompt is left alone.
+        """
+        size, left = self.num_pending, self._num_read - len(self._cached)
+        most = size - self._num_rows
+        part = max(min(limit, most), 1)
+        if size <= max(limit, self._num_rows):
+            return size
+        if self.runner.separates_generated and part < left and 1 in (part, left - part):
+            part = left if left < 4 else 2 if part == 1 else part - 1
+        return part if part <= most else size
 
     def _observe(self) -> None:
         """Pass hidden states of fed tokens to readers, except for unverified draft tokens."""
@@ -251,8 +282,11 @@ class CachedSequence:
         start = min(self._num_compared, last)
         if fed := self._cached[start:]:
             start += common_prefix(fed, self._needed(start, start + len(fed)))
-        if min(start, last) < len(self._cached):
-            self._rollback(min(start, last))
+        start = min(start, last)
+        if self.runner.separates_generated and self._num_read - start == 1:
+            start -= 1
+        if start < len(self._cached):
+            self._rollback(start)
 
     def _agree_with_slot(self) -> None:
         """Match the slot after an error that emptied it, or an interrupt that left more tokens."""

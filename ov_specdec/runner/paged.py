@@ -1,7 +1,7 @@
 """Runner on a paged KV cache, where a sequence has a table of blocks: rollback sets a counter."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from ov_specdec.cache.state_table import LEAST_STATES, StatePool, StateTable
 from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.base import Runner, Span, check_room, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, HostMemory, bytes_of_block
-from ov_specdec.runner.packed import PackedModel
+from ov_specdec.runner.packed import Form, PackedModel
 from ov_specdec.sampling.logits import Logits
 
 CACHES = ("key_cache.", "value_cache.")
@@ -31,30 +31,47 @@ NUM_STATES = 64
 
 
 class SpanPart(NamedTuple):
-    """A span, or some of its tokens, after `past` others. of: the span's index."""
+    """Some tokens of a span that attention takes for one sequence, after `past` others."""
 
-    of: int
     past: int
     table: BlockTable
     span: Span
 
 
+def split(part: SpanPart) -> Iterator[SpanPart]:
+    """The tokens of the prompt together, and each generated one by itself."""
+    span, size = part.span, len(part.span.tokens)
+    num_read = size - span.num_generated
+    for begin, end in pairwise([0, *range(num_read or 1, size + 1)]):
+        yield part_of(part, begin, end)
+
+
+def part_of(part: SpanPart, begin: int, end: int) -> SpanPart:
+    """The part with some of the tokens."""
+    span = part.span
+    num_rows = max(end - max(len(span.tokens) - span.num_rows, begin), 0)
+    own = span._replace(tokens=span.tokens[begin:end], num_rows=num_rows)
+    return SpanPart(part.past + begin, part.table, own)
+
+
 def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPart]]:
-    """Divide spans into passes over at most `most` tokens each, in order. most: None for any."""
+    """Divide parts into passes over at most `most` tokens each, in order. most: None for any.
+
+    Those with several tokens are cut into such, as attention sums single queries differently.
+    """
     taken: list[SpanPart] = []
     room = most = most or sum(len(part.span.tokens) for part in parts)
-    for of, past, table, span in parts:
-        begin, num_tokens = 0, len(span.tokens)
+    for part in parts:
+        begin, num_tokens = 0, len(part.span.tokens)
         while begin < num_tokens:
-            end = min(begin + room, num_tokens)
-            num_rows = max(end - max(num_tokens - span.num_rows, begin), 0)
-            own = span._replace(tokens=span.tokens[begin:end], num_rows=num_rows)
-            taken.append(SpanPart(of, past + begin, table, own))
-            room -= end - begin
-            begin = end
-            if room == 0:
+            left = num_tokens - begin
+            size = left if left <= room else min(room, left - 2)
+            if size < min(left, 2):
                 yield taken
                 taken, room = [], most
+            else:
+                taken.append(part_of(part, begin, begin + size))
+                begin, room = begin + size, room - size
     if taken:
         yield taken
 
@@ -63,8 +80,10 @@ class PagedModel(Runner):
     """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
     memory: of its blocks. max_length: without `limit` of all sequences together too. is_invariant:
-    run passes in the batch-invariant form: see `Form`; with several sequences, the inputs of
-    `repeat_attention_rows` make it cheaper. original_context: the model then has the input `LONG`.
+    run passes in the batch-invariant form, where attention over a single query must not meet one
+    over several, as they sum in a different order: generated tokens are always single, and those of
+    a prompt never; with recurrent layers, which have one state for a sequence, single tokens are
+    repeated. original_context: the model then has the input `LONG`.
     """
 
     has_cheap_rollback = True
@@ -96,6 +115,13 @@ class PagedModel(Runner):
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
         self.memory: BlockMemory = memory or HostMemory()
         self.pool = BlockPool(-(-max_length // self.block_size), self.memory.copy)
+        self._spare = BlockTable(self.pool, self.block_size)
+        """Of spare rows, in the block after those of the pool, which no sequence owns or reads."""
+
+    @property
+    def separates_generated(self) -> bool:
+        """Not with recurrent layers."""
+        return self.is_invariant and self._states is None
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -164,17 +190,14 @@ class PagedModel(Runner):
         """
         self._check(spans)
         tables = [require_own(span.slot, BlockTable, self.pool) for span in spans]
-        parts = [
-            SpanPart(of, table.length, table, span)
-            for of, (table, span) in enumerate(zip(tables, spans, strict=True))
-        ]
+        wholes = [SpanPart(t.length, t, span) for t, span in zip(tables, spans, strict=True)]
         try:
-            for part in parts:
-                part.table.append(len(part.span.tokens))
-            return self._forward_parts(parts)
+            for whole in wholes:
+                whole.table.append(len(whole.span.tokens))
+            return self._forward_spans(wholes)
         except BaseException:
-            for part in parts:
-                part.table.rollback(part.past)
+            for whole in wholes:
+                whole.table.rollback(whole.past)
             raise
 
     def read_kv(self, slot: Slot) -> dict[str, NDArray[Any]]:
@@ -195,38 +218,43 @@ class PagedModel(Runner):
         for name in self._ports:
             self.memory.write(name, table.held, tensors[name])
 
-    def _forward_parts(self, whole: Sequence[SpanPart]) -> list[Logits]:
+    def _forward_spans(self, wholes: Sequence[SpanPart]) -> list[Logits]:
         """The logits of spans whose tables have room, from one or several passes."""
-        if self.original_context is None and self.max_pass_tokens is None:
-            return self._forward_pass(whole)
-        logits: list[list[Logits]] = [[] for _ in whole]
-        for side in (False, True):  # a pass has one kind of rotary factors
-            own = [part for part in whole if part.table.has_long_rope is side]
-            for parts in divide(own, self.max_pass_tokens):
-                # The next pass overwrites the logits of this one.
-                for part, rows in zip(parts, self._forward_pass(parts), strict=True):
-                    logits[part.of].append(rows.copy())
-        return [np.concatenate(own) for own in logits]
+        passes = list[list[SpanPart]]()
+        sides = {whole.table.has_long_rope for whole in wholes}
+        for side in sorted(sides):  # a pass has one kind of rotary factors
+            own = [whole for whole in wholes if whole.table.has_long_rope is side]
+            parts = [*chain.from_iterable(map(split, own))] if self.separates_generated else own
+            passes += divide(parts, self.max_pass_tokens)
+        if len(passes) == 1:
+            rows = self._forward_pass(passes[0])
+        else:  # the next pass overwrites the logits of this one
+            rows = np.concatenate([self._forward_pass(parts).copy() for parts in passes])
+        logits, begin = dict[int, Logits](), 0
+        for index in sorted(range(len(wholes)), key=lambda i: wholes[i].table.has_long_rope):
+            end = begin + wholes[index].span.num_rows
+            logits[index], begin = rows[begin:end, : self.vocab_size], end
+        return [logits[index] for index in range(len(wholes))]
 
-    def _forward_pass(self, parts: Sequence[SpanPart]) -> list[Logits]:
+    def _forward_pass(self, parts: Sequence[SpanPart]) -> Logits:
+        """One pass; the needed rows of its parts, in order."""
         sizes = [len(part.span.tokens) for part in parts]
-        blocks, num_tokens = [part.table.blocks for part in parts], sum(sizes)
-        if self.is_invariant:
-            num_tokens = max(num_tokens, 2)
-            if not self._model.repeats_rows:
-                num_tokens = sum(max(size, 2) for size in sizes)
-            # A spare row may write beyond the blocks of its sequence: to the block after those of
-            # the pool, which no sequence owns or reads.
-            blocks = [[*own, self.pool.size] for own in blocks]
-        rows = self._static.get(num_tokens, self._model).forward(
+        repeats_tokens = self.is_invariant and not self.separates_generated
+        if repeats_tokens:
+            sizes = [max(size, 2) for size in sizes]
+        elif self.is_invariant and sum(sizes) == 1:
+            spare = parts[0].span._replace(num_rows=0)
+            parts, sizes = [*parts, SpanPart(0, self._spare, spare)], [1, 1]
+        blocks = [part.table.blocks for part in parts]
+        if repeats_tokens:  # a repeated one may be beyond the blocks of its sequence
+            blocks = [[*own, *self._spare.blocks] for own in blocks]
+        return self._static.get(sum(sizes), self._model).forward(
             [part.span for part in parts],
             [part.past for part in parts],
             blocks,
-            self.is_invariant,
-            parts[0].table.has_long_rope,
+            Form(False, self.is_invariant, repeats_tokens, parts[0].table.has_long_rope),
             {} if self._states is None else self._states_of(parts),
         )
-        return [own[:, : self.vocab_size] for own in rows]
 
     def _states_of(self, parts: Sequence[SpanPart]) -> dict[str, Sequence[int]]:
         """The inputs of a pass with the blocks of recurrent states."""
@@ -237,7 +265,7 @@ class PagedModel(Runner):
                 span.num_rows,
                 has_spare_row=self.is_invariant and len(span.tokens) == 1,
             )
-            for _, past, table, span in parts
+            for past, table, span in parts
             if table.states is not None
         ]
         return {
@@ -250,6 +278,7 @@ class PagedModel(Runner):
     def _allocate(self) -> None:
         """Allocate all blocks of the pool, a spare one, and those of recurrent states."""
         self.memory.allocate(self._ports, self.pool.size + 1)
+        self._spare.blocks = [self.pool.size]
         if self._states is not None:
             self._state_memory.allocate(self._state_ports, self._states.blocks.size)
         for model in (self._model, *self._static.values()):

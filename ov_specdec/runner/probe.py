@@ -49,7 +49,7 @@ class ProbeSpan(NamedTuple):
     """Positions of the text that a pass feeds to a sequence, after a rollback to `begin` if due.
 
     num_rows: of logits, of the last tokens. sequence: its index. shift: feeds the tokens of as many
-    positions later, as rejected draft tokens would be.
+    positions later, as rejected draft tokens would be. is_generated: they are no part of a prompt.
     """
 
     begin: int
@@ -57,6 +57,11 @@ class ProbeSpan(NamedTuple):
     num_rows: int = 1
     sequence: int = 0
     shift: int = 0
+    is_generated: bool = False
+
+    def part(self, begin: int, end: int) -> "ProbeSpan":
+        """The same at other positions, with a row for each."""
+        return self._replace(begin=begin, end=end, num_rows=end - begin)
 
 
 class Probe:
@@ -87,7 +92,7 @@ class Probe:
             slot.rollback(span.begin)
         # From its length, since some runners roll back further.
         tokens = probe_tokens(slot.length + span.shift, span.end + span.shift)
-        return Span(slot, tokens, span.num_rows)
+        return Span(slot, tokens, span.num_rows, len(tokens) if span.is_generated else 0)
 
 
 def largest_distance(runner: Runner) -> float:
@@ -99,8 +104,9 @@ def largest_distance(runner: Runner) -> float:
     end = NUM_BEFORE + COMPARED_TOKENS
     with closing(Probe(runner)) as probe:
         probe.forward(ProbeSpan(0, NUM_BEFORE))
-        several = probe.forward(ProbeSpan(NUM_BEFORE, end, COMPARED_TOKENS)).copy()
-        spans = [ProbeSpan(begin, begin + 1) for begin in range(NUM_BEFORE, end)]
+        following = ProbeSpan(NUM_BEFORE, end, COMPARED_TOKENS, is_generated=True)
+        several = probe.forward(following).copy()
+        spans = [following.part(begin, begin + 1) for begin in range(NUM_BEFORE, end)]
         single = [probe.forward(span)[0].copy() for span in spans]
         return max(map(distance, several, single))
 
@@ -113,8 +119,9 @@ def rows_around(runner: Runner, position: int) -> Logits:
     namespace = LongRopeNamespace(object()) if has_long_rope else object()
     with closing(Probe(runner, lambda: namespace)) as probe:
         probe.forward(ProbeSpan(0, begin))
-        spans = [ProbeSpan(begin, position, position - begin)]
-        spans += [ProbeSpan(index, index + 1) for index in range(position, end)]
+        after = ProbeSpan(begin, end, is_generated=True)
+        spans = [after.part(begin, position)]
+        spans += [after.part(index, index + 1) for index in range(position, end)]
         return np.concatenate([probe.forward(span).copy() for span in spans])
 
 
@@ -155,6 +162,7 @@ def _time(probe: Probe, size: int) -> tuple[Logits, float]:
     seconds = []
     for _ in range(TRIAL_PASSES):
         begin = perf_counter()
-        logits = probe.forward(ProbeSpan(NUM_CACHED, NUM_CACHED + size, size))
+        span = ProbeSpan(NUM_CACHED, NUM_CACHED + size, size, is_generated=True)
+        logits = probe.forward(span)
         seconds.append(perf_counter() - begin)
     return logits.copy(), min(seconds)

@@ -75,6 +75,8 @@ class ScriptedModel(Runner):
         self.pool = BlockPool(num_blocks, self._copy)
         self.memory: dict[tuple[int, int], int] = {}
         """Tokens by block, and place in it."""
+        self.generated: dict[tuple[int, int], bool] = {}
+        """Whether each was fed as one that is not of a prompt."""
         self.sizes: list[list[int]] = []
         """Of each pass, the tokens of its spans."""
         self.rollbacks: list[int] = []
@@ -118,10 +120,17 @@ class ScriptedModel(Runner):
         for offset in range(self.block_size):
             if (source, offset) in self.memory:
                 self.memory[target, offset] = self.memory[source, offset]
+                self.generated[target, offset] = self.generated[source, offset]
 
     def held(self, slot: BlockTable) -> list[int]:
         """The tokens that the blocks of a sequence hold."""
         return [self.memory[self._address(slot, place)] for place in range(slot.length)]
+
+    def num_read(self, slot: BlockTable) -> int:
+        """How many of the first tokens of a sequence were fed as a prompt, before all others."""
+        generated = [self.generated[self._address(slot, place)] for place in range(slot.length)]
+        assert generated == sorted(generated), "a prompt is read behind generated tokens"
+        return generated.count(False)
 
     def _address(self, slot: BlockTable, place: int) -> tuple[int, int]:
         """The block of a token, and the place in it."""
@@ -136,8 +145,11 @@ class ScriptedModel(Runner):
                 raise RuntimeError("the device is gone")
 
     def _rows(self, span: Span, past: int) -> Logits:
-        for place, token in enumerate(span.tokens, past):
-            self.memory[self._address(span.slot, place)] = token
+        num_read = len(span.tokens) - span.num_generated
+        assert num_read != 1 or not self.separates_generated, "a token of a prompt is left alone"
+        for index, token in enumerate(span.tokens):
+            address = self._address(span.slot, past + index)
+            self.memory[address], self.generated[address] = token, index >= num_read
         held = self.held(span.slot)
         if span.hidden_states is not None:
             for place in range(past, len(held)):

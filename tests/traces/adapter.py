@@ -92,7 +92,7 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
         )
     paged = PagedModel(
         compiled,
-        is_invariant=model.form != "plain",
+        is_invariant=model.is_invariant,
         original_context=model.border,
         **known,
     )

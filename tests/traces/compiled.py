@@ -7,6 +7,7 @@ is in a wrong place is found.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -22,11 +23,13 @@ from tests.traces.script import Script
 BEYOND = 100_000
 """Added to the places of tokens that were computed with LongRoPE's long factors."""
 
+SINGLE = 200_000
+"""Added to the places of tokens that attention has read by themselves, where that matters."""
+
 PADDING = 2
 """Columns of logits that no token has."""
 
 LOGITS_INDICES, LONG = "logits_indices", "takes_long_factors"
-SPARE_ROWS = ("attention_indices", "kept_indices")
 PAGED = (
     *("input_ids", "position_ids", "past_lens", "subsequence_begins", "block_indices"),
     *("block_indices_begins", "max_context_len", LOGITS_INDICES),
@@ -112,8 +115,6 @@ class Compiled:
         names = {"paged": PAGED, "stateful": STATEFUL, "encoder-decoder": DECODER}[model.kv]
         if model.kv == "encoder-decoder":
             names = (*names, "cache_position")
-        if model.form == "spare rows":
-            names = (*names, *SPARE_ROWS)
         if model.border is not None:
             names = (*names, LONG)
         shape = ov.PartialShape([-1, 1, model.block_size, 1])
@@ -174,46 +175,42 @@ class PagedRequest:
         """One pass; the logits [rows, vocab]."""
         given = {name: tensor.data for name, tensor in self.tensors.items()}
         ids, positions = given["input_ids"], given["position_ids"]
-        attended, kept = self._spare_rows(given, len(ids))
         scores: list[Array] = []
         rows: list[Row] = []
         begins, tables = given["subsequence_begins"], given["block_indices_begins"]
-        longest = 0
-        for i, past in enumerate(given["past_lens"].tolist()):
-            own = attended[begins[i] : begins[i + 1]]
-            blocks = given["block_indices"][tables[i] : tables[i + 1]]
-            cache = _Blocks(self.device, given, blocks)
+        owns = [slice(begin, end) for begin, end in pairwise(begins)]
+        blocks = [given["block_indices"][begin:end] for begin, end in pairwise(tables)]
+        caches = [_Blocks(self.device, given, own) for own in blocks]
+        past_lens = given["past_lens"].tolist()
+        for cache, own, past in zip(caches, owns, past_lens, strict=True):  # before all reading
             cache.write(past, ids[own], positions[own])
-            held = cache.read(
-                past + int((positions[own] == np.arange(past, past + len(own))).sum())
-            )
+        for cache, own, past in zip(caches, owns, past_lens, strict=True):
+            held = cache.read(past, len(ids[own]))
             for place, position in enumerate(positions[own].tolist(), past):
                 known = position == place
                 scores.append(self.device.row(held[: place + 1]) if known else self.device.garbage)
-            asked = _of_sequence(given[LOGITS_INDICES], kept, begins[i], begins[i + 1])
-            size = len(held) - past
-            rows.append(Row(held[:past], held[past:], asked_rows(asked, size), blocks.tolist()))
-            longest = max(longest, past + len(own))
+            is_next = rows and cache.blocks.tolist() == rows[-1].blocks and past > 0
+            before = rows.pop().past if is_next else held[:past]  # of a generated token before
+            start = own.start - (past - len(before))
+            asked = [int(row - start) for row in given[LOGITS_INDICES] if start <= row < own.stop]
+            fed = held[len(before) :]
+            rows.append(Row(before, fed, asked_rows(asked, len(fed)), cache.blocks.tolist()))
+        longest = max(
+            past + own.stop - own.start for past, own in zip(past_lens, owns, strict=True)
+        )
         self._check(given, len(ids), longest)
-        self.device.begin(Pass(self.device.role, f"/{self.size}" if self.size else "", rows))
-        rows_of_logits = np.array([scores[kept[row]] for row in given[LOGITS_INDICES]])
+        spare = [row for row in rows if row.blocks == [len(given["key_cache.0"]) - 1]]
+        rows, note = [row for row in rows if row not in spare], "a spare row" if spare else ""
+        self.device.begin(Pass(self.device.role, f"/{self.size}" if self.size else "", rows, note))
+        rows_of_logits = np.array([scores[row] for row in given[LOGITS_INDICES]])
         return {"logits": self.device.end(rows_of_logits)}
-
-    def _spare_rows(self, given: Mapping[str, Array], num_tokens: int) -> tuple[Array, Array]:
-        """Which token each row of attention is, and which rows the pass goes on with."""
-        if self.device.model.form != "spare rows":
-            return np.arange(num_tokens), np.arange(num_tokens)
-        attended, kept = (given[name] for name in SPARE_ROWS)
-        fits = attended[kept].tolist() == list(range(num_tokens))
-        self.device.journal.require(fits, "a pass goes on with other rows than those of its tokens")
-        return attended, kept
 
     def _check(self, given: Mapping[str, Array], num_tokens: int, longest: int) -> None:
         require = self.device.journal.require
         require(self.size in (None, num_tokens), f"{num_tokens} tokens in a pass of {self.size}")
         require(int(given["max_context_len"]) == longest, "max_context_len is not the longest")
-        if self.device.model.form != "plain":
-            require(num_tokens > 1 or len(given["subsequence_begins"]) > 1, "a single row")
+        if self.device.model.is_invariant:
+            require(min(num_tokens, len(given[LOGITS_INDICES])) > 1, "a single row")
 
 
 @dataclass
@@ -232,27 +229,31 @@ class _Blocks:
         size = self.device.model.block_size
         return self.blocks[places // size], places % size
 
+    def _is_single(self, num_tokens: int) -> bool:
+        return num_tokens == 1 and self.device.model.is_invariant
+
     def write(self, past: int, ids: Array, positions: Array) -> None:
         """Put ids in the places after the cached ones."""
         blocks, offsets = self._slots(np.arange(past, past + len(ids)))
         self.given["key_cache.0"][blocks, 0, offsets, 0] = ids
-        self.given["value_cache.0"][blocks, 0, offsets, 0] = positions + self._beyond
+        single = SINGLE * self._is_single(len(ids))
+        self.given["value_cache.0"][blocks, 0, offsets, 0] = positions + self._beyond + single
 
-    def read(self, length: int) -> list[int]:
-        """The ids in the first places, each of which has to be in its own."""
-        places = np.arange(length)
+    def read(self, past: int, num_tokens: int) -> list[int]:
+        """The ids in the first places, each of which has to be in its own.
+
+        Several are read after such that were read together too.
+        """
+        places = np.arange(past + num_tokens)
         blocks, offsets = self._slots(places)
         found = self.given["value_cache.0"][blocks, 0, offsets, 0] - self._beyond
+        if self._is_single(num_tokens):
+            found %= SINGLE
         self.device.journal.require(
             bool((found == places).all()), f"blocks {self.blocks} hold the places {found}"
         )
         ids: list[int] = self.given["key_cache.0"][blocks, 0, offsets, 0].tolist()
         return ids
-
-
-def _of_sequence(wanted: Array, kept: Array, begin: int, end: int) -> list[int]:
-    """The rows of logits that are asked of one sequence, by their places in it."""
-    return [int(kept[row] - begin) for row in wanted if begin <= kept[row] < end]
 
 
 @dataclass

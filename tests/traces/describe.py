@@ -14,11 +14,10 @@ class Model:
     drift: how far its logits are from those of a model with 0; 16 is about what they span.
     block_size: of a paged KV cache. memory: tokens that the KV cache has room for; None: as many as
     one sequence may have, or what the device allows. static_shapes: numbers of tokens that it is
-    compiled
-    for once more. form: "spare" passes have no single rows, by giving tokens twice, "spare rows"
-    give rows of attention twice. max_masked: stale entries of states that are kept. ticks: of the
-    clock that a pass over one token takes, and that each token more adds. fails_at, blank_at: of
-    its passes, counted from 0, those that fail, and whose logits are NaN.
+    compiled for once more. is_invariant: passes have the batch-invariant form. max_masked: stale
+    entries of states that are kept. ticks: of the clock that a pass over one token takes, and that
+    each token more adds. fails_at, blank_at: of its passes, counted from 0, those that fail, and
+    whose logits are NaN.
     """
 
     kv: Literal["paged", "stateful", "encoder-decoder"] = "paged"
@@ -28,7 +27,7 @@ class Model:
     memory: int | None = None
     border: int | None = None
     static_shapes: tuple[int, ...] = ()
-    form: Literal["plain", "spare", "spare rows"] = "plain"
+    is_invariant: bool = False
     max_pass_tokens: int | None = None
     max_masked: int | None = None
     ticks: tuple[float, float] = (1.0, 0.1)

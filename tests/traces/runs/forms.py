@@ -1,6 +1,6 @@
-"""Passes of other forms: without single rows, in parts, across the border of LongRoPE."""
+"""Passes of other forms: batch-invariant ones, in parts, across the border of LongRoPE."""
 
-from tests.traces.describe import Model, Step, add, run
+from tests.traces.describe import FINISH, Model, Step, add, run
 
 NEAR = Model(drift=1.5)
 PROMPT = "onceuponatime"
@@ -15,17 +15,24 @@ ACROSS = (
 )
 
 RUNS = (
-    run("single tokens given twice", *TWO, main=Model(form="spare"), draft=NEAR),
     run(
-        "single rows of attention given twice, in static shapes",
+        "generated tokens by themselves, in static shapes",
         *TWO,
-        main=Model(form="spare rows", static_shapes=(2, 4)),
+        main=Model(is_invariant=True, static_shapes=(2, 4)),
+        draft=NEAR,
+    ),
+    run(
+        "a prompt that goes on from an answer, and reads again what was generated",
+        *TWO,
+        FINISH,
+        add("c", "{a}", max_new_tokens=9, num_assistant_tokens=2),
+        main=Model(is_invariant=True),
         draft=NEAR,
     ),
     run(
         "passes of seven tokens at most",
         *TWO,
-        main=Model(form="spare", max_pass_tokens=7),
+        main=Model(is_invariant=True, max_pass_tokens=7),
         draft=NEAR,
     ),
     run(

@@ -20,6 +20,14 @@ RUNS = (
         max_batch_size=3,
     ),
     run(
+        "generated tokens by themselves, which are computed again after a preemption",
+        *prompts("abc", max_new_tokens=10, num_assistant_tokens=3),
+        main=Model(max_length=128, memory=144, is_invariant=True),
+        draft=Model(drift=1.5),
+        max_batch_size=3,
+        prefill=9,
+    ),
+    run(
         "a draft model without room, and requests that are preempted while they draft",
         *prompts("abc", max_new_tokens=10, num_assistant_tokens=4),
         main=Model(max_length=512),

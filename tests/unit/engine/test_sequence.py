@@ -1,15 +1,24 @@
 """A sequence that knows what its KV cache holds: what is read again, kept, shared; errors."""
 
+from contextlib import suppress
+from itertools import cycle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec import SessionError
 from ov_specdec.runner.base import Span
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone, forward
 from tests.support.fakes import ScriptedModel, counting, held_by, mixing
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+class Separating(ScriptedModel):
+    """A model that feeds generated tokens in another way than those of a prompt."""
+
+    separates_generated = True
 
 
 class Forgetful(ScriptedModel):
@@ -113,6 +122,40 @@ def test_any_history_of_a_cache_gives_the_logits_of_a_fresh_one(edits, kind, bor
         assert logits.argmax(axis=1).tolist() == [mixing(1)(whole[:place]) for place in places]
         assert cache.tokens == held_by(cache) == whole
     cache.free()
+    assert model.pool.num_used == 0
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["text", "draft", "preempt"]), TOKENS), max_size=12)
+
+
+@given(
+    st.lists(st.tuples(TOKENS, STEPS), min_size=1, max_size=4),
+    st.lists(st.integers(1, 9), min_size=1),
+    st.integers(1, 4),
+)
+def test_a_token_is_fed_as_its_place_in_the_text_says(requests, limits, num_rows):
+    """However prompts are cut, continued by other prompts, preempted, and rolled back."""
+    model, limit = Separating(mixing(1)), cycle(limits)
+    for prompt, steps in requests:
+        cache, text = CachedSequence(model, num_prompt_tokens=len(prompt)), [*prompt]
+        others = [([], min(num_rows, len(prompt)))]
+        for kind, value in steps:
+            others.append((value if kind == "draft" else [], None))
+            text_after = value if kind == "text" else []
+            if kind == "preempt":
+                cache.free()
+            for draft_tokens, rows in others:
+                waiting = cache.advance(text, draft_tokens, rows)
+                with suppress(StopIteration):
+                    while True:
+                        next(waiting)
+                        forward([cache], [cache.span(next(limit))])
+                whole = [*text, *draft_tokens]
+                assert held_by(cache) == whole
+                expected = len(prompt) if len(prompt) > 1 else 0
+                assert model.num_read(cache._slot) == expected
+            text, others = [*text, *text_after], []
+        cache.free()
     assert model.pool.num_used == 0
 
 
