@@ -1,6 +1,5 @@
 """`ov-specdec serve`: an OpenAI-compatible server."""
 
-import logging
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -22,7 +21,6 @@ from ov_specdec.cli.terminal import by_flag, console
 from ov_specdec.errors import Option, OptionError, requiring, suggest
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.planning.measurement import SEQUENCES
 from ov_specdec.server.settings import (
     LOOPBACK_NAMES,
     Binding,
@@ -32,8 +30,6 @@ from ov_specdec.server.settings import (
     is_loopback,
 )
 from ov_specdec.speech.audio import require_libraries
-
-log = logging.getLogger("ov_specdec.server")
 
 VARIABLE_PREFIX = "OV_SPECDEC"
 """Of environment variables that have the values of options."""
@@ -157,18 +153,11 @@ def serve(
 
 
 def _load(arguments: Mapping[str, Any]) -> SpeculativePipeline:
-    """Load models for many requests, check batch invariance, and name its price if it is high."""
+    """Load models for many requests, check batch invariance, and measure passes."""
     pipeline = make_pipeline(arguments)
-    is_invariant = check_invariance(pipeline).is_on
+    check_invariance(pipeline)
     with console.status("Measuring passes"):
-        curve = pipeline.measure_costs().main
-    price = curve.at(SEQUENCES, SEQUENCES) / curve.at(SEQUENCES)
-    if is_invariant and price > 1.2:  # below it there is nothing to say
-        log.warning(
-            "%d requests take %.1f times as long as %d tokens of one: "
-            "--batch-invariant false may be faster, and their texts may then differ",
-            *(SEQUENCES, price, SEQUENCES),
-        )
+        pipeline.measure_costs()
     return pipeline
 
 

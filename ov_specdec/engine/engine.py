@@ -3,6 +3,7 @@
 import warnings
 from collections.abc import Mapping
 from itertools import compress
+from operator import mul
 from time import perf_counter
 from types import MappingProxyType
 
@@ -172,6 +173,7 @@ class Engine:
             limits = zip(caches, batch.values(), self._padding(model, batch), strict=True)
             try:
                 spans = [cache.span(limit, padding) for cache, limit, padding in limits]
+                lengths = [cache.length for cache in caches]
                 forward(caches, spans)
                 self._owed -= perf_counter() - begin
             except CacheFullError as error:
@@ -184,6 +186,7 @@ class Engine:
             for sequence in batch:
                 self._resume(sequence)
             sizes = [len(span.tokens) for span in spans]
+            num_read = sum(map(mul, sizes, lengths))
             num_prefill, seconds = sum(compress(sizes, prefills)), perf_counter() - begin
             num_needed = sum(batch.values())
             # A draft model that drafts token by token feeds one or two of each sequence; a larger
@@ -192,7 +195,7 @@ class Engine:
             is_usual = is_step or num_needed <= 2 * len(batch)
             if model is self._main and any(sequence.policy.is_planned for sequence in batch):
                 num_needed = self._step_plan.best_size or num_needed
-            return PassStats(sum(sizes), len(sizes), num_prefill, seconds, is_usual, num_needed)
+            return PassStats(sum(sizes), num_read, num_prefill, seconds, is_usual, num_needed)
         return None
 
     def _padding(self, model: Runner, batch: dict[Sequence, int]) -> list[int]:

@@ -130,6 +130,7 @@ class Scheduler:
             len(self.running),
             len(decoding),
             sum([sequence.num_in_pass for sequence in decoding]),
+            sum([sequence.num_in_pass * sequence.cache.length for sequence in decoding]),
             min(num_prefill, self._prefill_budget) if prefilling else 0,
             sum([sequence.num_forced for sequence in decoding]),
         )

@@ -35,27 +35,29 @@ class PassCurve:
     """Passes of one model.
 
     seconds: by tokens in the pass. change: extra seconds of a pass with another size than the
-    previous one, because OpenVINO prepares the model for new shapes. per_sequence: seconds that
-    each sequence beyond the first adds to a pass over as many tokens. saved: seconds that a static
-    shape saves at any size, since OpenVINO need not prepare it. static: sizes of current static
-    shapes, which have no change cost; not kept, as each process compiles its own.
+    previous one, because OpenVINO prepares the model for new shapes. per_read: seconds to read a
+    cached token for one token of a pass. saved: seconds that a static shape saves at any size,
+    since OpenVINO need not prepare it. static: sizes of current static shapes, which have no change
+    cost; not kept, as each process compiles its own.
     """
 
     seconds: Annotated[Mapping[int, Annotated[Seconds, Field(gt=0.0)]], Field(min_length=1)]
     change: Seconds = 0.0
-    per_sequence: Seconds = 0.0
+    per_read: Seconds = 0.0
     saved: Seconds = 0.0
     static: Annotated[frozenset[int], Field(exclude=True)] = frozenset()
 
-    def at(self, num_tokens: int, num_sequences: int = 1) -> float:
-        """Seconds of a pass over `num_tokens`; positive."""
-        seconds = float(self._by_size[min(num_tokens, LONGEST)])
-        return seconds + self.per_sequence * (num_sequences - 1)
+    def at(self, num_tokens: int, num_read: int = 0) -> float:
+        """Seconds of a pass over `num_tokens`; positive.
 
-    def by_size(self, last: int, num_sequences: int = 1) -> NDArray[np.floating]:
+        num_read: the sum over them of the cached tokens that each reads.
+        """
+        return float(self._by_size[min(num_tokens, LONGEST)]) + self.per_read * num_read
+
+    def by_size(self, last: int, num_read: int = 0) -> NDArray[np.floating]:
         """Seconds of passes over 0 to `last` tokens; constant beyond the longest."""
         seconds: NDArray[np.floating] = self._by_size[np.arange(last + 1).clip(max=LONGEST)]
-        return seconds + self.per_sequence * (num_sequences - 1)
+        return seconds + self.per_read * num_read
 
     def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
         """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass."""
@@ -215,7 +217,7 @@ class LiveCurve(Costs):
             self._compare(0, sum(each.seconds for each in drafts) / expected)
         if self._last and self._changes_size("main", main, done):
             pace = median(ratio for _, ratio in self._last)
-            self._learn_change(done.seconds / pace - main.at(done.num_tokens, done.num_sequences))
+            self._learn_change(done.seconds / pace - main.at(done.num_tokens, done.num_read))
         size = min(GRID, key=lambda size: abs(size - done.num_tokens))
         ratio = done.seconds / self._expected("main", main, done)
         self._compare(size, ratio)
@@ -242,7 +244,7 @@ class LiveCurve(Costs):
 
     def _expected(self, role: Role, passes: PassCurve, done: PassStats) -> float:
         """Seconds of a pass by the curve."""
-        seconds = passes.at(done.num_tokens, done.num_sequences)
+        seconds = passes.at(done.num_tokens, done.num_read)
         seconds += passes.change * self._changes_size(role, passes, done)
         if done.num_tokens not in passes.static:
             self._last_size[role] = done.num_tokens

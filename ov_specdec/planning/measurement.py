@@ -7,10 +7,11 @@ from functools import partial
 from statistics import median, median_low
 from time import perf_counter
 
+from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import CostCurve, PassCurve
-from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import CachedSequence, alone, forward, max_tokens
+from ov_specdec.runner.base import Runner, Span
+from ov_specdec.runner.cached_sequence import CachedSequence, alone, max_tokens
 from ov_specdec.runner.probe import probe_tokens
 
 SWEEPS = 5
@@ -35,16 +36,17 @@ The embedded main model takes 0.8 ms for each token up to 16, and 0.3 from there
 
 CACHED = 16
 """Cached tokens that the passes read: up to 200, passes of a small model grow by less than they
-vary, and what sizes take in longer texts is learnt in use."""
+vary."""
 
-LARGEST_ROOM = CACHED + WIDE[-1]
+LONG = 1024
+"""Cached tokens that a pass reads for the cost of reading them."""
+
+LARGEST_ROOM = LONG + WIDE[-1]
 """Tokens of a sequence that has room for all of the passes."""
 
-SEQUENCES = 8
-"""Sequences of the pass that measures the cost of each."""
-
-LEAST = 4
-"""Measurements of the main model that every curve needs, however long they take: 1, 8, 4, 1.
+LEAST = 5
+"""Measurements of the main model that every curve needs, however long they take: 1, 8, 4, 1, and
+one behind a long text.
 
 All of the draft's come before them. A first generation waits for these. Curves of them alone differ
 from those of all sizes by less than 10 % up to 16 tokens, and use corrects them.
@@ -65,11 +67,12 @@ class PassTimes:
         self._model, self._new_namespace = model, new_namespace
         self.draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
         self.cache, self._most = CachedSequence(model, new_namespace()), max_tokens(model)
+        self._size_read = 8 if model.separates_generated else 1
         # Fewer if otherwise drafts had no room in the context.
         self._num_cached = max(min(CACHED, self._most - SIZES[-1]), 1)
         # By size: the first of three passes, and the faster one of the others.
         self._times: dict[int, list[tuple[float, float]]] = defaultdict(list)
-        self._spreads: list[float] = []
+        self._reads: list[float] = []
 
     def time(self, size: int) -> None:
         """Time three passes of a size: the first follows a change of size, the others do not.
@@ -87,27 +90,28 @@ class PassTimes:
             return
         self._times[size].append((first, min(others)))
 
-    def spread(self) -> None:
-        """Time a pass over one token of each of several sequences."""
-        if self._model.max_sequences is not None:
+    def read(self) -> None:
+        """Time passes of a size behind a long text, whose content does not matter."""
+        model, size = self._model, self._size_read
+        if LONG + size > self._most:
             return
-        caches = [CachedSequence(self._model, self._new_namespace()) for _ in range(SEQUENCES)]
+        slot = model.open(self._new_namespace())
         try:
-            for _ in range(2):  # the first follows a change of size
-                steps = [cache.advance(probe_tokens(0, 1)) for cache in caches]
-                for waiting in steps:
-                    next(waiting)
+            if not isinstance(slot, BlockTable) or slot.states is not None:
+                return
+            slot.append(LONG)
+            model.write_kv(slot, model.read_kv(slot), LONG)  # or its memory would not be there
+            seconds = []
+            for _ in range(3):
                 start = perf_counter()
-                forward(caches, [cache.span(1) for cache in caches])
-                seconds = perf_counter() - start
-                for step in steps:
-                    alone(step)
+                model.forward([Span(slot, probe_tokens(0, size), size, size)])
+                seconds.append(perf_counter() - start)
+                slot.rollback(LONG)
         except CacheFullError:
-            return  # memory for only one sequence
+            return  # memory for short texts only
         finally:
-            for cache in caches:
-                cache.discard()
-        self._spreads.append(seconds)
+            slot.free()
+        self._reads.append(min(seconds[1:]))
 
     def curve(self, saved: float) -> PassCurve:
         """Medians, at the pace of the fastest pass over one token.
@@ -129,10 +133,10 @@ class PassTimes:
         # One disturbed pair of few must not forbid changes: they take up to a one-token pass.
         change = min(max(change, 0.0), min(singles))
         curve = PassCurve(seconds, change, saved=saved, static=static)
-        if not self._spreads:
+        if not self._reads:
             return curve
-        more = pace * median(self._spreads) - curve.at(SEQUENCES)
-        return replace(curve, per_sequence=max(more / (SEQUENCES - 1), 0.0))
+        more = pace * median(self._reads) - curve.at(self._size_read)
+        return replace(curve, per_read=max(more / (self._size_read * (LONG - CACHED)), 0.0))
 
     def _pass(self, size: int) -> float:
         tokens = probe_tokens(0, self._num_cached)
@@ -163,7 +167,7 @@ class Measurement:
         self._models = [PassTimes(model, new_namespace) for model in models]
         self._sweeps = sweeps
         self._num_sweeps = 0
-        self._num_needed = LEAST + sum(len(model.draft_sizes) for model in self._models[1:])
+        self._num_needed = LEAST + sum(len(model.draft_sizes) + 1 for model in self._models[1:])
 
     def run(self, seconds: float, progress: Callable[[float], None] | None = None) -> None:
         """Measure for so long, and some sizes at least; the others are interpolated.
@@ -197,8 +201,8 @@ class Measurement:
         for sweep in range(self._sweeps):
             for draft in drafts:
                 yield from (partial(draft.time, size) for size in draft.draft_sizes)
-            for size in FIRST_SWEEP if sweep == 0 else (*SIZES, *WIDE):
+            for number, size in enumerate(FIRST_SWEEP if sweep == 0 else (*SIZES, *WIDE)):
+                if number == LEAST - 1:
+                    yield from (model.read for model in self._models)
                 yield partial(main.time, size)
-            if sweep > 0:
-                yield from (model.spread for model in self._models)
             self._num_sweeps = sweep + 1

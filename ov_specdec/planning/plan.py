@@ -67,12 +67,14 @@ class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
     acceptance: the probability that the first n draft tokens are all accepted, from n = 1 to
-    `MAX_PLANNED_LENGTH`. num_skipped: tokens that the draft model's cache lacks. is_hopeful: the
-    last probe was accepted. throughput: tokens that recent steps gave the sequence, on average.
+    `MAX_PLANNED_LENGTH`. num_cached: tokens that each draft token reads. num_skipped: tokens that
+    the draft model's cache lacks. is_hopeful: the last probe was accepted. throughput: tokens that
+    recent steps gave the sequence, on average.
     """
 
     offer: Offer
     acceptance: tuple[float, ...]
+    num_cached: int = 0
     num_skipped: int = 1
     is_hopeful: bool = False
     throughput: float = 1.0

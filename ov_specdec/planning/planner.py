@@ -17,12 +17,6 @@ SPENT_ON_PROBES = 0.01
 that the draft model reads for them it is twice as much at most."""
 
 
-SPENT_ON_PLAIN = 0.02
-"""Fraction of the tokens for steps without drafts while several sequences draft. With 1 %, four
-requests behind 1,500 tokens without batch invariance drafted in vain for three loads, with 2 % for
-two, with none for good (1 B)."""
-
-
 @dataclass(frozen=True)
 class Load:
     """The main model's next pass without draft tokens; by default over a single sequence."""
@@ -33,6 +27,8 @@ class Load:
     """Those that get a token from it."""
     num_tokens: int = 1
     """Tokens of the answered ones, without draft tokens that are to be planned."""
+    num_read: int = 0
+    """The sum over these tokens of the cached ones before them."""
     num_prefill: int = 0
     """Prefill tokens."""
     num_forced: int = 0
@@ -130,15 +126,11 @@ class Planner:
         self._pass_size = PassSize()
         self._credit = 0.0
         """Saved time for probes, in plain passes."""
-        self._plain_credit = 0.0
-        """Saved tokens for steps without drafts."""
 
     def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         self._forget_others(load)
         lengths, size, best_size = self._choose(estimates, load)
-        if lengths is None:
-            return StepPlan([Plan(0, "probe")] * len(estimates), size)
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.acceptance)
             for each, n in zip(estimates, lengths, strict=True)
@@ -154,15 +146,13 @@ class Planner:
             self._alike, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
-    def _choose(
-        self, estimates: Sequence[Estimate], load: Load
-    ) -> tuple[list[int] | None, int, int]:
-        """The best draft lengths, None to try a step without, and the sizes in `StepPlan`."""
+    def _choose(self, estimates: Sequence[Estimate], load: Load) -> tuple[list[int], int, int]:
+        """The best draft lengths, and the sizes in `StepPlan`."""
         curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, curve)
         num_drafting = num if load.num_prefill else load.num_answered
         largest = load.num_tokens - load.num_forced + MAX_PLANNED_LENGTH * num_drafting
-        passes = main.by_size(largest + load.num_prefill, load.num_sequences)
+        passes = main.by_size(largest + load.num_prefill, load.num_read)
         # Of each choice, [limits * (tokens + 1)] as in `Ranking`. With forced tokens, the longest
         # drafts count as the largest pass.
         fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
@@ -180,25 +170,9 @@ class Planner:
         change[[size for size in main.static if size < len(change)]] = 0.0
         size = self._pass_size.choose(values, change)
         best = int(np.where(fed <= size, gains, -np.inf).argmax())
-        if num > 1 and fed[best] > fed[0]:
-            loss = float(values[size] - values[fed[0]] + 2 * change[fed[0]])
-            if self._tries_plain(loss, float(tokens[best])):
-                return None, int(fed[0]), 0
         done = float(tokens[best]), float(drafting[best] + passes[size])
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
         return ranking.lengths(best, num), size, int(values.argmax())
-
-    def _tries_plain(self, loss: float, tokens: float) -> bool:
-        """Whether it is time for a step without drafts, whose pass the cost curve learns from.
-
-        Over long texts such a pass may take half of the time of any other, with attention kernels
-        of its own. loss: expected tokens that it costs. tokens: of the step that it replaces.
-        """
-        self._plain_credit += SPENT_ON_PLAIN * tokens
-        if not 0.0 < loss <= self._plain_credit:
-            return False
-        self._plain_credit = 0.0
-        return True
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.
@@ -214,13 +188,13 @@ class Planner:
         probed = estimates[index]
         if not probed.is_hopeful:
             main, draft = self.costs.curve.main, self.costs.curve.draft
-            size, number = load.num_tokens + load.num_prefill, load.num_sequences
-            trying = main.at(size + 1, number) - main.at(size, number)
+            size = load.num_tokens + load.num_prefill
+            trying = main.at(size + 1, probed.num_cached) - main.at(size)
             trying += 2 * main.change  # its pass has a rare size
             if draft is not None:
                 # Skipped tokens count half: drafts that go on need them too. Else a draft of a
                 # fifth of the main model, once it has stopped, would not come back in a text.
-                trying += (draft.at(1) + draft.at(probed.num_skipped)) / 2
+                trying += (draft.at(1, probed.num_cached) + draft.at(probed.num_skipped)) / 2
             cost = trying / main.at(1)
             if self._credit < cost:
                 return plans

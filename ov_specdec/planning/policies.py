@@ -73,11 +73,15 @@ def best_speed(estimate: Estimate, curve: CostCurve) -> float:
 
     Source: Leviathan et al., section 3.5 (arXiv 2211.17192).
     """
+    lengths = np.arange(MAX_PLANNED_LENGTH + 1)
     seconds = curve.main.by_size(MAX_PLANNED_LENGTH + 1)[1:]
+    seconds += curve.main.per_read * estimate.num_cached * (lengths + 1)
+    if curve.draft is not None and not estimate.offer.is_match:
+        seconds += curve.draft.per_read * estimate.num_cached * lengths
     if curve.draft is not None and estimate.offer.takes_one_pass:
         seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.acceptance)))
     elif not estimate.offer.is_match:
-        seconds += curve.drafting[0] * np.arange(MAX_PLANNED_LENGTH + 1)
+        seconds += curve.drafting[0] * lengths
     return float((np.cumsum([1.0, *estimate.acceptance]) / seconds).max())
 
 
@@ -93,6 +97,7 @@ class PlannedLength(Policy):
     def __init__(self, common: Counts, costs: Costs) -> None:
         self._acceptance, self._costs = Acceptance(common), costs
         self._num_skipped, self._is_hopeful, self._throughput = 1, False, 1.0
+        self._num_cached = 0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
@@ -105,10 +110,12 @@ class PlannedLength(Policy):
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
         acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
-        return Estimate(offer, acceptance, self._num_skipped, self._is_hopeful, self._throughput)
+        skipped, hopeful, throughput = self._num_skipped, self._is_hopeful, self._throughput
+        return Estimate(offer, acceptance, self._num_cached, skipped, hopeful, throughput)
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
+        self._num_cached = stats.cached_tokens + stats.num_generated
         if stats.reason == "prefill":
             self._num_skipped = stats.cached_tokens + stats.pass_tokens
             return

@@ -25,7 +25,8 @@ class Ranking:
     together end with the slowest (proportional fairness, Mo and Walrand 2000). The rank is known
     before a token is drawn. sequence, index: of each, and its index in the draft. The rest are
     arrays [limits, tokens + 1] for the first k tokens in drafts of limited length. number: of
-    tokens. value: expected accepted ones of these, weighted as above. seconds: to draft them.
+    tokens. value: expected accepted ones of these, weighted as above. seconds: to draft them, and
+    for the main model to read what is cached before each.
     """
 
     sequence: NDArray[np.integer]
@@ -63,6 +64,8 @@ class Ranking:
             return result
 
         number = sums(np.ones(acceptance.shape)).astype(int)
+        num_cached = np.array([each.num_cached for each in estimates]).reshape(-1, 1)
+        reading = sums(curve.main.per_read * num_cached * np.ones(acceptance.shape))
         if curve.draft is None or all(each.offer.is_match for each in estimates):
             seconds: Numbers = np.zeros(number.shape)
         elif any(each.offer.takes_one_pass for each in estimates):
@@ -70,12 +73,12 @@ class Ranking:
             # the next pass if it is accepted.
             drafts = np.array([[each.offer.takes_one_pass] for each in estimates])
             seconds = curve.draft.varying(sums(drafts * (1.0 + acceptance)))
-            num_drafting = sums(drafts * (INDICES == 0))
-            seconds += curve.draft.per_sequence * (num_drafting - 1).clip(min=0)
+            seconds += sums(curve.draft.per_read * num_cached * drafts * (1.0 + acceptance))
         else:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
-            seconds = sums(_pass_by_pass(curve, curve.draft, drafts, acceptance, values))
-        return cls(sequence, index, limits, number, sums(values), seconds)
+            reads = curve.draft.per_read * num_cached * drafts
+            seconds = sums(_pass_by_pass(curve, curve.draft, drafts, acceptance, values) + reads)
+        return cls(sequence, index, limits, number, sums(values), seconds + reading)
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
         """Draft length of each sequence for a choice, an index into the flat arrays."""
@@ -105,7 +108,7 @@ def _pass_by_pass(
     else:
         rank = np.where(drafts, -values, 1.0).argsort(axis=0, kind="stable").argsort(axis=0)
         by_size = draft.by_size(len(drafts))
-        added = by_size[1:] - by_size[:-1] + draft.per_sequence
+        added = by_size[1:] - by_size[:-1]
         added[0], catching_up = per_token, by_size[2] - by_size[1]
         seconds = added[rank] + catching_up * acceptance
         seconds[:, :2] += draft.change * (rank[:, :2] == 0)

@@ -71,14 +71,15 @@ class RoundStats:
 class PassStats(NamedTuple):
     """One pass of a model over one or several sequences.
 
-    num_tokens: fed tokens, padding included. num_prefill: fed tokens of prefills. seconds: with the
-    sampling from its logits. is_usual: whether it has a usual size, so that others can be expected
-    to take as long: larger passes of a draft model read tokens that it skipped. num_needed: tokens
-    without padding to cheaper sizes.
+    num_tokens: fed tokens, padding included. num_read: the sum over them of the tokens that were
+    cached before. num_prefill: fed tokens of prefills. seconds: with the sampling from its logits.
+    is_usual: whether it has a usual size, so that others can be expected to take as long: larger
+    passes of a draft model read tokens that it skipped. num_needed: tokens without padding to
+    cheaper sizes.
     """
 
     num_tokens: int
-    num_sequences: int
+    num_read: int
     num_prefill: int
     seconds: float
     is_usual: bool = True

@@ -12,8 +12,8 @@ RISING = {1: 1.0, 4: 1.2, 8: 1.5, 16: 2.2, 64: 5.0}
 CHEAP = PassCurve({1: 0.1, 2: 0.11, 8: 0.15, 16: 0.2})
 """What passes of draft models take."""
 
-CURVE = CostCurve(PassCurve(RISING, per_sequence=0.02), CHEAP)
-SHAPES = PassCurve(RISING, change=0.8, per_sequence=0.02)
+CURVE = CostCurve(PassCurve(RISING, per_read=0.001), CHEAP)
+SHAPES = PassCurve(RISING, change=0.8, per_read=0.001)
 """Passes of another size than the last one take longer."""
 
 RUNS = (

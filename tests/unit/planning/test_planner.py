@@ -56,7 +56,7 @@ def test_a_run_that_must_repeat_counts_rounds_without_a_match():
 
 def answering(number, num_tokens=None, num_prefill=0):
     """The load of a step that answers so many sequences."""
-    return Load(number, number, num_tokens or number, num_prefill)
+    return Load(number, number, num_tokens or number, num_prefill=num_prefill)
 
 
 def drafted(chance, **more):
@@ -100,13 +100,13 @@ def test_forced_tokens_fill_a_pass_like_draft_tokens():
     planner, sizes, lengths = Planner(Costs(CostCurve(main))), [], []
     for step in range(24):
         forced = (0, 3, 5, 0)[step % 4]
-        step = planner.plan([match(0.9)], Load(1, 1, 1 + forced, 0, forced))
+        step = planner.plan([match(0.9)], Load(1, 1, 1 + forced, num_forced=forced))
         sizes.append(step.size)
         lengths.append(step.plans[0].length)
     assert set(sizes) == {8}
     assert lengths == [7, 4, 2, 7] * 6
     # Nor do they make it forget the home size, which a poor match alone does not move.
-    planner.plan([match(0.9)], Load(1, 1, 4, 0, 3))
+    planner.plan([match(0.9)], Load(1, 1, 4, num_forced=3))
     assert planner.plan([match(0.05)], Load(1, 1, 1)).size == 8
 
 
@@ -117,7 +117,7 @@ def test_forced_tokens_are_worth_no_less_than_they_cost():
             length: (1 + forced + sum(0.8**n for n in range(1, length + 1))) for length in range(16)
         }
         rates = {n: total / (1.0 + 0.2 * (n + forced)) for n, total in best.items()}
-        [plan] = Planner(COSTS).plan([match(0.8)], Load(1, 1, 1 + forced, 0, forced)).plans
+        [plan] = Planner(COSTS).plan([match(0.8)], Load(1, 1, 1 + forced, num_forced=forced)).plans
         assert rates[plan.length] == pytest.approx(max(rates.values()), rel=0.003)
 
 
@@ -133,11 +133,11 @@ def test_the_likeliest_of_what_does_not_pay_is_probed_once_in_a_step():
     ]
 
 
-def test_the_size_to_compile_counts_what_each_sequence_adds_to_a_pass():
-    """Else passes over many sequences would seem to be short, and so their best sizes."""
-    main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_sequence=1.0)
+def test_the_size_to_compile_counts_what_a_pass_reads():
+    """Else passes behind long texts would seem to be short, and so their best sizes."""
+    main = PassCurve({1: 1.0, 4: 1.0, 8: 1.3, 16: 3.0}, per_read=1e-3)
     planner = Planner(Costs(CostCurve(main, PassCurve({1: 1e-3}))))
-    assert planner.plan([drafted(0.9)] * 4, answering(4)).best_size > 8
+    assert planner.plan([drafted(0.9)] * 4, replace(answering(4), num_read=3000)).best_size > 8
 
 
 def test_tokens_of_a_sequence_that_is_ahead_count_less():
@@ -152,19 +152,19 @@ def test_tokens_of_a_sequence_that_is_ahead_count_less():
     assert shares(3.0)[0] < shares(3.0)[1]
 
 
-def test_several_that_draft_learn_that_steps_without_drafts_are_cheaper():
-    curve = CostCurve(PassCurve({1: 1.0, 4: 1.0, 8: 1.1, 16: 1.3}), PassCurve({1: 0.05}))
-    costs, sizes, reasons = LiveCurve(curve), [], []
-    planner = Planner(costs)
-    for _ in range(400):
-        plan = planner.plan([drafted(0.7)] * 4, answering(4))
-        reasons.append({each.reason for each in plan.plans})
-        sizes.append(max(plan.size, 4 + sum(each.length for each in plan.plans)))
-        seconds = 0.3 if sizes[-1] == 4 else curve.main.at(sizes[-1])
-        costs.learn(StepStats(PassStats(sizes[-1], 4, 0, seconds), ()))
-    assert 0 < sizes[:100].count(4) < 20
-    assert reasons[sizes.index(4)] == {"probe"}
-    assert sizes[-100:].count(4) > 80
+def test_drafts_get_shorter_behind_longer_texts_and_end_where_reading_costs_more():
+    curve = CostCurve(PassCurve({1: 1.0, 101: 6.0}, per_read=1e-4), PassCurve({1: 0.02}))
+
+    def lengths(num_cached, num_sequences):
+        estimates = [replace(drafted(0.8), num_cached=num_cached)] * num_sequences
+        load = Load(*[num_sequences] * 3, num_read=num_sequences * num_cached)
+        return sum(plan.length for plan in Planner(Costs(curve)).plan(estimates, load).plans)
+
+    for number in (1, 4):
+        found = [lengths(num_cached, number) for num_cached in (0, 500, 2000, 8000)]
+        assert found == sorted(found, reverse=True)
+        assert found[0] > 2 * found[-1]
+    assert lengths(50_000, 4) == 0
 
 
 def test_drafting_for_several_counts_changes_of_size_of_the_draft():

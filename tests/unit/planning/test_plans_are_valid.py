@@ -43,6 +43,7 @@ OF_DRAFT = st.builds(
     lambda rate, one, **more: Estimate(Offer("model", takes_one_pass=one), chances(rate), **more),
     RATES,
     st.booleans(),
+    num_cached=st.integers(0, 100_000),
     num_skipped=st.integers(1, 3000),
     is_hopeful=st.booleans(),
 )
@@ -69,6 +70,7 @@ def steps(draw):
         num_answered + draw(st.integers(0, 3)),
         num_answered,
         num_answered + num_more,
+        draw(st.integers(0, 100_000)),
         draw(st.just(0) | st.integers(0, 512)),
         draw(st.just(0) | st.integers(0, num_more)),
     )
@@ -106,7 +108,7 @@ def test_every_plan_is_valid_whatever_static_shapes_and_costs_change(curve, take
             # A probe comes last, and need not fit.
             assert load.num_prefill or fed <= size + sum(plan.reason == "probe" for plan in plans)
             assert best_size >= 0
-            done = PassStats(size, load.num_sequences, load.num_prefill, 0.1)
+            done = PassStats(size, load.num_read, load.num_prefill, 0.1)
             planner.costs.learn(StepStats(done))
 
 
