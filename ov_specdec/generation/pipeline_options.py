@@ -256,7 +256,7 @@ class PipelineOptions(ModelOptions):
         "auto",
         "Run passes in a form that gives each token the same logits, to the bit, at any draft "
         "length and concurrency. auto: if this machine can; true: fail if it cannot; false: never, "
-        "which is faster without drafts over long texts, and with several requests.",
+        "which may be faster without drafts, with AVX2 above all.",
         expects="'auto', True or False",
         group="Computation",
     )
