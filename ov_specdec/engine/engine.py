@@ -16,7 +16,7 @@ from ov_specdec.planning.costs import NOMINAL, Costs, Role
 from ov_specdec.planning.plan import FULL, Estimate, Plan
 from ov_specdec.planning.planner import Planner, StepPlan
 from ov_specdec.results.stats import PassStats, Round, StepStats
-from ov_specdec.runner.base import Runner
+from ov_specdec.runner.base import Runner, Span
 from ov_specdec.runner.cached_sequence import forward
 
 MAX_OWED = 0.5
@@ -170,11 +170,12 @@ class Engine:
         while batch := self.scheduler.batch(model, num_prefilled):
             caches = [sequence.fed_cache for sequence in batch if sequence.fed_cache is not None]
             prefills = [sequence.state is State.PREFILL for sequence in batch]  # until they resume
-            limits = zip(caches, batch.values(), self._padding(model, batch), strict=True)
             try:
-                spans = [cache.span(limit, padding) for cache, limit, padding in limits]
-                lengths = [cache.length for cache in caches]
-                forward(caches, spans)
+                limits = zip(caches, batch.values(), strict=True)
+                spans = [cache.span(limit) for cache, limit in limits]
+                sizes, lengths = [len(span.tokens) for span in spans], [c.length for c in caches]
+                padding = self._padding(model, batch, sum(sizes))
+                forward(caches, spans, padding)
                 self._owed -= perf_counter() - begin
             except CacheFullError as error:
                 self.scheduler.preempt(error)
@@ -185,7 +186,7 @@ class Engine:
                 return None
             for sequence in batch:
                 self._resume(sequence)
-            sizes = [len(span.tokens) for span in spans]
+            num_tokens = sum(sizes) + sum(len(span.tokens) for span in padding)
             num_read = sum(map(mul, sizes, lengths))
             num_prefill, seconds = sum(compress(sizes, prefills)), perf_counter() - begin
             num_needed = sum(batch.values())
@@ -195,28 +196,21 @@ class Engine:
             is_usual = is_step or num_needed <= 2 * len(batch)
             if model is self._main and any(sequence.policy.is_planned for sequence in batch):
                 num_needed = self._step_plan.best_size or num_needed
-            return PassStats(sum(sizes), num_read, num_prefill, seconds, is_usual, num_needed)
+            return PassStats(num_tokens, num_read, num_prefill, seconds, is_usual, num_needed)
         return None
 
-    def _padding(self, model: Runner, batch: dict[Sequence, int]) -> list[int]:
-        """Padding tokens of a pass, by sequence: they follow the last one that decodes.
+    def _padding(self, model: Runner, batch: dict[Sequence, int], num_tokens: int) -> list[Span]:
+        """Spare rows of a pass over so many tokens.
 
-        They cannot follow a chunk of a prompt. If the size of a pass may change a text, only passes
-        of the main model with planned draft lengths are padded. Passes of a draft model have its
-        static shapes' sizes, unless they prefill.
+        If the size of a pass may change a text, only passes of the main model with planned draft
+        lengths are padded. Passes of a draft model have its static shapes' sizes, unless they
+        prefill.
         """
-        padding, num_tokens = [0] * len(batch), sum(batch.values())
-        decoding = [i for i, each in enumerate(batch) if each.state is State.DECODE]
-        if model is self._main:
-            planned = self._step_plan.size
-            may_pad = model.is_verified or any(
-                s.policy.is_planned for s in batch if s.state is State.DECODE
-            )
-        else:
-            planned, may_pad = 0, len(decoding) == len(batch)
-        if decoding and may_pad:
-            padding[decoding[-1]] = model.padded_size(num_tokens, planned) - num_tokens
-        return padding
+        decoding = [each for each in batch if each.state is State.DECODE]
+        if model is not self._main:
+            return model.padding(num_tokens) if len(decoding) == len(batch) else []
+        may_pad = model.is_verified or any(each.policy.is_planned for each in decoding)
+        return model.padding(num_tokens, self._step_plan.size) if decoding and may_pad else []
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:
         """Update cost curves and static shapes with the passes of this step."""

@@ -85,8 +85,8 @@ class Runner(ABC):
 
     max_length: maximum tokens of a sequence, the model's context. max_sequences: maximum concurrent
     sequences; None: what the memory allows. original_context: length above which a sequence has the
-    namespace `LongRopeNamespace`; None: no such length. has_cheap_rollback: whether a rollback
-    takes next to no time, so that passes may be padded with tokens. hidden_size: of a token's
+    namespace `LongRopeNamespace`; None: no such length. spare: holds the rows that pad a
+    pass, and never any token; None: passes are not padded. hidden_size: of a token's
     hidden state; None: passes give none. mask_token: stands for tokens not drafted yet, if one pass
     of the model drafts several; None: it drafts one. is_invariant: whether passes have the
     batch-invariant form. is_verified: whether a check on this machine found them batch-invariant.
@@ -98,7 +98,7 @@ class Runner(ABC):
     max_length: int
     max_sequences: int | None = None
     original_context: int | None = None
-    has_cheap_rollback: bool = False
+    spare: Slot | None = None
     hidden_size: int | None = None
     mask_token: int | None = None
     is_invariant: bool = False
@@ -125,16 +125,16 @@ class Runner(ABC):
         """Sizes of passes without a cost of change."""
         return frozenset()
 
-    def padded_size(self, num_tokens: int, planned: int = 0) -> int:
-        """The size to which to pad a pass over so many tokens: the planned one, if there is one.
+    def padding(self, num_tokens: int, planned: int = 0) -> list[Span]:
+        """Spare rows beside so many tokens, up to the planned size of the pass, if there is one.
 
-        Else it is a static shape if one is near. Padding takes no room that others may need.
+        Else they reach a static shape if one is near.
         """
-        if not self.has_cheap_rollback:
-            return num_tokens
+        if self.spare is None:
+            return []
         near = [size for size in self.static_shapes if num_tokens <= size <= 2 * num_tokens]
-        size = max(num_tokens, planned or min(near, default=0))
-        return size if self.num_free is None else min(size, max(num_tokens, self.num_free))
+        num_rows = (planned or min(near, default=0)) - num_tokens
+        return [Span(self.spare, [0] * num_rows, 0, num_rows)] if num_rows > 0 else []
 
     @property
     def num_free(self) -> int | None:

@@ -136,28 +136,22 @@ class CachedSequence:
             for reader in self.readers:
                 reader.observe(self._num_compared, self._draft_tokens[:num_accepted], states)
 
-    def span(self, limit: int, padding: int = 0) -> Span:
-        """The span for the next pass: up to `limit` pending tokens.
+    def span(self, limit: int) -> Span:
+        """The span for the next pass: up to `limit` pending tokens, and one more of a prompt.
 
-        Tokens whose rows are needed are fed together. padding: tokens to add after the last one, as
-        far as they fit; they are rolled back like draft tokens.
+        Tokens whose rows are needed are fed together.
         """
         self._agree_with_slot()
         start, rows, size = len(self._cached), self._num_rows, self.num_pending
         if not self._num_fed:
             self._num_cached = start
         if (part := self._part(limit)) < size:
-            size, rows, padding = part, 1, 0
+            size, rows = part, 1
         tokens = self._needed(start, start + size)
-        if padding:
-            room = max_tokens(self.runner) - start - size
-            padding = max(min(padding, room, self._max_draft_tokens + 1 - rows), 0)
-            tokens += tokens[-1:] * padding
-            rows += padding
         states = None
         if self.readers:
             states = np.empty((len(tokens), self.runner.hidden_size or 0), np.float32)
-        num_generated = min(max(start + len(tokens) - self._num_read, 0), len(tokens))
+        num_generated = min(max(start + size - self._num_read, 0), size)
         return Span(self._slot, tokens, rows, num_generated, states)
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
@@ -165,13 +159,12 @@ class CachedSequence:
         self._num_sequences = num_sequences
         if span.hidden_states is not None:
             self._unobserved.append((len(self._cached), span.tokens, span.hidden_states))
-            rows = span.hidden_states[len(span.tokens) - span.num_rows :]
-            self._hidden_states = rows[: self._num_rows]
+            self._hidden_states = span.hidden_states[len(span.tokens) - span.num_rows :]
         self._cached += span.tokens
         self._num_fed += len(span.tokens)
         self._num_passes += 1
         if not self.num_pending:
-            self._logits = logits[: self._num_rows]
+            self._logits = logits
 
     def match_prefix(self) -> None:
         """If the cache is empty, reuse the cached prefix of the needed tokens.
@@ -307,9 +300,12 @@ def max_tokens(runner: Runner) -> int:
     return runner.max_length if capacity is None else min(runner.max_length, capacity)
 
 
-def forward(caches: Sequence[CachedSequence], spans: Sequence[Span]) -> None:
-    """Run one pass over a span of each of these sequences of one model."""
-    for cache, span, logits in zip(caches, spans, caches[0].runner.forward(spans), strict=True):
+def forward(
+    caches: Sequence[CachedSequence], spans: Sequence[Span], padding: Sequence[Span] = ()
+) -> None:
+    """Run one pass over a span of each of these sequences of one model, and spare rows."""
+    rows = caches[0].runner.forward([*spans, *padding])
+    for cache, span, logits in zip(caches, spans, rows, strict=False):
         cache.fed(span, logits, len(spans))
 
 

@@ -11,7 +11,14 @@ from numpy.typing import NDArray
 from ov_specdec.cache.block_pool import BlockPool
 from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.cache.slot import Slot
-from ov_specdec.cache.state_table import LEAST_STATES, StatePool, StateTable
+from ov_specdec.cache.state_table import (
+    LEAST_STATES,
+    SPARE,
+    ZEROS,
+    StatePool,
+    StateSpan,
+    StateTable,
+)
 from ov_specdec.errors import CacheFullError, Option
 from ov_specdec.runner.base import Runner, Span, check_room, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, HostMemory, bytes_of_block
@@ -76,6 +83,17 @@ def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPar
         yield taken
 
 
+class SpareTable(BlockTable):
+    """Rows that pad a pass, in the block after those of the pool, which no sequence owns or reads.
+
+    It holds no token, whatever is appended.
+    """
+
+    def append(self, num_tokens: int) -> None:
+        """Have the block for each of the tokens."""
+        self.blocks = [self.pool.size] * -(-num_tokens // self._block_size)
+
+
 class PagedModel(Runner):
     """A compiled paged model and its block pool. A sequence's slot is its `BlockTable`.
 
@@ -86,7 +104,7 @@ class PagedModel(Runner):
     repeated. original_context: the model then has the input `LONG`.
     """
 
-    has_cheap_rollback = True
+    spare: SpareTable
 
     def __init__(
         self,
@@ -115,8 +133,7 @@ class PagedModel(Runner):
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
         self.memory: BlockMemory = memory or HostMemory()
         self.pool = BlockPool(-(-max_length // self.block_size), self.memory.copy)
-        self._spare = BlockTable(self.pool, self.block_size)
-        """Of spare rows, in the block after those of the pool, which no sequence owns or reads."""
+        self.spare = SpareTable(self.pool, self.block_size)
 
     @property
     def separates_generated(self) -> bool:
@@ -243,11 +260,12 @@ class PagedModel(Runner):
         if repeats_tokens:
             sizes = [max(size, 2) for size in sizes]
         elif self.is_invariant and sum(sizes) == 1:
-            spare = parts[0].span._replace(num_rows=0)
-            parts, sizes = [*parts, SpanPart(0, self._spare, spare)], [1, 1]
+            self.spare.append(1)
+            spare = Span(self.spare, [0], 0, 1)
+            parts, sizes = [*parts, SpanPart(0, self.spare, spare)], [1, 1]
         blocks = [part.table.blocks for part in parts]
         if repeats_tokens:  # a repeated one may be beyond the blocks of its sequence
-            blocks = [[*own, *self._spare.blocks] for own in blocks]
+            blocks = [[*own, self.pool.size] for own in blocks]
         return self._static.get(sum(sizes), self._model).forward(
             [part.span for part in parts],
             [part.past for part in parts],
@@ -259,14 +277,15 @@ class PagedModel(Runner):
     def _states_of(self, parts: Sequence[SpanPart]) -> dict[str, Sequence[int]]:
         """The inputs of a pass with the blocks of recurrent states."""
         states = [
-            table.states.extend(
+            StateSpan([ZEROS, *[SPARE] * max(len(span.tokens), 2)], 1)
+            if table.states is None
+            else table.states.extend(
                 past,
                 len(span.tokens),
                 span.num_rows,
                 has_spare_row=self.is_invariant and len(span.tokens) == 1,
             )
             for past, table, span in parts
-            if table.states is not None
         ]
         return {
             "la.block_indices": [block for own in states for block in own.blocks],
@@ -278,7 +297,6 @@ class PagedModel(Runner):
     def _allocate(self) -> None:
         """Allocate all blocks of the pool, a spare one, and those of recurrent states."""
         self.memory.allocate(self._ports, self.pool.size + 1)
-        self._spare.blocks = [self.pool.size]
         if self._states is not None:
             self._state_memory.allocate(self._state_ports, self._states.blocks.size)
         for model in (self._model, *self._static.values()):

@@ -64,7 +64,6 @@ class StatefulModel(BatchedModel):
         self.is_recurrent = is_recurrent
         self._vocab_size = vocab_size
         self.max_masked = max_masked
-        self.has_cheap_rollback = max_masked > 0 and not is_recurrent
         self.batches: list[StateBatch] = []
 
     @property

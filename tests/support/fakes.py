@@ -38,6 +38,13 @@ class ScriptedSlot(BlockTable):
         super().free(tokens)
 
 
+class ScriptedSpare(BlockTable):
+    """Rows that pad a pass; it holds no token."""
+
+    def append(self, num_tokens: int) -> None:
+        pass
+
+
 class ScriptedModel(Runner):
     """A runner on real block tables. Its blocks hold the tokens that they were fed.
 
@@ -48,7 +55,6 @@ class ScriptedModel(Runner):
     """
 
     max_draft_tokens = None
-    has_cheap_rollback = True
     bytes_per_token = 8
     static_shapes = frozenset()
     slot = ScriptedSlot
@@ -73,6 +79,7 @@ class ScriptedModel(Runner):
         self.block_size = block_size
         num_blocks = num_blocks or 16 * -(-max_length // block_size)
         self.pool = BlockPool(num_blocks, self._copy)
+        self.spare = ScriptedSpare(self.pool, block_size)
         self.memory: dict[tuple[int, int], int] = {}
         """Tokens by block, and place in it."""
         self.generated: dict[tuple[int, int], bool] = {}
@@ -153,6 +160,8 @@ class ScriptedModel(Runner):
                 raise RuntimeError("the device is gone")
 
     def _rows(self, span: Span, past: int) -> Logits:
+        if span.slot is self.spare:
+            return np.zeros((0, self.vocab_size), np.float32)
         num_read = len(span.tokens) - span.num_generated
         assert num_read != 1 or not self.separates_generated, "a token of a prompt is left alone"
         for index, token in enumerate(span.tokens):

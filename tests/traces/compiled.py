@@ -177,6 +177,7 @@ class PagedRequest:
         ids, positions = given["input_ids"], given["position_ids"]
         scores: list[Array] = []
         rows: list[Row] = []
+        num_spare = 0
         begins, tables = given["subsequence_begins"], given["block_indices_begins"]
         owns = [slice(begin, end) for begin, end in pairwise(begins)]
         blocks = [given["block_indices"][begin:end] for begin, end in pairwise(tables)]
@@ -187,8 +188,11 @@ class PagedRequest:
         for cache, own, past in zip(caches, owns, past_lens, strict=True):
             held = cache.read(past, len(ids[own]))
             for place, position in enumerate(positions[own].tolist(), past):
-                known = position == place
+                known = position == place and not cache.is_spare
                 scores.append(self.device.row(held[: place + 1]) if known else self.device.garbage)
+            if cache.is_spare:
+                num_spare += own.stop - own.start
+                continue
             is_next = rows and cache.blocks.tolist() == rows[-1].blocks and past > 0
             before = rows.pop().past if is_next else held[:past]  # of a generated token before
             start = own.start - (past - len(before))
@@ -199,8 +203,7 @@ class PagedRequest:
             past + own.stop - own.start for past, own in zip(past_lens, owns, strict=True)
         )
         self._check(given, len(ids), longest)
-        spare = [row for row in rows if row.blocks == [len(given["key_cache.0"]) - 1]]
-        rows, note = [row for row in rows if row not in spare], "a spare row" if spare else ""
+        note = f"and {num_spare} spare" if num_spare else ""
         self.device.begin(Pass(self.device.role, f"/{self.size}" if self.size else "", rows, note))
         rows_of_logits = np.array([scores[row] for row in given[LOGITS_INDICES]])
         return {"logits": self.device.end(rows_of_logits)}
@@ -229,6 +232,11 @@ class _Blocks:
         size = self.device.model.block_size
         return self.blocks[places // size], places % size
 
+    @property
+    def is_spare(self) -> bool:
+        """Whether they are of no sequence, but of rows that pad a pass."""
+        return set(self.blocks.tolist()) == {len(self.given["key_cache.0"]) - 1}
+
     def _is_single(self, num_tokens: int) -> bool:
         return num_tokens == 1 and self.device.model.is_invariant
 
@@ -250,7 +258,8 @@ class _Blocks:
         if self._is_single(num_tokens):
             found %= SINGLE
         self.device.journal.require(
-            bool((found == places).all()), f"blocks {self.blocks} hold the places {found}"
+            self.is_spare or bool((found == places).all()),
+            f"blocks {self.blocks} hold the places {found}",
         )
         ids: list[int] = self.given["key_cache.0"][blocks, 0, offsets, 0].tolist()
         return ids

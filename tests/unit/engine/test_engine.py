@@ -50,18 +50,19 @@ def drafting(draft_next, **settings):
     return ModelDrafter(DraftCache(model), GREEDY), model
 
 
-def test_a_pass_is_not_filled_up_beyond_the_context():
-    main = ScriptedModel(counting, max_length=12)
+def test_a_pass_is_filled_up_where_context_and_memory_are_full():
+    main = ScriptedModel(counting, max_length=12, num_blocks=3)
     drafter, _ = drafting(counting)
     text = running.sequence(main, [5, 6], 12, drafter, Filling(1))
     list(running.rounds(text, costs=passes_of(8)))
     assert text.tokens == list(range(5, 17))
-    assert max(main.passes) == 8
+    assert set(main.passes[1:]) == {8}
+    assert main.pool.num_used == 0
 
 
-def test_a_pass_is_not_filled_up_with_what_takes_time_to_forget():
+def test_a_pass_of_a_model_without_spare_rows_is_not_filled_up():
     main = ScriptedModel(counting)
-    main.has_cheap_rollback = False
+    main.spare = None
     text = running.sequence(main, [5, 6], 12, drafting(counting)[0], Filling(1))
     list(running.rounds(text, costs=passes_of(8)))
     assert set(main.passes[1:]) == {2, 1}

@@ -13,7 +13,6 @@ from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer, Plan
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.policies import HeuristicLength, IsolatedLength, PlannedLength
 from ov_specdec.planning.ranking import Ranking
-from ov_specdec.results.stats import PassStats, StepStats
 from tests.support.rounds import a_round
 
 # A token more costs a fifth of a plain pass; a pass of the draft model a tenth, and half of that
