@@ -97,7 +97,7 @@ class PassCurve:
         """The curve with the shorter time of each size: disturbances only lengthen passes."""
         sizes = self.seconds.keys() | kept.seconds.keys()
         both = {n: min(c.seconds[n] for c in (self, kept) if n in c.seconds) for n in sizes}
-        return replace(self, seconds=both, per_sequence=self.per_sequence or kept.per_sequence)
+        return replace(self, seconds=both, per_read=self.per_read or kept.per_read)
 
     def times(self, factors: Mapping[int, float]) -> "PassCurve":
         """The curve with passes of these sizes so many times as long."""

@@ -69,7 +69,7 @@ class KeptCosts(LiveCurve):
         if not self.measured.sweeps:
             return
         main, done = self.measured.main, step.main
-        self._paces.append(done.seconds / main.at(done.num_tokens, done.num_sequences))
+        self._paces.append(done.seconds / main.at(done.num_tokens, done.num_read))
         if len(self._paces) == COMPARISONS and median(self._paces) < FASTER:
             self._paces.clear()
             self.measured, self._may_improve = replace(self.measured, sweeps=0), True

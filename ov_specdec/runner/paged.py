@@ -56,15 +56,21 @@ def split(part: SpanPart) -> Iterator[SpanPart]:
 def part_of(part: SpanPart, begin: int, end: int) -> SpanPart:
     """The part with some of the tokens."""
     span = part.span
-    num_rows = max(end - max(len(span.tokens) - span.num_rows, begin), 0)
-    own = span._replace(tokens=span.tokens[begin:end], num_rows=num_rows)
+    size, before = end - begin, len(span.tokens) - end
+    num_rows, num_generated = (
+        min(max(number - before, 0), size) for number in (span.num_rows, span.num_generated)
+    )
+    own = span._replace(
+        tokens=span.tokens[begin:end], num_rows=num_rows, num_generated=num_generated
+    )
     return SpanPart(part.past + begin, part.table, own)
 
 
 def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPart]]:
     """Divide parts into passes over at most `most` tokens each, in order. most: None for any.
 
-    Those with several tokens are cut into such, as attention sums single queries differently.
+    Those with several tokens are cut into such, as attention sums single queries differently. With
+    an f32 cache, a generated token does not find the prompt before it in its own pass.
     """
     taken: list[SpanPart] = []
     room = most = most or sum(len(part.span.tokens) for part in parts)
@@ -73,7 +79,8 @@ def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPar
         while begin < num_tokens:
             left = num_tokens - begin
             size = left if left <= room else min(room, left - 2)
-            if size < min(left, 2):
+            is_prompts = taken and taken[-1].table is part.table and part.span.num_generated
+            if size < min(left, 2) or (is_prompts and not taken[-1].span.num_generated):
                 yield taken
                 taken, room = [], most
             else:

@@ -58,7 +58,7 @@ class Uneven:
         for slot in slots:
             if slot.length <= self._off.get(slot, 0):
                 self._off.pop(slot, None)  # it was rolled back
-        whole = [SpanPart(0, None, span) for span in spans]
+        whole = [SpanPart(0, span.slot, span) for span in spans]
         for parts in divide(whole, self.max_pass_tokens):
             self.passes.append([len(part.span.tokens) for part in parts])
             if self._differs(self.passes[-1]):

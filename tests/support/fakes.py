@@ -135,7 +135,7 @@ class ScriptedModel(Runner):
         for offset in range(self.block_size):
             if (source, offset) in self.memory:
                 self.memory[target, offset] = self.memory[source, offset]
-                self.generated[target, offset] = self.generated[source, offset]
+                self.generated[target, offset] = self.generated.get((source, offset), False)
 
     def held(self, slot: BlockTable) -> list[int]:
         """The tokens that the blocks of a sequence hold."""
