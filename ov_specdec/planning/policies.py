@@ -6,13 +6,12 @@ from dataclasses import dataclass, field
 from itertools import accumulate, repeat
 from operator import mul
 
-import numpy as np
-
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs
 from ov_specdec.planning.plan import HORIZON, MAX_PLANNED_LENGTH, Estimate, Offer, Offers, Plan
 from ov_specdec.planning.planner import Load, Planner
+from ov_specdec.planning.ranking import Ranking
 from ov_specdec.results.stats import RoundStats
 from ov_specdec.runner.base import Runner
 
@@ -73,16 +72,9 @@ def best_speed(estimate: Estimate, curve: CostCurve) -> float:
 
     Source: Leviathan et al., section 3.5 (arXiv 2211.17192).
     """
-    lengths = np.arange(MAX_PLANNED_LENGTH + 1)
-    seconds = curve.main.by_size(MAX_PLANNED_LENGTH + 1)[1:]
-    seconds += curve.main.per_read * estimate.num_cached * (lengths + 1)
-    if curve.draft is not None and not estimate.offer.is_match:
-        seconds += curve.draft.per_read * estimate.num_cached * lengths
-    if curve.draft is not None and estimate.offer.takes_one_pass:
-        seconds[1:] += curve.draft.varying(np.cumsum(np.add(1.0, estimate.acceptance)))
-    elif not estimate.offer.is_match:
-        seconds += curve.drafting[0] * lengths
-    return float((np.cumsum([1.0, *estimate.acceptance]) / seconds).max())
+    drafts = Ranking.of([estimate], curve)
+    passes = curve.main.by_size(MAX_PLANNED_LENGTH + 1, estimate.num_cached)[1:]
+    return float(((1.0 + drafts.value[0]) / (passes + drafts.seconds[0])).max())
 
 
 class PlannedLength(Policy):

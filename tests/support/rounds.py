@@ -36,5 +36,5 @@ def step_of(stats: RoundStats) -> StepStats:
     drafted, fed = stats.num_drafted, stats.draft_pass_tokens
     sizes = [fed - drafted + 1, *[1] * (drafted - 1)] if fed else []
     seconds = stats.draft_seconds / max(fed, 1)
-    drafts = (PassStats(size, 1, 0, size * seconds, size <= 2) for size in sizes)
-    return StepStats(PassStats(stats.pass_tokens, 1, 0, stats.verify_seconds), (*drafts,))
+    drafts = (PassStats(size, 0, 0, size * seconds, size <= 2) for size in sizes)
+    return StepStats(PassStats(stats.pass_tokens, 0, 0, stats.verify_seconds), (*drafts,))
