@@ -10,12 +10,13 @@ import pytest
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.engine import loop
+from ov_specdec.engine.answers import CHUNK, Answers
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.invariance import look_up
 from ov_specdec.results.chunks import collect
 from ov_specdec.runner.base import Span
-from tests.support.fakes import ScriptedModel, mixing
+from tests.support.fakes import ScriptedModel, Separating, mixing
 from tests.support.scripted import generator
 from tests.support.server import wait_until
 
@@ -142,6 +143,36 @@ def test_an_error_ends_it_and_harms_no_request(no_pause):
     wait_until(lambda: all(thread.name != "ov-specdec idle" for thread in enumerate_threads()))
     assert generate(work.text, "QRS") == alone("QRS")
     assert (work.num_begun, work.main.pool.num_used) == (1, 0)
+
+
+def test_answers_are_read_again_as_the_prompts_that_a_next_turn_begins_with(no_pause):
+    """One pass at a time: a request that comes between two finds what the first has read."""
+    main, prompt = Separating(mixing(1)), [*range(5, 15)]
+    text, permits = generator(main), Semaphore(0)
+    text.answers = answers = Answers(main)
+
+    def permitted():
+        for _ in answers.passes():
+            assert permits.acquire(timeout=PATIENCE)
+            yield
+
+    text.loop = EngineLoop(text.loop.engine, permitted)
+
+    def ask(ids):
+        return collect(text.stream(ids, GenerationOptions(max_new_tokens=100)))
+
+    first = ask(prompt)
+    whole = [*prompt, *first.token_ids]
+    wait_until(lambda: main.passes[-1] == CHUNK)  # the first of two passes over the answer
+    thread, results = in_thread(lambda: ask([*whole, 7]))
+    wait_until(lambda: text.loop._added)
+    permits.release()
+    thread.join(PATIENCE)
+    assert len(prompt) < results[0].stats.cached_tokens <= len(prompt) + CHUNK
+    permits.release(100)
+    wait_until(lambda: not answers._unread and text.loop._worker is None)
+    assert ask([*whole, 8, 9]).stats.cached_tokens >= len(whole) - 1
+    assert main.pool.num_used == 0
 
 
 ENDLESS = """

@@ -186,6 +186,12 @@ class ScriptedModel(Runner):
         return np.arange(self.vocab_size) == following
 
 
+class Separating(ScriptedModel):
+    """A model that feeds generated tokens in another way than those of a prompt."""
+
+    separates_generated = True
+
+
 def held_by(cache: CachedSequence) -> list[int]:
     """What the slot of a cached sequence holds, whatever the sequence thinks that it does."""
     assert isinstance(cache.runner, ScriptedModel)

@@ -10,15 +10,9 @@ from hypothesis import strategies as st
 from ov_specdec import SessionError
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone, forward
-from tests.support.fakes import ScriptedModel, counting, held_by, mixing
+from tests.support.fakes import ScriptedModel, Separating, counting, held_by, mixing
 
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6]
-
-
-class Separating(ScriptedModel):
-    """A model that feeds generated tokens in another way than those of a prompt."""
-
-    separates_generated = True
 
 
 class Forgetful(ScriptedModel):
