@@ -21,15 +21,13 @@ from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.policies import follows_itself
 from ov_specdec.runner.base import Runner
-from ov_specdec.sampling.from_options import make_samplers
-from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.text.pairing import TokenizerPair
 
 DrafterName = Literal["model", "suffix", "both", "prompt-lookup", "none"]
 
 
-@dataclass(eq=False)
+@dataclass(frozen=True, eq=False)
 class DrafterInput:
     """A checked prompt with its options, from which its drafter is made.
 
@@ -37,34 +35,22 @@ class DrafterInput:
     sequences if done within a step.
 
     main, draft: the models. options: with all defaults. tokens: the first ones of the sequence.
-    eos_token_ids: end it. namespace: of its KV cache and of earlier outputs. references: an index
-    of texts that the output may repeat. earlier: earlier outputs. pairing: of a draft model with
-    another tokenizer. encoder_input: if it is a text, it is searched like a reference text.
-    make_grammar: see `make_samplers`. sampler, draft_sampler: of the main and the draft model.
+    draft_sampler: of the draft model. namespace: of its KV cache and of earlier outputs.
+    references: an index of texts that the output may repeat. earlier: earlier outputs. pairing: of
+    a draft model with another tokenizer. encoder_input: if it is a text, it is searched like a
+    reference text.
     """
 
     main: Runner
     draft: Runner | None
     options: GenerationOptions
     tokens: list[int]
-    eos_token_ids: frozenset[int] = frozenset()
+    draft_sampler: Sampler = Sampler()
     namespace: Hashable = None
     references: SuffixIndex | None = None
     earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
     pairing: TokenizerPair | None = None
     encoder_input: EncoderInput | None = None
-    make_grammar: Callable[..., Grammar] | None = None
-    sampler: Sampler = field(init=False)
-    draft_sampler: Sampler = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.sampler, self.draft_sampler = make_samplers(
-            self.options,
-            prompt_length=len(self.tokens),
-            eos_token_ids=self.eos_token_ids,
-            prompt_ids=self.encoder_ids or self.tokens,
-            make_grammar=self.make_grammar,
-        )
 
     @property
     def encoder_ids(self) -> Sequence[int]:

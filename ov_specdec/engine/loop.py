@@ -64,7 +64,7 @@ class EngineLoop:
         sequence.end(Cancelled())
 
     def read(self, sequence: Sequence) -> Generator[Any, None, None]:
-        """The output of a sequence; raises the error that ends it, `Cancelled` for example.
+        """The output of a sequence; raises the error that ends it, unless it was cancelled.
 
         Adds the sequence if needed, and cancels it if the reader stops.
         """

@@ -12,19 +12,22 @@ from ov_specdec.text.detokenizer import IncrementalDetokenizer
 class Output:
     """Turns the rounds of one generation into chunks, up to the first stop string.
 
-    text: the detokenizer. num_prompt_tokens: of the prompt, which is not part of the sequence of an
-    encoder-decoder model.
+    text: the detokenizer. stats: those that it fills. kept_tokens: those that the draft model may
+    propose; None: all. parser: gives what turns the text into its value, if a grammar accepts the
+    whole sequence.
     """
 
-    def __init__(self, text: IncrementalDetokenizer, num_prompt_tokens: int) -> None:
-        self.stats = GenerationStats(num_prompt_tokens)
+    def __init__(
+        self,
+        text: IncrementalDetokenizer,
+        stats: GenerationStats,
+        kept_tokens: frozenset[int] | None = None,
+        parser: Callable[[], Parse | None] = lambda: None,
+    ) -> None:
+        self.stats = stats
         self.given = ResultBuilder()
         """All chunks so far."""
-        self.parser: Callable[[], Parse | None] = lambda: None
-        """What turns the text into its value, if a grammar accepts the whole sequence."""
-        self.kept_tokens: frozenset[int] | None = None
-        """Tokens that the draft model may propose; None: all."""
-        self._text = text
+        self._text, self._kept_tokens, self._parser = text, kept_tokens, parser
 
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
         """The chunks of a round, up to a stop string.
@@ -40,9 +43,9 @@ class Output:
             chunks.append(self._chunk(round_, slice(cut, end), own, rejected))
         if self._text.stopped:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
-        if self.kept_tokens is not None:
+        if self._kept_tokens is not None:
             self.stats.outside_draft_vocabulary += sum(
-                token not in self.kept_tokens for chunk in chunks for token in chunk.token_ids
+                token not in self._kept_tokens for chunk in chunks for token in chunk.token_ids
             )
         stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
         if num_generated < stats.num_generated:
@@ -62,7 +65,7 @@ class Output:
                 text=text,
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=None if self._text.stopped or has_called else self.parser(),
+                parse=None if self._text.stopped or has_called else self._parser(),
                 parts=chunks[-1].parts + self._text.take_parts(),
             )
         for chunk in chunks:

@@ -60,10 +60,14 @@ class Sequence:
     options: GenerationOptions = field(default_factory=GenerationOptions)
     output: Output | None = None
     """Turns rounds into chunks; None: the reader gets the rounds."""
+    grammar: Grammar | None = None
+    """That its output fits, if any: the last of the sampler's processors."""
     receive: Callable[[list[Any]], None] | None = None
-    """Gets the chunks instead of `unread`."""
+    """Gets the chunks instead of `unread`, but no last one of a cancelled generation."""
     on_admit: Callable[[], None] | None = None
     """Called once when it first runs, in the stepping thread."""
+    remember: Callable[["Sequence"], None] = lambda _: None
+    """Called with it at its end, however that came; may fail it."""
     on_end: Callable[[BaseException | None], None] | None = None
     """Called once at its end, in the stepping thread, or else in the thread that cancels it."""
     tenant: Hashable = None
@@ -82,12 +86,11 @@ class Sequence:
     """That for which its round waits for a pass."""
     num_planned: int = field(default=0, init=False)
     """Draft tokens of its plan, until they are proposed."""
-    grammar: Grammar | None = field(default=None, init=False)
-    """That its output fits, if any."""
     num_forced: int = field(default=0, init=False)
     """Tokens that the grammar forces in this round, before the drafter's."""
     unread: deque[Any] = field(default_factory=deque, init=False)
     error: BaseException | None = field(default=None, init=False)
+    """Why it failed, if it did."""
     begun: float | None = field(default=None, init=False)
     first_token: float | None = field(default=None, init=False)
     latest: float | None = field(default=None, init=False)
@@ -97,7 +100,6 @@ class Sequence:
         self.num_prompt_tokens = len(self.tokens)
         processors: tuple[object, ...] = self.sampler.processors
         self._followers = [each for each in processors if isinstance(each, Follower)]
-        self.grammar = next((each for each in processors if isinstance(each, Grammar)), None)
 
     @property
     def is_first_round(self) -> bool:
@@ -217,10 +219,6 @@ class Sequence:
         self.latest = monotonic()
         self.first_token = self.first_token or self.latest
 
-    def cancelled_chunks(self) -> list[Any]:
-        """The last chunk of its output after a cancellation."""
-        return [] if self.output is None else [self.output.cancelled()]
-
     def cancel(self) -> None:
         """End it within one pass. From any thread."""
         self.is_cancelled = True
@@ -237,15 +235,26 @@ class Sequence:
             cache.free()
 
     def end(self, error: BaseException | None = None) -> None:
-        """Free its KV caches, and mark it as complete, failed or cancelled."""
+        """Free its KV caches, and mark it as complete, failed or cancelled, unless it has ended."""
+        if self.has_ended:
+            return
         for cache in self.caches:
             if self.options.cache_prompt:
                 cache.free()
             else:
                 cache.discard()
         self.wait_for(None)
+        is_cancelled = isinstance(error, Cancelled)
+        self.error = None if is_cancelled else error
+        try:
+            if is_cancelled and self.output is not None:
+                last = self.output.cancelled()
+                if self.receive is None:
+                    self.unread.append(last)
+            self.remember(self)
+        except Exception as failure:  # its reader must get the error
+            self.error = self.error or failure
         self.state, self.receive = State.ENDED, None
-        self.error = self.error or error
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
-            on_end(self.error)
+            on_end(self.error or error)

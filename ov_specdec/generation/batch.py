@@ -1,11 +1,9 @@
 """`Batch`: prompts that arrive over time and run together, step by step."""
 
-from collections import deque
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
-from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import Option, OptionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
@@ -28,8 +26,7 @@ class Batch(Generic[K]):
     ) -> None:
         self._generator = generator
         self._complete_options = complete_options
-        self._running: dict[K, EngineSequence] = {}
-        self._news: deque[tuple[K, Chunk | BaseException]] = deque()
+        self._running: dict[K, Sequence] = {}
 
     def try_grammars(self) -> None:
         """Try each new grammar in a child process first, since others may have made it."""
@@ -45,22 +42,9 @@ class Batch(Generic[K]):
         """
         if key in self._running:
             raise OptionError(Option("key", key), " is the key of an open prompt: give another key")
-
-        def receive(chunks: Sequence[Chunk]) -> None:
-            self._news.extend((key, chunk) for chunk in chunks)
-
-        def on_end(error: BaseException | None) -> None:
-            sequence = self._running.pop(key, None)
-            if sequence is None:  # closed
-                return
-            if isinstance(error, Cancelled):
-                receive(sequence.cancelled_chunks())
-            elif error is not None:
-                self._news.append((key, error))
-
         complete = self._complete_options(options, **named)
         ids = self._generator.encode(prompt, complete)
-        self._running[key] = self._generator.begin(ids, complete, receive, on_end)
+        self._running[key] = self._generator.begin(ids, complete)
         self._generator.loop.add(self._running[key])
 
     def step(self) -> list[tuple[K, Chunk | BaseException]]:
@@ -71,7 +55,14 @@ class Batch(Generic[K]):
         """
         if self._running:
             self._generator.loop.step()
-        return [self._news.popleft() for _ in range(len(self._news))]
+        news = list[tuple[K, Chunk | BaseException]]()
+        for key, sequence in [*self._running.items()]:
+            has_ended = sequence.has_ended  # another thread may be stepping it
+            news += [(key, sequence.unread.popleft()) for _ in range(len(sequence.unread))]
+            if has_ended:
+                del self._running[key]
+                news += [(key, sequence.error)] if sequence.error else []
+        return news
 
     def cancel(self, key: K) -> None:
         """End a prompt within one pass; the next step returns its last chunk, "cancelled"."""
@@ -83,7 +74,6 @@ class Batch(Generic[K]):
         running, self._running = self._running, {}
         for sequence in running.values():
             self._generator.loop.cancel(sequence)
-        self._news.clear()
 
     def __len__(self) -> int:
         return len(self._running)

@@ -1,6 +1,6 @@
 """Turns a prompt with options into a sequence, and its tokens into a stream of text."""
 
-from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from math import inf
@@ -16,7 +16,6 @@ from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output
-from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.models.compile import LoadedModel
@@ -24,10 +23,11 @@ from ov_specdec.models.invariance import Invariance
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.structured import constraints_of
 from ov_specdec.planning.policies import ConstantLength, LearnedStats, make_policy
-from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, collect
-from ov_specdec.results.stats import LengthLimit
+from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, Parse, collect
+from ov_specdec.results.stats import NOT_INVARIANT, GenerationStats, LengthLimit
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
+from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
@@ -113,88 +113,27 @@ class TextGenerator:
 
     def stream(self, prompt: Prompt, options: GenerationOptions) -> GenerationStream:
         """Check prompt and options; the chunks then come as the stream is read."""
-        sequence = self._begin(self.encode(prompt, options), options)
-        return GenerationStream(self._chunks(sequence), partial(self.loop.cancel, sequence))
+        return self._read(self.begin(self.encode(prompt, options), options))
 
     def begin(
         self,
         ids: Sequence[int],
         options: GenerationOptions,
-        receive: Callable[[Sequence[Chunk]], None],
-        on_end: Callable[[BaseException | None], None],
+        receive: Callable[[Sequence[Chunk]], None] | None = None,
+        on_end: Callable[[BaseException | None], None] | None = None,
         until: float = inf,
     ) -> EngineSequence:
-        """Check the options of a generation whose chunks go to a callback.
+        """Check the options of a generation, which starts when it is added to `loop`.
 
-        ids: of its prompt, from `encode`. receive, on_end: called in the thread that runs steps,
-        and must not block. until: see `Grammars.compile`. It starts when it is added to `loop`.
+        ids: of its prompt, from `encode`. receive, on_end: get its chunks and its end, in the
+        thread that runs steps, and must not block; without them `loop.read` gives the chunks.
+        until: see `Grammars.compile`.
         """
-        sequence = self._begin(ids, options, until)
-
-        def end(error: BaseException | None) -> None:
-            try:
-                self._remember(sequence)
-            except Exception as failure:  # the reader must get the error
-                error = error or failure
-            on_end(error)
-
-        sequence.receive, sequence.on_end = receive, end
-        return sequence
-
-    def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
-        """Check all prompts and options, then generate together; results in the same order."""
-        sequences = [
-            self._begin(self.encode(prompt, options), options) for prompt, options in prompts
-        ]
-        for sequence in sequences:
-            self.loop.add(sequence)
-        results = list[GenerationResult]()
-        try:
-            for sequence in sequences:
-                results.append(collect(self._chunks(sequence)))
-                self.earlier.take_in()  # unfinished ones then search its output
-            return results
-        finally:
-            for sequence in sequences:
-                self.loop.cancel(sequence)
-
-    def stream_window(
-        self, encoder_input: EncoderInput, prompt: Sequence[int], options: GenerationOptions
-    ) -> GenerationStream:
-        """Decode the features of a recording, to chunks without text.
-
-        prompt: ids of the decoder. Reference texts may be longer than the context. A cancelled
-        stream raises `Cancelled`.
-        """
-        texts = [self.tokenizer.encode_rendered(text).ids for text in options.reference_texts]
-        references = SuffixIndex(texts) if texts else None
-        text = IncrementalDetokenizer(lambda *_: b"", [])
-        output = Output(text, len(prompt))
-        sequence = self._sequence(list(prompt), options, output, references, encoder_input)
-        return GenerationStream(self.loop.read(sequence), partial(self.loop.cancel, sequence))
-
-    def check(self, options: GenerationOptions) -> None:
-        """Refuse options that the vocabulary or the drafter does not support."""
-        for name, ids in options.token_ids().items():
-            if ids:
-                _require_ids(Option(name), ids, self.vocab_size)
-        self.drafter.check(options)
-        if options.tools and self.answer_format.calls is None:
-            reason, raw = self.answer_format.reason, Option("tool_call_parser", "none")
-            if reason:
-                refused = f" cannot be used with this model ({reason}): leave it out, or give "
-                raise OptionError(Option("tools"), refused, raw)
-            if options.tool_choice != "auto":
-                raise OptionError(Option("tool_choice"), " contradicts ", raw, ": leave it out")
-
-    def _begin(
-        self, ids: Sequence[int], options: GenerationOptions, until: float = inf
-    ) -> EngineSequence:
-        tokens, encoder_input = list(ids), None
+        tokens, source = list(ids), None
         if self.text_to_text is not None:
             options = self.text_to_text.complete(options, self.tokenizer)
             tokens = [self.text_to_text.decoder_start_token_id]
-            encoder_input = EncoderInput(np.array([ids]), _namespace(options))
+            source = EncoderInput(np.array([ids]), _namespace(options))
         self.check(options)
         has_template = options.apply_chat_template and self.tokenizer.chat_template is not None
         form = self.answer_format if has_template else TEXT_ONLY
@@ -211,61 +150,118 @@ class TextGenerator:
             options.min_tokens,
             AnswerParser(read, options.tools, is_reasoning) if parts else None,
         )
-        make_grammar, calls = None, options.tools and form.calls
+        grammar, calls = None, options.tools and form.calls
         if constraints_of(options) or calls or options.thinking_token_budget is not None:
             eos = options.ending_ids(self.eos_token_ids)
-            make_grammar = self.grammars.compile(options, eos, form, is_reasoning, until)
-        output, references = Output(text, len(ids)), self._references(ids, options, form)
-        return self._sequence(tokens, options, output, references, encoder_input, make_grammar)
+            make = self.grammars.compile(options, eos, form, is_reasoning, until)
+            has_forced = options.forced_bos_token_id is not None and len(tokens) == 1
+            grammar = make(len(tokens), int(has_forced))
+        references = self._references(ids, options, form)
+        made = tokens, options, text, references, source, grammar
+        return self._sequence(*made, receive=receive, remember=self._remember, on_end=on_end)
+
+    def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
+        """Check all prompts and options, then generate together; results in the same order."""
+        sequences = [self.begin(self.encode(*each), each[1]) for each in prompts]
+        for sequence in sequences:
+            self.loop.add(sequence)
+        results = list[GenerationResult]()
+        try:
+            for sequence in sequences:
+                results.append(collect(self.loop.read(sequence)))
+                self.earlier.take_in()  # unfinished ones then search its output
+            return results
+        finally:
+            for sequence in sequences:
+                self.loop.cancel(sequence)
+
+    def stream_window(
+        self, encoder_input: EncoderInput, prompt: Sequence[int], options: GenerationOptions
+    ) -> GenerationStream:
+        """Decode the features of a recording, to chunks without text.
+
+        prompt: ids of the decoder. Reference texts may be longer than the context.
+        """
+        texts = [self.tokenizer.encode_rendered(text).ids for text in options.reference_texts]
+        references = SuffixIndex(texts) if texts else None
+        text = IncrementalDetokenizer(lambda *_: b"", [])
+        return self._read(self._sequence(list(prompt), options, text, references, encoder_input))
+
+    def check(self, options: GenerationOptions) -> None:
+        """Refuse options that the vocabulary or the drafter does not support."""
+        for name, ids in options.token_ids().items():
+            if ids:
+                _require_ids(Option(name), ids, self.vocab_size)
+        self.drafter.check(options)
+        if options.tools and self.answer_format.calls is None:
+            reason, raw = self.answer_format.reason, Option("tool_call_parser", "none")
+            if reason:
+                refused = f" cannot be used with this model ({reason}): leave it out, or give "
+                raise OptionError(Option("tools"), refused, raw)
+            if options.tool_choice != "auto":
+                raise OptionError(Option("tool_choice"), " contradicts ", raw, ": leave it out")
 
     def _sequence(
         self,
         tokens: list[int],
         options: GenerationOptions,
-        output: Output,
+        text: IncrementalDetokenizer,
         references: SuffixIndex | None,
-        encoder_input: EncoderInput | None,
-        make_grammar: Callable[..., Grammar] | None = None,
+        source: EncoderInput | None,
+        grammar: Grammar | None = None,
+        **delivery: Any,
     ) -> EngineSequence:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
-        namespace = encoder_input.namespace if encoder_input else _namespace(options)
-        eos = options.ending_ids(self.eos_token_ids)
+        prompt = (source.ids if source else []) or tokens
+        sampler, draft_sampler = make_samplers(
+            options,
+            prompt_length=len(tokens),
+            eos_token_ids=options.ending_ids(self.eos_token_ids),
+            prompt_ids=prompt,
+            grammar=grammar,
+        )
+        namespace = source.namespace if source else _namespace(options)
         given = DrafterInput(
             main=self.main,
             draft=self.draft,
             options=options,
             tokens=tokens,
-            eos_token_ids=eos,
+            draft_sampler=draft_sampler,
             namespace=namespace,
             references=references,
             earlier=self.earlier,
             pairing=self.pairing,
-            encoder_input=encoder_input,
-            make_grammar=make_grammar,
+            encoder_input=source,
         )
         drafters = self.drafter.make(given)
         readers = [drafter for drafter in drafters if isinstance(drafter, HiddenStatesReader)]
-        policy = make_policy(options, self.learned, self.main) if drafters else ConstantLength(0)
-        length, output.stats.length_limit = self._length_limit(len(tokens), options.max_new_tokens)
-        output.kept_tokens = self.models[-1].config.kept_tokens if self.models else None
+        length, limit = self._length_limit(len(tokens), options.max_new_tokens)
         rooms = [each.max_sequences for each in (self.main, self.draft) if each is not None]
-        output.stats.max_sequences = min((n for n in rooms if n is not None), default=None)
-        if self.invariance is not None:
-            output.stats.batch_invariant = self.invariance.status
-        sequence = EngineSequence(
+        stats = GenerationStats(
+            len(prompt),
+            batch_invariant=self.invariance.status if self.invariance else NOT_INVARIANT,
+            max_sequences=min((n for n in rooms if n is not None), default=None),
+            length_limit=limit,
+        )
+        kept_tokens = self.models[-1].config.kept_tokens if self.models else None
+
+        def parser() -> Parse | None:
+            is_value = grammar and constraints_of(options) and grammar.accepts()
+            return parser_of(options) if is_value else None
+
+        return EngineSequence(
             tokens,
             length,
-            CachedSequence(self.main, encoder_input or namespace, readers, len(tokens)),
-            given.sampler,
+            CachedSequence(self.main, source or namespace, readers, len(tokens)),
+            sampler,
             drafters,
-            policy,
+            make_policy(options, self.learned, self.main) if drafters else ConstantLength(0),
             options,
-            output,
+            Output(text, stats, kept_tokens, parser),
+            grammar,
             tenant=options.cache_salt,
+            **delivery,
         )
-        if (grammar := sequence.grammar) is not None and constraints_of(options):
-            output.parser = lambda: parser_of(options) if grammar.accepts() else None
-        return sequence
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
         """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""
@@ -277,17 +273,11 @@ class TextGenerator:
         name = min(limits, key=limits.__getitem__)
         return int(limits[name]), name
 
-    def _chunks(self, sequence: EngineSequence) -> Generator[Chunk, None, None]:
-        """Its chunks, with the last one of a cancelled generation."""
-        try:
-            yield from self.loop.read(sequence)
-        except Cancelled:
-            yield from sequence.cancelled_chunks()
-        finally:
-            self._remember(sequence)
+    def _read(self, sequence: EngineSequence) -> GenerationStream:
+        return GenerationStream(self.loop.read(sequence), partial(self.loop.cancel, sequence))
 
     def _remember(self, sequence: EngineSequence) -> None:
-        """Keep the output of a generation, however it ended, for later turns."""
+        """Keep the output of a generation for later turns."""
         options, tokens, start = sequence.options, sequence.tokens, sequence.num_prompt_tokens
         if sequence.output is None or not options.cache_prompt:
             return

@@ -72,19 +72,17 @@ def make_samplers(
     prompt_length: int,
     eos_token_ids: Set[int],
     prompt_ids: Sequence[int] = (),
-    make_grammar: Callable[..., Grammar] | None = None,
+    grammar: Grammar | None = None,
 ) -> tuple[Sampler, Sampler]:
     """The samplers of the main and of the draft model for one generation.
 
     Without a seed, one random generator takes all decisions. With one, both models share the same
     noise. prompt_length: tokens of the sequence that are not output. prompt_ids: the prompt, which
-    for an encoder-decoder model is not part of the sequence. make_grammar: makes the last
-    processor.
+    for an encoder-decoder model is not part of the sequence. grammar: the last processor.
     """
     processors = make_processors(options, prompt_length, eos_token_ids, prompt_ids)
-    if make_grammar is not None:
-        has_forced = options.forced_bos_token_id is not None and prompt_length == 1
-        processors += (make_grammar(prompt_length, int(has_forced)),)
+    if grammar is not None:
+        processors += (grammar,)
     greedy = Sampler(processors, eos_token_ids)
     if not options.samples:
         return greedy, greedy

@@ -238,12 +238,10 @@ class Transcription:
         self._decoding = decoding = self.model.generator.stream_window(source, prompt, options)
         if self._is_cancelled:  # before the decoding existed
             raise Cancelled
-        try:
-            return list(decoding)
-        except Cancelled as error:
-            if self._is_cancelled:
-                raise
-            raise SessionError(CLOSED) from error
+        chunks = list(decoding)
+        if chunks[-1].finish_reason == "cancelled":
+            raise Cancelled if self._is_cancelled else SessionError(CLOSED)
+        return chunks
 
     def _with_text(self, chunks: Iterable[Chunk], count: int) -> list[Chunk]:
         """The chunks of the first `count` tokens with their text, without timestamps.

@@ -68,8 +68,7 @@ def paired(
 ) -> Drafter:
     """The drafter of a draft model with another tokenizer."""
     options = GenerationOptions(assistant_confidence_threshold=min_confidence)
-    given = DrafterInput(draft, draft, options, list(tokens), pairing=pairing)
-    given.draft_sampler = sampler
+    given = DrafterInput(draft, draft, options, list(tokens), sampler, pairing=pairing)
     return draft_model(given)
 
 

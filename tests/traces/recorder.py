@@ -111,10 +111,10 @@ class Player:
             self._sequences[key] = self._core.batch._running[key]
         else:  # as `TextGenerator.stream` makes it
             generator, options = self._core.generator, GenerationOptions(**action.options)
-            sequence = generator._begin(generator.encode(prompt, options), options)
+            sequence = generator.begin(generator.encode(prompt, options), options)
             cancel = partial(generator.loop.cancel, sequence)
             self._sequences[key] = sequence
-            self._streams[key] = GenerationStream(generator._chunks(sequence), cancel)
+            self._streams[key] = GenerationStream(generator.loop.read(sequence), cancel)
         is_source = self._run.main.kv == "encoder-decoder"
         self._texts[key] = MAIN.tokens[0] if is_source else prompt
         self._num_rounds[key] = 0

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.results.chunks import Chunk
@@ -108,7 +107,8 @@ def until(cancelled, chunks):
     for piece in chunks:
         yield piece
         if cancelled:
-            raise Cancelled
+            yield chunk([], 0.0, last=True, reason="cancelled")
+            return
 
 
 def chunk(ids, logprob, *, last, reason="stop"):

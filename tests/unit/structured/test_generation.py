@@ -117,7 +117,7 @@ def test_a_dead_end_ends_one_request_alone():
     for more in ({"suppress_tokens": digits}, {"min_new_tokens": 9}, {"suppress_tokens": [65]}):
         for length in (0, 3):
             bad = ("x", GenerationOptions(**options, **more, num_assistant_tokens=length))
-            sequences = [made._begin(made.encode(*job), job[1]) for job in (good, bad)]
+            sequences = [made.begin(made.encode(*job), job[1]) for job in (good, bad)]
             for sequence in sequences:
                 made.loop.add(sequence)
             assert "".join(chunk.text for chunk in made.loop.read(sequences[0]))[0] == "a"
@@ -140,7 +140,7 @@ def test_slow_masks_end_their_request_alone(monkeypatch):
     jobs = [GenerationOptions(**each, max_new_tokens=9) for each in given]
     [*alone] = (made.batch([("x", each)])[0] for each in jobs)
     jobs.append(GenerationOptions(grammar=AMBIGUOUS, max_new_tokens=9))
-    *others, slow = sequences = [made._begin(made.encode("x", each), each) for each in jobs]
+    *others, slow = sequences = [made.begin(made.encode("x", each), each) for each in jobs]
     seconds = {slow.grammar: 0.6, others[0].grammar: 0.001}
     monkeypatch.setattr(Grammar, "take_seconds", lambda own: seconds[own])
     for sequence in sequences:
