@@ -56,17 +56,17 @@ class Output:
             )
         self.stats.rounds.append(stats)
         if finish_reason is not None:
-            text = chunks[-1].text + self._text.finish(is_cut=finish_reason == "length")
+            text, parts = self._text.finish(is_cut=finish_reason == "length")
             has_called = self._text.has_called
             if has_called and finish_reason == "stop":  # no text follows calls, so none stops it
                 finish_reason = "tool_calls"
             chunks[-1] = replace(
                 chunks[-1],
-                text=text,
+                text=chunks[-1].text + text,
                 finish_reason=finish_reason,
                 stats=self.stats,
                 parse=None if self._text.stopped or has_called else self._parser(),
-                parts=chunks[-1].parts + self._text.take_parts(),
+                parts=chunks[-1].parts + parts,
             )
         for chunk in chunks:
             self.given.add(chunk)
@@ -77,20 +77,21 @@ class Output:
         tokens = round_.tokens[part]
         offsets = self._text.push(tokens)
         scored = zip(round_.logprobs[part], offsets, strict=False)
+        text, parts = self._text.take()
         return Chunk(
-            self._text.take(),
+            text,
             tokens[: len(offsets)],
             origin,
             rejected,
             logprobs=[replace(token, offset=offset) for token, offset in scored],
             prompt_logprobs=round_.prompt_logprobs,
             num_prompt_tokens=self.stats.prompt_tokens,
-            parts=self._text.take_parts(),
+            parts=parts,
         )
 
     def cancelled(self) -> Chunk:
         """The last chunk of a cancelled generation."""
-        text, parts = self._text.finish(is_cut=True), self._text.take_parts()
+        text, parts = self._text.finish(is_cut=True)
         last = Chunk(text, [], "plain", finish_reason="cancelled", stats=self.stats, parts=parts)
         self.given.add(last)
         return last

@@ -254,11 +254,11 @@ class Transcription:
                 break
             ids, logprobs = chunk.token_ids[:count], chunk.logprobs[:count]
             output.push(self._text_tokens(ids))
-            piece = replace(chunk, text=output.take(), token_ids=ids, logprobs=logprobs)
+            piece = replace(chunk, text=output.take()[0], token_ids=ids, logprobs=logprobs)
             pieces.append(replace(piece, finish_reason=None, stats=None))
             count -= len(ids)
         if pieces:
-            pieces[-1] = replace(pieces[-1], text=pieces[-1].text + output.finish())
+            pieces[-1] = replace(pieces[-1], text=pieces[-1].text + output.finish()[0])
         return pieces
 
     def _text_tokens(self, tokens: Iterable[int]) -> list[int]:

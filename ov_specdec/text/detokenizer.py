@@ -148,24 +148,18 @@ class IncrementalDetokenizer:
                 break
         return offsets
 
-    def take(self) -> str:
-        """The text that may be shown now and has not been taken before."""
+    def take(self) -> tuple[str, tuple[Part, ...]]:
+        """The text that may be shown now, and with a parser all parts; once each."""
         stops = () if self.stopped else self._stop_strings
         begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
         return self._take(len(self._held) - max(begun, default=0))
 
-    def finish(self, *, is_cut: bool = False) -> str:
+    def finish(self, *, is_cut: bool = False) -> tuple[str, tuple[Part, ...]]:
         """The rest, an unfinished character included. is_cut: see `AnswerParser.end`."""
         if not self.stopped:
             end = partial(self._parser.end, is_cut=is_cut) if self._parser else list[Part]
             self._read(self._characters.finish(), end=end)
         return self._take(len(self._held))
-
-    def take_parts(self) -> tuple[Part, ...]:
-        """The parts whose text was taken, once each."""
-        parts = tuple(self._parts)
-        self._parts.clear()
-        return parts
 
     def _read(
         self, new: str, token: int | None = None, *, end: Callable[[], list[Part]] = list
@@ -178,7 +172,7 @@ class IncrementalDetokenizer:
             if isinstance(part, Text):
                 self._add(part.text, is_shown=True)
             else:
-                self._take(len(self._held))
+                self._show(len(self._held))
                 self._parts.append(part)
                 self.has_called |= isinstance(part, CallEnd)
             if self.stopped:
@@ -201,11 +195,14 @@ class IncrementalDetokenizer:
             start, length, self.stop_string = min(hits)
             self._held = self._held[: start + length * self._includes_stop]
 
-    def _take(self, end: int) -> str:
-        """Remove the held text up to `end`. Returns what is shown of it, or of the new parts."""
-        taken = "".join(compress(self._held[:end], self._is_shown))
+    def _show(self, end: int) -> None:
+        """Make a part of the held text up to `end`."""
+        shown = "".join(compress(self._held[:end], self._is_shown))
         self._held, self._is_shown = self._held[end:], self._is_shown[end:]
-        if self._parser is None:
-            return taken
-        self._parts += [Text(taken)] * bool(taken)
-        return "".join(part.text for part in self._parts if isinstance(part, Text))
+        self._parts += [Text(shown)] * bool(shown)
+
+    def _take(self, end: int) -> tuple[str, tuple[Part, ...]]:
+        self._show(end)
+        parts, self._parts = tuple(self._parts), []
+        text = "".join(part.text for part in parts if isinstance(part, Text))
+        return text, parts if self._parser else ()

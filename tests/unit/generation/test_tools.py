@@ -178,7 +178,7 @@ def test_nothing_follows_a_stop_string_within_a_token():
 
     text = IncrementalDetokenizer(lambda *_: b"END.", [], ["END"], parser=Parser())
     text.push([1])
-    assert (text.take(), text.take_parts(), text.finish()) == ("", (), "")
+    assert (text.take(), text.finish()) == (("", ()), ("", ()))
 
 
 def test_calls_without_tools_are_text(form, tokenizers):

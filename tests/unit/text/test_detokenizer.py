@@ -29,8 +29,8 @@ def stream(text, stops=()):
     for byte in text.encode():
         if shown.push([byte]) and shown.stopped:
             break
-        pieces.append(shown.take())
-    return [*pieces, shown.finish()]
+        pieces.append(shown.take()[0])
+    return [*pieces, shown.finish()[0]]
 
 
 def test_a_character_is_shown_when_it_is_whole():
@@ -95,10 +95,10 @@ def test_stop_strings_see_special_tokens_which_are_not_shown(
     offsets, pieces = [], []
     for start in range(0, len(tokens), size):
         offsets += text.push(tokens[start : start + size])
-        pieces.append(text.take())
+        pieces.append(text.take()[0])
         if text.stopped:
             break
-    pieces.append(text.finish())
+    pieces.append(text.finish()[0])
     found = offsets, "".join(pieces), text.stop_string
     assert found == expected_text(tokens, stops, min_tokens, includes_stop)
 
@@ -167,9 +167,9 @@ def streamed(tokenizer, prompt, output, sizes):
     while start < len(output):
         size = sizes[len(pieces) % len(sizes)]
         shown.push(output[start : start + size])
-        pieces.append(shown.take())
+        pieces.append(shown.take()[0])
         start += size
-    return "".join(pieces) + shown.finish()
+    return "".join(pieces) + shown.finish()[0]
 
 
 def whole(tokenizer, prompt, output):
@@ -295,4 +295,4 @@ def test_ten_thousand_broken_bytes_are_shown_as_they_come(kind, in_prompt):
     shown = IncrementalDetokenizer(piece_after, ids[:in_prompt])
     shown.push(ids[in_prompt:])
     assert len(asked) <= len(ids[in_prompt:]) + MAX_UNFINISHED + 1
-    assert shown.take() == "\ufffd" * len(ids[in_prompt:])
+    assert shown.take()[0] == "\ufffd" * len(ids[in_prompt:])
