@@ -11,72 +11,37 @@ sys.modules.setdefault("openvino_telemetry", None)  # type: ignore[arg-type]
 
 TYPE_CHECKING = False  # type checkers take it for True; `typing` would be one more import
 
-__all__ = [
-    "AudioError",
-    "Batch",
-    "Chunk",
-    "ContextLengthError",
-    "DeviceError",
-    "ExportError",
-    "GenerationKwargs",
-    "GenerationOptions",
-    "GenerationResult",
-    "GenerationStats",
-    "GenerationStream",
-    "LogitsError",
-    "Message",
-    "ModelError",
-    "OptionError",
-    "Origin",
-    "RoundStats",
-    "Segment",
-    "SessionError",
-    "SpecdecError",
-    "SpeculativePipeline",
-    "SpeechPipeline",
-    "SpeechStats",
-    "TokenizerMismatchError",
-    "ToolCall",
-    "TranscriptionChunk",
-    "TranscriptionKwargs",
-    "TranscriptionOptions",
-    "TranscriptionResult",
-    "TranscriptionStream",
-    "__version__",
-]
-
 if TYPE_CHECKING:
-    from ov_specdec.errors import (
-        AudioError,
-        ContextLengthError,
-        DeviceError,
-        ExportError,
-        LogitsError,
-        ModelError,
-        OptionError,
-        SessionError,
-        SpecdecError,
-        TokenizerMismatchError,
-    )
-    from ov_specdec.generation.batch import Batch
-    from ov_specdec.generation.text_generator import GenerationStream
-    from ov_specdec.options.generation import GenerationOptions
-    from ov_specdec.options.kwargs import GenerationKwargs, TranscriptionKwargs
-    from ov_specdec.pipeline import SpeculativePipeline
-    from ov_specdec.results.chunks import Chunk, GenerationResult
-    from ov_specdec.results.origins import Origin
-    from ov_specdec.results.parts import ToolCall
-    from ov_specdec.results.stats import GenerationStats, RoundStats
-    from ov_specdec.speech.options import TranscriptionOptions
-    from ov_specdec.speech.segments import (
-        Segment,
-        SpeechStats,
-        TranscriptionChunk,
-        TranscriptionResult,
-    )
-    from ov_specdec.speech.transcriber import TranscriptionStream
-    from ov_specdec.speech_pipeline import SpeechPipeline
-    from ov_specdec.text.chat import Message
+    from ov_specdec.errors import AudioError as AudioError
+    from ov_specdec.errors import ContextLengthError as ContextLengthError
+    from ov_specdec.errors import DeviceError as DeviceError
+    from ov_specdec.errors import ExportError as ExportError
+    from ov_specdec.errors import LogitsError as LogitsError
+    from ov_specdec.errors import ModelError as ModelError
+    from ov_specdec.errors import OptionError as OptionError
+    from ov_specdec.errors import SessionError as SessionError
+    from ov_specdec.errors import SpecdecError as SpecdecError
+    from ov_specdec.errors import TokenizerMismatchError as TokenizerMismatchError
+    from ov_specdec.generation.batch import Batch as Batch
+    from ov_specdec.generation.text_generator import GenerationStream as GenerationStream
+    from ov_specdec.options.generation import GenerationOptions as GenerationOptions
+    from ov_specdec.options.kwargs import GenerationKwargs as GenerationKwargs
+    from ov_specdec.options.kwargs import TranscriptionKwargs as TranscriptionKwargs
+    from ov_specdec.pipeline import SpeculativePipeline as SpeculativePipeline
+    from ov_specdec.results.chunks import Chunk as Chunk
+    from ov_specdec.results.chunks import GenerationResult as GenerationResult
+    from ov_specdec.results.origins import Origin as Origin
+    from ov_specdec.results.parts import ToolCall as ToolCall
+    from ov_specdec.results.stats import GenerationStats as GenerationStats
+    from ov_specdec.results.stats import RoundStats as RoundStats
+    from ov_specdec.speech.options import TranscriptionOptions as TranscriptionOptions
+    from ov_specdec.speech.segments import Segment as Segment
+    from ov_specdec.speech.segments import SpeechStats as SpeechStats
+    from ov_specdec.speech.segments import TranscriptionChunk as TranscriptionChunk
+    from ov_specdec.speech.segments import TranscriptionResult as TranscriptionResult
+    from ov_specdec.speech.transcriber import TranscriptionStream as TranscriptionStream
+    from ov_specdec.speech_pipeline import SpeechPipeline as SpeechPipeline
+    from ov_specdec.text.chat import Message as Message
 
     __version__: str
 else:
@@ -104,6 +69,7 @@ else:
         "text.chat": ("Message",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+    __all__ = sorted([*_MODULE_OF, "__version__"])
 
     def __getattr__(name: str) -> object:
         if name == "__version__":
