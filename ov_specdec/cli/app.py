@@ -1,14 +1,16 @@
 """The commands by name, imported on use; and the handling of their errors."""
 
+import ast
 import errno
 import io
 import os
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
+from pkgutil import get_data
 from typing import Any, NoReturn
 
 import click
@@ -16,21 +18,11 @@ import click
 from ov_specdec.errors import suggest
 from ov_specdec.options.foreign_names import HINTS
 
-COMMANDS = {
-    "generate": "Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr.",
-    "chat": "Talk with a chat model in the terminal, or answer each line of stdin.",
-    "compare": "Continue PROMPT with plain and speculative decoding; show texts and speeds.",
-    "batch": "Answer the requests in REQUESTS, a file in OpenAI's batch format.",
-    "transcribe": "Transcribe FILES (wav, mp3, m4a, webm ...) with a Whisper.",
-    "demo": "Show plain and speculative decoding side by side in a browser.",
-    "serve": "Serve the models over HTTP, with OpenAI's interface.",
-    "tune": "Find the fastest settings and drafter for MAIN and DRAFT, or for the embedded pair.",
-    "bench": "Measure the speed of plain and speculative decoding, in interleaved runs.",
-    "check": "Compare tokenizers of MAIN and DRAFT, and MAIN's logits across passes and KV caches.",
-    "devices": "List OpenVINO's devices: name, capabilities, and the KV cache of --kv auto.",
-    "export": "Export a main model, a draft model, or both.",
-}
-"""The first line of each command's help."""
+COMMANDS = (
+    *("generate", "chat", "compare", "batch", "transcribe", "demo", "serve", "tune", "bench"),
+    *("check", "devices", "export"),
+)
+"""In the order in which a newcomer needs them."""
 
 EXAMPLES = """\
 generate "def fibonacci(n):" --max-new-tokens 128
@@ -72,7 +64,7 @@ export openai/whisper-base openai/whisper-tiny --weight-format int8
 """Shown at the end of the help of the command that each line begins with."""
 
 BESIDE = {"devices": "check"}
-"""The module of a command that has none of its own."""
+"""The module of a command that is not in one of its name."""
 
 LIKE = 0.7
 """Minimum similarity of options: below it they have little but "--" in common."""
@@ -93,33 +85,47 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 class LazyCommands(click.Group):
     """A group whose help and version import none of its commands.
 
-    package: of the commands; `x-y` is `x_y` in its module `x_y`. lines: the first line of each
-    command's help, by its name.
+    package: of the commands; `x-y` is `x_y` in its module `x_y`, or in that of `beside`.
     """
 
-    def __init__(self, *args: Any, package: str, lines: Mapping[str, str], **settings: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        package: str,
+        names: Sequence[str],
+        beside: Mapping[str, str],
+        **settings: Any,
+    ) -> None:
         super().__init__(*args, **settings)
-        self._package = package
-        self._lines = lines
+        self._package, self._names, self._beside = package, names, beside
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        """The names, in the order in which a newcomer needs them."""
-        return list(self._lines)
+        """The names, in their order."""
+        return list(self._names)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:  # noqa: ARG002
         """The command with this name, imported now."""
         name = cmd_name.replace("-", "_")
-        module = import_module(f"{self._package}.{BESIDE.get(name, name)}")
+        module = import_module(f"{self._package}.{self._beside.get(name, name)}")
         command: click.Command = getattr(module, name)
         return command
+
+    def first_line(self, cmd_name: str) -> str:
+        """The first line of a command's help, read from its source."""
+        name = cmd_name.replace("-", "_")
+        file = self._beside.get(name, name).replace(".", "/")
+        tree = ast.parse(get_data(self._package, f"{file}.py") or b"")
+        documented = (each for each in tree.body if isinstance(each, ast.FunctionDef))
+        texts = {each.name: ast.get_docstring(each) or "" for each in documented}
+        return texts[name].partition("\n")[0]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str, click.Command, list[str]]:
         """As in click, but errors suggest what to type instead."""
         name, *rest = args
-        if name not in self._lines:
-            hint = suggest(name, self._lines, f"there are: {', '.join(self._lines)}")
+        if name not in self._names:
+            hint = suggest(name, self._names, f"there are: {', '.join(self._names)}")
             ctx.fail(f"there is no command '{name}': {hint}")
         command = self.get_command(ctx, name)
         for word in takewhile("--".__ne__, rest):
@@ -131,7 +137,7 @@ class LazyCommands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands to the help."""
         with formatter.section("Commands"):
-            formatter.write_dl(list(self._lines.items()))
+            formatter.write_dl([(name, self.first_line(name)) for name in self._names])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; on Ctrl-C, click itself would print a blank line."""
@@ -144,7 +150,8 @@ class LazyCommands(click.Group):
 @click.group(
     cls=LazyCommands,
     package="ov_specdec.cli",
-    lines=COMMANDS,
+    names=COMMANDS,
+    beside=BESIDE,
     context_settings=SETTINGS,
 )
 @click.version_option(package_name="ov-specdec", prog_name="ov-specdec")

@@ -265,9 +265,9 @@ def test_every_option_of_the_python_interface_is_translated(name):
     assert "=" not in translated
 
 
-def test_the_table_of_commands_says_what_the_commands_say():
-    for name, line in COMMANDS.items():
-        assert command(name).get_short_help_str(limit=200) == line
+def test_the_list_of_commands_says_what_the_commands_say():
+    for name in COMMANDS:
+        assert command(name).get_short_help_str(limit=200) == app.first_line(name)
         assert command(name).name == name
 
 
