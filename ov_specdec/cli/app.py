@@ -6,7 +6,7 @@ import io
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from importlib import import_module
 from itertools import takewhile
@@ -18,11 +18,12 @@ import click
 from ov_specdec.errors import suggest
 from ov_specdec.options.foreign_names import HINTS
 
-COMMANDS = (
+NAMES = (
     *("generate", "chat", "compare", "batch", "transcribe", "demo", "serve", "tune", "bench"),
     *("check", "devices", "export"),
 )
-"""In the order in which a newcomer needs them."""
+COMMANDS = {name: name for name in NAMES} | {"devices": "check"}
+"""The module of each command, in the order in which a newcomer needs them."""
 
 EXAMPLES = """\
 generate "def fibonacci(n):" --max-new-tokens 128
@@ -63,9 +64,6 @@ export openai/whisper-base openai/whisper-tiny --weight-format int8
 """
 """Shown at the end of the help of the command that each line begins with."""
 
-BESIDE = {"devices": "check"}
-"""The module of a command that is not in one of its name."""
-
 LIKE = 0.7
 """Minimum similarity of options: below it they have little but "--" in common."""
 
@@ -85,47 +83,42 @@ SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 class LazyCommands(click.Group):
     """A group whose help and version import none of its commands.
 
-    package: of the commands; `x-y` is `x_y` in its module `x_y`, or in that of `beside`.
+    package: of the commands. modules: by their names; the function of `x-y` is `x_y`.
     """
 
     def __init__(
-        self,
-        *args: Any,
-        package: str,
-        names: Sequence[str],
-        beside: Mapping[str, str],
-        **settings: Any,
+        self, *args: Any, package: str, modules: Mapping[str, str], **settings: Any
     ) -> None:
         super().__init__(*args, **settings)
-        self._package, self._names, self._beside = package, names, beside
+        self._package, self._modules = package, modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
         """The names, in their order."""
-        return list(self._names)
+        return list(self._modules)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:  # noqa: ARG002
         """The command with this name, imported now."""
-        name = cmd_name.replace("-", "_")
-        module = import_module(f"{self._package}.{self._beside.get(name, name)}")
-        command: click.Command = getattr(module, name)
+        module = import_module(f"{self._package}.{self._modules[cmd_name]}")
+        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
         return command
 
-    def first_line(self, cmd_name: str) -> str:
+    def first_line(self, name: str) -> str:
         """The first line of a command's help, read from its source."""
-        name = cmd_name.replace("-", "_")
-        file = self._beside.get(name, name).replace(".", "/")
-        tree = ast.parse(get_data(self._package, f"{file}.py") or b"")
-        documented = (each for each in tree.body if isinstance(each, ast.FunctionDef))
-        texts = {each.name: ast.get_docstring(each) or "" for each in documented}
-        return texts[name].partition("\n")[0]
+        file = f"{self._modules[name].replace('.', '/')}.py"
+        functions = (
+            each
+            for each in ast.parse(get_data(self._package, file) or b"").body
+            if isinstance(each, ast.FunctionDef) and each.name == name.replace("-", "_")
+        )
+        return (ast.get_docstring(next(functions)) or "").partition("\n")[0]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str, click.Command, list[str]]:
         """As in click, but errors suggest what to type instead."""
         name, *rest = args
-        if name not in self._names:
-            hint = suggest(name, self._names, f"there are: {', '.join(self._names)}")
+        if name not in self._modules:
+            hint = suggest(name, self._modules, f"there are: {', '.join(self._modules)}")
             ctx.fail(f"there is no command '{name}': {hint}")
         command = self.get_command(ctx, name)
         for word in takewhile("--".__ne__, rest):
@@ -137,7 +130,7 @@ class LazyCommands(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         """Write the list of commands to the help."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, self.first_line(name)) for name in self._names])
+            formatter.write_dl([(name, self.first_line(name)) for name in self._modules])
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command; on Ctrl-C, click itself would print a blank line."""
@@ -148,11 +141,7 @@ class LazyCommands(click.Group):
 
 
 @click.group(
-    cls=LazyCommands,
-    package="ov_specdec.cli",
-    names=COMMANDS,
-    beside=BESIDE,
-    context_settings=SETTINGS,
+    cls=LazyCommands, package="ov_specdec.cli", modules=COMMANDS, context_settings=SETTINGS
 )
 @click.version_option(package_name="ov-specdec", prog_name="ov-specdec")
 def app() -> None:

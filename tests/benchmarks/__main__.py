@@ -4,18 +4,15 @@ import click
 
 from ov_specdec.cli.app import SETTINGS, LazyCommands, run
 
-COMMANDS = (
+NAMES = (
     *("agreement", "charts", "compare-drafts", "compare-figures", "expand", "figures"),
     *("record-outputs", "replay"),
 )
+MODULES = {name: name.replace("-", "_") for name in NAMES} | {"figures": "figures.command"}
 
 
 @click.group(
-    cls=LazyCommands,
-    package="tests.benchmarks",
-    names=COMMANDS,
-    beside={"figures": "figures.command"},
-    context_settings=SETTINGS,
+    cls=LazyCommands, package="tests.benchmarks", modules=MODULES, context_settings=SETTINGS
 )
 def benchmarks() -> None:
     """Equipment to measure ov-specdec with: models, recordings and comparisons."""
