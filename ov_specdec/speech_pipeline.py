@@ -11,7 +11,6 @@ from typing_extensions import Self, Unpack
 
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.errors import CLOSED, ModelError, SessionError
 from ov_specdec.generation.pipeline import Pipeline, open_models
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
@@ -65,8 +64,7 @@ class SpeechPipeline(Pipeline):
                 )
             self.guard_report.require()
         # Timestamps count, though tokenizers may have no text for them.
-        size = settings.vocab_size
-        whole = [replace(each, vocab_size=size) for each in exported]
+        whole = [replace(each, vocab_size=settings.vocab_size) for each in exported]
         models = load_models(list(zip(whole, configs, strict=True)))
         self.tokenizer = exported[0].tokenizer
         self.drafter = given.kind.name
@@ -74,15 +72,15 @@ class SpeechPipeline(Pipeline):
         costs = kept_costs(models, self.load_seconds)
         loaded = (model.runner for model in models)
         runners = [runner for runner in loaded if isinstance(runner, EncoderDecoderModel)]
-        draft_runner = runners[1] if len(runners) > 1 else None
-        encoders = list({id(runner.encoder): runner.encoder for runner in runners}.values())
+        encoders = list(dict.fromkeys(runner.encoder for runner in runners))
         self.shares_encoder = len(encoders) < len(runners)
         """Whether the draft model decodes from the output of the main model's encoder."""
-        self._generator = generator = TextGenerator(
+        draft_runner = next(iter(runners[1:]), None)
+        self._generator = TextGenerator(
             runners[0],
-            EngineLoop(Engine(runners[0], draft_runner, StepLimits(), costs)),
+            EngineLoop(Engine(runners[0], draft_runner, costs=costs)),
             self.tokenizer,
-            size,
+            settings.vocab_size,
             frozenset({settings.eos_token_id}),
             given.kind,
             draft_runner,
@@ -93,7 +91,7 @@ class SpeechPipeline(Pipeline):
         self._whisper: Whisper | None = Whisper(
             settings,
             FeatureExtractor(**folder.features),
-            generator,
+            self._generator,
             encoders,
             cache(partial(load_aligner, folder, configs[0], heads, encoders[0])),
         )
