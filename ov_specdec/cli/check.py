@@ -11,6 +11,7 @@ from ov_specdec.cli.options import COMPILATION, PIPELINE, check_invariance, make
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
+from ov_specdec.measure.methods import open_measured
 from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.agreement import Agreement, compare_caches
 from ov_specdec.models.devices import (
@@ -94,15 +95,13 @@ def compare_with_cpu(
     model supports there; then in the given precision with the given properties. Raises the errors
     of `SpeculativePipeline`.
     """
-    greedy: dict[str, Any] = {"profile": "none", "generation_config": "none"}
-    common: dict[str, Any] = {"device": device, "draft": draft, **greedy}
-    with SpeculativePipeline(main, drafter="none", precision="exact", **greedy) as pipeline:
+    with open_measured(main, drafter="none", precision="exact") as pipeline:
         right = _texts(pipeline, 0)
     found = list[str]()
     for kv in ("auto", "stateful"):
         if kv in found:
             break
-        with SpeculativePipeline(main, **common, precision="exact", kv=kv) as pipeline:
+        with open_measured(main, draft, device=device, precision="exact", kv=kv) as pipeline:
             found.append(pipeline.main.kv)
             way = f"exact, {found[-1]}"
             for length in DRAFT_LENGTHS:
@@ -110,8 +109,8 @@ def compare_with_cpu(
                 yield _compare(own, _texts(pipeline, length), right, "the CPU's", len(right))
             texts = pipeline.generate_batch(TUNING, **_options(TOGETHER))
             yield _compare(f"{way}, together", texts, right, "the CPU's", len(right))
-    settings = {**common, "precision": precision, "properties": properties}
-    with SpeculativePipeline(main, **settings) as pipeline:
+    settings = {"device": device, "precision": precision, "properties": properties}
+    with open_measured(main, draft, **settings) as pipeline:
         plain, speculative = _texts(pipeline, 0), _texts(pipeline, TOGETHER)
     way, name = f"{precision}, {found[0]}", f"the CPU's in {SHARED_TOKENS} tokens"
     yield _compare(f"{way}, plain", plain, right, name, -(-len(right) // 2), SHARED_TOKENS)

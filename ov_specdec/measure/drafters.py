@@ -20,11 +20,11 @@ from ov_specdec.measure.methods import (
     Turn,
     answer_together,
     interleave,
+    open_measured,
     summarize,
 )
 from ov_specdec.measure.properties import GAIN
 from ov_specdec.options.generation import PLAIN
-from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.text.pairing import PairingName, UsedPairing
 from ov_specdec.text.tokenizer import load_tokenizer
 
@@ -156,8 +156,8 @@ def measure_gain(
     """
     end = perf_counter() + seconds
     turns: list[Turn] = []
-    own = {**asdict(candidate), "profile": candidate.profile or "none", "generation_config": "none"}
-    with SpeculativePipeline(**arguments, **own) as pipeline:
+    own = {**asdict(candidate), "profile": candidate.profile or "none"}
+    with open_measured(**arguments, **own) as pipeline:
         pipeline.prepare()
         options = {"max_new_tokens": 64, **ALIKE}
         answers: dict[str, Answer] = {

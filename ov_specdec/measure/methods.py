@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import quantiles
 from time import monotonic
 from typing import Any, TypeVar
@@ -75,6 +76,11 @@ Turn = Mapping[str, Sequence[TimedAnswer]]
 """The answers of all methods to requests that arrived together, by method."""
 
 
+def open_measured(*models: Path | str | None, **options: Any) -> SpeculativePipeline:
+    """A pipeline with the given settings alone: no profile and no sampling defaults by itself."""
+    return SpeculativePipeline(*models, **{"profile": "none", **options}, generation_config="none")
+
+
 def open_methods(
     methods: Mapping[str, Method], arguments: Mapping[str, Any], options: Mapping[str, Any]
 ) -> dict[str, Answer]:
@@ -86,7 +92,7 @@ def open_methods(
     """
     drafters = dict.fromkeys(own for name, (own, _) in methods.items() if name != BASELINE)
     pipelines: dict[str, SpeculativePipeline] = {}
-    given = {**arguments, "generation_config": "none"}
+    given = {"profile": "auto", **arguments}
     for drafter in sorted(drafters, key=lambda name: name not in WITH_DRAFT) or ["none"]:
         if drafter not in WITH_DRAFT:
             for name in ("draft", "draft_device", "draft_properties", "pairing"):
@@ -94,7 +100,7 @@ def open_methods(
             if pipelines:
                 main = next(iter(pipelines.values())).main
                 given |= {"profile": "none", "properties": main.config.properties}
-        pipelines[drafter] = pipeline = SpeculativePipeline(**given, drafter=drafter)
+        pipelines[drafter] = pipeline = open_measured(**given, drafter=drafter)
         pipeline.prepare()
         pipeline.check_batch_invariant()
     first = next(iter(pipelines.values()))

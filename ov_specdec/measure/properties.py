@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any
 
 from ov_specdec.errors import DeviceError, OptionError
-from ov_specdec.measure.methods import interleave
+from ov_specdec.measure.methods import interleave, open_measured
 from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.devices import (
     RuntimeConfig,
@@ -115,15 +115,8 @@ class Tuner:
 
     def _open(self, role: Role, **settings: Any) -> SpeculativePipeline:
         """One model alone. The main model's passes have the form of later runs."""
-        return SpeculativePipeline(
-            self._paths[role],
-            drafter="none",
-            device=self._device,
-            profile="none",
-            generation_config="none",
-            batch_invariant="auto" if role == "main" else False,
-            **settings,
-        )
+        settings["batch_invariant"] = "auto" if role == "main" else False
+        return open_measured(self._paths[role], drafter="none", device=self._device, **settings)
 
     def _time(self, role: Role, properties: Properties) -> float:
         """Seconds of the passes that settings of this model are compared by."""
