@@ -4,9 +4,10 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
-from typing import Any
+from typing import Any, TypeVar
 
 from ov_specdec.errors import Option, OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
@@ -33,10 +34,15 @@ OTHER_PATH = re.compile(r'"\$ref": "((?!#/\$defs/|#/definitions/)[^"]*)')
 ANY_TOOL = ("auto", "required")
 """Choices that name no tool."""
 
+NO_SCHEMA = (LookupError, AttributeError, TypeError, ValueError, RecursionError)
+"""Errors of parameters that are none."""
+
 OF_TEXTS = frozenset(("pattern", "format", "allOf", "not", "if"))
 """Keywords that cannot be kept where a text is written as it is."""
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 def write_answer(
@@ -65,81 +71,61 @@ def write_answer(
         writer = _Writer(form, options, tools, ends, loose)
         return writer.answer(is_reasoning, text), writer.lost
 
-    if tools:
-        _Check(write, error_of, loose).check(tools)
+    def problem_of(tools: Sequence[Any]) -> str:
+        try:
+            grammar, lost = write(tools)
+        except NO_SCHEMA as error:
+            return str(error)
+        return [*lost, error_of(grammar)][0].partition("\n")[0]
+
+    for tool, problem in _refused(tools, problem_of):
+        name, is_strict = definition_of(tool)["name"], definition_of(tool).get("strict")
+        held = f"{name!r}, of whose schema a part cannot be kept ({problem})"
+        if not is_strict:
+            with suppress(*NO_SCHEMA):
+                loose[name] = _loosen(parameters_of(tool), error_of)
+        if is_strict or problem_of([tool]):
+            raise OptionError(Option("tools"), f" holds {held}: change it")
+        log.warning("arguments may not fit the tool %s", held)
     return write(tools)[0]
 
 
-@dataclass
-class _Check:
-    """Finds tools whose grammar has an error, and loosens their schemas.
+def _refused(of: Sequence[T], problem_of: Callable[[Sequence[T]], str]) -> Iterator[tuple[T, str]]:
+    """Those that have a problem, found by halves, with the problem of each."""
+    problem = problem_of(of) if of else ""
+    if not problem or problem == TOO_MUCH:
+        return  # the whole is refused: to try each part could take as long
+    if len(of) == 1:
+        yield of[0], problem
+        return
+    for half in (slice(len(of) // 2), slice(len(of) // 2, None)):
+        yield from _refused(of[half], problem_of)
 
-    write: gives the grammar with some tools, and what it leaves out. loose: see `_Writer`.
-    """
 
-    write: Callable[[Sequence[Any]], tuple[str, list[str]]]
-    error_of: Callable[[str], str]
-    loose: dict[str, Mapping[str, Any]]
+def _loosen(schema: Mapping[str, Any], error_of: Callable[[str], str]) -> dict[str, Any]:
+    """A schema without what cannot be kept of it."""
+    parts, refused = dict[str, Any](), set[str]()
 
-    def check(self, tools: Sequence[Any]) -> None:
-        """`OptionError` for a tool that may not be loosened, or of which that is not enough."""
-        half, problem = len(tools) // 2, self._problem_of(tools)
-        if not problem or problem == TOO_MUCH:
-            return  # the whole is refused: to try each part could take as long
-        if half:
-            self.check(tools[:half])
-            self.check(tools[half:])
-            return
-        name, is_strict = definition_of(tools[0])["name"], definition_of(tools[0]).get("strict")
-        held = f"{name!r}, of whose schema a part cannot be kept ({problem})"
-        if is_strict or self._problem_of(tools, self._loosen):
-            raise OptionError(Option("tools"), f" holds {held}: change it")
-        log.warning("arguments may not fit the tool %s", held)
+    def refuses(part: dict[str, Any]) -> bool:
+        parts.setdefault(text := json.dumps(part), part)
+        return text in refused
 
-    def _problem_of(
-        self, tools: Sequence[Any], change: Callable[[Mapping[str, Any]], Any] | None = None
-    ) -> str:
-        """change: of the schema of the first tool."""
-        try:
-            if change:
-                self.loose[definition_of(tools[0])["name"]] = change(parameters_of(tools[0]))
-            grammar, lost = self.write(tools)
-            return [*lost, self.error_of(grammar)][0].partition("\n")[0]
-        except (LookupError, AttributeError, TypeError, ValueError, RecursionError) as error:
-            # It need not be a schema.
-            return str(error)
-
-    def _loosen(self, schema: Mapping[str, Any]) -> dict[str, Any]:
-        parts, refused = dict[str, Any](), set[str]()
-
-        def refuses(part: dict[str, Any]) -> bool:
-            parts.setdefault(text := json.dumps(part), part)
-            return text in refused
-
-        for _ in range(2):  # what cannot be kept alone, and then beside what can
-            loosen(schema, schema, refuses)
-            refused |= self._refused(parts)
-        return loosen(schema, schema, refuses)
-
-    def _refused(self, parts: Mapping[str, Any]) -> set[str]:
-        """The texts of those schemas without others in them that cannot be kept, by halves."""
-        own = [{key: part[key] for key in part if key != "$ref"} for part in parts.values()]
-        schema = {"type": "array", "prefixItems": own, "minItems": len(own)}
+    def problem_of(texts: Sequence[str]) -> str:
+        if path := OTHER_PATH.search(" ".join(texts)):
+            return path[0]
+        own = [{key: parts[text][key] for key in parts[text] if key != "$ref"} for text in texts]
+        array = {"type": "array", "prefixItems": own, "minItems": len(own)}
         try:
             for part in own:
                 require_exact(part)
-            error = self.error_of(json.dumps({"grammars": [{"json_schema": schema}]}))
-        except ValueError as inexact:
-            error = str(inexact)
-        if error == TOO_MUCH:
-            raise ValueError(error)  # to try others could take as long
-        if not error and not OTHER_PATH.search(" ".join(parts)):
-            return set()
-        if len(parts) < 2:
-            return {*parts}
-        names, half = [*parts], len(parts) // 2
-        halves = ({name: parts[name] for name in each} for each in (names[:half], names[half:]))
-        return set[str]().union(*map(self._refused, halves))
+        except ValueError as error:
+            return str(error)
+        return error_of(json.dumps({"grammars": [{"json_schema": array}]}))
+
+    for _ in range(2):  # what cannot be kept alone, and then beside what can
+        loosen(schema, schema, refuses)
+        refused.update(text for text, _ in _refused([*parts], problem_of))
+    return loosen(schema, schema, refuses)
 
 
 @dataclass
