@@ -4,6 +4,7 @@ import json
 import logging
 from dataclasses import replace
 from itertools import product
+from operator import attrgetter
 
 import pytest
 from hypothesis import given, settings
@@ -39,10 +40,13 @@ def words(request):
     return WORDS[request.param]
 
 
+is_whole_call = attrgetter("is_whole")
+
+
 def check(calls, tools):
-    """Calls fit the schemas of their tools."""
+    """Whole calls fit the schemas of their tools."""
     schemas = {tool["function"]["name"]: tool["function"]["parameters"] for tool in tools}
-    for call in calls:
+    for call in filter(is_whole_call, calls):
         validate(json.loads(call.arguments), schemas[call.name])
 
 
@@ -275,7 +279,7 @@ def test_a_part_of_a_schema_that_cannot_be_kept(name, keyword, words, caplog):
     assert "'good'" not in caplog.text
     for seed in range(5):
         calls = calls_of(read(words, form, tools, draw(words, grammar, seed)[0]))
-        for call in calls:
+        for call in filter(is_whole_call, calls):
             assert isinstance(json.loads(call.arguments), dict)
         check([call for call in calls if call.name == "good"], tools)
 
@@ -419,10 +423,11 @@ def test_hostile_schemas(name, words):
         for seed in range(4):
             ids, is_whole = draw(words, grammar, seed)
             calls = calls_of(read(words, form, tools, ids))
-            assert all(isinstance(json.loads(call.arguments), dict) for call in calls)
+            whole = [*filter(is_whole_call, calls)]
+            assert all(isinstance(json.loads(call.arguments), dict) for call in whole)
             assert calls or not is_whole
             if choice == "spelled":
-                assert {call.arguments for call in calls} == {'{"a": "<tool_call>"}'}
+                assert {call.arguments for call in whole} <= {'{"a": "<tool_call>"}'}
 
 
 PATCH = """\
