@@ -147,12 +147,12 @@ def _add_post(app: FastAPI, path: str, kind: type[Body], service: Service) -> No
 
     @asynccontextmanager
     async def entered(request: Request) -> AsyncIterator[tuple[Any, Grow]]:
-        async def arrive() -> Any:
-            service.check_input("recordings" if is_form else "text")
-            return await (read_fields if is_form else read_bytes)(request, service.settings)
-
         tenant, client = request.state.record.tenant, request.client
-        async with service.entered(tenant, client and client.host, arrive) as (body, grow):
+        with service.slot(tenant):  # what there is no room for is not read
+            service.check_input("recordings" if is_form else "text")
+        arriving: Any = (read_fields if is_form else read_bytes)(request, service.settings)
+        body: Any = await service.arrivals.wait_for(arriving, client and client.host)
+        with service.slot(tenant) as grow:
             if issubclass(kind, TranslationForm):
                 yield read_form(kind, body, service.unknown), grow
             else:

@@ -130,11 +130,11 @@ class Arrivals:
         task = asyncio.ensure_future(body)
         self._arriving[task] = address
         try:
-            await asyncio.wait([task], timeout=TIMEOUT)
+            done, _ = await asyncio.wait([task], timeout=TIMEOUT)
         finally:
             self._arriving.pop(task, None)
             task.cancel()
-        if not task.done() or task.cancelled():
+        if not done or task.cancelled():
             raise ApiError(408, "the body has not arrived in time: send it again")
         return task.result()
 

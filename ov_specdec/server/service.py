@@ -1,7 +1,7 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractContextManager, asynccontextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from time import monotonic, time
 from typing import Any
 from weakref import WeakSet
@@ -85,18 +85,8 @@ class Service:
                 "model_not_found",
             )
 
-    @asynccontextmanager
-    async def entered(
-        self, tenant: str | None, address: str | None, read: Callable[[], Awaitable[Any]]
-    ) -> AsyncIterator[tuple[Any, Grow]]:
-        """Take a slot for a request once its body has been read. address: of its client."""
-        with self._slot(tenant):  # what there is no room for is not read
-            pass
-        body = await self.arrivals.wait_for(read(), address)
-        with self._slot(tenant) as grow:
-            yield body, grow
-
-    def _slot(self, tenant: str | None) -> AbstractContextManager[Grow]:
+    def slot(self, tenant: str | None) -> AbstractContextManager[Grow]:
+        """A slot for a request, once it is entered; `ApiError` if there is none."""
         if self.drained_by is not None:
             raise _draining()
         _ = self.engine  # is loaded
