@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Hashable, Sequence
+from functools import cached_property
 from itertools import accumulate, pairwise, takewhile
 from math import prod
 
@@ -12,6 +13,7 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.plan import Plan
 from ov_specdec.runner.base import ForwardOutput, Runner
 from ov_specdec.runner.cached_sequence import Passes
+from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
 from ov_specdec.text.pairing import TokenizerPair, whole_characters
@@ -65,17 +67,9 @@ class IntersectionCache(TranslatedCache):
     Timor et al., algorithm 4 (token-level intersection, arXiv 2502.05202).
     """
 
-    def __init__(
-        self,
-        runner: Runner,
-        tokenizers: TokenizerPair,
-        tokens: Sequence[int] = (),
-        namespace: Hashable = None,
-    ) -> None:
-        super().__init__(runner, tokenizers, tokens, namespace)
-        self._main_ids, self._draft_ids = tokenizers.common
-        self._draft_of = tokenizers.draft_of
-        self._row = np.full((1, tokenizers.main_size), OUTSIDE)
+    @cached_property
+    def _row(self) -> Logits:
+        return np.full((1, self.tokenizers.main_size), OUTSIDE)
 
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
@@ -85,11 +79,12 @@ class IntersectionCache(TranslatedCache):
         After a draft token outside the draft's vocabulary no pass runs.
         """
         try:
-            draft_ids = [self._draft_of[token] for token in draft_tokens]
+            draft_ids = [self.tokenizers.draft_of[token] for token in draft_tokens]
         except KeyError:
             return ForwardOutput(np.full_like(self._row, OUTSIDE), 0, 0, 0, 0, 0.0)
         done = yield from super().advance(tokens, draft_ids, num_rows)
-        self._row[0, self._main_ids] = done.logits[0, self._draft_ids]
+        main_ids, ids = self.tokenizers.common
+        self._row[0, main_ids] = done.logits[0, ids]
         return done._replace(logits=self._row)
 
 
