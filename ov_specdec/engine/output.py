@@ -84,7 +84,7 @@ class Output:
             origin,
             rejected,
             logprobs=[replace(token, offset=offset) for token, offset in scored],
-            prompt_logprobs=round_.prompt_logprobs,
+            prompt_logprobs=[] if part.start else round_.prompt_logprobs,
             num_prompt_tokens=self.stats.prompt_tokens,
             parts=parts,
         )

@@ -67,6 +67,15 @@ def test_a_text_is_that_of_plain_decoding(constraint, drafter, sampling):
             assert result.stats.forced > 20
 
 
+@pytest.mark.parametrize("length", [0, 3])
+def test_a_prompt_is_scored_once_whether_or_not_tokens_are_forced(length):
+    made = generator(drafter="suffix")
+    options = {"json_schema": SCHEMA, **LENGTH, "prompt_logprobs": 0}
+    result = generate(made, "def area(", **options, num_assistant_tokens=length)
+    assert (result.stats.forced > 0) == (length > 0)
+    assert len(result.prompt_logprobs) == result.stats.prompt_tokens
+
+
 def test_requests_share_passes_and_memory():
     made_of = random_logits(noise=0.5)
     jobs = [
