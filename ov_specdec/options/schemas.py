@@ -1,7 +1,7 @@
 """JSON schemas: the types of their values, and what of them can be kept."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from ov_specdec.errors import cut
@@ -43,31 +43,42 @@ FORMATS = (
 """Those of JSON Schema, by which others say nothing."""
 
 
+OF_CASES = frozenset(("$ref", "anyOf", "oneOf", "allOf", "type", "enum", "const", "not", "if"))
+OF_CASES |= {"pattern", "format", "minLength", "maxLength"}
+"""Keywords of alternatives that are read."""
+
+MAX_CASES = 10_000
+
+
 def type_of(value: Any) -> str:
     """The type of a value by its name in schemas."""
     names = {str: "string", bool: "boolean", type(None): "null", dict: "object", list: "array"}
     return names.get(type(value), "number")
 
 
-def cases_of(
-    schema: Any, root: Mapping[str, Any], seen: set[str] | None = None
-) -> Iterator[Mapping[str, Any]]:
-    """The alternatives of a schema, each with what it says of all, and each reference once."""
-    seen = set() if seen is None else seen
-    at: Any = schema if isinstance(schema, Mapping) else {}
-    names = [name for name in ("$ref", "anyOf", "oneOf", "allOf") if at.get(name)]
-    if not names or (names == ["allOf"] and len(at["allOf"]) > 1):
-        yield at
-        return
-    others, cases = {key: value for key, value in at.items() if key != names[0]}, at[names[0]]
-    if names[0] == "$ref":
-        target: Any = root
-        for step in at["$ref"].split("/")[1:]:
-            target = target.get(step) if isinstance(target, Mapping) else None
-        cases = [] if at["$ref"] in seen else [target]
-        seen.add(at["$ref"])
-    for case in cases:
-        yield from cases_of({**others, **case} if isinstance(case, Mapping) else others, root, seen)
+def cases_of(schema: Any, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The alternatives of a schema, each with what it says of all, and each reference once.
+
+    Only with keywords of `OF_CASES`. `ValueError` for more than `MAX_CASES`: they multiply.
+    """
+    found, seen, rest = list[Mapping[str, Any]](), set[str](), [schema]
+    for given in rest:
+        at = {k: v for k, v in given.items() if k in OF_CASES} if isinstance(given, Mapping) else {}
+        names = [name for name in ("$ref", "anyOf", "oneOf", "allOf") if at.get(name)]
+        if not names or (names == ["allOf"] and len(at["allOf"]) > 1):
+            found.append(at)
+            continue
+        others, cases = {key: value for key, value in at.items() if key != names[0]}, at[names[0]]
+        if names[0] == "$ref":
+            target: Any = root
+            for step in at["$ref"].split("/")[1:]:
+                target = target.get(step) if isinstance(target, Mapping) else None
+            cases = [] if at["$ref"] in seen else [target]
+            seen.add(at["$ref"])
+        if len(rest) + len(cases) > MAX_CASES:
+            raise ValueError(f"its alternatives have more than {MAX_CASES} combinations")
+        rest += [{**others, **case} if isinstance(case, Mapping) else others for case in cases]
+    return found
 
 
 def types_of(schema: Any, root: Mapping[str, Any]) -> frozenset[str]:

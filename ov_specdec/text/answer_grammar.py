@@ -249,7 +249,7 @@ class _Writer:
 
     def _value(self, form: ParameterFormat, schema: Any, root: Mapping[str, Any]) -> str:
         """What follows the key of an argument: a text where that fits, and null beside it."""
-        types, cases = types_of(schema, root), [*cases_of(schema, root)]
+        types, cases = types_of(schema, root), cases_of(schema, root)
         text, other, end = map(self._literal, (*form.between, form.after))
         if "string" in types:
             cases = [case for case in cases if "string" in types_of(case, root)]
