@@ -78,6 +78,8 @@ class Connection(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer bytes that are no request, unless an answer has begun."""
+        if self.cycle is not None:
+            self.cycle.disconnected = True  # no second answer, to the head before them
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             super().send_400_response(msg)
         else:

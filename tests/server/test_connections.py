@@ -75,3 +75,11 @@ def test_small_chunks_after_an_answer_end_the_connection_without_another(server,
         client.sendall(b"1\r\nx\r\n" * (MAX_SMALL + 1))
         assert b"HTTP/1.1" not in read_all(client)
     assert "Fatal error" not in caplog.text
+
+
+def test_a_body_that_is_no_http_gets_one_answer(caplog):
+    with serving(api_keys=("key",)) as server, connect(server) as client:
+        client.sendall(HEAD + b"Transfer-Encoding: chunked\r\n\r\nno number\r\n")
+        assert read_all(client).count(b"HTTP/1.1 ") == 1
+        server.wait()
+    assert "Traceback" not in caplog.text
