@@ -74,8 +74,10 @@ def write_answer(
     def problem_of(tools: Sequence[Any]) -> str:
         try:
             grammar, lost = write(tools)
-        except NO_SCHEMA as error:
+        except (ValueError, RecursionError) as error:
             return str(error)
+        except NO_SCHEMA:
+            return "it is no JSON Schema"
         return [*lost, error_of(grammar)][0].partition("\n")[0]
 
     for tool, problem in _refused(tools, problem_of):

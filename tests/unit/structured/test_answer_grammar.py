@@ -442,6 +442,14 @@ def test_hostile_schemas(name, words):
                 assert {call.arguments for call in whole} <= {'{"a": "<tool_call>"}'}
 
 
+def test_what_is_no_schema_is_refused_as_such(words):
+    parameters = {"properties": {"a": {}}, "required": None}
+    tool = {"name": "f", "parameters": parameters, "strict": True}
+    options = GenerationOptions(tools=[tool], tool_choice="required")
+    with pytest.raises(OptionError, match=r"'f', of whose schema .* be kept .it is no JSON Schema"):
+        grammar_of(words, words.form("qwen3_coder"), options)
+
+
 PATCH = """\
 start: begin line+ end
 begin: "*** Begin" LF
