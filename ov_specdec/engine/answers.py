@@ -30,6 +30,11 @@ class Answers:
         if self._main.separates_generated:
             self._unread.append((tokens, namespace))
 
+    @property
+    def is_pending(self) -> bool:
+        """Whether there are answers to read."""
+        return bool(self._unread)
+
     def passes(self) -> Generator[None, None, None]:
         """Read them, one pass at each `next`. The models must not be in use.
 

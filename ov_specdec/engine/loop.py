@@ -1,10 +1,10 @@
 """`EngineLoop`: steps an engine, in the threads that read sequences or in one of its own."""
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from threading import Condition, Thread, get_ident, main_thread
 from time import monotonic, sleep
-from typing import Any
+from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
 from ov_specdec.engine.engine import Engine
@@ -15,9 +15,19 @@ IDLE = 0.5
 """Seconds without sequences before idle work: it delays neither a process that ends after its
 answer nor one that generates again at once."""
 
-IdleWork = Callable[[], Generator[Any, None, None]]
-"""Runs a pass at each `next`. It is closed as soon as there is something else to do, and called
-again after that."""
+
+class IdleWork(Protocol):
+    """What is done between requests."""
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether something is to be done."""
+
+    def passes(self) -> Generator[Any, None, None]:
+        """Run a pass at each `next`.
+
+        It is closed as soon as there is something else to do, and called again afterwards.
+        """
 
 
 class EngineLoop:
@@ -32,11 +42,9 @@ class EngineLoop:
     The engine and its sequences belong to the stepping thread; others only cancel, and read output.
     """
 
-    def __init__(self, engine: Engine, idle_work: IdleWork | None = None) -> None:
+    def __init__(self, engine: Engine, idle_work: Iterable[IdleWork] = ()) -> None:
         self.engine = engine
-        self._idle_work = idle_work
-        self._is_idle_due = False
-        """Whether there was a step since idle work has ended."""
+        self._idle_work = [*idle_work]
         self._idle_thread: Thread | None = None
         self._changed = Condition()
         self._worker: int | None = None
@@ -206,7 +214,7 @@ class EngineLoop:
 
     def _take_work(self) -> None:
         """Start stepping with the queued sequences. The caller holds the lock."""
-        self._worker, self._began, self._is_idle_due = get_ident(), monotonic(), True
+        self._worker, self._began = get_ident(), monotonic()
         for sequence in self._added:
             self.engine.scheduler.add(sequence)
         self._added.clear()
@@ -218,7 +226,7 @@ class EngineLoop:
             self._worker = self._began = None
             self.engine.scheduler.sweep()  # cancelled after the last step
             self._changed.notify_all()
-            is_due = self._idle_work is not None and self._is_idle_due
+            is_due = any(work.is_pending for work in self._idle_work)
             if is_due and self._idle_thread is None and self._is_idle:
                 # Not a daemon, even if this thread is: OpenVINO would crash at exit.
                 self._idle_thread = Thread(
@@ -234,17 +242,17 @@ class EngineLoop:
     def _idle(self) -> None:
         with self._changed:
             self._idle_thread = None
-            if self._idle_work is None or self._worker is not None or not self._is_idle:
+            work = next((each for each in self._idle_work if each.is_pending), None)
+            if work is None or self._worker is not None or not self._is_idle:
                 return  # another thread begins afterwards
-            self._worker, self._is_idle_due = get_ident(), False
-            work, self._idle_work = self._idle_work, None
+            self._worker = get_ident()
+            self._idle_work.remove(work)
         try:
-            with closing(work()) as passes:
+            with closing(work.passes()) as passes:
                 for _ in passes:
                     if self._num_asking or not self._is_idle:
-                        self._is_idle_due = True
                         break
-            self._idle_work = work  # an error ends it
+            self._idle_work.insert(0, work)  # an error ends it
         finally:
             self._leave_work()
 

@@ -1,6 +1,6 @@
 """`Pipeline`: what pipelines for text and for speech share; and how its models are opened."""
 
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -180,13 +180,9 @@ def make_generator(
     engine = Engine(main, draft, options.limits, costs, shapes)
     answers = Answers(main)
 
-    def idle_work() -> Generator[object, None, None]:
-        yield from invariance.passes()
-        yield from answers.passes()
-
     generator = TextGenerator(
         main,
-        EngineLoop(engine, idle_work),
+        EngineLoop(engine, (invariance, answers)),
         first.tokenizer,
         first.vocab_size,
         first.eos_token_ids,

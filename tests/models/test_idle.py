@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from threading import Event, Semaphore, Thread
 from threading import enumerate as enumerate_threads
@@ -37,9 +38,13 @@ class Work:
         self.left, self.num_begun = 3, 0
         self.entered, self.permits = Event(), Semaphore(0)
         self.text = generator(self.main)
-        self.text.loop = EngineLoop(self.text.loop.engine, self)
+        self.text.loop = EngineLoop(self.text.loop.engine, [self])
 
-    def __call__(self):
+    @property
+    def is_pending(self):
+        return bool(self.left)
+
+    def passes(self):
         self.num_begun += 1
         slot = self.main.open(object())
         try:
@@ -84,14 +89,14 @@ def in_thread(function):
     return thread, results
 
 
-def test_it_begins_after_each_answer(no_pause):
+def test_it_begins_after_an_answer_and_ends_once_it_is_done(no_pause):
     work = Work()
     assert work.num_begun == 0
     work.enter()
     work.permit()
     work.finish()
     assert generate(work.text, "QRS") == alone("QRS")
-    wait_until(lambda: work.num_begun == 2)
+    assert (work.num_begun, work.left) == (1, 0)
 
 
 def test_a_request_waits_for_one_pass_and_finds_all_memory_free(no_pause):
@@ -151,12 +156,16 @@ def test_answers_are_read_again_as_the_prompts_that_a_next_turn_begins_with(no_p
     text, permits = generator(main), Semaphore(0)
     text.answers = answers = Answers(main)
 
-    def permitted():
-        for _ in answers.passes():
-            assert permits.acquire(timeout=PATIENCE)
-            yield
+    class Permitted:
+        is_pending = property(lambda self: answers.is_pending)
 
-    text.loop = EngineLoop(text.loop.engine, permitted)
+        def passes(self):
+            with closing(answers.passes()) as passes:
+                for _ in passes:
+                    assert permits.acquire(timeout=PATIENCE)
+                    yield
+
+    text.loop = EngineLoop(text.loop.engine, [Permitted()])
 
     def ask(ids):
         return collect(text.stream(ids, GenerationOptions(max_new_tokens=100)))
@@ -170,7 +179,7 @@ def test_answers_are_read_again_as_the_prompts_that_a_next_turn_begins_with(no_p
     thread.join(PATIENCE)
     assert len(prompt) < results[0].stats.cached_tokens <= len(prompt) + CHUNK
     permits.release(100)
-    wait_until(lambda: not answers._unread and text.loop._worker is None)
+    wait_until(lambda: not answers.is_pending and text.loop._worker is None)
     assert ask([*whole, 8, 9]).stats.cached_tokens >= len(whole) - 1
     assert main.pool.num_used == 0
 
@@ -182,16 +191,19 @@ from ov_specdec.engine import loop
 from ov_specdec.engine.loop import EngineLoop
 from tests.models.test_idle import ScriptedModel, generate, generator, mixing
 
-def work():
-    while True:
-        print("works", flush=True)
-        sleep(0.05)
-        print("worked", flush=True)
-        yield
+class Work:
+    is_pending = True
+
+    def passes(self):
+        while True:
+            print("works", flush=True)
+            sleep(0.05)
+            print("worked", flush=True)
+            yield
 
 loop.IDLE = {pause}
 text = generator(ScriptedModel(mixing(1)))
-text.loop = EngineLoop(text.loop.engine, work)
+text.loop = EngineLoop(text.loop.engine, [Work()])
 thread = Thread(target=generate, args=(text,), daemon=True)
 thread.start()
 thread.join()
