@@ -125,7 +125,9 @@ def serve_replicas(
                 ended.wait()
             finally:
                 serve.delete(NAME)
-    except SystemExit:  # Ray's own handler of SIGTERM raises it, from the time that it starts
+    except SystemExit as end:  # raised by Ray's own handler of SIGTERM, from its start on
+        if end.code != signal.SIGTERM:
+            raise
         _leave()
 
 

@@ -67,7 +67,8 @@ class Run:
 
     def follow(self, chunks: Chunks) -> Iterator[None]:
         """Read all chunks, and pause after each."""
-        self.outcome = "running"
+        if self.outcome != "cancelled":  # it may be before it begins
+            self.outcome = "running"
         with closing(chunks):
             start = perf_counter()
             for chunk in chunks:

@@ -2,11 +2,13 @@
 
 from collections import deque
 from collections.abc import Generator, Hashable, Sequence
+from contextlib import suppress
 
+from ov_specdec.errors import CacheFullError
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, forward
 
-MOST_KEPT = 64
+MOST_KEPT = 16
 """Answers that wait to be read; the newest are read first."""
 
 CHUNK = 64
@@ -44,9 +46,10 @@ class Answers:
             tokens, namespace = self._unread.pop()
             cache = CachedSequence(self._main, namespace)
             try:
-                for waiting in cache.advance(tokens):
-                    forward([waiting], [waiting.span(CHUNK)])
-                    yield
+                with suppress(CacheFullError):
+                    for waiting in cache.advance(tokens):
+                        forward([waiting], [waiting.span(CHUNK)])
+                        yield
             except GeneratorExit:
                 self._unread.append((tokens, namespace))
                 raise

@@ -283,7 +283,7 @@ class TextGenerator:
             return
         salt, given = options.cache_salt, sequence.output.given
         self.last_cached = tokens, salt
-        if self.answers is not None:
+        if self.answers is not None and sequence.finish_reason is not None:
             self.answers.add(tokens, salt)
         # With special tokens in its text, the template would repeat some.
         if salt is not None and options.skip_special_tokens:

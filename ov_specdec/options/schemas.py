@@ -123,7 +123,8 @@ def _says_nothing(key: str, value: Any) -> bool:
         return isinstance(value, str)
     if key.startswith("dependen") and isinstance(value, dict):
         value = {name: each for name, each in value.items() if each not in ([], {}, True)}
-    return value in NOTHING.get(key, ()) or (key == "format" and value not in FORMATS)
+    is_format = key == "format" and isinstance(value, str)
+    return value in NOTHING.get(key, ()) or (is_format and value not in FORMATS)
 
 
 def require_exact(schema: Mapping[str, Any]) -> None:

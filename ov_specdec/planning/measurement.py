@@ -61,13 +61,18 @@ PARALLEL_SIZES = (16, 8, 1)
 
 
 class PassTimes:
-    """Times of passes of one model, over a sequence of its own."""
+    """Times of passes of one model, over a sequence of its own.
 
-    def __init__(self, model: Runner, new_namespace: Callable[[], Hashable]) -> None:
+    size_read: tokens of the pass behind a long text.
+    """
+
+    def __init__(
+        self, model: Runner, new_namespace: Callable[[], Hashable], size_read: int
+    ) -> None:
         self._model, self._new_namespace = model, new_namespace
         self.draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
         self.cache, self._most = CachedSequence(model, new_namespace()), max_tokens(model)
-        self._size_read = 8 if model.separates_generated else 1
+        self._size_read = size_read
         # Fewer if otherwise drafts had no room in the context.
         self._num_cached = max(min(CACHED, self._most - SIZES[-1]), 1)
         # By size: the first of three passes, and the faster one of the others.
@@ -164,7 +169,11 @@ class Measurement:
         new_namespace: Callable[[], Hashable] = object,
     ) -> None:
         models = [main] if draft is None else [main, draft]
-        self._models = [PassTimes(model, new_namespace) for model in models]
+        self._models = [
+            # A draft model that drafts token by token feeds one.
+            PassTimes(model, new_namespace, 8 if model is main or model.mask_token else 1)
+            for model in models
+        ]
         self._sweeps = sweeps
         self._num_sweeps = 0
         self._num_needed = LEAST + sum(len(model.draft_sizes) + 1 for model in self._models[1:])

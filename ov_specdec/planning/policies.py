@@ -107,7 +107,7 @@ class PlannedLength(Policy):
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
-        self._num_cached = stats.cached_tokens + stats.num_generated
+        self._num_cached = stats.cached_tokens + max(stats.pass_tokens, stats.num_generated)
         if stats.reason == "prefill":
             self._num_skipped = stats.cached_tokens + stats.pass_tokens
             return

@@ -133,7 +133,8 @@ class Runner(ABC):
         if self.spare is None:
             return []
         near = [size for size in self.static_shapes if num_tokens <= size <= 2 * num_tokens]
-        num_rows = (planned or min(near, default=0)) - num_tokens
+        size = planned or min(near, default=0)
+        num_rows = min(size, self.max_pass_tokens or size) - num_tokens
         return [Span(self.spare, [0] * num_rows, 0, num_rows)] if num_rows > 0 else []
 
     @property

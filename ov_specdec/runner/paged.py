@@ -91,14 +91,15 @@ def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPar
 
 
 class SpareTable(BlockTable):
-    """Rows that pad a pass, in the block after those of the pool, which no sequence owns or reads.
+    """Rows that pad a pass, in the block after those of the pool, which no sequence owns.
 
     It holds no token, whatever is appended.
     """
 
     def append(self, num_tokens: int) -> None:
         """Have the block for each of the tokens."""
-        self.blocks = [self.pool.size] * -(-num_tokens // self._block_size)
+        num_blocks = -(-num_tokens // self._block_size)
+        self.blocks = [self.pool.size] * max(num_blocks, len(self.blocks))
 
 
 class PagedModel(Runner):
@@ -214,6 +215,7 @@ class PagedModel(Runner):
         """
         self._check(spans)
         tables = [require_own(span.slot, BlockTable, self.pool) for span in spans]
+        self.spare.has_long_rope = tables[0].has_long_rope  # needs no pass of its own
         wholes = [SpanPart(t.length, t, span) for t, span in zip(tables, spans, strict=True)]
         try:
             for whole in wholes:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence, Set
 from contextlib import suppress
 from itertools import takewhile
-from time import perf_counter
+from time import thread_time
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -121,7 +121,9 @@ class Grammar:
         if (mask := self._masks.get(length)) is None:
             self._rollback(length)
             self._consume(tokens[self._start + len(self._consumed) :])
+            begin = thread_time()  # of a processor, for which this thread may have to wait
             bits = np.frombuffer(self._ask(lambda matcher: matcher.compute_bitmask()), np.uint8)
+            self._seconds += max(thread_time() - begin - USUAL, 0.0)
             mask = self._masks[length] = np.unpackbits(bits, bitorder="little").view(np.bool_)
             if self._tokenizer.is_special_token(int(mask.argmax())) and (new := self._forced()):
                 mask[:] = False
@@ -168,12 +170,10 @@ class Grammar:
 
     def _ask(self, question: Callable[["LLMatcher"], T]) -> T:
         """A matcher's answer; after an error that of a fresh one, which lacks rejected detours."""
-        begin = perf_counter()
         answer = question(self._matcher)
         if self._matcher.is_error():
             self._renew()
             answer = question(self._matcher)
-        self._seconds += max(perf_counter() - begin - USUAL, 0.0)
         if self._matcher.is_error():
             reason = self._matcher.get_error().partition("\n<")[0]
             self._rollback(self._num_accepted)  # a draft model's detour need not end the request

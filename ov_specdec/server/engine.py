@@ -172,7 +172,8 @@ class LocalEngine:
             options = self.complete(request.options.copy_with(max_new_tokens=limit), tenant)
         choices = [options.copy_with(choice=index) for index in range(request.choices_per_prompt)]
         sequences = [
-            self._check_one(ids, own, stream, index, until)
+            # The first has compiled the grammar of all.
+            self._check_one(ids, own, stream, index, inf if index and until > 0 else until)
             for index, (ids, own) in enumerate(product(prompts, choices))
         ]
         if tenant is not None:  # a key has one share, whatever the salts of its requests

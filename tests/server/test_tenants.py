@@ -60,7 +60,7 @@ def test_what_a_client_makes_the_model_write_changes_no_answer_to_another(
 
 def test_a_grammar_with_slow_masks_is_refused(pipeline, monkeypatch):
     clock = itertools.count(step=0.1)
-    monkeypatch.setattr(grammar, "perf_counter", lambda: next(clock))
+    monkeypatch.setattr(grammar, "thread_time", lambda: next(clock))
     ambiguous = {"structured_outputs": {"grammar": 'start: e\ne: e e | /[a-z]/ | " "'}}
     ask = {"prompt": "x = ", "max_tokens": 16, "seed": 1, **ambiguous}
     with serving(pipeline) as server:

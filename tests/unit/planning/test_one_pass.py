@@ -78,6 +78,14 @@ def test_a_match_is_taken_where_the_pass_costs_more_than_it_gains():
     assert taken(0.01, 9.0) == "suffix"  # unlike a draft model that takes a pass for each
 
 
+def test_what_a_draft_token_reads_is_the_text_so_far():
+    policy = PlannedLength(Counts(), Costs(CURVE))
+    policy.update(a_round(size=1500, reason="prefill"))
+    assert policy.answer((OFFER,)).num_cached == 1500
+    policy.update(a_round(4, 2, cached_tokens=1500))
+    assert policy.answer((OFFER,)).num_cached == 1505
+
+
 def parallel(next_token):
     model = ScriptedModel(in_parallel(next_token))
     model.mask_token = MASK
