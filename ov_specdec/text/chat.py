@@ -114,10 +114,11 @@ class ChatTemplate:
                 reason = f": the model's chat template ignores {shorten(name)}, leave it out"
                 raise OptionError(Option(option), reason)
         first = [*takewhile(lambda message: message["role"] == "system", messages)]
-        if len(first) > 1 and not self.writes(*SEVERAL):
+        if len(first) > 1 and not self.writes(GenerationOptions(), *SEVERAL):
             text = "\n\n".join(in_lines(message["content"]) for message in first)
             messages = [{"role": "system", "content": text}, *messages[len(first) :]]
-        messages = [self._fitted(*pair) for pair in pairwise([{"role": "system"}, *messages])]
+        pairs = pairwise([{"role": "system"}, *messages])
+        messages = [self._fitted(*pair, options) for pair in pairs]
         try:
             text = self._render(messages, options)
         except Exception as error:  # a template is code of its own, and may raise anything
@@ -130,7 +131,7 @@ class ChatTemplate:
         require_utf8("the rendered prompt", text)
         return text
 
-    def _fitted(self, previous: Message, message: Message) -> Message:
+    def _fitted(self, previous: Message, message: Message, options: GenerationOptions) -> Message:
         """A message whose content is of a kind that the template takes."""
         content, role = message.get("content"), message["role"]
         is_named = any(f"{quote}{role}{quote}" in self.text for quote in "'\"")
@@ -143,6 +144,8 @@ class ChatTemplate:
             return message
         place = "later system" if role == "system" != previous["role"] else role
         kinds, text = content_kinds(self, place), in_lines(content)
+        if text and not kinds:  # but where it has tools, for example
+            kinds = kinds_with(self, place, options)
         if text and not kinds:
             raise OptionError(
                 f"the model's chat template leaves out the text of {place} messages: repair "
@@ -153,10 +156,10 @@ class ChatTemplate:
             return message
         return {**message, "content": text if str in kinds else [{"type": "text", "text": text}]}
 
-    def writes(self, *messages: Message) -> bool | None:
+    def writes(self, options: GenerationOptions, *messages: Message) -> bool | None:
         """Whether it writes the `PROBES` in these messages; None if it cannot render them."""
         try:
-            text = self._render(messages, GenerationOptions())
+            text = self._render(messages, options)
         except Exception:  # a template is code of its own
             return None
         return all(probe in text for probe in PROBES) and KEY not in text
@@ -199,11 +202,18 @@ def in_lines(content: Any) -> str:
 @lru_cache
 def content_kinds(template: ChatTemplate, place: str) -> tuple[type, ...]:
     """What contents it writes: texts (str), parts (list). place: a role, or one of `AROUND`."""
+    return kinds_with(template, place, GenerationOptions())
+
+
+def kinds_with(template: ChatTemplate, place: str, options: GenerationOptions) -> tuple[type, ...]:
+    """The same for a request that has the tools and template arguments of these options."""
+    given = options.chat_template_kwargs
+    asked = GenerationOptions(tools=options.tools, chat_template_kwargs=given)
     before, after = AROUND.get(place, ([], []))
     role = place.removeprefix("later ")
     parts = [{"type": "text", "text": probe, KEY: ""} for probe in PROBES]
     of_text, of_parts = (
-        template.writes(*before, {"role": role, "content": content}, *after)
+        template.writes(asked, *before, {"role": role, "content": content}, *after)
         for content in (" ".join(PROBES), parts)
     )
     if of_text is None and not of_parts:  # it tells why, once it renders

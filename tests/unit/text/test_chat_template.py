@@ -159,6 +159,18 @@ def test_a_template_that_leaves_out_a_text_is_refused_by_name(role, tmp_path):
             text(tokenizer, [*others, {"role": role, "content": content}])
 
 
+def test_a_text_that_is_written_for_this_request_only_is_none_that_is_left_out(tmp_path):
+    written = "{% if m['role'] != 'system' or detailed is defined %}{{ m['content'] }}{% endif %}"
+    tokenizer = make_tokenizer(
+        tmp_path / "model", template=PLAIN.replace("{{ m['content'] }}", written)
+    )
+    with pytest.raises(OptionError, match="leaves out the text of system messages"):
+        text(tokenizer, [SYSTEM, USER])
+    assert SYSTEM["content"] in text(
+        tokenizer, [SYSTEM, USER], chat_template_kwargs={"detailed": True}
+    )
+
+
 def test_of_several_parts_none_is_left_out(tmp_path):
     first = PLAIN.replace(
         "{{ m['content'] }}",
