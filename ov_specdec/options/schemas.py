@@ -1,7 +1,9 @@
 """JSON schemas: the types of their values, and what of them can be kept."""
 
 import json
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from ov_specdec.errors import cut
@@ -138,6 +140,16 @@ def require_exact(schema: Mapping[str, Any]) -> None:
     if schema.get("type") == "integer" and schema.get("maximum") == 2**63 - 1:
         del numbers["maximum"]  # the largest of 64 bits is kept
     json.loads(json.dumps(numbers), parse_int=read, parse_float=read)
+
+
+def require_exact_within(grammar: str) -> None:
+    """The same for the schemas of a grammar in Lark, after `%json`."""
+    for begun in re.finditer(r"%json\s*", grammar):
+        schema: Any = None
+        with suppress(ValueError):  # it tells why, once it is compiled
+            schema = json.JSONDecoder().raw_decode(grammar, begun.end())[0]
+        if isinstance(schema, dict):
+            simplify(schema)
 
 
 def loosen(

@@ -16,6 +16,7 @@ from ov_specdec.options.schemas import (
     cases_of,
     loosen,
     require_exact,
+    require_exact_within,
     simplify,
     types_of,
 )
@@ -229,6 +230,7 @@ class _Writer:
         """The input of a custom tool."""
         name = f"custom{len(self.others)}"
         lark = definition if syntax == "lark" else f"start: /{_slashed(definition)}/"
+        require_exact_within(lark)
         self.others.append({"name": name, "lark_grammar": lark})
         begin = self._literal(f"{form.before}input{form.between[0]}")
         return f"{begin} @{name} {self._literal(form.after)}"

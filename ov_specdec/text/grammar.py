@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from ov_specdec.errors import BusyError, Option, OptionError, requiring
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.schemas import simplify
+from ov_specdec.options.schemas import require_exact_within, simplify
 from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
@@ -154,6 +154,12 @@ def _write(name: str, options: GenerationOptions) -> str:
     if name == "regex":
         return LLMatcher.grammar_from_regex(str(options.regex))
     grammar = options.grammar
+    if grammar is not None:
+        try:
+            require_exact_within(str(grammar))
+        except ValueError as error:
+            remedy = ": give numbers below 2**53, others as texts"
+            raise OptionError(Option(name), f" cannot be kept ({error})", remedy) from error
     if name == "choices":  # one terminal, of which a text has any number of alternatives
         texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in options.choices)
         grammar = f"start: CHOICE\nCHOICE: {texts}"
