@@ -67,7 +67,7 @@ class PassTimes:
     """
 
     def __init__(
-        self, model: Runner, new_namespace: Callable[[], Hashable], size_read: int
+        self, model: Runner, new_namespace: Callable[[], Hashable], size_read: int = 8
     ) -> None:
         self._model, self._new_namespace = model, new_namespace
         self.draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
