@@ -1,7 +1,8 @@
 """Structured output: options of a generation as a grammar, compiled by llguidance."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from functools import cached_property, partial
 from hashlib import blake2b
 from math import inf
@@ -138,6 +139,16 @@ def _require_none(error: str, name: str) -> None:
         raise OptionError(Option(name), f" cannot be used ({error}): see docs/structured-output.md")
 
 
+@contextmanager
+def _refused_by(name: str) -> Iterator[None]:
+    """Refuse the schema of an option that is read otherwise than written, or nested too deep."""
+    try:
+        yield
+    except (ValueError, RecursionError) as error:
+        remedy = ": give numbers below 2**53, others as texts, whole characters, less depth"
+        raise OptionError(Option(name), f" cannot be kept ({error})", remedy) from error
+
+
 def _write(name: str, options: GenerationOptions) -> str:
     """The constraint in llguidance's form."""
     from llguidance import LLMatcher
@@ -145,21 +156,14 @@ def _write(name: str, options: GenerationOptions) -> str:
     if name in OF_JSON:
         schema = read_schema(options.json_schema) if name == "json_schema" else {"type": "object"}
         spaces = WHITESPACE[options.json_whitespace]
-        try:
+        with _refused_by(name):
             text = json.dumps(simplify(schema), allow_nan=False)
             return LLMatcher.grammar_from_json_schema(text, overrides=spaces)
-        except (ValueError, RecursionError) as error:
-            remedy = ": give numbers below 2**53, others as texts, whole characters, less depth"
-            raise OptionError(Option(name), f" cannot be kept ({error})", remedy) from error
     if name == "regex":
         return LLMatcher.grammar_from_regex(str(options.regex))
     grammar = options.grammar
-    if grammar is not None:
-        try:
-            require_exact_within(str(grammar))
-        except ValueError as error:
-            remedy = ": give numbers below 2**53, others as texts"
-            raise OptionError(Option(name), f" cannot be kept ({error})", remedy) from error
+    with _refused_by(name):
+        require_exact_within(str(grammar))
     if name == "choices":  # one terminal, of which a text has any number of alternatives
         texts = " | ".join(json.dumps(text, ensure_ascii=False) for text in options.choices)
         grammar = f"start: CHOICE\nCHOICE: {texts}"

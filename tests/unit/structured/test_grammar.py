@@ -63,7 +63,12 @@ def test_a_schema_that_is_read_otherwise_than_written_is_refused_by_name(schema)
 
 
 def test_a_schema_within_a_grammar_is_refused_for_its_numbers_too():
-    for grammar in (f'start: %json {{"const": {ID}}}', 'start: "a" b\nb: %json {"maximum": 1e19}'):
+    deep = "start: %json " + '{"items":' * 100_000
+    for grammar in (
+        f'start: %json {{"const": {ID}}}',
+        'start: "a" b\nb: %json {"maximum": 1e19}',
+        deep,
+    ):
         with pytest.raises(OptionError, match=r"grammar cannot be kept .*: give numbers below"):
             compiled(grammar=grammar)
     assert compiled(grammar='start: %json {"const": 7}')
