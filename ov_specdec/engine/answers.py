@@ -4,15 +4,13 @@ from collections import deque
 from collections.abc import Generator, Hashable, Sequence
 from contextlib import suppress
 
+from ov_specdec.engine.scheduler import SHARED_CHUNK
 from ov_specdec.errors import CacheFullError
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, forward
 
 MOST_KEPT = 16
 """Answers that wait to be read; the newest are read first."""
-
-CHUNK = 64
-"""Tokens of a pass, for which a request may have to wait: see `SHARED_CHUNK`."""
 
 
 class Answers:
@@ -48,7 +46,7 @@ class Answers:
             try:
                 with suppress(CacheFullError):
                     for waiting in cache.advance(tokens):
-                        forward([waiting], [waiting.span(CHUNK)])
+                        forward([waiting], [waiting.span(SHARED_CHUNK)])
                         yield
             except GeneratorExit:
                 self._unread.append((tokens, namespace))

@@ -65,20 +65,21 @@ class Ranking:
 
         number = sums(np.ones(acceptance.shape)).astype(int)
         num_cached = np.array([each.num_cached for each in estimates]).reshape(-1, 1)
-        reading = sums(curve.main.per_read * num_cached * np.ones(acceptance.shape))
-        if curve.draft is None or all(each.offer.is_match for each in estimates):
-            seconds: Numbers = np.zeros(number.shape)
-        elif any(each.offer.takes_one_pass for each in estimates):
+        own = curve.main.per_read * num_cached * np.ones(acceptance.shape)  # seconds of each token
+        seconds: Numbers = np.zeros(number.shape)
+        has_draft = not all(each.offer.is_match for each in estimates)
+        if curve.draft is not None and any(each.offer.takes_one_pass for each in estimates):
             # One pass over all: a draft token adds the one before it or a mask token, and itself to
             # the next pass if it is accepted.
             drafts = np.array([[each.offer.takes_one_pass] for each in estimates])
-            seconds = curve.draft.varying(sums(drafts * (1.0 + acceptance)))
-            seconds += sums(curve.draft.per_read * num_cached * drafts * (1.0 + acceptance))
-        else:
+            fed = drafts * (1.0 + acceptance)
+            seconds = curve.draft.varying(sums(fed))
+            own += curve.draft.per_read * num_cached * fed
+        elif curve.draft is not None and has_draft:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
-            reads = curve.draft.per_read * num_cached * drafts
-            seconds = sums(_pass_by_pass(curve, curve.draft, drafts, acceptance, values) + reads)
-        return cls(sequence, index, limits, number, sums(values), seconds + reading)
+            own += _pass_by_pass(curve, curve.draft, drafts, acceptance, values)
+            own += curve.draft.per_read * num_cached * drafts
+        return cls(sequence, index, limits, number, sums(values), seconds + sums(own))
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
         """Draft length of each sequence for a choice, an index into the flat arrays."""

@@ -123,9 +123,8 @@ class CachedSequence:
             if self._unobserved:
                 self._observe()
         self._num_compared = len(tokens)
-        # Kept back is what the next call may recompute: the last token, or two of a prompt.
-        num_kept_back = 2 if self.runner.separates_generated else 1
-        self._slot.commit(tokens, min(len(tokens) - num_kept_back, self._num_read))
+        # The next call may recompute the last ones.
+        self._slot.commit(tokens, min(len(tokens) - self._least, self._num_read))
         counts = self._num_fed, self._num_cached, self._num_passes, self._num_sequences
         return ForwardOutput(self._logits, *counts, rollback_seconds)
 
@@ -174,9 +173,8 @@ class CachedSequence:
         if self._cached:
             return
         total = len(self._sequence) + len(self._draft_tokens)
-        shared = min(total - self._num_rows, len(self._sequence) - 1)
-        if self.runner.separates_generated:
-            shared = min(shared, self._num_read - 2)
+        of_prompt = self._num_read - self._least
+        shared = min(total - self._num_rows, len(self._sequence) - 1, of_prompt)
         tokens = self._sequence[: max(shared, 0)]
         for reader in self.readers:
             tokens = tokens[: reader.match_prefix(tokens)]
@@ -233,6 +231,11 @@ class CachedSequence:
         num_read = min(num_tokens, self._num_prompt_tokens or num_tokens)
         return num_read if num_read > 1 else 0
 
+    @property
+    def _least(self) -> int:
+        """Tokens of a prompt in a pass that has some."""
+        return 2 if self.runner.separates_generated else 1
+
     def _part(self, limit: int) -> int:
         """Tokens of the next pass: all pending ones, or up to `limit` and one more.
 
@@ -243,7 +246,7 @@ class CachedSequence:
         part = max(min(limit, most), 1)
         if size <= max(limit, self._num_rows):
             return size
-        if self.runner.separates_generated and part < left and 1 in (part, left - part):
+        if part < left and min(part, left - part) < self._least:
             part = left if left < 4 else 2 if part == 1 else part - 1
         return part if part <= most else size
 
@@ -276,7 +279,7 @@ class CachedSequence:
         if fed := self._cached[start:]:
             start += common_prefix(fed, self._needed(start, start + len(fed)))
         start = min(start, last)
-        if self.runner.separates_generated and self._num_read - start == 1:
+        if 0 < self._num_read - start < self._least:
             start -= 1
         if start < len(self._cached):
             self._rollback(start)

@@ -1,7 +1,7 @@
 """Runner on a paged KV cache, where a sequence has a table of blocks: rollback sets a counter."""
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -246,21 +246,23 @@ class PagedModel(Runner):
 
     def _forward_spans(self, wholes: Sequence[SpanPart]) -> list[Logits]:
         """The logits of spans whose tables have room, from one or several passes."""
+        # A pass has one kind of rotary factors.
+        order = sorted(range(len(wholes)), key=lambda i: wholes[i].table.has_long_rope)
         passes = list[list[SpanPart]]()
-        sides = {whole.table.has_long_rope for whole in wholes}
-        for side in sorted(sides):  # a pass has one kind of rotary factors
-            own = [whole for whole in wholes if whole.table.has_long_rope is side]
-            parts = [*chain.from_iterable(map(split, own))] if self.separates_generated else own
+        for _, own in groupby((wholes[i] for i in order), lambda each: each.table.has_long_rope):
+            parts = [*own]
+            if self.separates_generated:
+                parts = [*chain.from_iterable(map(split, parts))]
             passes += divide(parts, self.max_pass_tokens)
         if len(passes) == 1:
             rows = self._forward_pass(passes[0])
         else:  # the next pass overwrites the logits of this one
             rows = np.concatenate([self._forward_pass(parts).copy() for parts in passes])
-        logits, begin = dict[int, Logits](), 0
-        for index in sorted(range(len(wholes)), key=lambda i: wholes[i].table.has_long_rope):
-            end = begin + wholes[index].span.num_rows
-            logits[index], begin = rows[begin:end, : self.vocab_size], end
-        return [logits[index] for index in range(len(wholes))]
+        ends = accumulate(wholes[i].span.num_rows for i in order)
+        logits = {
+            i: rows[end - wholes[i].span.num_rows : end] for i, end in zip(order, ends, strict=True)
+        }
+        return [logits[i] for i in range(len(wholes))]
 
     def _forward_pass(self, parts: Sequence[SpanPart]) -> Logits:
         """One pass; the needed rows of its parts, in order."""
@@ -270,18 +272,19 @@ class PagedModel(Runner):
             sizes = [max(size, 2) for size in sizes]
         elif self.is_invariant and sum(sizes) == 1:
             self.spare.append(1)
-            spare = Span(self.spare, [0], 0, 1)
-            parts, sizes = [*parts, SpanPart(0, self.spare, spare)], [1, 1]
+            spare = [SpanPart(0, self.spare, span) for span in self.padding(1, planned=2)]
+            parts, sizes = [*parts, *spare], [1, 1]
         blocks = [part.table.blocks for part in parts]
         if repeats_tokens:  # a repeated one may be beyond the blocks of its sequence
             blocks = [[*own, self.pool.size] for own in blocks]
-        return self._static.get(sum(sizes), self._model).forward(
+        rows = self._static.get(sum(sizes), self._model).forward(
             [part.span for part in parts],
             [part.past for part in parts],
             blocks,
             Form(False, self.is_invariant, repeats_tokens, parts[0].table.has_long_rope),
             {} if self._states is None else self._states_of(parts),
         )
+        return rows[:, : self.vocab_size]
 
     def _states_of(self, parts: Sequence[SpanPart]) -> dict[str, Sequence[int]]:
         """The inputs of a pass with the blocks of recurrent states."""

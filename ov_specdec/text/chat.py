@@ -144,9 +144,8 @@ class ChatTemplate:
             return message
         place = "later system" if role == "system" != previous["role"] else role
         kinds, text = content_kinds(self, place), in_lines(content)
-        if text and not kinds:  # but where it has tools, for example
-            kinds = kinds_with(self, place, options)
-        if text and not kinds:
+        # Some texts are written only where there are tools, for example.
+        if text and not (kinds := kinds or kinds_with(self, place, options)):
             raise OptionError(
                 f"the model's chat template leaves out the text of {place} messages: repair "
                 "chat_template.jinja, or give the prompt with ",

@@ -11,8 +11,9 @@ import pytest
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
 from ov_specdec.engine import loop
-from ov_specdec.engine.answers import CHUNK, Answers
+from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import SHARED_CHUNK
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.invariance import look_up
 from ov_specdec.results.chunks import collect
@@ -172,12 +173,12 @@ def test_answers_are_read_again_as_the_prompts_that_a_next_turn_begins_with(no_p
 
     first = ask(prompt)
     whole = [*prompt, *first.token_ids]
-    wait_until(lambda: main.passes[-1] == CHUNK)  # the first of two passes over the answer
+    wait_until(lambda: main.passes[-1] == SHARED_CHUNK)  # the first of two passes over the answer
     thread, results = in_thread(lambda: ask([*whole, 7]))
     wait_until(lambda: text.loop._added)
     permits.release()
     thread.join(PATIENCE)
-    assert len(prompt) < results[0].stats.cached_tokens <= len(prompt) + CHUNK
+    assert len(prompt) < results[0].stats.cached_tokens <= len(prompt) + SHARED_CHUNK
     permits.release(100)
     wait_until(lambda: not answers.is_pending and text.loop._worker is None)
     assert ask([*whole, 8, 9]).stats.cached_tokens >= len(whole) - 1
