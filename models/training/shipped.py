@@ -19,8 +19,8 @@ from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 MODELS = Path(__file__).resolve().parent.parent
 sys.path.append(str(MODELS.parent))
 
-from tests.benchmarks.expansion.ir_weights import read_weights  # noqa: E402 - needs the path
-from tests.benchmarks.expansion.shape import LlamaShape  # noqa: E402 - needs the path
+from lab.benchmarks.expansion.ir_weights import read_weights  # noqa: E402 - needs the path
+from lab.benchmarks.expansion.shape import LlamaShape  # noqa: E402 - needs the path
 
 
 def dequantized(folder: Path) -> LlamaForCausalLM:

@@ -1,6 +1,6 @@
 """The options as keyword arguments, so that editors and type checkers know them.
 
-Made from their descriptions by `python -m tests.docs`.
+Made from their descriptions by `python -m lab.docs`.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+from lab.docs.option_tables import kwargs, options_page
 from ov_specdec import GenerationOptions
 from ov_specdec.cli.app import COMMANDS, EXAMPLES, app
 from ov_specdec.cli.declare import options_of as click_options
@@ -26,7 +27,6 @@ from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.options.model import kinds_of, option, request_fields
 from ov_specdec.server.settings import Binding, check_address
-from tests.docs.option_tables import kwargs, options_page
 
 
 class More(GenerationOptions):

@@ -10,17 +10,17 @@ from pathlib import Path
 import click
 import pytest
 
+from lab.benchmarks.__main__ import benchmarks
+from lab.docs.recording import COMMANDS
 from ov_specdec import SpeculativePipeline
 from ov_specdec.cli.app import app
-from tests.benchmarks.__main__ import benchmarks
-from tests.docs.recording import COMMANDS
 from tests.support.recordings import write_recording
 from tests.support.tiny_whisper import RATE, recording
 
 ROOT = Path(__file__).parents[2]
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
-PAGES = [page for at in ("", "docs/", "models/**/", "tests/**/") for page in ROOT.glob(f"{at}*.md")]
+PAGES = [page for at in ("", "docs/", "models/**/", "lab/") for page in ROOT.glob(f"{at}*.md")]
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 OF_A_CLIENT = "from openai"
@@ -114,7 +114,7 @@ def commands():
         for block in SHELL.findall(page.read_text(encoding="utf-8")):
             for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line, comments=True)
-                for start in ("ov-specdec", "tests.benchmarks"):
+                for start in ("ov-specdec", "lab.benchmarks"):
                     if start in words[:-1] and "docker" not in words:
                         yield page.name, line, start, words[words.index(start) + 1 :]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.docs.notebooks import DIGEST, FOLDER, WALKTHROUGH, code_digest, execute, read
+from lab.docs.notebooks import DIGEST, FOLDER, WALKTHROUGH, code_digest, execute, read
 
 OWN_PAIR = FOLDER / "your_own_pair.ipynb"
 
@@ -36,7 +36,7 @@ def test_the_walkthrough_runs_from_top_to_bottom():
 
 def test_the_committed_outputs_are_of_this_code():
     notebook = read(WALKTHROUGH)
-    assert notebook.metadata.get(DIGEST) == code_digest(notebook), "run tests.docs.notebooks"
+    assert notebook.metadata.get(DIGEST) == code_digest(notebook), "run lab.docs.notebooks"
     counts = [cell.execution_count for cell in code_cells(notebook)]
     assert counts == list(range(1, len(counts) + 1))
 

@@ -16,8 +16,8 @@ def _gpu():
     # Asked late: OpenVINO reads how many cores a process has when it is first used.
     if not any(name.startswith("GPU") for name in openvino_core().available_devices):
         if simulator := os.environ.get("OV_SPECDEC_GPU"):
-            pytest.fail(f"no GPU in {simulator}: make it anew with tests/gpu/simulator.sh")
-        pytest.skip("OpenVINO finds no GPU here: tests/gpu/simulator.sh makes one")
+            pytest.fail(f"no GPU in {simulator}: make it anew with lab/gpu/simulator.sh")
+        pytest.skip("OpenVINO finds no GPU here: lab/gpu/simulator.sh makes one")
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,8 @@ from ov_specdec.models.devices import Device
 from ov_specdec.models.exported import NEVER_DRAFT
 from ov_specdec.planning.measurement import PassTimes
 from ov_specdec.runner.base import Span
-from tests.families.verdict import Rehearsed
 from tests.support.flaky import make_flaky
-from tests.support.kept import HYBRIDS, NUM_TOKENS, open_kept
+from tests.support.kept import HYBRIDS, NUM_TOKENS, Rehearsed, open_kept
 from tests.support.passes import note_passes
 
 BLOCK = 32

@@ -13,8 +13,8 @@ from ov_specdec.graph.paging import to_paged
 from ov_specdec.models.agreement import compare_caches
 from ov_specdec.models.exported import open_exported
 from ov_specdec.models.folder import ModelFolder
-from tests.families.settings import WINDOW
 from tests.support.command_line import run
+from tests.support.families import WINDOW
 from tests.support.folders import change
 from tests.support.kept import NUM_TOKENS, WINDOWED, open_kept
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import openai
 import pytest
 
+from lab.benchmarks.figures.tools import agents_tools
 from ov_specdec import SpeculativePipeline
-from tests.benchmarks.figures.tools import agents_tools
 from tests.support.agents import called, scripted
 from tests.support.server import NAME, official_client, serving
 from tests.support.tiny import EOS

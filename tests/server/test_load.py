@@ -1,4 +1,4 @@
-"""The load of `tests.load.clients`, as long as a suite can bear."""
+"""The load of `lab.load.clients`, as long as a suite can bear."""
 
 import asyncio
 import json
@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
+from lab.load import beside
+from lab.load.clients import WEIGHTS, load
 from ov_specdec import SpeculativePipeline
-from tests.load import beside
-from tests.load.clients import WEIGHTS, load
 from tests.support.server import serving, serving_process, wait_until
 
 AIPERF = (

@@ -14,7 +14,7 @@ from ov_specdec.text.tokenizer import Tokenizer
 from tests.support.tiny import EOS, export, save_checkpoint, save_tokenizer
 
 ROOT = Path(__file__).parents[2]
-TEMPLATE = ROOT / "tests" / "benchmarks" / "prompts" / "tools.jinja"
+TEMPLATE = ROOT / "lab" / "benchmarks" / "prompts" / "tools.jinja"
 VOCAB_SIZE = 2048
 MARKERS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 """Tokens of their own, as in Qwen 3."""
@@ -34,7 +34,7 @@ def make_agent_model(folder: Path) -> None:
 
     checkpoint, main = folder / "checkpoint", folder / "main"
     save_checkpoint("llama", checkpoint, width=VOCAB_SIZE)
-    prompts = ROOT / "tests" / "benchmarks" / "prompts"  # which no edit of a page changes
+    prompts = ROOT / "lab" / "benchmarks" / "prompts"  # which no edit of a page changes
     texts = [(prompts / name).read_text("utf-8") for name in ("heldout.jsonl", "tasks.jsonl")]
     save_tokenizer(checkpoint, sample="".join(texts), vocab_size=VOCAB_SIZE - len(MARKERS))
     tokenizer = PreTrainedTokenizerFast.from_pretrained(checkpoint)

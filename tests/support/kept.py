@@ -1,27 +1,24 @@
 """Tiny random models that are kept under tests/data, with what transformers generates from them.
 
 Optimum exports some of their families only with versions of transformers that the package itself
-does not take. `python -m tests.support.kept --make FOLDER FAMILY...` makes them anew in an
-environment that has it, as that of `ov-specdec export --transformers`.
+does not take, so `lab.families.keep` makes them in an environment that has it.
 """
 
-import json
 import random
 import shutil
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.families.settings import SETTINGS
-from tests.support.tiny import MadeModels, export, reference, save_noisy, save_tokenizer
+from ov_specdec.drafters.base import Proposal
+from ov_specdec.drafters.factory import DrafterInput
+from ov_specdec.planning.plan import Offer, Plan
+from ov_specdec.runner.cached_sequence import Passes
+from ov_specdec.sampling.verification import Draft
+from tests.support.families import SETTINGS
+from tests.support.tiny import MadeModels, save_noisy, save_tokenizer
 
 ROOT = Path(__file__).parents[2]
-IR, WEIGHTS = "openvino_model.xml", "openvino_model.bin"
-KEPT = (
-    *(IR, WEIGHTS, "config.json", "generation_config.json"),
-    *("tokenizer.json", "tokenizer_config.json"),
-)
+IR = "openvino_model.xml"
 HYBRIDS = {"lfm2": "5.2", "qwen3_5_text": "5.2", "qwen3_next": "4.57"}
 """Families, and the transformers that Optimum exports them with."""
 WINDOWED = {
@@ -79,26 +76,23 @@ def save_checkpoint(family: str, folder: Path, noise: float = 0.0) -> None:
     save_tokenizer(folder)
 
 
-def make(family: str, target: Path) -> None:
-    """Fill the folder of `MadeModels`; expected are prompts and outputs."""
-    is_hybrid = family in HYBRIDS
-    with tempfile.TemporaryDirectory() as made:
-        checkpoint = Path(made) / "checkpoint"
-        save_checkpoint(family, checkpoint)
-        kept = {export(checkpoint, Path(made) / "main"): KEPT}
-        texts = prompts((5 if is_hybrid else 20, 37, 150))
-        outputs = [(ids, reference(checkpoint, ids, NUM_TOKENS)) for ids in texts]
-        if not is_hybrid:
-            save_checkpoint(family, checkpoint, noise=0.03)
-            kept[export(checkpoint, Path(made) / "draft")] = (WEIGHTS,)
-        shutil.rmtree(target, ignore_errors=True)
-        for folder, names in kept.items():
-            (target / folder.name).mkdir(parents=True)
-            for name in names:
-                shutil.copy(folder / name, target / folder.name)
-        (target / "expected.json").write_text(json.dumps(outputs) + "\n")
+class Rehearsed:
+    """Drafts what is expected, but for every third token. Implements `Drafter`."""
 
+    sources = ("rehearsed",)
+    caches = ()
 
-if __name__ == "__main__":
-    for family in sys.argv[3:]:  # after --make
-        make(family, Path(sys.argv[2]) / family)
+    def __init__(self, texts: Sequence[Sequence[int]], given: DrafterInput) -> None:
+        start = list(given.tokens)
+        self._text = next(text for text in texts if list(text[: len(start)]) == start)
+
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
+        """One in each round."""
+        return [Offer("rehearsed", 0.5)]
+
+    def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
+        """So many of the next tokens."""
+        yield from ()
+        places = range(len(tokens), min(len(tokens) + plan.length, len(self._text)))
+        draft = [self._text[place] if place % 3 else 1 for place in places]
+        return Proposal(Draft(draft))

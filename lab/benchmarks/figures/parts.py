@@ -1,0 +1,232 @@
+"""The parts of the figures: what each measures, how long at most, and what it needs."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from lab.benchmarks.figures.busy import busy
+from lab.benchmarks.figures.given import Given
+from lab.benchmarks.figures.load import load
+from lab.benchmarks.figures.passes import passes
+from lab.benchmarks.figures.processes import fresh, memory
+from lab.benchmarks.figures.requests import again, of_pairs, requests, second_turns
+from lab.benchmarks.figures.speech import speech
+from lab.benchmarks.figures.structured import MOST, SPACED, structured
+from lab.benchmarks.figures.texts import texts
+from lab.benchmarks.figures.together import together
+from lab.benchmarks.figures.tools import tools
+from lab.benchmarks.measuring import Measurements
+
+PLAIN = ("plain", "plain-again", "default")
+HELD_OUT, SIX_TASKS = "held-out code", "six tasks"
+PROMPTS = {
+    HELD_OUT: "the first n of 8 beginnings of code, of 64 tokens, from packages outside the "
+    "training data",
+    SIX_TASKS: "the first n of 48 prompts of Spec-Bench, in turn of conversation, translation, "
+    "summarization, questions, mathematics and questions about a text",
+}
+"""What captions call prompts."""
+
+
+def sweep(peer: str, lengths: Sequence[int], *, own: bool = True) -> tuple[str, ...]:
+    """Default, plain, and the same draft lengths of this project and of openvino.genai."""
+    constant = tuple(f"constant-{n}" for n in lengths if own)
+    peers = ("genai-plain", "genai-plain-again", *(f"{peer}-{n}" for n in lengths))
+    return (*PLAIN, *constant, *peers)
+
+
+METHODS = {
+    **dict.fromkeys(
+        ("embedded", "1b-small-draft", "3b"),
+        (*sweep("genai-draft", (3, 5, 7, 10, 15)), "genai-confidence"),
+    ),
+    **dict.fromkeys(
+        ("1b", "1b-int4"), (*sweep("genai-draft", (2, 3, 5, 7, 10)), "genai-confidence")
+    ),
+    "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
+}
+LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
+SHORT = (1, 2, 4, 7)
+"""Draft lengths of llama.cpp."""
+
+LOADS = {
+    "1b": (*sweep("genai-draft", (1, 2, 4), own=False), "default-not-invariant"),
+    "chat": (*sweep("genai-prompt-lookup", (1, 2, 4), own=False), "default-not-invariant"),
+}
+LLAMA_CPP = (*PLAIN, "llama-cpp-plain", *(f"llama-cpp-prompt-lookup-{n}" for n in SHORT))
+CASES = (("default", "none"), ("default", (8,)), ("default", "auto"), ("genai-plain", None))
+"""Methods and static shapes whose memory is measured."""
+
+HEAVY = {"1b": "1b", "chat": "tasks"}
+PEERS = {**HEAVY, "embedded": "embedded"}
+"""Pairs by themselves, and the part that knows openvino.genai's best setting."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """One part. minutes: most that it takes of a whole run. needs: a pair, or what `has` knows.
+
+    about: prompts and outputs, for the caption.
+    """
+
+    minutes: float
+    needs: str
+    about: str
+    measure: Callable[[Given], Measurements]
+
+
+def single(pair: str, minutes: float, tokens: int, rounds: int) -> Part:
+    """Single requests of a pair that drafts with a model."""
+    measure = partial(
+        requests,
+        pair=pair,
+        methods=METHODS[pair],
+        temperatures=(0.0, 0.8),
+        tokens=tokens,
+        rounds=rounds,
+    )
+    return Part(minutes, pair, f"{HELD_OUT}; outputs of {tokens} tokens", measure)
+
+
+def several(pair: str, minutes: float, rounds: int) -> Part:
+    """Several requests of a pair at once."""
+    measure = partial(
+        together,
+        pair=pair,
+        methods=LOADS[pair],
+        cached=(200, 1500),
+        sizes=(4, 8),
+        tokens=64,
+        rounds=rounds,
+    )
+    return Part(
+        minutes,
+        pair,
+        f"the last 64 tokens of {HELD_OUT} or {SIX_TASKS}, after cached source code; outputs of 64 "
+        "tokens, timed once all have their first",
+        measure,
+    )
+
+
+PARTS: Mapping[str, Part] = {
+    "1b": single("1b", 6, tokens=96, rounds=1),
+    "1b-int4": single("1b-int4", 6, tokens=96, rounds=1),
+    "3b": single("3b", 6, tokens=96, rounds=1),
+    "tasks": Part(
+        4,
+        "chat",
+        f"{SIX_TASKS}; outputs of at most 64 tokens",
+        partial(
+            requests,
+            pair="chat",
+            methods=METHODS["chat"],
+            temperatures=(0.0,),
+            tokens=64,
+            rounds=1,
+            ends=True,
+        ),
+    ),
+    "embedded": single("embedded", 2, tokens=96, rounds=2),
+    "1b-small-draft": single("1b-small-draft", 4, tokens=96, rounds=1),
+    "long": Part(
+        6,
+        "embedded",
+        f"{HELD_OUT}; outputs of 512 tokens",
+        partial(
+            of_pairs,
+            pairs=("embedded", "1b"),
+            methods=LONG,
+            temperatures=(0.0, 0.8),
+            tokens=512,
+            rounds=1,
+            number=3,
+        ),
+    ),
+    "several-1b": several("1b", 10, rounds=3),
+    "several-chat": several("chat", 5, rounds=6),
+    "structured": Part(
+        10,
+        "chat",
+        "the first n of 6 schemas of each kind, strings of at most 24 characters; compact JSON, "
+        "but any whitespace beside openvino.genai, which knows no other; timed with the "
+        f"compilation of a new schema, to the end or {MOST:,} tokens; a server at the usual "
+        "priority",
+        partial(
+            structured,
+            pair="chat",
+            methods=(*sweep("genai-prompt-lookup", (2, 4, 8, 16, 32), own=False), SPACED),
+            rounds=6,
+        ),
+    ),
+    "tools": Part(
+        1.5,
+        "chat",
+        "24 turns of agents, each answered by a call that is required, of at most 160 tokens; "
+        "its 6 edits also as recorded, simulated on cost curves",
+        partial(tools, tokens=160, rounds=6),
+    ),
+    "again": Part(
+        3,
+        "embedded",
+        f"{HELD_OUT}, or {SIX_TASKS}; outputs of at most 96 tokens, each prompt answered before; "
+        "suffix drafts",
+        partial(again, pairs=("chat", "1b"), number=18, tokens=96),
+    ),
+    "busy": Part(
+        3.5,
+        "embedded",
+        f"{HELD_OUT}, or conversation, questions and mathematics of {SIX_TASKS}; outputs of 64 "
+        "tokens; at the usual priority, beside a busy loop on each core",
+        partial(busy, pairs=("chat", "1b"), methods=PLAIN, tokens=64),
+    ),
+    "fresh": Part(
+        6.5,
+        "embedded",
+        f"{HELD_OUT}, or {SIX_TASKS}; outputs of 64 tokens; no cost curve from earlier processes",
+        partial(fresh, pairs=PEERS, tokens=64, rounds=3),
+    ),
+    "memory": Part(
+        3,
+        "embedded",
+        "after ten seconds of decoding one request after the other",
+        partial(memory, pairs=HEAVY, cases=CASES, tokens=64),
+    ),
+    "passes": Part(
+        4,
+        "embedded",
+        "passes of the main model without static shapes, each after another of its kind",
+        partial(passes, pairs=("1b", "chat", "embedded"), cached=(200, 1500), rounds=6),
+    ),
+    "second-turns": Part(
+        1,
+        "embedded",
+        "first turns of 484 tokens of Python, answers of 16, questions of 20",
+        partial(second_turns, pairs=("1b", "chat", "embedded"), rounds=8, first=484),
+    ),
+    "texts": Part(
+        4,
+        "embedded",
+        "8 prompts, outputs of 48 tokens",
+        partial(texts, pairs=("embedded", "chat"), number=8, tokens=48),
+    ),
+    "speech": Part(
+        1, "speech", "all recordings that were given, as one", partial(speech, rounds=6)
+    ),
+    "llama-cpp": Part(
+        2.5,
+        "gguf",
+        f"{SIX_TASKS}; outputs of 64 tokens",
+        partial(
+            requests,
+            pair="chat",
+            methods=LLAMA_CPP,
+            temperatures=(0.0,),
+            tokens=64,
+            rounds=1,
+            number=24,
+            apart=True,
+        ),
+    ),
+    "load": Part(5.5, "embedded", "the embedded pair in `exact`", partial(load, seconds=300)),
+}
+"""By name, those first that most is said about: where time is short, the last ones go."""

@@ -1,0 +1,89 @@
+"""Ways to decode of this project, as methods of the laboratory."""
+
+from collections.abc import Iterator
+from time import perf_counter
+from typing import Any, Literal
+
+from lab.benchmarks.peers.asks import Ask, Measurement, Progress, Setup
+from ov_specdec.generation.batch import Batch
+from ov_specdec.pipeline import SpeculativePipeline
+from ov_specdec.results.chunks import Chunk
+
+
+class PipelineRunner:
+    """Runs a `SpeculativePipeline`. Implements `Runner`."""
+
+    def __init__(self, pipeline: SpeculativePipeline) -> None:
+        self._pipeline = pipeline
+
+    def run(self, ask: Ask, length: int | None) -> Measurement:
+        """See `Runner`."""
+        options = options_of(ask, length)
+        start = perf_counter()
+        result = self._pipeline.generate(list(ask.prompt_ids), **options)
+        seconds, stats = perf_counter() - start, result.stats
+        return Measurement(
+            token_ids=result.token_ids,
+            seconds=seconds,
+            # What the rounds do not count, such as measuring passes, comes before it.
+            first_token_seconds=seconds - (stats.seconds - stats.time_to_first_token),
+            main_passes=stats.main_passes,
+            drafted=stats.drafted or None,
+            accepted=stats.accepted if stats.drafted else None,
+        )
+
+
+class BatchEngine:
+    """Runs requests together in a `SpeculativePipeline`. Implements `Engine`."""
+
+    def __init__(self, pipeline: SpeculativePipeline) -> None:
+        self._batch: Batch[int] = pipeline.open_batch()
+
+    def add(self, number: int, ask: Ask, length: int | None) -> None:
+        """See `Engine`."""
+        self._batch.add(number, list(ask.prompt_ids), **options_of(ask, length))
+
+    def step(self) -> Iterator[Progress]:
+        """See `Engine`."""
+        news: dict[int, list[Chunk]] = {}
+        for number, chunk in self._batch.step():
+            if isinstance(chunk, BaseException):
+                raise chunk
+            news.setdefault(number, []).append(chunk)
+        for number, chunks in news.items():
+            token_ids = [token for chunk in chunks for token in chunk.token_ids]
+            yield Progress(number, token_ids, chunks[-1].stats is not None)
+
+
+def options_of(ask: Ask, length: int | None) -> dict[str, Any]:
+    """Those of a generation. A context of its own keeps what was read, and outputs, to itself."""
+    options: dict[str, Any] = {"max_new_tokens": ask.max_new_tokens, "ignore_eos": not ask.ends}
+    options |= {"cache_prompt": ask.context is not None}
+    options |= {} if ask.context is None else {"cache_salt": ask.context}
+    options |= {} if length is None else {"num_assistant_tokens": length}
+    options |= {"temperature": ask.temperature} if ask.temperature else {}
+    if ask.json_schema:
+        options |= {"json_schema": ask.json_schema, "json_whitespace": ask.json_whitespace}
+    return options
+
+
+def load(setup: Setup, *, batch_invariant: bool | Literal["auto"] = "auto") -> PipelineRunner:
+    """A pipeline for one request at a time, prepared where the setup says so."""
+    return PipelineRunner(_pipeline(setup, batch_invariant))
+
+
+def load_engine(setup: Setup, *, batch_invariant: bool | Literal["auto"] = "auto") -> BatchEngine:
+    """A pipeline for many requests at once."""
+    return BatchEngine(_pipeline(setup, batch_invariant))
+
+
+def _pipeline(setup: Setup, batch_invariant: bool | Literal["auto"]) -> SpeculativePipeline:
+    pipeline = setup.models.pipeline(
+        batch_invariant=batch_invariant,
+        max_batch_size=setup.max_batch_size,
+        static_shapes=setup.static_shapes,
+        kv_cache_size=setup.kv_cache_gb,
+    )
+    if setup.is_prepared:
+        pipeline.prepare()
+    return pipeline

@@ -1,0 +1,1 @@
+"""Many clients of a server at once, well-behaved and hostile ones."""

@@ -1,5 +1,0 @@
-"""Everything that the pages state in figures, measured into one file for each column."""
-
-from tests.benchmarks.figures.command import figures
-
-__all__ = ["figures"]

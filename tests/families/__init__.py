@@ -1,4 +1,0 @@
-"""All decoder families that Optimum exports: tiny random models against transformers.
-
-`python -m tests.families` makes the table in docs/models.md; see `__main__.py`.
-"""
