@@ -9,9 +9,9 @@ import pytest
 
 from ov_specdec.measure.properties import Tuner
 from ov_specdec.text.tokenizer import load_tokenizer
-from tests.cli.test_tuning_drafters import always
 from tests.support.chats import TEMPLATES
 from tests.support.command_line import run
+from tests.support.gains import always
 from tests.support.tiny import save_tokenizer
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ov_specdec.cli.declare import WAYS
-from tests.support.command_line import run
+from tests.support.command_line import AS_ARGUMENT, AS_OPTION, refused, run
 from tests.support.folders import change
 
 ROOT = Path(__file__).parents[2]
@@ -60,13 +60,6 @@ BAD_INPUT = {
 """One command for each kind of mistake, and what is said of it."""
 
 
-def refused(done):
-    """The message of a run that was refused."""
-    assert (done.returncode, done.stdout) == (2, "")
-    assert re.fullmatch("error: .*\n", done.stderr)
-    return done.stderr
-
-
 @pytest.mark.parametrize("line", BAD_INPUT)
 def test_bad_input_is_one_line_and_exit_code_two(line, tmp_path):
     assert BAD_INPUT[line] in refused(run(*shlex.split(line), cwd=tmp_path))
@@ -85,8 +78,6 @@ OWN = {
     "check": (),
 }
 """The commands with a main and a draft model but the demo, and what else they are given."""
-
-AS_ARGUMENT, AS_OPTION = (), ("--main",)
 
 
 def named(command, main, *draft, before=AS_OPTION):

@@ -10,29 +10,15 @@ from ov_specdec.cli.tune import describe
 from ov_specdec.measure import drafters
 from ov_specdec.measure.drafters import (
     Candidate,
-    Gain,
     decide,
     make_candidates,
     measure_all,
     measure_gain,
     possible_vocabularies,
 )
-from ov_specdec.measure.methods import Spread, SummaryRow
 from ov_specdec.models.locate import embedded_folder
 from tests.support.command_line import run
-
-SUFFIX = Candidate("suffix")
-
-
-def gain(*ratios, candidate=SUFFIX, plain=10.0):
-    """A candidate with these ratios to plain decoding, one for each turn."""
-    ratio, speed = Spread.of(ratios), Spread.of([plain])
-    row = SummaryRow(1, "x", len(ratios), speed, ratio, speed, speed, 1.5, 0.5, 1.0)
-    return Gain(candidate, row, replace(row, method=str(candidate)))
-
-
-def always(ratio, candidate=SUFFIX, **plain):
-    return gain(*4 * [ratio], candidate=candidate, **plain)
+from tests.support.gains import SUFFIX, always, gain
 
 
 def told(*gains, output=None):

@@ -17,8 +17,8 @@ from ov_specdec.measure.properties import (
 )
 from ov_specdec.models.profile import Profile
 from ov_specdec.planning.costs import CostCurve, PassCurve
-from tests.cli.test_tuning_drafters import always, gain
 from tests.support.command_line import run
+from tests.support.gains import always, gain
 
 CHOICES = {"A": ("1", "2"), "B": ("1",)}
 

@@ -26,9 +26,8 @@ from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.origins import as_html
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.server.settings import LOOPBACK_NAMES
-from tests.cli.test_input import AS_ARGUMENT, AS_OPTION, refused
 from tests.support.chats import ANSWER, SYSTEM, USER
-from tests.support.command_line import run
+from tests.support.command_line import AS_ARGUMENT, AS_OPTION, refused, run
 
 CHUNKS = [
     Chunk("a", [1], "plain"),

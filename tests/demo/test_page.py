@@ -3,15 +3,14 @@
 import re
 import signal
 import sys
-from contextlib import ExitStack, closing, contextmanager
-from urllib.parse import urlsplit
+from contextlib import ExitStack
 
 import pytest
 
 from ov_specdec.demo.comparison import NUM_STEPS
 from ov_specdec.errors import OptionError
 from ov_specdec.results.origins import MEANINGS
-from tests.support.browser import chromium, demo_process, expect
+from tests.support.browser import chromium, demo_process, expect, visit
 
 
 @pytest.fixture(scope="module")
@@ -56,17 +55,6 @@ def finished(browser, address):
         ask_for(page, 128)
         page.locator("#run").click()
         expect_done(page)
-        yield page
-
-
-@contextmanager
-def visit(browser, address, *, theme="light", **settings):
-    with closing(browser.new_context(**settings)) as context:
-        page = context.new_page()
-        page.hosts = set()
-        page.on("request", lambda request: page.hosts.add(urlsplit(request.url).hostname))
-        page.goto(f"{address}?__theme={theme}")
-        page.locator("#run").wait_for()
         yield page
 
 

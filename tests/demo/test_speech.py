@@ -6,8 +6,7 @@ from ov_specdec.demo.comparison import Comparison
 from ov_specdec.demo.page import describe_speech, transcribe
 from ov_specdec.errors import OptionError
 from ov_specdec.speech_pipeline import SpeechPipeline
-from tests.demo.test_page import visit
-from tests.support.browser import chromium, demo_process, expect
+from tests.support.browser import chromium, demo_process, expect, visit
 from tests.support.recordings import write_recording
 from tests.support.tiny_whisper import RATE, recording
 

@@ -19,9 +19,8 @@ from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.runner.cached_sequence import CachedSequence
 from ov_specdec.sampling.verification import Draft
 from tests.support import running
-from tests.support.fakes import ScriptedModel, mixed, mixing
+from tests.support.fakes import ScriptedModel, Snapshots, mixed, mixing
 from tests.support.scripted import generator
-from tests.unit.engine.test_engine import Snapshots
 
 SEED = 1
 TEXT = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8]

@@ -14,9 +14,8 @@ from ov_specdec.openai.completions import CompletionAnswer, prompt_offsets
 from ov_specdec.openai.requests import CompletionBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.tokenizer import load_tokenizer
-from tests.support.chats import ANSWER, PLAIN, TEMPLATES, USER, make_tokenizer
+from tests.support.chats import ANSWER, PLAIN, TEMPLATES, USER, ids, make_tokenizer
 from tests.support.tiny import EOS
-from tests.unit.text.test_chat_template import ids
 
 TURNS = [USER, ANSWER, {"role": "user", "content": "  And\n\n a 5 by 6 one? "}]
 TEXT = "  What  is\n the <b>area</b>?"

@@ -3,7 +3,8 @@
 import shutil
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -50,3 +51,14 @@ def expect(locator):
 
     sync_expect.set_options(timeout=60_000)
     return sync_expect(locator)
+
+
+@contextmanager
+def visit(browser, address, *, theme="light", **settings):
+    with closing(browser.new_context(**settings)) as context:
+        page = context.new_page()
+        page.hosts = set()
+        page.on("request", lambda request: page.hosts.add(urlsplit(request.url).hostname))
+        page.goto(f"{address}?__theme={theme}")
+        page.locator("#run").wait_for()
+        yield page

@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.text.generated_tokens import GeneratedTokens
+from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer, load_tokenizer
 from tests.support.tiny import EOS, SAMPLE, save_tokenizer
 
@@ -94,3 +97,7 @@ def make_tokenizer(folder: Path, *, kind: str = "byte level", template: str = PL
     KINDS[kind](folder)
     (folder / "chat_template.jinja").write_text(template, encoding="utf-8")
     return load_tokenizer(folder)
+
+
+def ids(tokenizer, prompt, **options):
+    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, GeneratedTokens(), 1000)

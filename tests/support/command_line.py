@@ -1,6 +1,7 @@
 """A command line in this process: as fast as a function call, as real as its entry point."""
 
 import io
+import re
 import sys
 from dataclasses import dataclass
 
@@ -47,3 +48,13 @@ class Terminal(io.BytesIO):
 
     def isatty(self):
         return True
+
+
+def refused(done):
+    """The message of a run that was refused."""
+    assert (done.returncode, done.stdout) == (2, "")
+    assert re.fullmatch("error: .*\n", done.stderr)
+    return done.stderr
+
+
+AS_ARGUMENT, AS_OPTION = (), ("--main",)

@@ -7,6 +7,7 @@ from typing import TypeVar
 import numpy as np
 
 from ov_specdec.sampling.distribution import Distribution, RandomDecisions
+from ov_specdec.sampling.noise import Noise, uniform
 
 Outcome = TypeVar("Outcome", bound=Hashable)
 
@@ -57,3 +58,12 @@ class _ReplaySource(RandomDecisions):
         self._taken.append(index)
         self.probability *= probabilities[index]
         return index
+
+
+def best_by_definition(distribution, seed, choice, position):
+    """The token of the greatest log-probability plus Gumbel noise, and all of those sums."""
+    ids = np.arange(len(distribution.probs)) if distribution.ids is None else distribution.ids
+    numbers = uniform(Noise(seed, choice)._key(position), ids)
+    with np.errstate(divide="ignore"):
+        scores = np.log(distribution.probs) - np.log(-np.log1p(-numbers))
+    return int(ids[scores.argmax()]), scores

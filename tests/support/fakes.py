@@ -261,3 +261,11 @@ def wrong_at(next_token: NextToken, places: set[int]) -> NextToken:
         return (right + 1) % 50 if len(tokens) in places else right
 
     return drafted
+
+
+class Snapshots(ScriptedModel):
+    """A model that goes back to every fourth token only, as one with recurrent layers may."""
+
+    class slot(ScriptedSlot):  # noqa: N801
+        def rollback(self, length):
+            super().rollback(length // 4 * 4)

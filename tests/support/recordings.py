@@ -8,6 +8,8 @@ from typing import BinaryIO
 import av
 import numpy as np
 
+from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult
+
 CODECS = {
     "wav": "pcm_f32le",
     "flac": "flac",
@@ -48,3 +50,11 @@ def write_recording(
         for part in [*resampler.resample(frame), *resampler.resample(None)]:
             container.mux(stream.encode(part))
         container.mux(stream.encode(None))
+
+
+def result():
+    segments = (
+        Segment(0.0, 2.5, " First --> line.", (1, 2)),
+        Segment(3661.5, 3662.0416, " Second.", (3,)),
+    )
+    return TranscriptionResult("First line. Second.", segments, "en", SpeechStats(3662.0))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ov_specdec.speech.settings import WhisperSettings
 from tests.support.tiny import MadeModels, export, save_noisy, save_tokenizer
 from tests.support.tiny_encoder_decoder import HEADS
 
@@ -145,3 +146,22 @@ def reference_segments(checkpoint: Path, seconds: float, options: dict) -> list[
     with torch.no_grad():
         made = model.generate(features, temperature=0.0, return_segments=True, **given)
     return made["segments"][0]
+
+
+# Text below 50, the end, start, languages, tasks, previous, no speech, no timestamps; then times.
+SETTINGS = WhisperSettings(
+    decoder_start_token_id=51,
+    eos_token_id=50,
+    no_timestamps_token_id=58,
+    prev_sot_token_id=56,
+    vocab_size=80,
+    max_target_positions=64,
+    lang_to_id={"<|en|>": 52, "<|de|>": 53},
+    task_to_id={"transcribe": 54, "translate": 55},
+    suppress_tokens=(3, 5),
+    begin_suppress_tokens=(7, 50),
+    max_initial_timestamp_index=10,
+)
+
+
+ENGLISH = WhisperSettings(51, 50, 58, 56, 80, 64)

@@ -8,6 +8,7 @@ import shutil
 from pathlib import Path
 
 from ov_specdec.results.parts import joined
+from ov_specdec.text.chat import ChatTemplate
 
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 
@@ -112,3 +113,16 @@ def with_tools(
 def merged(chunks) -> list:
     """The parts of chunks, each text, reasoning and arguments in one piece."""
     return [*joined(part for chunk in chunks for part in chunk.parts)]
+
+
+class Template:
+    """A chat template without a model."""
+
+    def __init__(self, text, *added):
+        self.chat_template = text
+        tokens = [{"content": name, "id": n, "special": False} for n, name in enumerate(added)]
+        self.spec = {"added_tokens": tokens}
+
+    def render_chat(self, messages, options):
+        special_tokens = {"bos_token": "<s>", "eos_token": "</s>"}
+        return ChatTemplate(self.chat_template, special_tokens).render(messages, options)

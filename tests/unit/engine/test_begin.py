@@ -9,9 +9,9 @@ from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.pairing import Translation
+from tests.support.drafting import table_pair
 from tests.support.fakes import ScriptedModel
 from tests.support.scripted import PATIENCE, Letters, generator
-from tests.unit.sampling.test_output_distribution import table_pair
 
 LENGTH = 3
 PROMPT = "ABCDEFGH" * 50

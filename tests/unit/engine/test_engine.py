@@ -13,7 +13,7 @@ from ov_specdec.planning.plan import Plan
 from ov_specdec.planning.policies import ConstantLength, HeuristicLength
 from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
-from tests.support.fakes import ScriptedModel, ScriptedSlot, counting, mixing, wrong_at
+from tests.support.fakes import ScriptedModel, Snapshots, counting, mixing, wrong_at
 
 GREEDY = Sampler()
 PROMPT = [3, 1, 4]
@@ -95,14 +95,6 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
             list(running.rounds(text, costs=passes_of(start + 3)))
             assert text.tokens == expected.tokens
             assert text.finish_reason == expected.finish_reason
-
-
-class Snapshots(ScriptedModel):
-    """A model that goes back to every fourth token only, as one with recurrent layers may."""
-
-    class slot(ScriptedSlot):  # noqa: N801
-        def rollback(self, length):
-            super().rollback(length // 4 * 4)
 
 
 def test_what_a_rollback_loses_besides_is_fed_again():

@@ -15,7 +15,7 @@ from ov_specdec.openai.body import UnknownFields
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.speech.segments import TranscriptionChunk
-from tests.unit.speech.test_windows import result
+from tests.support.recordings import result
 
 FILE = {"file": [io.BytesIO()]}
 

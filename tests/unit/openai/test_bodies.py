@@ -3,60 +3,37 @@
 import json
 import tracemalloc
 from dataclasses import replace
-from types import SimpleNamespace
 
 import pytest
 from pydantic import ValidationError
 
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, Option, OptionError
 from ov_specdec.openai.body import MAX_LOGGED, UnknownFields, read
-from ov_specdec.openai.completions import CompletionAnswer
 from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.openai.requests import (
     ChatBody,
     CompletionBody,
     ResponsesBody,
 )
-from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
-from ov_specdec.results.stats import GenerationStats, RoundStats
+from ov_specdec.results.stats import GenerationStats
 from ov_specdec.sampling.logits import TokenLogprobs
 from ov_specdec.server.app import DetokenizeBody, TokenizeBody
-from ov_specdec.text.generated_tokens import EncodedText
-
-MESSAGES = [{"role": "user", "content": "Hello"}]
-
-
-STRICT = UnknownFields(strict=True)
-
-
-def chat(**fields):
-    return read(ChatBody, {"messages": MESSAGES, **fields}, STRICT)
-
-
-def completion(**fields):
-    return read(CompletionBody, {"prompt": "def f(", **fields}, STRICT)
-
-
-def responses(**fields):
-    return read(ResponsesBody, {"input": "Hello", **fields}, STRICT)
-
-
-def body_of(own, results):
-    fresh = replace(own)
-    fresh.id = own.id
-    for choice, done in zip(fresh.choices, results, strict=True):
-        names = "text token_ids finish_reason stats logprobs prompt_logprobs"
-        choice.add(Chunk(origin="plain", **{name: getattr(done, name) for name in names.split()}))
-    return json.loads(json.dumps(fresh.whole()))
-
-
-def refused(read, **fields):
-    with pytest.raises(ApiError) as error:
-        read(**fields)
-    assert error.value.status == 400
-    return error.value
+from tests.support.bodies import (
+    MESSAGES,
+    STRICT,
+    TYPED,
+    answer,
+    body_of,
+    chat,
+    completion,
+    data_of,
+    refused,
+    responses,
+    result,
+    round_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +166,6 @@ def test_older_names_of_structured_output_are_refused_with_the_newer_ones(fields
         assert error.message.endswith(f"is not supported: give {newer}")
 
 
-TYPED = {"type": "json_schema"}
 NAMED = {"name": "point", "strict": True, "schema": {"type": "object"}}
 
 
@@ -410,42 +386,6 @@ def test_what_responses_cannot_honour_is_refused_by_name(fields, param):
     assert refused(responses, **fields).param == param
 
 
-def round_of(num_drafted, num_accepted, num_generated, cached_tokens=0):
-    return RoundStats(
-        num_drafted, num_accepted, num_generated, 0, 0, 0, 0, cached_tokens=cached_tokens
-    )
-
-
-def result(text="Hi", finish_reason="stop", **settings):
-    # The last round is cut by a stop string: two of its five tokens are part of the text.
-    rounds = [round_of(0, 0, 1, cached_tokens=2), round_of(3, 1, 2), round_of(4, 2, 2)]
-    stats = GenerationStats(5, rounds)
-    return GenerationResult(text, [1, 2, 3, 4, 5], finish_reason, stats, **settings)
-
-
-def answer(ask):
-    def decode(ids):
-        return "".join(f"<{token}>" for token in ids)
-
-    def encode(text, *, add_special_tokens):
-        spans = [(0, 0)] * add_special_tokens + [(i, i + 1) for i in range(len(text))]
-        return EncodedText(text, [], spans)
-
-    def piece(token):
-        return decode([token]).encode()
-
-    def piece_after(_before, token):
-        return piece(token)
-
-    tokenizer = SimpleNamespace(
-        decode_all=decode, piece=piece, piece_after=piece_after, encode_rendered=encode
-    )
-    kind = ResponseAnswer if ask.endpoint == "responses" else CompletionAnswer
-    made = kind(ask, "model", tokenizer, created=1700000000)
-    made.id = "id-1"
-    return made
-
-
 def test_an_answer_counts_tokens_and_drafts():
     body = body_of(answer(chat()), [result()])
     assert (body["id"], body["created"], body["model"]) == ("id-1", 1700000000, "model")
@@ -541,10 +481,6 @@ def events_of(ask, *pieces):
     stream = answer(ask)
     parts = [*stream.begin(), *(e for piece in pieces for e in stream.add(*piece)), *stream.end()]
     return [part.decode().removesuffix("\n\n") for part in parts]
-
-
-def data_of(event):
-    return json.loads(event.rpartition("data: ")[2])
 
 
 def last(text="", index=0):

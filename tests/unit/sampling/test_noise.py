@@ -9,6 +9,7 @@ from scipy.stats import chi2_contingency, kstest
 from ov_specdec.sampling import noise
 from ov_specdec.sampling.distribution import Distribution
 from ov_specdec.sampling.noise import Noise, uniform
+from tests.support.enumeration import best_by_definition
 
 # The first numbers of SplitMix64 from 1234567 on, as other implementations publish them, for
 # example https://rosettacode.org/wiki/Pseudo-random_numbers/Splitmix64.
@@ -28,15 +29,6 @@ def whole(probs=PROBS):
 
 def drawn(seed, choice, position, probs=PROBS):
     return Noise(seed, choice).draw(whole(probs), position)[0]
-
-
-def best_by_definition(distribution, seed, choice, position):
-    """The token of the greatest log-probability plus Gumbel noise, and all of those sums."""
-    ids = np.arange(len(distribution.probs)) if distribution.ids is None else distribution.ids
-    numbers = uniform(Noise(seed, choice)._key(position), ids)
-    with np.errstate(divide="ignore"):
-        scores = np.log(distribution.probs) - np.log(-np.log1p(-numbers))
-    return int(ids[scores.argmax()]), scores
 
 
 def test_numbers_are_those_of_splitmix():

@@ -5,22 +5,16 @@ import itertools
 import numpy as np
 import pytest
 
-from ov_specdec.drafters.model import DraftCache, ModelDrafter
-from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.drafters.suffix import SuffixDrafter
-from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.graph.products import OUTSIDE
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.policies import ConstantLength, PlannedLength
 from ov_specdec.sampling.processors import OccurrencePenalty, RepetitionPenalty
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.warpers import LogitsWarper
-from ov_specdec.text.pairing import TokenizerPair
+from tests.support.drafting import PROMPT, beside_another, make_drafter, reduced, scripted
 from tests.support.enumeration import enumerate_outcomes
-from tests.support.fakes import ScriptedModel, table_model
-from tests.support.running import paired, rounds, sequence
-from tests.traces.letters import Letters, Pieces
+from tests.support.fakes import table_model
+from tests.support.running import rounds, sequence
 
 OUTPUT_LENGTH = 3
 EXACT = 1e-9
@@ -36,7 +30,6 @@ for token in range(8):
     MAIN_8[token, [(token + 1) % 8, (token * 3) % 8]] += [3, 1]
     DRAFT_8[token, [(token + 1) % 8, (token * 5 + 2) % 8]] += [1, 2]
 PAIRS = {"4 tokens": (MAIN_4, DRAFT_4), "8 tokens": (MAIN_8, DRAFT_8)}
-PROMPT = [1, 0, 1]
 
 WARPERS = {
     "as it is": (LogitsWarper(), ()),
@@ -45,53 +38,6 @@ WARPERS = {
         (RepetitionPenalty(1.3), OccurrencePenalty(0.4, 0.0, len(PROMPT))),
     ),
 }
-
-
-# Two vocabularies: both have tokens that the other one lacks, and the same ones in another order.
-MAIN_TOKENS = ("a", "b", "ab", "c", "d", "aa", "e", "f")
-DRAFT_TOKENS = {4: ("b", "a", "c", "ba"), 8: ("a", "b", "c", "ab", "d", "cc", "e", "f")}
-
-
-def table_pair(size, pairing="auto"):
-    """The tokenizers of two models of so many tokens."""
-    main, draft = (Pieces(Letters(own)) for own in (MAIN_TOKENS[:size], DRAFT_TOKENS[size]))
-    return TokenizerPair(main, draft, size, size, pairing)
-
-
-def scripted(model):
-    """A model to run, with the vocabulary of its table."""
-    return ScriptedModel(model, vocab_size=len(model([0])))
-
-
-def reduced(model):
-    """The model with the logits of `draft_vocabulary`, which keeps all tokens but one."""
-    return lambda tokens: np.where(np.arange(len(model([0]))) == 1, OUTSIDE, model(tokens))
-
-
-def make_drafter(kind, draft, sampler, min_confidence=0.0):
-    if kind == "prompt lookup":
-        return PromptLookup()
-    if kind == "suffix":
-        earlier = SuffixIndex()
-        earlier.add([1, 0, 1, 0, 2, 2])
-        return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
-    if kind in ("intersection", "retokenize"):
-        return paired(draft, sampler, table_pair(draft.vocab_size, kind))
-    if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
-        draft.mask_token = 3 if "3" in kind else 99
-    elif kind not in ("sampled", "reduced"):
-        sampler = Sampler(sampler.processors, sampler.ends)
-    return ModelDrafter(DraftCache(draft), sampler, min_confidence)
-
-
-def beside_another(text):
-    """The rounds of a sequence in whose passes another one takes part, with drafts of its own."""
-    main, caches = text.cache.runner, text.drafters[0].caches
-    greedy = Sampler()
-    drafter = make_drafter("greedy", caches[0].runner, greedy) if caches else PromptLookup()
-    for round_ in rounds(text, sequence(main, [0, 1], 100, drafter, ConstantLength(2))):
-        assert len(main.sizes[-1]) == 2
-        yield round_
 
 
 def speculative_output_probs(

@@ -14,15 +14,15 @@ from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
-from tests.support.fakes import ScriptedModel, table_model
-from tests.support.running import plain, propose, rounds, sequence
-from tests.unit.sampling.test_noise import best_by_definition
-from tests.unit.sampling.test_output_distribution import (
+from tests.support.drafting import (
     PROMPT,
     beside_another,
     make_drafter,
     table_pair,
 )
+from tests.support.enumeration import best_by_definition
+from tests.support.fakes import ScriptedModel, table_model
+from tests.support.running import plain, propose, rounds, sequence
 
 VOCAB = 8
 SIZE = 24

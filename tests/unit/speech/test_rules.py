@@ -13,23 +13,9 @@ from transformers.generation.logits_process import (
 
 from ov_specdec.errors import OptionError
 from ov_specdec.sampling.samplers import process
-from ov_specdec.speech.settings import WhisperSettings, allow_only
+from ov_specdec.speech.settings import allow_only
+from tests.support.tiny_whisper import ENGLISH, SETTINGS
 
-# Text below 50, the end, start, languages, tasks, previous, no speech, no timestamps; then times.
-SETTINGS = WhisperSettings(
-    decoder_start_token_id=51,
-    eos_token_id=50,
-    no_timestamps_token_id=58,
-    prev_sot_token_id=56,
-    vocab_size=80,
-    max_target_positions=64,
-    lang_to_id={"<|en|>": 52, "<|de|>": 53},
-    task_to_id={"transcribe": 54, "translate": 55},
-    suppress_tokens=(3, 5),
-    begin_suppress_tokens=(7, 50),
-    max_initial_timestamp_index=10,
-)
-ENGLISH = WhisperSettings(51, 50, 58, 56, 80, 64)
 BEGIN = 3
 
 

@@ -18,7 +18,7 @@ from ov_specdec.speech.segments import collect
 from ov_specdec.speech.settings import WhisperSettings
 from ov_specdec.speech.transcriber import Transcription
 from ov_specdec.speech.words import Word
-from tests.unit.speech.test_rules import ENGLISH, SETTINGS
+from tests.support.tiny_whisper import ENGLISH, SETTINGS
 
 RATE = 16000
 T, END = SETTINGS.timestamp_begin, SETTINGS.eos_token_id

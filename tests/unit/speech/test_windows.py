@@ -12,9 +12,10 @@ from transformers import WhisperForConditionalGeneration
 from ov_specdec.errors import OptionError
 from ov_specdec.speech.features import FeatureExtractor
 from ov_specdec.speech.options import TranscriptionOptions
-from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult, clock, write
+from ov_specdec.speech.segments import Segment, clock, write
 from ov_specdec.speech.transcriber import compression_ratio
-from tests.unit.speech.test_rules import SETTINGS
+from tests.support.recordings import result
+from tests.support.tiny_whisper import SETTINGS
 
 EXTRACTOR = FeatureExtractor()
 T = SETTINGS.timestamp_begin
@@ -84,14 +85,6 @@ def test_windows_are_filled_up_after_the_end():
 def test_repetition_shows_in_the_compression_ratio(tokens, vocab_size):
     theirs = WhisperForConditionalGeneration._retrieve_compression_ratio
     assert compression_ratio(tokens, vocab_size) == theirs(torch.tensor(tokens), vocab_size)
-
-
-def result():
-    segments = (
-        Segment(0.0, 2.5, " First --> line.", (1, 2)),
-        Segment(3661.5, 3662.0416, " Second.", (3,)),
-    )
-    return TranscriptionResult("First line. Second.", segments, "en", SpeechStats(3662.0))
 
 
 def test_subtitles_number_and_time_the_segments():

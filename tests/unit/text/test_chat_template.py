@@ -8,8 +8,6 @@ from transformers import AutoTokenizer
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text import chat
-from ov_specdec.text.generated_tokens import GeneratedTokens
-from ov_specdec.text.prompt import encode_prompt
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.chats import (
     ANSWER,
@@ -19,6 +17,7 @@ from tests.support.chats import (
     SYSTEM,
     TEMPLATES,
     USER,
+    ids,
     make_tokenizer,
 )
 from tests.support.tiny import save_tokenizer
@@ -40,10 +39,6 @@ def area(width: int, height: int) -> int:
 @pytest.fixture
 def tokenizer(tmp_path):
     return make_tokenizer(tmp_path / "model")
-
-
-def ids(tokenizer, prompt, **options):
-    return encode_prompt(prompt, GenerationOptions(**options), tokenizer, GeneratedTokens(), 1000)
 
 
 def text(tokenizer, messages, **options):

@@ -17,7 +17,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.parts import Text, calls_of
 from ov_specdec.text.template_format import read_format
 from tests.support.answers import Words, draw, function, grammar_of, read
-from tests.unit.text.test_template_format import Template
+from tests.support.tools import Template
 
 pytestmark = pytest.mark.deep
 

@@ -14,24 +14,10 @@ from ov_specdec.text.answer_format import (
     ParameterFormat,
     ReasoningFormat,
 )
-from ov_specdec.text.chat import ChatTemplate
 from ov_specdec.text.template_format import read_format
-from tests.support.tools import TEMPLATES
+from tests.support.tools import TEMPLATES, Template
 
 THINK = ReasoningFormat("<think>", "</think>", "\n\n")
-
-
-class Template:
-    """A chat template without a model."""
-
-    def __init__(self, text, *added):
-        self.chat_template = text
-        tokens = [{"content": name, "id": n, "special": False} for n, name in enumerate(added)]
-        self.spec = {"added_tokens": tokens}
-
-    def render_chat(self, messages, options):
-        special_tokens = {"bos_token": "<s>", "eos_token": "</s>"}
-        return ChatTemplate(self.chat_template, special_tokens).render(messages, options)
 
 
 def chat(answer, begin="<|assistant|>"):
