@@ -79,7 +79,7 @@ class Engine:
 
     def _measure(self, sequences: list[Sequence]) -> None:
         """Measure the costs of passes if they are due, before a first sequence runs."""
-        is_planned = any(sequence.policy.is_planned for sequence in sequences)
+        is_planned = any(sequence.request.policy.is_planned for sequence in sequences)
         if not is_planned or any(s.round or not s.is_first_round for s in sequences):
             return
         try:
@@ -97,7 +97,7 @@ class Engine:
         if sequence.round is None:
             sequence.round = next_round(sequence)
         if plan is not None:
-            sequence.num_planned = plan.length
+            sequence.num_drafted = plan.length
         try:
             sequence.wait_for(sequence.round.send(plan))
         except StopIteration as done:
@@ -109,7 +109,7 @@ class Engine:
 
     def _limit_masks(self) -> None:
         """End the sequence with the slowest masks, once those of all have taken too long."""
-        grammars = {s: s.grammar for s in self.scheduler.running if s.grammar is not None}
+        grammars = {s: g for s in self.scheduler.running if (g := s.request.grammar) is not None}
         seconds = {each: grammar.take_seconds() for each, grammar in grammars.items()}
         self._owed = max(self._owed + sum(seconds.values()), 0.0)
         if self._owed > MAX_OWED:
@@ -122,7 +122,7 @@ class Engine:
         """Learn from a complete round and publish it; the sequence may end with it."""
         sequence.wait_for(None)
         try:
-            sequence.policy.update(round_.stats)
+            sequence.request.policy.update(round_.stats)
             sequence.publish(round_)
         except Exception as error:
             sequence.end(error)
@@ -136,7 +136,7 @@ class Engine:
         for sequence in running:
             if (offers := sequence.offers) is None:
                 continue
-            answer = sequence.policy.answer(offers)
+            answer = sequence.request.policy.answer(offers)
             if isinstance(answer, Plan):
                 self._resume(sequence, answer.within(sequence.room))
             elif sequence.room < 1:
@@ -145,7 +145,7 @@ class Engine:
                 planned.append(sequence)
                 estimates.append(answer)
         # Sequences with offers decode. Without any, the planner still chooses the size to pad to.
-        if not any(s.policy.is_planned and s.state is State.DECODE for s in running):
+        if not any(s.request.policy.is_planned and s.state is State.DECODE for s in running):
             return
         self._step_plan = self._planner.plan(estimates, self.scheduler.load)
         for sequence, plan in zip(planned, self._step_plan.plans, strict=True):
@@ -194,7 +194,9 @@ class Engine:
             # pass catches up after rounds without it.
             is_step = model is self._main or model.mask_token is not None
             is_usual = is_step or num_needed <= 2 * len(batch)
-            if model is self._main and any(sequence.policy.is_planned for sequence in batch):
+            if model is self._main and any(
+                sequence.request.policy.is_planned for sequence in batch
+            ):
                 num_needed = self._step_plan.best_size or num_needed
             return PassStats(num_tokens, num_read, num_prefill, seconds, is_usual, num_needed)
         return None
@@ -209,7 +211,7 @@ class Engine:
         decoding = [each for each in batch if each.state is State.DECODE]
         if model is not self._main:
             return model.padding(num_tokens) if len(decoding) == len(batch) else []
-        may_pad = model.is_verified or any(each.policy.is_planned for each in decoding)
+        may_pad = model.is_verified or any(each.request.policy.is_planned for each in decoding)
         return model.padding(num_tokens, self._step_plan.size) if decoding and may_pad else []
 
     def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:

@@ -78,11 +78,11 @@ class EngineLoop:
         """
         self.add(sequence)
         try:
-            while not sequence.has_ended or sequence.unread:
-                if sequence.unread:
-                    yield sequence.unread.popleft()
+            while not sequence.has_ended or sequence.output.unread:
+                if sequence.output.unread:
+                    yield sequence.output.unread.popleft()
                 else:
-                    self.step(lambda: bool(sequence.unread) or sequence.has_ended)
+                    self.step(lambda: bool(sequence.output.unread) or sequence.has_ended)
         finally:
             self.cancel(sequence)
         # Break the cycle of error, traceback and sequence, which would keep the models alive.

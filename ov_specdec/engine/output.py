@@ -1,7 +1,10 @@
-"""`Output`: rounds of tokens as chunks of text."""
+"""`Output`: rounds of tokens as chunks of text, and how and when these reach their reader."""
 
+from collections import deque
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from time import monotonic
+from typing import Any
 
 from ov_specdec.results.chunks import Chunk, Parse, ResultBuilder
 from ov_specdec.results.origins import Origin
@@ -9,12 +12,26 @@ from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 
 
+@dataclass(frozen=True)
+class Reader:
+    """Functions that get an output, in the thread that runs steps; none may block.
+
+    on_admit: called once when the sequence first runs. receive: gets the chunks instead of
+    `Output.unread`, but no last one of a cancelled generation. on_end: called once at its end, with
+    the error if there was one; by the thread that cancels it, if no step is running.
+    """
+
+    on_admit: Callable[[], None] = lambda: None
+    receive: Callable[[list[Any]], None] | None = None
+    on_end: Callable[[BaseException | None], None] = lambda _: None
+
+
 class Output:
     """Turns the rounds of one generation into chunks, up to the first stop string.
 
     text: the detokenizer. stats: those that it fills. kept_tokens: those that the draft model may
     propose; None: all. parser: gives what turns the text into its value, if a grammar accepts the
-    whole sequence.
+    whole sequence. reader: None leaves the chunks in `unread`.
     """
 
     def __init__(
@@ -23,11 +40,46 @@ class Output:
         stats: GenerationStats,
         kept_tokens: frozenset[int] | None = None,
         parser: Callable[[], Parse | None] = lambda: None,
+        reader: Reader | None = None,
     ) -> None:
         self.stats = stats
         self.given = ResultBuilder()
         """All chunks so far."""
+        self.unread = deque[Any]()
+        self.begun: float | None = None
+        self.first_token: float | None = None
+        self.latest: float | None = None
+        """When the sequence was admitted, and had its first and latest output, by
+        `time.monotonic`."""
         self._text, self._kept_tokens, self._parser = text, kept_tokens, parser
+        self._reader = reader or Reader()
+
+    def begin(self) -> None:
+        """Tell the reader that the sequence runs, once."""
+        if self.begun is None:
+            self.begun = monotonic()
+            self._reader.on_admit()
+
+    def publish(self, round_: Round, finish_reason: FinishReason | None) -> FinishReason | None:
+        """Pass the chunks of a round on. Returns why the sequence ends with it, if it does.
+
+        finish_reason: that of its tokens; a stop string may end it before.
+        """
+        (self._reader.receive or self.unread.extend)(self.add(round_, finish_reason))
+        self.latest = monotonic()
+        self.first_token = self.first_token or self.latest
+        return finish_reason if self.stats.stop_string is None else "stop"
+
+    def cancel(self) -> None:
+        """Leave the last chunk of a cancelled generation, unless the reader gets chunks."""
+        last = self.cancelled()
+        if self._reader.receive is None:
+            self.unread.append(last)
+
+    def end(self, error: BaseException | None) -> None:
+        """Tell the reader that there is no more, and forget it."""
+        reader, self._reader = self._reader, Reader()
+        reader.on_end(error)
 
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Chunk]:
         """The chunks of a round, up to a stop string.

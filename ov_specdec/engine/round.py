@@ -28,7 +28,7 @@ def next_round(sequence: Sequence) -> Steps[Round]:
 
     Its record has the passes of both. All tokens of the prompt are fed, and none is cached.
     """
-    num_top = sequence.options.prompt_logprobs
+    num_top = sequence.request.options.prompt_logprobs
     if num_top is None or not sequence.is_first_round:
         return (yield from decode(sequence))
     watch, num_tokens = Stopwatch(), len(sequence.tokens)
@@ -51,9 +51,10 @@ def decode(sequence: Sequence) -> Steps[Round]:
     watch, forced = Stopwatch(), sequence.force()
     proposal = yield from propose(sequence, forced)
     draft, draft_seconds = proposal.draft.after(forced), watch.lap()
+    sequence.num_drafted = len(proposal.draft.tokens)
     # Rejected draft tokens are rolled back when the cache is fed next.
     done = yield from sequence.cache.advance(sequence.tokens, draft.tokens)
-    result = verify(sequence.sampler, sequence.tokens, done.logits, draft)
+    result = verify(sequence.request.sampler, sequence.tokens, done.logits, draft)
     new = sequence.extend([*draft.tokens[: result.num_accepted], result.next_token])
     num_from_draft = min(result.num_accepted, len(new))  # the text may end within the draft
     sequence.cache.observe_accepted(num_from_draft)
@@ -72,10 +73,10 @@ def propose(sequence: Sequence, forced: list[int]) -> Steps[Proposal]:
     lacks hidden states, which this round provides. Drafters take forced tokens for text, since none
     of them can be rejected.
     """
-    grammar, drafters = sequence.grammar, sequence.drafters
+    grammar, drafters = sequence.request.grammar, sequence.request.drafters
     if not drafters:
         return Proposal(NO_DRAFT)
-    lacks_states = sequence.cache.readers and (sequence.num_uncached > 1 or forced)
+    lacks_states = sequence.cache.readers and sequence.num_pending > 1
     if sequence.is_first_round or lacks_states:
         return Proposal(NO_DRAFT, plan=Plan(0, "prefill"))
     tokens = [*sequence.tokens, *forced] if forced else sequence.tokens
@@ -90,7 +91,7 @@ def propose(sequence: Sequence, forced: list[int]) -> Steps[Proposal]:
     if not plan.length:
         return Proposal(NO_DRAFT, plan=plan, offers=offers)
     drafter = next(each for each in drafters if plan.offer.source in each.sources)
-    proposal = (yield from drafter.propose(tokens, plan)).until(sequence.sampler.ends)
+    proposal = (yield from drafter.propose(tokens, plan)).until(sequence.request.sampler.ends)
     # A drawn draft stays whole, since its length may not depend on a dropped token: verification
     # rejects what does not fit.
     if grammar is not None and proposal.draft.probs is None:
@@ -130,11 +131,11 @@ def score_prompt(sequence: Sequence, num_top: int) -> Steps[tuple[list[TokenLogp
 
 def score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogprobs]:
     """The log-probabilities of the newest tokens, if requested. logits: their rows."""
-    num_top, tokens = sequence.options.logprobs, sequence.tokens
+    num_top, tokens = sequence.request.options.logprobs, sequence.tokens
     if num_top is None:
         return []
-    is_raw = sequence.options.logprobs_mode == "raw_logprobs"
-    processors = () if is_raw else sequence.sampler.processors
+    is_raw = sequence.request.options.logprobs_mode == "raw_logprobs"
+    processors = () if is_raw else sequence.request.sampler.processors
     histories = (tokens[: len(tokens) - len(new) + i] for i in range(len(new)))
     rows = (process(processors, *each) for each in zip(histories, logits, strict=False))
     return token_logprobs(rows, new, num_top)

@@ -5,7 +5,7 @@ et al. (Sarathi-Serve, arXiv 2403.02310).
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from time import monotonic
 
@@ -96,14 +96,14 @@ class Scheduler:
     def batch(self, model: Runner, num_prefilled: int = 0) -> dict[Sequence, int]:
         """A model's next pass: sequences that wait for it, with the maximum of tokens of each.
 
-        Those of tenants that lack fewer tokens come first, so that a short prompt does not wait
+        Those of tenants that prefill fewer tokens come first, so that a short prompt does not wait
         for long ones of others. num_prefilled: prompt tokens that it prefilled in this step.
         """
         batch: dict[Sequence, int] = {}
         budget: int | None = None
         lacking = Counter[Hashable]()
-        for sequence in self.running:
-            lacking[sequence.tenant] += sequence.num_uncached
+        for sequence in self._split()[0]:
+            lacking[sequence.tenant] += sequence.num_pending
         for sequence in sorted(self.running, key=lambda each: lacking[each.tenant]):
             cache = sequence.fed_cache
             if cache is None or cache.runner is not model or sequence.is_cancelled:
@@ -125,12 +125,12 @@ class Scheduler:
     def load(self) -> Load:
         """The content of the main model's next pass without draft tokens."""
         prefilling, decoding = self._split()
-        num_prefill = sum([sequence.num_in_pass for sequence in prefilling])
+        num_prefill = sum([sequence.num_pending for sequence in prefilling])
         return Load(
             len(self.running),
             len(decoding),
-            sum([sequence.num_in_pass for sequence in decoding]),
-            sum([sequence.num_in_pass * sequence.cache.length for sequence in decoding]),
+            sum([sequence.num_pending for sequence in decoding]),
+            sum([sequence.num_pending * sequence.cache.length for sequence in decoding]),
             min(num_prefill, self._prefill_budget) if prefilling else 0,
             sum([sequence.num_forced for sequence in decoding]),
         )
@@ -152,7 +152,7 @@ class Scheduler:
         if not decoding:
             return chunk
         most = min(self.limits.max_prefill_tokens_per_step * len(prefilling), chunk)
-        num_tokens = sum([sequence.num_in_pass for sequence in decoding])
+        num_tokens = sum([sequence.num_pending for sequence in decoding])
         size = max(size for size in GRID if size <= num_tokens + most)
         return size - num_tokens if size > num_tokens else most
 
@@ -206,9 +206,9 @@ class Scheduler:
             return False
         for model in self._models:
             if self.running and model.num_free is not None:
-                pending = sum(other.num_pending(model) for other in self.running)
-                needed = max(len(sequence.tokens), sequence.num_pending(model))
-                if model.num_free - pending < needed + SPARE_TOKENS:
+                needed = max(len(sequence.tokens), _num_pending(model, [sequence]))
+                free = model.num_free - _num_pending(model, self.running)
+                if free < needed + SPARE_TOKENS:
                     return False
         return True
 
@@ -228,3 +228,9 @@ class Scheduler:
         self.on_preemption()
         self.running.remove(sequence)
         self.waiting.add(sequence, is_first=True)
+
+
+def _num_pending(model: Runner, sequences: Iterable[Sequence]) -> int:
+    """Tokens that the caches of a model lack for the rounds of these sequences."""
+    caches = [cache for sequence in sequences for cache in sequence.caches]
+    return sum([cache.num_pending for cache in caches if cache.runner is model])

@@ -58,7 +58,8 @@ class Batch(Generic[K]):
         news = list[tuple[K, Chunk | BaseException]]()
         for key, sequence in [*self._running.items()]:
             has_ended = sequence.has_ended  # another thread may be stepping it
-            news += [(key, sequence.unread.popleft()) for _ in range(len(sequence.unread))]
+            unread = sequence.output.unread
+            news += [(key, unread.popleft()) for _ in range(len(unread))]
             if has_ended:
                 del self._running[key]
                 news += [(key, sequence.error)] if sequence.error else []

@@ -15,7 +15,8 @@ from ov_specdec.drafters.factory import DrafterInput, DrafterKind
 from ov_specdec.drafters.suffix_index import SuffixIndex
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.output import Output
+from ov_specdec.engine.output import Output, Reader
+from ov_specdec.engine.sequence import Request
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import CacheFullError, Option, OptionError
 from ov_specdec.models.compile import LoadedModel
@@ -119,15 +120,14 @@ class TextGenerator:
         self,
         ids: Sequence[int],
         options: GenerationOptions,
-        receive: Callable[[Sequence[Chunk]], None] | None = None,
-        on_end: Callable[[BaseException | None], None] | None = None,
+        reader: Reader | None = None,
+        tenant: Hashable = None,
         until: float = inf,
     ) -> EngineSequence:
         """Check the options of a generation, which starts when it is added to `loop`.
 
-        ids: of its prompt, from `encode`. receive, on_end: get its chunks and its end, in the
-        thread that runs steps, and must not block; without them `loop.read` gives the chunks.
-        until: see `Grammars.compile`.
+        ids: of its prompt, from `encode`. reader: gets the chunks; None leaves them to `loop.read`.
+        tenant: whose it is; None: its `cache_salt` tells. until: see `Grammars.compile`.
         """
         tokens, source = list(ids), None
         if self.text_to_text is not None:
@@ -157,8 +157,8 @@ class TextGenerator:
             has_forced = options.forced_bos_token_id is not None and len(tokens) == 1
             grammar = make(len(tokens), int(has_forced))
         references = self._references(ids, options, form)
-        made = tokens, options, text, references, source, grammar
-        return self._sequence(*made, receive=receive, remember=self._remember, on_end=on_end)
+        given = tokens, options, text, references, source, grammar
+        return self._sequence(*given, reader, tenant, self._remember)
 
     def batch(self, prompts: Sequence[tuple[Prompt, GenerationOptions]]) -> list[GenerationResult]:
         """Check all prompts and options, then generate together; results in the same order."""
@@ -209,7 +209,9 @@ class TextGenerator:
         references: SuffixIndex | None,
         source: EncoderInput | None,
         grammar: Grammar | None = None,
-        **delivery: Any,
+        reader: Reader | None = None,
+        tenant: Hashable = None,
+        remember: Callable[[EngineSequence], None] = lambda _: None,
     ) -> EngineSequence:
         """A sequence with its prompt and empty caches, and its drafter, which reads the prompt."""
         prompt = (source.ids if source else []) or tokens
@@ -249,19 +251,19 @@ class TextGenerator:
             is_value = grammar and constraints_of(options) and grammar.accepts()
             return parser_of(options) if is_value else None
 
-        return EngineSequence(
+        request = Request(
             tokens,
             length,
-            CachedSequence(self.main, source or namespace, readers, len(tokens)),
             sampler,
             drafters,
             make_policy(options, self.learned, self.main) if drafters else ConstantLength(0),
             options,
-            Output(text, stats, kept_tokens, parser),
             grammar,
-            tenant=options.cache_salt,
-            **delivery,
+            options.cache_salt if tenant is None else tenant,
         )
+        cache = CachedSequence(self.main, source or namespace, readers, len(tokens))
+        output = Output(text, stats, kept_tokens, parser, reader)
+        return EngineSequence(request, cache, output, remember)
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
         """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""
@@ -278,8 +280,9 @@ class TextGenerator:
 
     def _remember(self, sequence: EngineSequence) -> None:
         """Keep the output of a generation for later turns."""
-        options, tokens, start = sequence.options, sequence.tokens, sequence.num_prompt_tokens
-        if sequence.output is None or not options.cache_prompt:
+        request, tokens = sequence.request, sequence.tokens
+        options, start = request.options, len(request.prompt)
+        if not options.cache_prompt:
             return
         salt, given = options.cache_salt, sequence.output.given
         self.last_cached = tokens, salt
@@ -289,7 +292,7 @@ class TextGenerator:
         if salt is not None and options.skip_special_tokens:
             ids, message = given.token_ids, None
             is_parsed = any(chunk.parts for chunk in given.chunks)
-            if is_parsed and given.finish_reason and ids[-1] in sequence.sampler.ends:
+            if is_parsed and given.finish_reason and ids[-1] in request.sampler.ends:
                 message = given.result.message
             answer = None if is_parsed else given.text, ids, self.tokenizer.piece_after
             prompt = tokens[:start]

@@ -2,7 +2,7 @@
 
 import logging
 from asyncio import Semaphore
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from itertools import product
@@ -13,7 +13,8 @@ from weakref import WeakValueDictionary
 
 from prometheus_client import Metric
 
-from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.engine.output import Reader
+from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import BusyError
 from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import GenerationBody
@@ -157,7 +158,7 @@ class LocalEngine:
 
     def _check(
         self, request: GenerationBody, tenant: str | None, stream: Stream[Chunk], until: float
-    ) -> list[EngineSequence]:
+    ) -> list[Sequence]:
         """The sequences of a request, ready to run. Too slow for the event loop.
 
         until: see `Grammars.compile`.
@@ -171,35 +172,32 @@ class LocalEngine:
         if limit != options.max_new_tokens:
             options = self.complete(request.options.copy_with(max_new_tokens=limit), tenant)
         choices = [options.copy_with(choice=index) for index in range(request.choices_per_prompt)]
-        sequences = [
-            # The first has compiled the grammar of all.
-            self._check_one(ids, own, stream, index, inf if index and until > 0 else until)
+        return [
+            # The first has compiled the grammar of all. A key has one share, whatever the salts.
+            self._check_one(ids, own, stream, index, tenant, inf if index and until > 0 else until)
             for index, (ids, own) in enumerate(product(prompts, choices))
         ]
-        if tenant is not None:  # a key has one share, whatever the salts of its requests
-            for sequence in sequences:
-                sequence.tenant = tenant
-        return sequences
 
     def _check_one(
         self,
-        ids: Sequence[int],
+        ids: list[int],
         options: GenerationOptions,
         stream: Stream[Chunk],
         index: int,
+        tenant: str | None,
         until: float,
-    ) -> EngineSequence:
-        def receive(chunks: Sequence[Chunk]) -> None:
-            self.metrics.received(sequence, chunks)
+    ) -> Sequence:
+        def receive(chunks: list[Chunk]) -> None:
+            self.metrics.received(sequence.output, chunks)
             stream.put(index, chunks)
 
         def end(error: BaseException | None) -> None:
             reason = sequence.finish_reason if error is None else None
-            self.metrics.ended(sequence.stats, reason)
+            self.metrics.ended(sequence.output.stats, reason)
             stream.end(error)
 
-        sequence = self.generator.begin(ids, options, receive, end, until)
-        sequence.on_admit = stream.admit
+        reader = Reader(stream.admit, receive, end)
+        sequence = self.generator.begin(ids, options, reader, tenant, until)
         return sequence
 
 

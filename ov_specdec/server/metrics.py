@@ -16,7 +16,7 @@ from prometheus_client import (
 )
 
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.sequence import Sequence as EngineSequence
+from ov_specdec.engine.output import Output
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.base import Runner
@@ -179,13 +179,13 @@ class Metrics(Registry):
         for position in (str(i) for each in stats.rounds for i in range(each.num_accepted)):
             self.labelled(name, position=position).inc()
 
-    def received(self, sequence: EngineSequence, chunks: Sequence[Chunk]) -> None:
-        """Observe the chunks of a round, before the sequence notes them."""
-        now, first = monotonic(), sequence.first_token
-        if first is None or sequence.latest is None:
-            self["request_prefill_time_seconds"].observe(now - (sequence.begun or now))
+    def received(self, output: Output, chunks: Sequence[Chunk]) -> None:
+        """Observe the chunks of a round, before the output notes them."""
+        now, first = monotonic(), output.first_token
+        if first is None or output.latest is None:
+            self["request_prefill_time_seconds"].observe(now - (output.begun or now))
         else:
-            self["inter_token_latency_seconds"].observe(now - sequence.latest)
+            self["inter_token_latency_seconds"].observe(now - output.latest)
         self["generation_tokens"].inc(sum(len(chunk.token_ids) for chunk in chunks))
         if chunks[-1].finish_reason is not None:
             self["request_decode_time_seconds"].observe(now - (first or now))

@@ -115,7 +115,7 @@ def test_what_stands_is_observed_once_and_rejected_draft_tokens_are_not():
     assert text.tokens == expected(TEXT, 30)
     rejected = [r.stats.num_drafted > r.stats.num_accepted for r in rounds]
     assert sum(rejected) == 3  # where it is wrong; all else that it drafts is right
-    assert [*chain(*text.drafters[0].observed)] == list(range(len(text.tokens) - 1))
+    assert [*chain(*text.request.drafters[0].observed)] == list(range(len(text.tokens) - 1))
 
 
 JOBS = st.tuples(

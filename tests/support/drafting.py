@@ -56,7 +56,7 @@ def make_drafter(kind, draft, sampler, min_confidence=0.0):
 
 def beside_another(text):
     """The rounds of a sequence in whose passes another one takes part, with drafts of its own."""
-    main, caches = text.cache.runner, text.drafters[0].caches
+    main, caches = text.cache.runner, text.request.drafters[0].caches
     greedy = Sampler()
     drafter = make_drafter("greedy", caches[0].runner, greedy) if caches else PromptLookup()
     for round_ in rounds(text, sequence(main, [0, 1], 100, drafter, ConstantLength(2))):

@@ -9,18 +9,30 @@ from ov_specdec.drafters.base import Drafter, Proposal
 from ov_specdec.drafters.factory import DrafterInput, draft_model
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.output import Output
 from ov_specdec.engine.scheduler import StepLimits
-from ov_specdec.engine.sequence import Sequence
+from ov_specdec.engine.sequence import Request, Sequence
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.plan import Plan
 from ov_specdec.planning.policies import ConstantLength, Policy
-from ov_specdec.results.stats import Round
+from ov_specdec.results.stats import FinishReason, GenerationStats, Round
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.sampling.verification import Draft
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.pairing import TokenizerPair
+
+
+class Rounds(Output):
+    """Gives its reader the rounds."""
+
+    def __init__(self) -> None:
+        super().__init__(IncrementalDetokenizer(lambda *_: b"", []), GenerationStats(0))
+
+    def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Any]:
+        return [round_]
 
 
 def sequence(
@@ -42,7 +54,8 @@ def sequence(
         cache = CachedSequence(cache, readers=readers)
     if eos:
         sampler = replace(sampler, ends=frozenset(eos))
-    return Sequence(list(tokens), max_length, cache, sampler, drafters, policy, **more)
+    request = Request(list(tokens), max_length, sampler, drafters, policy, **more)
+    return Sequence(request, cache, Rounds())
 
 
 def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Sequence:

@@ -160,7 +160,7 @@ class Player:
         """The rounds since they were last asked for."""
         found = {}
         for key, number in self._num_rounds.items():
-            rounds = self._sequences[key].stats.rounds
+            rounds = self._sequences[key].output.stats.rounds
             self._num_rounds[key] = len(rounds)
             if rounds[number:]:
                 found[key] = [_round(stats) for stats in rounds[number:]]

@@ -7,6 +7,7 @@ import pytest
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.engine.output import Reader
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.pairing import Translation
 from tests.support.drafting import table_pair
@@ -52,7 +53,8 @@ def run(text, **options):
     given = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW, **options)
     try:
         ids = text.encode(PROMPT, given)
-        sequence = text.begin(ids, given, chunks.extend, lambda error: ended.set())
+        reader = Reader(receive=chunks.extend, on_end=lambda _: ended.set())
+        sequence = text.begin(ids, given, reader)
         text.loop.add(sequence)
         assert ended.wait(PATIENCE)
         return [token for chunk in chunks for token in chunk.token_ids]

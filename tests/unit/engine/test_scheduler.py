@@ -1,5 +1,6 @@
 """Requests that run together: each gets what it gets alone, in any order, with any memory."""
 
+from functools import partial
 from time import monotonic
 
 import pytest
@@ -10,9 +11,9 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.output import Output
+from ov_specdec.engine.output import Output, Reader
 from ov_specdec.engine.scheduler import SHARED_SECONDS, StepLimits
-from ov_specdec.engine.sequence import Cancelled, Sequence
+from ov_specdec.engine.sequence import Cancelled, Request, Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
@@ -22,6 +23,7 @@ from ov_specdec.results.stats import GenerationStats
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.server.metrics import Metrics
+from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from tests.support.fakes import MASK, ScriptedModel, in_parallel, mixing, wrong_at
 from tests.support.scripted import PATIENCE
 
@@ -47,8 +49,9 @@ class Failing:
 class Tokens(Output):
     """Publishes token ids, and counts draft tokens that were rejected before the last round."""
 
-    def __init__(self):
-        self.stats = GenerationStats(0)
+    def __init__(self, reader):
+        text = IncrementalDetokenizer(lambda *_: b"", [])
+        super().__init__(text, GenerationStats(0), reader=reader)
         self.num_rejected = 0
 
     def cancelled(self):
@@ -86,7 +89,9 @@ class Service:
         self.engine = Engine(self.main, self.draft, limits, costs)
         self.loop = EngineLoop(self.engine)
 
-    def request(self, prompt, num_new=5, length=3, *, drafter="model", processors=(), **more):
+    def request(
+        self, prompt, num_new=5, length=3, *, drafter="model", processors=(), tenant=None, **reader
+    ):
         def with_model(mask_token=None):
             self.draft.mask_token = mask_token
             return ModelDrafter(DraftCache(self.draft), Sampler())
@@ -100,16 +105,16 @@ class Service:
         policy = ConstantLength(length)
         if length is None:
             policy = PlannedLength(Counts(), Costs(NOMINAL))
-        return Sequence(
+        request = Request(
             list(prompt),
             len(prompt) + num_new,
-            CachedSequence(self.main),
             Sampler(processors),
             drafters[drafter](),
             policy,
-            output=Tokens(),
-            **more,
+            tenant=tenant,
         )
+        output = Tokens(Reader(**reader) if reader else None)
+        return Sequence(request, CachedSequence(self.main), output)
 
     def submit(self, *requests):
         for request in requests:
@@ -219,13 +224,13 @@ def test_arrivals_cancellations_and_errors_change_nothing_for_others(
             request = jobs[value][0]
             if event == "cancel":
                 request.cancel()
-            while event == "read" and request.unread:
-                got[value].append(request.unread.popleft())
+            while event == "read" and request.output.unread:
+                got[value].append(request.output.unread.popleft())
     service.main.fails_in = None
     for _ in range(2000):
         for (request, _), tokens in zip(jobs, got, strict=True):
-            while request.unread:
-                tokens.append(request.unread.popleft())
+            while request.output.unread:
+                tokens.append(request.output.unread.popleft())
         if all(request.has_ended for request, _ in jobs):
             break
         service.engine.step()
@@ -253,7 +258,7 @@ def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
     service.submit(late)
     service.engine.scheduler.on_preemption = lambda: pytest.fail("a request was preempted")
     service.finish()
-    assert list(late.unread) == alone([3] * 20, 20)
+    assert list(late.output.unread) == alone([3] * 20, 20)
 
 
 @pytest.mark.parametrize(
@@ -262,8 +267,8 @@ def test_a_request_waits_for_room_that_a_prompt_in_prefill_will_need():
 def test_tenants_with_as_many_running_are_served_in_turns(cancelled, order):
     service, served = Service(max_batch_size=1), []
     for number, name in enumerate("aaabbc"):
-        request = service.request([1], 1, drafter="none", tenant=name)
-        request.on_admit = lambda name=name: served.append(name)
+        admitted = partial(served.append, name)
+        request = service.request([1], 1, drafter="none", tenant=name, on_admit=admitted)
         service.submit(request)
         if number in cancelled:  # while it waits
             request.cancel()
@@ -287,7 +292,7 @@ def test_a_request_of_many_choices_makes_room_for_another_tenant(memory):
     assert small.has_ended
     assert not any(request.has_ended for request in many)
     service.finish()
-    assert [list(r.unread) for r in many] == [alone([i] * 12, 12) for i in range(12)]
+    assert [list(r.output.unread) for r in many] == [alone([i] * 12, 12) for i in range(12)]
     name = "ov_specdec:num_preemptions_total"
     assert metrics.registry.get_sample_value(name, {"model_name": "tiny"}) > 0
 

@@ -6,6 +6,7 @@ from threading import Barrier, Thread
 
 import pytest
 
+from ov_specdec.engine.output import Reader
 from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.errors import ContextLengthError, SessionError
 from ov_specdec.options.generation import GenerationOptions
@@ -263,7 +264,8 @@ def test_an_answer_that_cannot_be_remembered_ends_and_others_go_on(error):
     def begin(prompt, **more):
         asked = options(**more, cache_salt="mine")
         ids, end = pair.text.encode(prompt, asked), partial(ends.__setitem__, prompt)
-        sequence = pair.text.begin(ids, asked, lambda _: None, end)
+        reader = Reader(receive=lambda _: None, on_end=end)
+        sequence = pair.text.begin(ids, asked, reader)
         pair.text.loop.add(sequence)
 
     begin("ABC", max_new_tokens=8, logits_processor=[fails])

@@ -4,6 +4,7 @@ from threading import Event, Thread
 
 import pytest
 
+from ov_specdec.engine.output import Reader
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.generation import GenerationOptions
@@ -75,7 +76,7 @@ def submit(text, prompt, **options):
     """The chunks of a generation, as steps bring them."""
     chunks, given = [], GenerationOptions(ignore_eos=True, **options)
     ids = text.encode(prompt, given)
-    sequence = text.begin(ids, given, chunks.extend, lambda error: None)
+    sequence = text.begin(ids, given, Reader(receive=chunks.extend))
     text.loop.add(sequence)
     return sequence, chunks
 

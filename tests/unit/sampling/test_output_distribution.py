@@ -180,8 +180,11 @@ def test_the_distribution_is_the_same_where_the_planner_cuts_drafts_of_two(pair)
     num_drafted = set()
 
     def beside_a_planned_one(text):
-        cache, policy = text.cache.runner, PlannedLength(text.policy._acceptance._common, PLANNED)
-        drafter = make_drafter("greedy", text.drafters[0].caches[0].runner, Sampler())
+        cache, policy = (
+            text.cache.runner,
+            PlannedLength(text.request.policy._acceptance._common, PLANNED),
+        )
+        drafter = make_drafter("greedy", text.request.drafters[0].caches[0].runner, Sampler())
         for round_ in rounds(text, sequence(cache, [0, 1], 6, drafter, policy), costs=PLANNED):
             num_drafted.add(round_.stats.num_drafted)
             yield round_

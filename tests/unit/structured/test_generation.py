@@ -150,7 +150,7 @@ def test_slow_masks_end_their_request_alone(monkeypatch):
     [*alone] = (made.batch([("x", each)])[0] for each in jobs)
     jobs.append(GenerationOptions(grammar=AMBIGUOUS, max_new_tokens=9))
     *others, slow = sequences = [made.begin(made.encode("x", each), each) for each in jobs]
-    seconds = {slow.grammar: 0.6, others[0].grammar: 0.001}
+    seconds = {slow.request.grammar: 0.6, others[0].request.grammar: 0.001}
     monkeypatch.setattr(Grammar, "take_seconds", lambda own: seconds[own])
     for sequence in sequences:
         made.loop.add(sequence)
