@@ -6,7 +6,7 @@ from tests.traces import golden
 from tests.traces.recorder import play
 from tests.traces.runs import GROUPS
 
-RUNS = [(group, run) for group, runs in GROUPS.items() for run in runs]
+RUNS = [(group, run) for group, module in GROUPS.items() for run in module.RUNS]
 
 
 @pytest.mark.parametrize(("group", "run"), RUNS, ids=[f"{g}: {run.name}" for g, run in RUNS])
@@ -17,4 +17,4 @@ def test_a_run_is_what_it_was(group, run):
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_nothing_is_kept_of_runs_that_are_gone(group):
-    assert list(golden.read(group)) == [run.name for run in GROUPS[group]]
+    assert list(golden.read(group)) == [run.name for run in GROUPS[group].RUNS]

@@ -15,20 +15,16 @@ from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.generation.batch import Batch
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.planning.costs import NOMINAL, Costs, LiveCurve
+from ov_specdec.planning.costs import NOMINAL, Costs
 from ov_specdec.planning.policies import LearnedStats
-from ov_specdec.runner.encoder_decoder import Encoder, EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.stateful import MAX_MASKED, StatefulModel
 from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.prompt import TextToText
-from tests.traces.compiled import Compiled, CompiledEncoder, Device
+from tests.traces.compiled import Compiled, Device
 from tests.traces.describe import Model, Run
 from tests.traces.journal import Journal
 from tests.traces.letters import MAIN, OTHER, Letters, Pieces
 from tests.traces.script import Script
-
-DECODER_START = 0
 
 
 @contextmanager
@@ -58,7 +54,6 @@ class Core:
         costs = _costs(run)
         self.engine = Engine(main, draft, limits, costs)
         tokenizer: Any = MAIN
-        has_source = run.main.kv == "encoder-decoder"
         self.generator = TextGenerator(
             main,
             EngineLoop(self.engine),
@@ -69,7 +64,6 @@ class Core:
             draft,
             _pairing(run),
             LearnedStats(costs),
-            text_to_text=TextToText(DECODER_START) if has_source else None,
         )
         self.batch: Batch[str] = Batch(
             self.generator, lambda _, **options: GenerationOptions(**options)
@@ -81,25 +75,14 @@ def _runner(role: str, model: Model, letters: Letters, journal: Journal) -> Any:
     device = Device(role, model, Script(letters, model.drift), journal)
     compiled: Any = Compiled(device)
     known: dict[str, Any] = {"max_length": model.max_length, "vocab_size": len(letters.tokens)}
-    if model.kv == "encoder-decoder":
-        encoder = Encoder(CompiledEncoder(device))
-        return EncoderDecoderModel(compiled, {"keys": 2}, encoder, **known)
     if model.kv == "stateful":
         max_masked = MAX_MASKED if model.max_masked is None else model.max_masked
         axes = {"keys": 2, "places": 2}
-        return StatefulModel(
-            compiled, axes, max_masked=max_masked, original_context=model.border, **known
-        )
-    paged = PagedModel(
-        compiled,
-        is_invariant=model.is_invariant,
-        original_context=model.border,
-        **known,
-    )
+        return StatefulModel(compiled, axes, max_masked=max_masked, **known)
+    paged = PagedModel(compiled, is_invariant=model.is_invariant, **known)
     for size in model.static_shapes:
         static: Any = Compiled(device, size)
         paged.add_static(size, static)
-    paged.max_pass_tokens = model.max_pass_tokens
     # As many as the tensors have room for, unless the run says so.
     paged.limit(64 * model.max_length if model.memory is None else model.memory)
     return paged
@@ -119,4 +102,4 @@ def _costs(run: Run) -> Costs:
     curve = curve.with_static("main", frozenset(run.main.static_shapes), 0.0)
     if run.draft is not None:
         curve = curve.with_static("draft", frozenset(run.draft.static_shapes), 0.0)
-    return LiveCurve(curve) if run.follows_clock else Costs(curve)
+    return Costs(curve)

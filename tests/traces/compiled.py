@@ -5,7 +5,7 @@ attends to is read from the caches by block table, mask and beam index, as a rea
 is in a wrong place is found.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -14,14 +14,9 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from tests.traces.describe import Model
 from tests.traces.journal import Journal, Pass, Row, ScriptedError, asked_rows
-from tests.traces.letters import signs
 from tests.traces.script import Script
-
-BEYOND = 100_000
-"""Added to the places of tokens that were computed with LongRoPE's long factors."""
 
 SINGLE = 200_000
 """Added to the places of tokens that attention has read by themselves, where that matters."""
@@ -29,20 +24,12 @@ SINGLE = 200_000
 PADDING = 2
 """Columns of logits that no token has."""
 
-LOGITS_INDICES, LONG = "logits_indices", "takes_long_factors"
+LOGITS_INDICES = "logits_indices"
 PAGED = (
     *("input_ids", "position_ids", "past_lens", "subsequence_begins", "block_indices"),
     *("block_indices_begins", "max_context_len", LOGITS_INDICES),
 )
 STATEFUL = ("input_ids", "attention_mask", "position_ids", "beam_idx", LOGITS_INDICES)
-DECODER = (
-    "input_ids",
-    "encoder_hidden_states",
-    "encoder_attention_mask",
-    "beam_idx",
-    LOGITS_INDICES,
-)
-
 Array = NDArray[Any]
 
 
@@ -82,11 +69,11 @@ class Device:
         number, self.num_passes = self.num_passes, self.num_passes + 1
         if number in self.model.fails_at:
             raise ScriptedError("the device is gone")
-        return np.full_like(logits, np.nan) if number in self.model.blank_at else logits
+        return logits
 
-    def row(self, history: Sequence[int], source: Sequence[int] = ()) -> Array:
+    def row(self, history: Sequence[int]) -> Array:
         """Logits after some ids, with columns that no token has."""
-        row = self.script.row(history, source)
+        row = self.script.row(history)
         return np.append(row, np.full(PADDING, 99, np.float32))
 
     @property
@@ -112,11 +99,7 @@ class Compiled:
     def inputs(self) -> list[Port]:
         """The inputs, as the kind of model has them."""
         model = self.device.model
-        names = {"paged": PAGED, "stateful": STATEFUL, "encoder-decoder": DECODER}[model.kv]
-        if model.kv == "encoder-decoder":
-            names = (*names, "cache_position")
-        if model.border is not None:
-            names = (*names, LONG)
+        names = PAGED if model.kv == "paged" else STATEFUL
         shape = ov.PartialShape([-1, 1, model.block_size, 1])
         caches = ("key_cache.0", "value_cache.0") if model.kv == "paged" else ()
         return [*map(Port, names), *(Port(name, shape, ov.Type.i64) for name in caches)]
@@ -131,9 +114,7 @@ class Compiled:
         number, self.num_requests = self.num_requests, self.num_requests + 1
         if self.device.model.kv == "paged":
             return PagedRequest(self.device, self.size)
-        if self.device.model.kv == "stateful":
-            return StateRequest(self.device, number, ("keys", "places"), decode_rows)
-        return StateRequest(self.device, number, ("keys", "source"), decode_with_source)
+        return StateRequest(self.device, number)
 
 
 @dataclass
@@ -141,22 +122,6 @@ class Output:
     """A tensor that a request gives out."""
 
     data: Array
-
-
-class Given:
-    """A tensor of a request that a pass is given, written in place."""
-
-    def __init__(self) -> None:
-        self.data: Array = np.zeros(0, np.float32)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """As it was last set."""
-        return self.data.shape
-
-    @shape.setter
-    def shape(self, shape: Sequence[int]) -> None:
-        self.data = np.zeros(shape, np.float32)
 
 
 @dataclass
@@ -224,10 +189,6 @@ class _Blocks:
     given: Mapping[str, Array]
     blocks: Array
 
-    @property
-    def _beyond(self) -> int:
-        return BEYOND if bool(self.given.get(LONG, False)) else 0
-
     def _slots(self, places: Array) -> tuple[Array, Array]:
         size = self.device.model.block_size
         return self.blocks[places // size], places % size
@@ -245,7 +206,7 @@ class _Blocks:
         blocks, offsets = self._slots(np.arange(past, past + len(ids)))
         self.given["key_cache.0"][blocks, 0, offsets, 0] = ids
         single = SINGLE * self._is_single(len(ids))
-        self.given["value_cache.0"][blocks, 0, offsets, 0] = positions + self._beyond + single
+        self.given["value_cache.0"][blocks, 0, offsets, 0] = positions + single
 
     def read(self, past: int, num_tokens: int) -> list[int]:
         """The ids in the first places, each of which has to be in its own.
@@ -254,7 +215,7 @@ class _Blocks:
         """
         places = np.arange(past + num_tokens)
         blocks, offsets = self._slots(places)
-        found = self.given["value_cache.0"][blocks, 0, offsets, 0] - self._beyond
+        found = self.given["value_cache.0"][blocks, 0, offsets, 0]
         if self._is_single(num_tokens):
             found %= SINGLE
         self.device.journal.require(
@@ -291,20 +252,14 @@ EMPTY = np.zeros((1, 1, 0, 1), np.int64)
 
 @dataclass
 class StateRequest:
-    """An infer request of a model that keeps its KV cache in states.
-
-    forward: one pass; it changes the states, and returns the logits [rows, places, vocab].
-    """
+    """An infer request of a model that keeps its KV cache in states."""
 
     device: Device
     number: int
-    names: tuple[str, ...]
-    forward: Callable[["StateRequest", Mapping[str, Array]], Array]
     logits: Array = field(default_factory=lambda: np.zeros(0))
-    hidden: Given = field(default_factory=Given)
 
     def __post_init__(self) -> None:
-        self.states = [State(name, self, EMPTY) for name in self.names]
+        self.states = [State(name, self, EMPTY) for name in ("keys", "places")]
 
     def query_state(self) -> list[State]:
         """The states."""
@@ -320,22 +275,21 @@ class StateRequest:
         """Note what is done to the states."""
         self.device.journal.events.append(f"{self.device.role} #{self.number}: {what}")
 
-    def get_tensor(self, name: str) -> Output | Given:
-        """The logits, or where the source is written."""
-        assert name in ("logits", HIDDEN_STATES)
-        return self.hidden if name == HIDDEN_STATES else Output(self.logits)
+    def get_tensor(self, name: str) -> Output:
+        """The logits."""
+        assert name == "logits"
+        return Output(self.logits)
 
     def infer(self, given: Mapping[str, Array], **sharing: bool) -> None:
-        """One pass."""
-        self.logits = self.forward(self, {HIDDEN_STATES: self.hidden.data, **given})
+        """One pass; it changes the states, and gives logits [rows, places, vocab]."""
+        self.logits = decode_rows(self, given)
 
 
 def decode_rows(request: StateRequest, given: Mapping[str, Array]) -> Array:
     """Each row goes on from that of the states, keys and places, which its beam index names."""
     device = request.device
     ids, mask, sources = given["input_ids"], given["attention_mask"], given["beam_idx"]
-    beyond = BEYOND if bool(given.get(LONG, False)) else 0
-    for state, new in zip(request.states, (ids, given["position_ids"] + beyond), strict=True):
+    for state, new in zip(request.states, (ids, given["position_ids"]), strict=True):
         old = state.content[sources] if state.content.size else EMPTY.repeat(len(ids), 0)
         state.content = np.concatenate([old, new[:, None, :, None]], axis=2)
     keys, places = (state.content[:, 0, :, 0] for state in request.states)
@@ -345,7 +299,7 @@ def decode_rows(request: StateRequest, given: Mapping[str, Array]) -> Array:
     rows, scores = [], []
     for key, place, visible in zip(keys, places, mask.astype(bool), strict=True):
         held, size = key[visible].tolist(), int(visible[-width:].sum())
-        fits = (place[visible] == np.arange(len(held)) + beyond).all()
+        fits = (place[visible] == np.arange(len(held))).all()
         device.journal.require(bool(fits), f"a row sees the places {place[visible]}")
         scores.append(
             [_score(device, key, visible, len(key) - width + p) for p in given[LOGITS_INDICES]]
@@ -363,49 +317,3 @@ def _score(device: Device, keys: Array, visible: Array, place: int) -> Array:
     if not visible[place]:
         return device.garbage
     return device.row(keys[: place + 1][visible[: place + 1]].tolist())
-
-
-def decode_with_source(request: StateRequest, given: Mapping[str, Array]) -> Array:
-    """One text goes on that attends to an encoder's output, the source.
-
-    What is given as source counts in the first pass after a reset only.
-    """
-    device = request.device
-    keys, source = request.states
-    if not source.content.size:
-        source.content = given[HIDDEN_STATES].astype(np.int64)[:, None]
-    past = keys.content[0, 0, :, 0].tolist()
-    new = given["input_ids"][0].tolist()
-    places = list(range(len(past), len(past) + len(new)))
-    fits = given["cache_position"].tolist() == places
-    device.journal.require(fits, f"{given['cache_position']} are fed at {places}")
-    keys.content = np.array([*past, *new], np.int64).reshape(1, 1, -1, 1)
-    text, read = [*past, *new], source.content.ravel().tolist()
-    wanted = given[LOGITS_INDICES].tolist()
-    scores = [device.row(text[: len(past) + place + 1], read) for place in wanted]
-    row = Row(past, new, asked_rows(wanted, len(new)))
-    device.begin(Pass(device.role, f" #{request.number}", [row]))
-    return device.end(np.array([scores]))
-
-
-@dataclass
-class CompiledEncoder:
-    """An encoder, whose hidden states are the ids that it reads."""
-
-    device: Device
-    hidden = Port("last_hidden_state", ov.PartialShape([-1, -1, 1]))
-    inputs = (Port("input_ids"), Port("attention_mask"))
-
-    def output(self, index: int) -> Port:
-        """Its only output."""
-        return self.hidden
-
-    def create_infer_request(self) -> "CompiledEncoder":
-        """Requests have no state."""
-        return self
-
-    def infer(self, given: Mapping[str, Array], **sharing: bool) -> dict[Port, Array]:
-        """The hidden states [1, tokens, 1]."""
-        ids = given["input_ids"][0].tolist()
-        self.device.journal.events.append(f"{self.device.role} encoder: {signs(ids)}")
-        return {self.hidden: given["input_ids"].astype(np.float32)[:, :, None]}

@@ -16,36 +16,28 @@ class Model:
     one sequence may have, or what the device allows. static_shapes: numbers of tokens that it is
     compiled for once more. is_invariant: passes have the batch-invariant form. max_masked: stale
     entries of states that are kept. ticks: of the clock that a pass over one token takes, and that
-    each token more adds. fails_at, blank_at: of its passes, counted from 0, those that fail, and
-    whose logits are NaN.
+    each token more adds. fails_at: of its passes, counted from 0, those that fail.
     """
 
-    kv: Literal["paged", "stateful", "encoder-decoder"] = "paged"
+    kv: Literal["paged", "stateful"] = "paged"
     drift: float = 0.0
     max_length: int = 128
     block_size: int = 4
     memory: int | None = None
-    border: int | None = None
     static_shapes: tuple[int, ...] = ()
     is_invariant: bool = False
-    max_pass_tokens: int | None = None
     max_masked: int | None = None
     ticks: tuple[float, float] = (1.0, 0.1)
     fails_at: tuple[int, ...] = ()
-    blank_at: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Ask:
-    """A prompt joins the batch, or is streamed: it runs while it, or another one, is read.
-
-    `{a}` in it is the whole text of a prompt before.
-    """
+    """A prompt joins the batch. `{a}` in it is the whole text of a prompt before."""
 
     key: str
     prompt: str
     options: Mapping[str, Any]
-    is_streamed: bool = False
 
 
 @dataclass(frozen=True)
@@ -56,38 +48,18 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Read:
-    """So many chunks of a stream; None: all."""
-
-    key: str
-    times: int | None = 1
-
-
-@dataclass(frozen=True)
 class Cancel:
-    """A prompt or stream is cancelled."""
+    """A prompt is cancelled."""
 
     key: str
 
 
-@dataclass(frozen=True)
-class Close:
-    """A stream is closed, or with no key the batch."""
-
-    key: str | None = None
-
-
-Action = Ask | Step | Read | Cancel | Close
+Action = Ask | Step | Cancel
 
 
 def add(key: str, prompt: str, **options: Any) -> Ask:
     """A prompt that joins the batch."""
     return Ask(key, prompt, options)
-
-
-def stream(key: str, prompt: str, **options: Any) -> Ask:
-    """A prompt that is streamed."""
-    return Ask(key, prompt, options, is_streamed=True)
 
 
 FINISH = Step(None)
@@ -99,24 +71,21 @@ class Run:
 
     drafter, max_batch_size: as a pipeline has them. pairing: of a draft model with other tokens.
     prefill: most tokens of a prompt that a pass reads beside answers; None: the usual number.
-    curve: what passes cost, for adaptive lengths; None: the nominal cost curve. follows_clock:
-    passes correct it.
+    curve: what passes cost, for adaptive lengths; None: the nominal cost curve.
     """
 
     name: str
     actions: tuple[Action, ...]
     main: Model = field(default_factory=Model)
     draft: Model | None = None
-    drafter: Literal["none", "model", "suffix", "both", "prompt-lookup"] = "none"
-    pairing: Literal["intersection", "retokenize"] | None = None
+    drafter: Literal["none", "model", "suffix", "both"] = "none"
+    pairing: Literal["retokenize"] | None = None
     max_batch_size: int = 16
     prefill: int | None = None
     curve: CostCurve | None = None
-    follows_clock: bool = False
 
 
 def run(name: str, *actions: Action, draft: Model | None = None, **more: Any) -> Run:
     """`Run`, which drafts with the draft model there is, and ends when all prompts have."""
-    ends = () if isinstance(actions[-1], Read) else (FINISH,)
     drafter = more.pop("drafter", "none" if draft is None else "model")
-    return Run(name, (*actions, *ends), draft=draft, drafter=drafter, **more)
+    return Run(name, (*actions, FINISH), draft=draft, drafter=drafter, **more)

@@ -16,7 +16,7 @@ def read(group: str) -> dict[str, list[Record]]:
     runs: dict[str, list[Record]] = {}
     path = FOLDER / f"{group}.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    for record in map(json.loads, lines):
+    for record in map(json.loads, lines[1:]):  # after what they guard
         if "run" in record:
             steps = runs[record["run"]] = []
         else:
@@ -24,9 +24,10 @@ def read(group: str) -> dict[str, list[Record]]:
     return runs
 
 
-def write(group: str, runs: Mapping[str, Sequence[Record]]) -> None:
-    """Keep the records of a group: a line for each run's name, and one for each of its steps."""
-    lines = [line for name, records in runs.items() for line in ({"run": name}, *records)]
+def write(group: str, guards: str, runs: Mapping[str, Sequence[Record]]) -> None:
+    """Keep a group: what it guards, then a line for each run's name, and one for each step."""
+    lines = [{"guards": guards}]
+    lines += [line for name, records in runs.items() for line in ({"run": name}, *records)]
     text = "".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / f"{group}.jsonl").write_text(text, encoding="utf-8")

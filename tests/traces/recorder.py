@@ -1,20 +1,16 @@
 """Plays a run, and writes down what came of each of its steps."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any
 
 from ov_specdec import Chunk
 from ov_specdec.cache.block_pool import BlockPool, NodeId
-from ov_specdec.cache.slot import LongRopeNamespace
 from ov_specdec.engine.sequence import Sequence as EngineSequence
 from ov_specdec.errors import SpecdecError
-from ov_specdec.generation.text_generator import GenerationStream
-from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.runner.paged import PagedModel
 from tests.traces.adapter import Core, determined
-from tests.traces.describe import Action, Ask, Cancel, Close, Read, Run, Step
+from tests.traces.describe import Action, Ask, Cancel, Run, Step
 from tests.traces.journal import Journal, Pass, Row, ScriptedError
 from tests.traces.letters import MAIN, OTHER, signs
 
@@ -58,7 +54,6 @@ class Player:
         self.records: list[Record] = []
         self._run, self._journal, self._core = run, journal, Core(run, journal)
         self._sequences: dict[str, EngineSequence] = {}
-        self._streams: dict[str, GenerationStream] = {}
         self._texts: dict[str, str] = {}
         """By prompt, the whole text so far."""
         self._running: list[str] = []
@@ -79,19 +74,9 @@ class Player:
                     most -= 1
                     self._write("step", batch.step())
                 assert times is not None or not batch, "the run does not end"
-            case Read(key, times):
-                for _ in range(MOST_STEPS if times is None else times):
-                    chunk = next(self._streams[key], None)
-                    self._write(f"read {key}", [] if chunk is None else [(key, chunk)])
-                    if chunk is None:
-                        break
             case Cancel(key):
-                stream = self._streams.get(key)
-                batch.cancel(key) if stream is None else stream.cancel()
+                batch.cancel(key)
                 self._write(f"cancel {key}", [])
-            case Close(key):
-                batch.close() if key is None else self._streams[key].close()
-                self._write(f"close {key or 'all'}", [])
 
     def left(self) -> Record:
         """What KV caches are known to hold in the end."""
@@ -106,17 +91,9 @@ class Player:
 
     def _begin(self, action: Ask) -> None:
         key, prompt = action.key, action.prompt.format(**self._texts)
-        if not action.is_streamed:
-            self._core.batch.add(key, prompt, **action.options)
-            self._sequences[key] = self._core.batch._running[key]
-        else:  # as `TextGenerator.stream` makes it
-            generator, options = self._core.generator, GenerationOptions(**action.options)
-            sequence = generator.begin(generator.encode(prompt, options), options)
-            cancel = partial(generator.loop.cancel, sequence)
-            self._sequences[key] = sequence
-            self._streams[key] = GenerationStream(generator.loop.read(sequence), cancel)
-        is_source = self._run.main.kv == "encoder-decoder"
-        self._texts[key] = MAIN.tokens[0] if is_source else prompt
+        self._core.batch.add(key, prompt, **action.options)
+        self._sequences[key] = self._core.batch._running[key]
+        self._texts[key] = prompt
         self._num_rounds[key] = 0
 
     def _write(self, what: str, news: Sequence[tuple[str, Chunk | BaseException]]) -> None:
@@ -257,8 +234,6 @@ def _known(pool: BlockPool) -> list[str]:
         if isinstance(node, int):
             return by_serial.get(node, "gone")
         [salt] = node
-        if isinstance(salt, LongRopeNamespace):
-            return f"beyond {salt.namespace or ''}".strip()
         return "" if salt is None else salt if isinstance(salt, str) else "own"
 
     return [

@@ -26,33 +26,33 @@ class Script:
     letters: Letters = MAIN
     drift: float = 0.0
 
-    def row(self, tokens: Sequence[int], source: Sequence[int] = ()) -> Row:
-        """The logits [vocab] after some tokens, which follow from a source where there is one."""
+    def row(self, tokens: Sequence[int]) -> Row:
+        """The logits [vocab] after some tokens."""
         if self.letters is MAIN:
             text = bytes(tokens)
         else:
             text = bytes(MAIN.encode(self.letters.decode(tokens)))
-        row = _row(text, bytes(source), self.drift)
-        return row if self.letters is MAIN else self._in_own_tokens(text, bytes(source), row)
+        row = _row(text, self.drift)
+        return row if self.letters is MAIN else self._in_own_tokens(text, row)
 
-    def _in_own_tokens(self, text: bytes, source: bytes, row: Row) -> Row:
+    def _in_own_tokens(self, text: bytes, row: Row) -> Row:
         """The same for other tokens: a pair is as likely as its first letter, if it goes on so."""
         own = np.empty(len(self.letters.tokens), np.float32)
         for token, letters in enumerate(self.letters.tokens):
             first, *rest = MAIN.encode(letters)
             own[token] = row[first]
             for second in rest:
-                after = _row(bytes([*text, first]), source, self.drift)
+                after = _row(bytes([*text, first]), self.drift)
                 own[token] += after[second] - after.max() + 0.5
         return own
 
 
 @lru_cache(maxsize=4096)
-def _row(text: bytes, source: bytes, drift: float) -> Row:
+def _row(text: bytes, drift: float) -> Row:
     last, size = _numbers(text[-1:], b"last"), len(MAIN.tokens)
-    row = last * last * SIXTEENTH + _numbers(text, source + b"whole") * 2 * SIXTEENTH
+    row = last * last * SIXTEENTH + _numbers(text, b"whole") * 2 * SIXTEENTH
     if drift:
-        row = row + np.float32(drift / 16) * _numbers(text, source + b"drift")
+        row = row + np.float32(drift / 16) * _numbers(text, b"drift")
     assert row.shape == (size,)
     row.setflags(write=False)
     return row
