@@ -3,7 +3,7 @@
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import closing, contextmanager
 from threading import Condition, Thread, get_ident, main_thread
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, Protocol
 from weakref import ReferenceType, ref
 
@@ -54,6 +54,8 @@ class EngineLoop:
         """Threads that wait for the models."""
         self._added: list[Sequence] = []
         self._began: float | None = None
+        self._left = 0.0
+        """When the models were last in use, by `time.monotonic`, as is `_began`."""
         self._thread: Thread | None = None
 
     def add(self, sequence: Sequence) -> None:
@@ -189,6 +191,7 @@ class EngineLoop:
             self._changed.wait_for(until)
         finally:
             self._num_asking -= 1
+            self._changed.notify_all()
 
     def _work(self, on_error: Callable[[Exception], None]) -> None:
         """Run steps while there are sequences, until it is closed and all have ended."""
@@ -224,6 +227,7 @@ class EngineLoop:
     def _leave_work(self) -> None:
         with self._changed:
             self._worker = self._began = None
+            self._left = monotonic()
             self.engine.scheduler.sweep()  # cancelled after the last step
             self._changed.notify_all()
             is_due = any(work.is_pending for work in self._idle_work)
@@ -241,6 +245,7 @@ class EngineLoop:
 
     def _idle(self) -> None:
         with self._changed:
+            self._changed.wait_for(lambda: not self._num_asking)
             self._idle_thread = None
             work = next((each for each in self._idle_work if each.is_pending), None)
             if work is None or self._worker is not None or not self._is_idle:
@@ -258,10 +263,9 @@ class EngineLoop:
 
 
 def _pause(reference: ReferenceType[EngineLoop]) -> None:
-    """Let a loop do idle work if nothing else comes for a while, without keeping it alive."""
-    end = monotonic() + IDLE
-    while (loop := reference()) and loop._is_idle and (loop._num_asking or monotonic() < end):
+    """Let a loop do idle work once nothing has come for a while, without keeping it alive."""
+    while (loop := reference()) and loop._is_idle and (left := loop._left + IDLE - monotonic()) > 0:
         del loop
-        sleep(0.01)
+        main_thread().join(left)  # at the end of the process at once
     if loop is not None:
         loop._idle()
