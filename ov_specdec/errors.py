@@ -1,6 +1,7 @@
 """Errors for users. Each message names the offending value and the remedy."""
 
 import difflib
+import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -44,18 +45,22 @@ class Option(NamedTuple):
 class SpecdecError(Exception):
     """Base of all errors of ov_specdec.
 
-    parts: of the message, with options as `Option`s. If the first part is an option, it is at
-    fault.
+    options: those that the message names as `{name}`, by these names: their values, or values to
+    give instead; `...` for a name alone, an `Option` where only the running program knows which.
+    If an option comes first, it is at fault.
     """
 
-    def __init__(self, *parts: str | Option) -> None:
-        super().__init__(*parts)
-        self._parts = parts
-        first = parts[0] if parts and isinstance(parts[0], Option) else None
-        self.option: str | None = first.name if first else None
+    def __init__(self, message: str = "", /, **options: object) -> None:
+        super().__init__(message)
+        named = {k: v if isinstance(v, Option) else Option(k, v) for k, v in options.items()}
+        pieces = re.split(rf"{{({'|'.join(named)})}}", message) if named else [message]
+        parts = [named[p] if i % 2 else p for i, p in enumerate(pieces)]
+        self._parts: list[str | Option] = [part for part in parts if part]
+        first = self._parts[0] if self._parts else ""
+        at_fault = first if isinstance(first, Option) else Option("")
+        self.option: str | None = at_fault.name or None
         """The Python name of the option at fault; None if there is none."""
-        is_shown = first is not None and first.value is not ...
-        self.value: object = first.value if first and is_shown else None
+        self.value: object = None if at_fault.value is ... else at_fault.value
         """The given value of that option; None if the message does not show it."""
 
     @property

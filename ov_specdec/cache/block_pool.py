@@ -11,7 +11,7 @@ from itertools import count
 from typing import NamedTuple
 
 from ov_specdec.cache import common_prefix
-from ov_specdec.errors import CacheFullError, Option
+from ov_specdec.errors import CacheFullError
 
 Root = tuple[Hashable]
 """The parent of the first block of every sequence of a namespace, which is its content."""
@@ -85,8 +85,9 @@ class BlockPool:
             self._unregister(block)
         else:
             raise CacheFullError(
-                f"all {self.size} blocks of the KV cache are in use: shorten the prompt or lower ",
-                Option("max_new_tokens"),
+                f"all {self.size} blocks of the KV cache are in use: shorten the prompt or lower "
+                "{max_new_tokens}",
+                max_new_tokens=...,
             )
         self._users[block] = 1
         return block

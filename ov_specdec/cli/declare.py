@@ -245,8 +245,10 @@ def _take_models(roles: Sequence[str], names: Sequence[str], options: dict[str, 
     context = click.get_current_context()
     for role, name in zip(roles, names, strict=False):
         if context.get_parameter_source(role) is ParameterSource.COMMANDLINE:
-            second = Option(role, options[role])
-            raise OptionError(f"{role.upper()} is '{name}', and ", second, ": give it once")
+            raise OptionError(
+                f"{role.upper()} is '{name}', and {{option}}: give it once",
+                option=Option(role, options[role]),
+            )
         options[role] = name
 
 

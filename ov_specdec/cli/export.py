@@ -9,7 +9,7 @@ import click
 from ov_specdec.cli.declare import command, options_of
 from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console
-from ov_specdec.errors import Option, OptionError, TokenizerMismatchError
+from ov_specdec.errors import OptionError, TokenizerMismatchError
 from ov_specdec.models.export import Int4Options, WeightFormat, export_model
 from ov_specdec.models.exported import compare_checkpoints, open_exported, pair_models
 from ov_specdec.options.model import option
@@ -65,8 +65,8 @@ def export(
         if report is not None and not report.compatible:
             raise TokenizerMismatchError(
                 f"{report.finding}, so nothing was exported: name a draft of the same family, or "
-                "add ",
-                Option("pairing", "auto"),
+                "add {pairing}",
+                pairing="auto",
             )
     wants_int4 = any(format_ == "int4" for _, format_ in chosen)
     how: dict[str, Any] = {"trust_remote_code": trust_remote_code, "transformers": transformers}

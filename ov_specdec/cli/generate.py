@@ -52,7 +52,9 @@ def generate(
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     for name in ("logprobs", "prompt_logprobs"):
         if (value := getattr(generation, name)) is not None and not as_json:
-            raise OptionError(Option(name, value), " is shown with --json only: give that too")
+            raise OptionError(
+                "{option} is shown with --json only: give that too", option=Option(name, value)
+            )
     models = make_pipeline(pipeline)
     if as_json:
         result = models.generate(prompt, generation)

@@ -127,8 +127,8 @@ def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
     """
     if others := sorted(typed(pipeline).keys() - SpeechPipelineOptions.model_fields.keys()):
         raise OptionError(
-            Option(others[0], pipeline[others[0]]),
-            " has no effect with a speech model: leave it out",
+            "{option} has no effect with a speech model: leave it out",
+            option=Option(others[0], pipeline[others[0]]),
         )
     return {name: pipeline[name] for name in SpeechPipelineOptions.model_fields if name in pipeline}
 

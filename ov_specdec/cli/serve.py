@@ -191,7 +191,9 @@ def _serve_replicas(
 ) -> None:
     for name in ("uds", "ssl_certfile", "ssl_keyfile", "root_path"):
         if getattr(binding, name):
-            raise OptionError(Option(name), " has no effect with several replicas: leave it out")
+            raise OptionError(
+                "{option} has no effect with several replicas: leave it out", option=Option(name)
+            )
     with requiring("several replicas need Ray Serve", "cluster"):
         from ov_specdec.cluster.application import ClusterArgs, serve_replicas
     checked = ClusterArgs.model_validate(args)

@@ -11,7 +11,7 @@ from ov_specdec.cli.app import USER_ERROR, end_interrupted
 from ov_specdec.cli.declare import command, options_of, take, typed
 from ov_specdec.cli.options import GENERATION, make_speech_pipeline
 from ov_specdec.cli.terminal import progress, show_error
-from ov_specdec.errors import AudioError, Option, OptionError
+from ov_specdec.errors import AudioError, OptionError
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.options.model import by_group, option
 from ov_specdec.speech.audio import require_libraries
@@ -66,8 +66,9 @@ def transcribe(
     chosen = TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
     if chosen.word_timestamps and form not in WITH_WORDS:
         raise OptionError(
-            Option("word_timestamps", True),
-            f" has no effect on {form}: add --format {' or --format '.join(WITH_WORDS)}",
+            f"{{word_timestamps}} has no effect on {form}: add --format "
+            f"{' or --format '.join(WITH_WORDS)}",
+            word_timestamps=True,
         )
     targets = _targets(files, form, output)
     require_libraries()

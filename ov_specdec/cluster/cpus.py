@@ -14,7 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from ov_specdec.errors import DeviceError, Option
+from ov_specdec.errors import DeviceError
 
 SYSTEM = Path("/sys/devices/system/cpu")
 
@@ -49,9 +49,9 @@ def largest_size(nodes: list[list[int]], count: int) -> int:
         if len(masks(nodes, size)) >= count:
             return size
     raise DeviceError(
-        f"{count} replicas are more than the {total} CPUs of this machine: start fewer, or give ",
-        Option("num_threads"),
-        " and other machines",
+        f"{count} replicas are more than the {total} CPUs of this machine: start fewer, or give "
+        "{num_threads} and other machines",
+        num_threads=...,
     )
 
 
@@ -66,9 +66,9 @@ def claim(nodes: list[list[int]], size: int) -> tuple[tuple[int, ...], ExitStack
                 locks.enter_context(lock)
             return mask, locks.pop_all()
     raise DeviceError(
-        f"no {size} CPUs of one NUMA node are left for a replica here, of "
-        f"{sum(map(len, nodes))}: start fewer replicas, or lower ",
-        Option("num_threads"),
+        f"no {size} CPUs of one NUMA node are left for a replica here, of {sum(map(len, nodes))}: "
+        "start fewer replicas, or lower {num_threads}",
+        num_threads=...,
     )
 
 

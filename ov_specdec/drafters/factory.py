@@ -138,20 +138,19 @@ class DrafterKind:
         for name in (*OF_MODELS, *OF_LOOKUP):
             if getattr(options, name) and name not in self.options:
                 users = [kind.name for kind in KINDS if name in kind.options]
-                either = [part for user in users for part in (" or ", Option("drafter", user))]
+                either = " or ".join(f"{{{user}}}" for user in users)
                 raise OptionError(
-                    Option(name, getattr(options, name)),
-                    " needs ",
-                    *either[1:],
-                    f", not {self.name}",
+                    f"{{option}} needs {either}, not {self.name}",
+                    option=Option(name, getattr(options, name)),
+                    **{user: Option("drafter", user) for user in users},
                 )
         has_drafter = self.makes or options.reference_texts
         if not has_drafter and options.num_assistant_tokens != "auto":
             raise OptionError(
-                Option("num_assistant_tokens", options.num_assistant_tokens),
-                " needs a drafter, and ",
-                Option("drafter", self.name),
-                " has none: leave out one of the two",
+                "{num_assistant_tokens} needs a drafter, and {drafter} has none: leave out one of "
+                "the two",
+                num_assistant_tokens=options.num_assistant_tokens,
+                drafter=self.name,
             )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator
 import openvino as ov
 from openvino import opset13 as ops
 
-from ov_specdec.errors import ModelError, Option, openvino_message
+from ov_specdec.errors import ModelError, openvino_message
 from ov_specdec.runner.base import LOGITS_INDICES, LONG
 
 KEY, WINDOW, ALIBI_SLOPES, SINKS = 1, 10, 11, 20
@@ -42,8 +42,9 @@ def to_paged(model: ov.Model) -> None:
 
 def not_paged(reason: str) -> ModelError:
     """The error for a model that has to keep its states."""
-    problem = f"this model cannot take a paged KV cache ({reason}): use "
-    return ModelError(problem, Option("kv", "stateful"))
+    return ModelError(
+        f"this model cannot take a paged KV cache ({reason}): use {{kv}}", kv="stateful"
+    )
 
 
 def sequence_axes(model: ov.Model, prefix: str = "") -> dict[str, int]:
@@ -168,8 +169,8 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     except RuntimeError as error:
         raise ModelError(
             f"this model has no static shape for passes over {num_tokens} tokens "
-            f"({openvino_message(error)}): use ",
-            Option("static_shapes", "none"),
+            f"({openvino_message(error)}): use {{static_shapes}}",
+            static_shapes="none",
         ) from error
     return static
 

@@ -8,7 +8,7 @@ import openvino as ov
 from numpy.typing import NDArray
 from openvino import opset13 as ops
 
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import OptionError
 from ov_specdec.graph.paging import (
     KEY,
     POSITION_IDS,
@@ -219,7 +219,7 @@ def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
 
 def _unreadable(kept: Sequence[int]) -> OptionError:
     return OptionError(
-        Option("draft_vocabulary", len(kept)),
-        " needs a draft model whose last layer is a matrix product in int8, fp16 or fp32: export "
-        "it so, or leave the option out",
+        "{draft_vocabulary} needs a draft model whose last layer is a matrix product in int8, "
+        "fp16 or fp32: export it so, or leave the option out",
+        draft_vocabulary=len(kept),
     )

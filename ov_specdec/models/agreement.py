@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from ov_specdec.errors import DeviceError, ModelError, Option
+from ov_specdec.errors import DeviceError, ModelError
 from ov_specdec.files import keep_section, read_section, record_file
 from ov_specdec.graph.attention import windows
 from ov_specdec.models.compile import LoadedModel, load_model, load_stateful
@@ -54,10 +54,9 @@ def verifiable(loaded: LoadedModel) -> LoadedModel:
         reason = f"{reason}; {second}" if second else ""
     if reason:
         raise ModelError(
-            f"{loaded.folder.path}: {reason}, so draft tokens could not be verified: use "
-            "another model, or ",
-            Option("precision", "exact"),
-            " if its precision rounds strongly",
+            f"{loaded.folder.path}: {reason}, so draft tokens could not be verified: use another "
+            "model, or {precision} if its precision rounds strongly",
+            precision="exact",
         )
     return loaded
 

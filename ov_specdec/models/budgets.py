@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 
 from ov_specdec.cache.slot import EncoderInput
-from ov_specdec.errors import CacheFullError, Option, OptionError
+from ov_specdec.errors import CacheFullError, OptionError
 from ov_specdec.files import record_file
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import Device, free_memory
@@ -51,10 +51,10 @@ def limit_memory(
         bytes_per_state = sum(model.runner.bytes_per_state for model in own)
         if kv_cache_size is not None and any(model.runner.bytes_per_token == 0 for model in own):
             raise OptionError(
-                Option("kv_cache_size", kv_cache_size),
-                " has no effect on a stateful KV cache: leave it out, or use ",
-                Option("kv", "paged"),
-                " (encoder-decoder models have no paged one)",
+                "{kv_cache_size} has no effect on a stateful KV cache: leave it out, or use {kv} "
+                "(encoder-decoder models have no paged one)",
+                kv_cache_size=kv_cache_size,
+                kv="paged",
             )
         if not bytes_per_token:
             continue
@@ -69,9 +69,10 @@ def limit_memory(
         elif num_tokens < LEAST_TOKENS:
             per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, needed))
             raise OptionError(
-                Option("kv_cache_size", kv_cache_size),
-                f" has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of these models "
-                f"take {per_thousand:.2g} GB, the maximum batch {all_:.2g}), or leave it out",
+                f"{{kv_cache_size}} has no room for {LEAST_TOKENS} tokens: give more (1,000 "
+                f"tokens of these models take {per_thousand:.2g} GB, the maximum batch "
+                f"{all_:.2g}), or leave it out",
+                kv_cache_size=kv_cache_size,
             )
         while True:
             try:

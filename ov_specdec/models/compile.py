@@ -9,7 +9,7 @@ from filecmp import cmp
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
+from ov_specdec.errors import DeviceError, ModelError, OptionError
 from ov_specdec.graph.attention import Heads, give_weights
 from ov_specdec.models.devices import (
     Backend,
@@ -121,8 +121,9 @@ def _load_encoders(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> lis
     if not main.folder.is_encoder_decoder:
         if config.encoder_device is not None:
             raise OptionError(
-                Option("encoder_device", config.encoder_device),
-                f" has no effect with {main.folder.path}, which is a decoder: leave it out",
+                f"{{encoder_device}} has no effect with {main.folder.path}, which is a decoder: "
+                "leave it out",
+                encoder_device=config.encoder_device,
             )
         return [None] * len(models)
     encoders: list[Encoder | None] = [_load_encoder(main, config)]

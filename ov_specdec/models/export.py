@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from filelock import FileLock, Timeout
 
-from ov_specdec.errors import ExportError, Option, OptionError, install
+from ov_specdec.errors import ExportError, OptionError, install
 from ov_specdec.files import expand_home, read_json
 from ov_specdec.models.locate import (
     DECODER_FILE,
@@ -177,12 +177,11 @@ def run_optimum(
     if status:
         raise ExportError(
             f"{name}: Optimum failed with exit status {status}, and says why above: where it asks "
-            "for another version of transformers, add ",
-            Option("transformers", "VERSION"),
-            "; for a gated model, log in with hf auth login; for one with its own code, read it, "
-            "and add ",
-            Option("trust_remote_code", True),
-            "; a status of -9 means that memory ran out",
+            "for another version of transformers, add {transformers}; for a gated model, log "
+            "in with hf auth login; for one with its own code, read it, and add "
+            "{trust_remote_code}; a status of -9 means that memory ran out",
+            transformers="VERSION",
+            trust_remote_code=True,
         )
 
 

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import openvino as ov
 
-from ov_specdec.errors import ModelError, Option, TokenizerMismatchError, openvino_message
+from ov_specdec.errors import ModelError, TokenizerMismatchError, openvino_message
 from ov_specdec.graph.paging import connect_positions, recurrent_state
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
@@ -130,14 +130,14 @@ def pair_tokenizers(
     if main.folder.is_encoder_decoder:
         raise TokenizerMismatchError(
             "draft and main are encoder-decoder models with different tokenizers, which cannot be "
-            "paired: use a draft of the same family, or ",
-            Option("drafter", "suffix"),
+            "paired: use a draft of the same family, or {drafter}",
+            drafter="suffix",
         )
     if draft.folder.mask_token is not None:
         raise TokenizerMismatchError(
             f"draft '{draft.folder.path}' drafts in parallel, which needs the main model's "
-            "tokenizer: use a draft of the same family, or ",
-            Option("drafter", "suffix"),
+            "tokenizer: use a draft of the same family, or {drafter}",
+            drafter="suffix",
         )
     pieces = PieceTokenizer(main.tokenizer), PieceTokenizer(draft.tokenizer)
     pair = TokenizerPair(*pieces, main.vocab_size, draft.vocab_size, pairing)

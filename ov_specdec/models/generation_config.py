@@ -5,7 +5,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
-from ov_specdec.errors import ModelError, Option, OptionError
+from ov_specdec.errors import ModelError, OptionError
 from ov_specdec.files import read_json
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS
 from ov_specdec.options.foreign_names import CHOOSING, drop_neutral, is_neutral
@@ -89,8 +89,9 @@ def defaults_of(
     content = to_dict()
     if not isinstance(content, Mapping):
         raise OptionError(
-            Option("generation_config", config),
-            " must be a transformers.GenerationConfig, or map its options to values",
+            "{generation_config} must be a transformers.GenerationConfig, or map its options to "
+            "values",
+            generation_config=config,
         )
     values = {
         name: value
@@ -108,6 +109,6 @@ def defaults_of(
 
 def _unusable(path: Path, reason: str) -> ModelError:
     return ModelError(
-        f"{path}: {reason}; correct it, or leave it out with ",
-        Option("generation_config", "none"),
+        f"{path}: {reason}; correct it, or leave it out with {{generation_config}}",
+        generation_config="none",
     )

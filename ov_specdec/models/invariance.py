@@ -204,7 +204,8 @@ def configure(
     if reason := _obstacle(folder, config):
         if wanted is True:
             raise OptionError(
-                Option("batch_invariant", True), f" is not possible with {reason}: use 'auto'"
+                f"{{batch_invariant}} is not possible with {reason}: use 'auto'",
+                batch_invariant=True,
             )
         return config, BatchInvariance(False, reason)
     on = replace(config, batch_invariant=True)
@@ -256,10 +257,10 @@ def _first_that_passes(
             return candidate
         differences.append(f"{candidate.precision}: {difference}")
     raise DeviceError(
-        Option("batch_invariant", True),
-        f" is not possible for {folder.path} on this machine, where logits differ "
-        f"({'; '.join(differences)}): use ",
-        Option("batch_invariant", "auto"),
+        f"{{batch_invariant}} is not possible for {folder.path} on this machine, where logits "
+        f"differ ({'; '.join(differences)}): use {{auto}}",
+        batch_invariant=True,
+        auto=Option("batch_invariant", "auto"),
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import openvino as ov
 
-from ov_specdec.errors import DeviceError, ModelError, Option, OptionError
+from ov_specdec.errors import DeviceError, ModelError, OptionError
 from ov_specdec.graph.attention import has_mask_table, lost_cap, require_windows, windows
 from ov_specdec.graph.paging import (
     choose_factors,
@@ -96,8 +96,9 @@ def prepare(exported: ExportedModel, config: RuntimeConfig) -> Prepared:
     context, max_length = folder.context_length, config.max_model_len or folder.context_length
     if max_length > context:
         raise OptionError(
-            Option("max_model_len", max_length),
-            f" is more than the context of {folder.path}, {context} tokens: lower it",
+            f"{{max_model_len}} is more than the context of {folder.path}, {context} tokens: "
+            "lower it",
+            max_model_len=max_length,
         )
     if folder.is_encoder_decoder:
         prepared = _prepare_encoder_decoder(exported, config, max_length)
@@ -129,8 +130,8 @@ def _prepare_decoder(exported: ExportedModel, config: RuntimeConfig, max_length:
     if state is not None and not device.is_cpu:
         raise DeviceError(
             f"{folder.path} has recurrent states ('{state}'), which have not been run on "
-            f"{device.name}: use ",
-            Option("device", "CPU"),
+            f"{device.name}: use {{device}}",
+            device="CPU",
         )
     common: dict[str, Any] = {"max_length": max_length, "vocab_size": exported.vocab_size}
     common["original_context"] = folder.original_length
@@ -148,9 +149,10 @@ def _prepare_decoder(exported: ExportedModel, config: RuntimeConfig, max_length:
             reason = f"{reason}; its recurrent states cannot be rolled back: nothing is drafted"
     elif config.max_masked_tokens is not None:
         raise OptionError(
-            Option("max_masked_tokens", config.max_masked_tokens),
-            f" has no effect on {folder.path}, whose KV cache is paged: leave it out, or add ",
-            Option("kv", "stateful"),
+            f"{{max_masked_tokens}} has no effect on {folder.path}, whose KV cache is paged: "
+            "leave it out, or add {kv}",
+            max_masked_tokens=config.max_masked_tokens,
+            kv="stateful",
         )
     else:
         memory, is_invariant = block_memory(device), config.batch_invariant
@@ -177,10 +179,9 @@ def choose_backend(
             # OpenVINO's transformation drops chunks.
             raise ModelError(
                 f"this model attends in chunks of {folder.chunk} tokens, which a paged KV cache "
-                "does not support: use ",
-                Option("kv", "stateful"),
-                ", or ",
-                Option("max_model_len", folder.chunk),
+                "does not support: use {kv}, or {max_model_len}",
+                kv="stateful",
+                max_model_len=folder.chunk,
             )
         num_windowed = len(windows(model))
         to_paged(model)
@@ -218,14 +219,15 @@ def _prepare_encoder_decoder(
     """The decoder of an encoder-decoder model, whose states are trimmed at once."""
     if config.kv == "paged":
         raise OptionError(
-            Option("kv", "paged"),
-            f" cannot be used with {exported.folder.path}, an encoder-decoder model: leave it out",
+            f"{{kv}} cannot be used with {exported.folder.path}, an encoder-decoder model: leave "
+            "it out",
+            kv="paged",
         )
     if config.max_masked_tokens:
         raise OptionError(
-            Option("max_masked_tokens", config.max_masked_tokens),
-            f" cannot be used with {exported.folder.path}, an encoder-decoder model, whose KV "
-            "cache is always trimmed: leave it out",
+            f"{{max_masked_tokens}} cannot be used with {exported.folder.path}, an "
+            "encoder-decoder model, whose KV cache is always trimmed: leave it out",
+            max_masked_tokens=config.max_masked_tokens,
         )
     axes = sequence_axes(exported.model, OWN_STATES)
     if not axes:
@@ -243,8 +245,9 @@ def _check_stateful(config: RuntimeConfig, reason: str) -> None:
     """Refuse settings that a stateful KV cache does not support."""
     if config.static_sizes:
         raise OptionError(
-            Option("static_shapes", config.static_sizes),
-            f" needs a paged KV cache, and the main model's is stateful ({reason}): leave it out",
+            "{static_shapes} needs a paged KV cache, and the main model's is stateful "
+            f"({reason}): leave it out",
+            static_shapes=config.static_sizes,
         )
     if not config.has_readable_states:
         chosen = config.openvino_properties()["KV_CACHE_PRECISION"]

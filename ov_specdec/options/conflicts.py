@@ -21,57 +21,64 @@ NOT_FOR_TEMPLATES = (
 )
 """Arguments of a chat template that transformers sets from other options."""
 
-NO_EFFECT, BOTH = "has no effect with", "give both"
-
 
 def require_no_conflict(options: Any) -> None:
     """Refuse options of a generation that contradict or need each other."""
     if options.max_new_tokens == 0 and options.prompt_logprobs is None:
-        reason = "only scores a prompt, so it needs"
-        refuse(options, "max_new_tokens", reason, "prompt_logprobs", BOTH)
+        needed = "{max_new_tokens} only scores a prompt, so it needs {prompt_logprobs}: give both"
+        refuse(options, needed)
     for name in ("min_new_tokens", "min_tokens"):
         if options.max_new_tokens is not None and getattr(options, name) > options.max_new_tokens:
-            refuse(options, name, "is more than", "max_new_tokens", "give at most that")
+            refuse(options, "{option} is more than {max_new_tokens}: give at most that", name)
     if options.ignore_eos and options.eos_token_id is not None:
-        refuse(options, "eos_token_id", NO_EFFECT, "ignore_eos")
+        refuse(options, "{eos_token_id} has no effect with {ignore_eos}")
     if options.do_sample and options.temperature == 0:
-        refuse(options, "temperature", "is greedy decoding, so it contradicts", "do_sample")
+        refuse(options, "{temperature} is greedy decoding, so it contradicts {do_sample}")
     for name in SAMPLING_OPTIONS:
         if options.do_sample is False and getattr(options, name) is not None:
-            refuse(options, name, NO_EFFECT, "do_sample")
+            refuse(options, "{option} has no effect with {do_sample}", name)
     if options.choice and options.seed is None:
-        refuse(options, "choice", "has no effect without", "seed", BOTH)
-    constraints = constraints_of(options)
-    if len(constraints) > 1:
-        refuse(options, constraints[0], "is a constraint, and so is", constraints[1])
-    ending = [*constraints, *given_chat_options(options, ("tools", "thinking_token_budget"))]
-    for name in ending if options.ignore_eos else ():
-        refuse(options, name, "ends the text, so it contradicts", "ignore_eos")
-    if options.json_whitespace != "compact" and not {*constraints} & {*OF_JSON}:
-        refuse(options, "json_whitespace", "has no effect without", "json_schema", BOTH)
+        refuse(options, "{choice} has no effect without {seed}: give both")
+    _check_constraints(options)
+    if options.tgt_lang is not None and options.forced_bos_token_id is not None:
+        refuse(options, "{tgt_lang} contradicts {forced_bos_token_id}")
+    schedule = options.num_assistant_tokens_schedule
+    is_auto = options.num_assistant_tokens == "auto"
+    if schedule == "constant" and is_auto:
+        number = "needs a number, not {num_assistant_tokens}: give one"
+        refuse(options, "{num_assistant_tokens_schedule} " + number)
+    if schedule == "adaptive" and not is_auto:
+        refuse(options, "{num_assistant_tokens} has no effect with {num_assistant_tokens_schedule}")
+    if options.logprobs is None and options.logprobs_mode != "raw_logprobs":
+        refuse(options, "{logprobs_mode} has no effect without {logprobs}: give both")
+    if options.cache_salt is not None and not options.cache_prompt:
+        refuse(options, "{cache_salt} has no effect with {cache_prompt}")
+    if options.add_generation_prompt and options.continue_final_message:
+        begins = "{add_generation_prompt} begins an answer, so it contradicts "
+        refuse(options, begins + "{continue_final_message}")
+    for name in () if options.apply_chat_template else given_chat_options(options):
+        refuse(options, "{option} has no effect with {apply_chat_template}", name)
+
+
+def _check_constraints(options: Any) -> None:
+    """Refuse what contradicts a constraint of the text, or calls of tools."""
+    first, second, *_ = *constraints_of(options), "", ""
+    if second:
+        refuse(options, f"{{option}} is a constraint, and so is {{{second}}}", first)
+    ending = ("tools", "thinking_token_budget")
+    for name in [first] * bool(first) + given_chat_options(options, ending):
+        if options.ignore_eos:
+            refuse(options, "{option} ends the text, so it contradicts {ignore_eos}", name)
+    if options.json_whitespace != "compact" and first not in OF_JSON:
+        refuse(options, "{json_whitespace} has no effect without {json_schema}: give both")
     if options.tool_choice not in ("auto", "none") and not options.tools:
-        refuse(options, "tool_choice", "has no effect without", "tools", BOTH)
+        refuse(options, "{tool_choice} has no effect without {tools}: give both")
     names = [definition_of(tool)["name"] for tool in options.tools]
     if options.tool_choice not in ("auto", "none", "required", *names):
-        reason = f" names none of the tools: give one of {', '.join(names)}"
-        raise OptionError(Option("tool_choice", options.tool_choice), reason)
-    if options.tgt_lang is not None and options.forced_bos_token_id is not None:
-        refuse(options, "tgt_lang", "contradicts", "forced_bos_token_id")
-    number, schedule = "num_assistant_tokens", "num_assistant_tokens_schedule"
-    is_auto = options.num_assistant_tokens == "auto"
-    if options.num_assistant_tokens_schedule == "constant" and is_auto:
-        refuse(options, schedule, "needs a number, not", number, "give one")
-    if options.num_assistant_tokens_schedule == "adaptive" and not is_auto:
-        refuse(options, number, NO_EFFECT, schedule)
-    if options.logprobs is None and options.logprobs_mode != "raw_logprobs":
-        refuse(options, "logprobs_mode", "has no effect without", "logprobs", BOTH)
-    if options.cache_salt is not None and not options.cache_prompt:
-        refuse(options, "cache_salt", NO_EFFECT, "cache_prompt")
-    if options.add_generation_prompt and options.continue_final_message:
-        reason = "begins an answer, so it contradicts"
-        refuse(options, "add_generation_prompt", reason, "continue_final_message")
-    for name in () if options.apply_chat_template else given_chat_options(options):
-        refuse(options, name, NO_EFFECT, "apply_chat_template")
+        raise OptionError(
+            f"{{tool_choice}} names none of the tools: give one of {', '.join(names)}",
+            tool_choice=options.tool_choice,
+        )
 
 
 def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> list[str]:
@@ -84,20 +91,23 @@ def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Refuse arguments of a chat template that other options set."""
     if taken := [each for each in given if each in NOT_FOR_TEMPLATES]:
         raise OptionError(
-            Option("chat_template_kwargs"),
-            f" contains '{taken[0]}', which another option sets: leave it out there",
+            f"{{chat_template_kwargs}} contains '{taken[0]}', which another option sets: leave it "
+            "out there",
+            chat_template_kwargs=...,
         )
     return given
 
 
-def refuse(
-    options: Any, name: str, reason: str, other: str, remedy: str = "leave out one of the two"
-) -> NoReturn:
-    """Raise "name=value reason other=value: remedy"."""
-    value = getattr(options, other)
+def refuse(options: Any, message: str, name: str = "") -> NoReturn:
+    """Raise an `OptionError`, with the values of the options that the message names.
+
+    message: without a remedy, one of the two is to be left out. name: of the option that it names
+    `{option}`. An option that is None has no value.
+    """
+    values = {each: getattr(options, each) for each in type(options).model_fields}
+    named = {each: ... if value is None else value for each, value in values.items()}
+    if name:
+        named["option"] = Option(name, values[name])
     raise OptionError(
-        Option(name, getattr(options, name)),
-        f" {reason} ",
-        Option(other) if value is None else Option(other, value),
-        f": {remedy}",
+        message if ": " in message else f"{message}: leave out one of the two", **named
     )

@@ -179,8 +179,9 @@ def require_utf8(what: str | Option, text: str) -> None:
         text.encode()
     except UnicodeEncodeError as error:
         raise OptionError(
-            what,
-            f" is not valid text at character {error.start} ({error.reason}): give it as UTF-8",
+            f"{{what}} is not valid text at character {error.start} ({error.reason}): give it as "
+            "UTF-8",
+            what=what,
         ) from error
 
 
@@ -221,9 +222,9 @@ def _explained(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Optio
         return reason
     name = str(where[0])
     if found["type"] == "string_unicode":
-        return OptionError(Option(name), " is not valid text: give it as UTF-8")
+        return OptionError("{option} is not valid text: give it as UTF-8", option=Option(name))
     named = Option(name, found["input"]) if fields[name].repr else Option(name)
-    return OptionError(named, f" must be {in_words(fields[name])}")
+    return OptionError(f"{{option}} must be {in_words(fields[name])}", option=named)
 
 
 def request_fields(options: type[Options], endpoint: Endpoint | None = None) -> dict[str, str]:

@@ -5,7 +5,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.options.schemas import OF_WHOLE
 
 CONSTRAINTS = ("json_schema", "json_object", "regex", "choices", "grammar")
@@ -27,18 +27,25 @@ def constraints_of(options: Any) -> list[str]:
 
 def read_schema(given: Any) -> dict[str, Any]:
     """A JSON schema from a mapping, its text, or a pydantic model; `OptionError` for others."""
-    name = Option("json_schema", given)
     if hasattr(given, "model_json_schema"):
         return dict(given.model_json_schema())
     try:
         # A mapping may hold what JSON has not.
         schema = json.loads(given if isinstance(given, str) else json.dumps(given))
     except (TypeError, ValueError, RecursionError) as error:
-        raise OptionError(name, f" is not JSON ({error}): give a JSON schema") from error
+        raise OptionError(
+            f"{{json_schema}} is not JSON ({error}): give a JSON schema", json_schema=given
+        ) from error
     if not isinstance(schema, dict):
-        raise OptionError(name, " is not a schema: give a JSON object, or a pydantic model")
+        raise OptionError(
+            "{json_schema} is not a schema: give a JSON object, or a pydantic model",
+            json_schema=given,
+        )
     if "x-guidance" in schema:
-        raise OptionError(name, " has 'x-guidance', which changes how it is read: leave it out")
+        raise OptionError(
+            "{json_schema} has 'x-guidance', which changes how it is read: leave it out",
+            json_schema=given,
+        )
     return schema
 
 
@@ -63,10 +70,13 @@ def read_tools(given: AnyTools) -> tuple[Mapping[str, Any], ...]:
     for tool in tools:
         name = definition_of(tool).get("name")
         if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
-            held = f" holds the name {shorten(name)}: give up to 128 letters, digits or _.:/-"
-            raise OptionError(Option("tools"), held)
+            raise OptionError(
+                f"{{tools}} holds the name {shorten(name)}: give up to 128 letters, digits or "
+                "_.:/-",
+                tools=...,
+            )
         if name in known:
-            raise OptionError(Option("tools"), f" holds '{name}' twice: rename one of the two")
+            raise OptionError(f"{{tools}} holds '{name}' twice: rename one of the two", tools=...)
         known.add(name)
     return tools
 
@@ -78,8 +88,11 @@ def _describe(function: Callable[..., Any]) -> Mapping[str, Any]:
     try:
         described: Mapping[str, Any] = get_json_schema(function)
     except Exception as error:  # of several kinds that are not documented
-        reason = f" holds {shorten(function)}, which cannot be described ({error}): give a schema"
-        raise OptionError(Option("tools"), reason) from error
+        raise OptionError(
+            f"{{tools}} holds {shorten(function)}, which cannot be described ({error}): give a "
+            "schema",
+            tools=...,
+        ) from error
     return described
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.errors import CacheFullError, Option
+from ov_specdec.errors import CacheFullError
 
 Blocks = NDArray[np.uint8]
 """The content of blocks, [num_blocks, bytes]."""
@@ -138,13 +138,11 @@ def full_where_it_fails(num_blocks: int) -> Iterator[None]:
         yield
     except (MemoryError, OSError, OverflowError, RuntimeError) as error:
         raise CacheFullError(
-            f"there is no memory for {num_blocks} blocks of KV cache: lower ",
-            Option("kv_cache_size"),
-            ", ",
-            Option("max_batch_size"),
-            " or ",
-            Option("max_model_len"),
-            ", or free some",
+            f"there is no memory for {num_blocks} blocks of KV cache: lower {{kv_cache_size}}, "
+            "{max_batch_size} or {max_model_len}, or free some",
+            kv_cache_size=...,
+            max_batch_size=...,
+            max_model_len=...,
         ) from error
 
 

@@ -19,7 +19,7 @@ from ov_specdec.cache.state_table import (
     StateSpan,
     StateTable,
 )
-from ov_specdec.errors import CacheFullError, Option
+from ov_specdec.errors import CacheFullError
 from ov_specdec.runner.base import Runner, Span, check_room, require_own
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, HostMemory, bytes_of_block
 from ov_specdec.runner.packed import Form, PackedModel
@@ -176,9 +176,8 @@ class PagedModel(Runner):
             if num_states < LEAST_STATES:
                 raise CacheFullError(
                     f"there is memory for {num_states} recurrent states of {self.bytes_per_state} "
-                    "bytes, too few for a sequence: raise ",
-                    Option("kv_cache_size"),
-                    ", or free some memory",
+                    "bytes, too few for a sequence: raise {kv_cache_size}, or free some memory",
+                    kv_cache_size=...,
                 )
             self._states = StatePool(num_states)
         self._allocate()

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ov_specdec.errors import LogitsError, Option, OptionError
+from ov_specdec.errors import LogitsError, OptionError
 from ov_specdec.options.conflicts import SAMPLING_OPTIONS
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.sampling.distribution import RandomDecisions
@@ -44,20 +44,23 @@ class UserLogitsProcessor:
             row = np.asarray(self.function(list(tokens), logits.copy()))
         except IndexError as error:
             raise OptionError(
-                Option("logits_processor"),
-                f" {self.function!r} failed ({error}): it gets a list of token ids and one row of "
-                f"logits of shape {logits.shape}, without a batch axis",
+                f"{{logits_processor}} {self.function!r} failed ({error}): it gets a list of "
+                f"token ids and one row of logits of shape {logits.shape}, without a batch axis",
+                logits_processor=...,
             ) from error
         if row.shape != logits.shape or not np.issubdtype(row.dtype, np.floating):
             raise OptionError(
-                Option("logits_processor"),
-                f" {self.function!r} returned {row.dtype} of shape {row.shape}: "
-                f"it must return a row of logits of shape {logits.shape}",
+                f"{{logits_processor}} {self.function!r} returned {row.dtype} of shape "
+                f"{row.shape}: it must return a row of logits of shape {logits.shape}",
+                logits_processor=...,
             )
         peak, most = row.max(), np.finfo(np.float32).max
         if logits.max() <= most and not peak <= most:
-            returned = f" {self.function!r} returned {peak}: it must return numbers or -inf"
-            raise LogitsError(Option("logits_processor"), returned)
+            raise LogitsError(
+                f"{{logits_processor}} {self.function!r} returned {peak}: it must return numbers "
+                "or -inf",
+                logits_processor=...,
+            )
         return row
 
     def follow(self, tokens: Sequence[int]) -> None:

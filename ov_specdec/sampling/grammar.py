@@ -106,8 +106,10 @@ class Grammar:
 
     def too_slow(self) -> OptionError:
         """The error of a generation whose masks keep others waiting."""
-        reason = " is too ambiguous: its masks take longer than passes of the model"
-        return OptionError(Option(self._name), reason + REMEDY)
+        return OptionError(
+            f"{{option}} is too ambiguous: its masks take longer than passes of the model{REMEDY}",
+            option=Option(self._name),
+        )
 
     def accepts(self) -> bool:
         """Whether the accepted text is complete."""
@@ -177,8 +179,10 @@ class Grammar:
         if self._matcher.is_error():
             reason = self._matcher.get_error().partition("\n<")[0]
             self._rollback(self._num_accepted)  # a draft model's detour need not end the request
-            reason = f" is too ambiguous or large for the text so far ({reason})"
-            raise DeadEndError(Option(self._name), reason + REMEDY)
+            raise DeadEndError(
+                f"{{option}} is too ambiguous or large for the text so far ({reason}){REMEDY}",
+                option=Option(self._name),
+            )
         return answer
 
     def _renew(self) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from pydantic import Field, ValidationError
 from pydantic.dataclasses import dataclass
 
-from ov_specdec.errors import ModelError, Option, OptionError, suggest
+from ov_specdec.errors import ModelError, OptionError, suggest
 from ov_specdec.files import read_json
 from ov_specdec.sampling.logits import Logits
 from ov_specdec.sampling.processors import BadWords, LogitsProcessor, MinNewTokens
@@ -120,7 +120,7 @@ class WhisperSettings:
         if not self.is_multilingual:
             if name not in ("en", "english", "<|en|>"):
                 raise OptionError(
-                    Option("language", language), " is not known to this model: it has 'en' only"
+                    "{language} is not known to this model: it has 'en' only", language=language
                 )
             return None
         codes = {token.strip("<|>"): id_ for token, id_ in self.lang_to_id.items()}
@@ -133,7 +133,7 @@ class WhisperSettings:
             return codes[code]
         known = [*codes, *(full for full, code in CODES.items() if code in codes)]
         hint = suggest(name, known, f"there are: {', '.join(sorted(codes))}", most=1)
-        raise OptionError(Option("language", language), f" is not known to this model: {hint}")
+        raise OptionError(f"{{language}} is not known to this model: {hint}", language=language)
 
     def language_code(self, token_id: int | None) -> str:
         """The code of a language, such as "en", by its id; None in an English-only model."""
@@ -145,7 +145,7 @@ class WhisperSettings:
         known = list(self.task_to_id) or ["transcribe"]
         if task not in known:
             others = "" if self.is_multilingual else ": this model is English-only"
-            raise OptionError(Option("task", task), f" is not one of {', '.join(known)}{others}")
+            raise OptionError(f"{{task}} is not one of {', '.join(known)}{others}", task=task)
 
     def split(
         self, tokens: Sequence[int], length: int, frame_seconds: float

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.errors import CLOSED, Option, OptionError, SessionError
+from ov_specdec.errors import CLOSED, OptionError, SessionError
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, ChunkStream
@@ -92,8 +92,8 @@ class Transcription:
         self._initial = self._tokenizer.encode_rendered(f" {text.strip()}").ids if text else []
         if marks := [token for token in self._initial if not settings.is_text(token)]:
             raise OptionError(
-                Option("initial_prompt", text),
-                f" contains the special token {marks[0]}: leave it out",
+                f"{{initial_prompt}} contains the special token {marks[0]}: leave it out",
+                initial_prompt=text,
             )
 
     def chunks(self) -> Generator[TranscriptionChunk, None, None]:

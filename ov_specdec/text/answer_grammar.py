@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
 from typing import Any, TypeVar
 
-from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.schemas import (
     OF_WHOLE,
@@ -61,8 +61,11 @@ def write_answer(
     """
     end = form.reasoning.end if form.reasoning else ""
     if options.thinking_token_budget is not None and end not in form.tokens:
-        reason = " needs a chat template that marks the end of reasoning by one token: leave it out"
-        raise OptionError(Option("thinking_token_budget"), reason)
+        raise OptionError(
+            "{thinking_token_budget} needs a chat template that marks the end of reasoning by one "
+            "token: leave it out",
+            thinking_token_budget=...,
+        )
     chosen, loose = options.tool_choice, dict[str, Mapping[str, Any]]()
     tools = options.tools if options.may_call and form.calls else ()
     if chosen not in ANY_TOOL:
@@ -88,7 +91,7 @@ def write_answer(
             with suppress(*NO_SCHEMA):
                 loose[name] = _loosen(parameters_of(tool), error_of)
         if is_strict or problem_of([tool]):
-            raise OptionError(Option("tools"), f" holds {held}: change it")
+            raise OptionError(f"{{tools}} holds {held}: change it", tools=...)
         log.warning("arguments may not fit the tool %s", held)
     return write(tools)[0]
 

@@ -56,15 +56,18 @@ def check_messages(messages: Sequence[object], paths: Sequence[str] = ()) -> lis
             for number, call in enumerate(message.get("tool_calls") or ()):
                 places[str(call.get("id"))] = index, number
         elif call_id and (place := places.get(str(call_id), ())) == ():
-            reason = f" is the result of {shorten(call_id)}, a call that no message before it has"
-            raise OptionError(Option(paths[index]), f"{reason}: give the id of one")
+            raise OptionError(
+                f"{{message}} is the result of {shorten(call_id)}, a call that no message before "
+                "it has: give the id of one",
+                message=Option(paths[index]),
+            )
         keys.append((turn, place))
     return [checked[index] for index in sorted(range(len(keys)), key=keys.__getitem__)]
 
 
 def _check(where: str, message: object) -> dict[str, Any]:
     def refuse(reason: str) -> OptionError:
-        return OptionError(Option(where), reason)
+        return OptionError(f"{{message}}{reason}", message=Option(where))
 
     if not isinstance(message, Mapping):
         raise refuse(
@@ -111,8 +114,10 @@ class ChatTemplate:
         asked = [("chat_template_kwargs", name) for name in options.chat_template_kwargs or {}]
         for option, name in [("tools", "tools"), *asked] if options.tools else asked:
             if name not in self.text:
-                reason = f": the model's chat template ignores {shorten(name)}, leave it out"
-                raise OptionError(Option(option), reason)
+                raise OptionError(
+                    f"{{option}}: the model's chat template ignores {shorten(name)}, leave it out",
+                    option=Option(option),
+                )
         first = [*takewhile(lambda message: message["role"] == "system", messages)]
         if len(first) > 1 and not self.writes(GenerationOptions(), *SEVERAL):
             text = "\n\n".join(in_lines(message["content"]) for message in first)
@@ -125,8 +130,9 @@ class ChatTemplate:
             reason = " ".join(str(error).split())
             raise OptionError(
                 f"the model's chat template cannot render these messages ({reason}): change them "
-                "or the options, repair chat_template.jinja, or give the prompt with ",
-                Option("apply_chat_template", False),
+                "or the options, repair chat_template.jinja, or give the prompt with "
+                "{apply_chat_template}",
+                apply_chat_template=False,
             ) from error
         require_utf8("the rendered prompt", text)
         return text
@@ -148,8 +154,8 @@ class ChatTemplate:
         if text and not (kinds := kinds or kinds_with(self, place, options)):
             raise OptionError(
                 f"the model's chat template leaves out the text of {place} messages: repair "
-                "chat_template.jinja, or give the prompt with ",
-                Option("apply_chat_template", False),
+                "chat_template.jinja, or give the prompt with {apply_chat_template}",
+                apply_chat_template=False,
             )
         if (str if isinstance(content, str) else list) in kinds:
             return message

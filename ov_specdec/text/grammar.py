@@ -71,15 +71,22 @@ class Grammars:
         [constraint] = constraints_of(options) or [""]
         name = constraint or ("tools" if options.tools else "thinking_token_budget")
         if not ends:
-            reason = " needs a token that ends the text, and this model has none: give "
-            raise OptionError(Option(name), reason, Option("eos_token_id"))
-        with requiring(f"{Option(name)} needs llguidance", "structured"):
+            raise OptionError(
+                "{option} needs a token that ends the text, and this model has none: give "
+                "{eos_token_id}",
+                option=Option(name),
+                eos_token_id=...,
+            )
+        with requiring(f"{name} needs llguidance", "structured"):
             text = _write(constraint, options) if constraint else None
             try:
                 tokenizer = self._tokenizer
             except ValueError as error:
-                reason = f" needs a BPE tokenizer, and not that of this model ({error})"
-                raise OptionError(Option(name), reason, ": use another model") from error
+                raise OptionError(
+                    f"{{option}} needs a BPE tokenizer, and not that of this model ({error}): use "
+                    "another model",
+                    option=Option(name),
+                ) from error
         error_of = partial(self._error_of, until)
         if text is not None:
             _require_none(error_of(text), name)
@@ -136,7 +143,10 @@ def _key(grammar: str) -> bytes:
 
 def _require_none(error: str, name: str) -> None:
     if error:
-        raise OptionError(Option(name), f" cannot be used ({error}): see docs/structured-output.md")
+        raise OptionError(
+            f"{{option}} cannot be used ({error}): see docs/structured-output.md",
+            option=Option(name),
+        )
 
 
 @contextmanager
@@ -145,8 +155,11 @@ def _refused_by(name: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, RecursionError) as error:
-        remedy = ": give numbers below 2**53, others as texts, whole characters, less depth"
-        raise OptionError(Option(name), f" cannot be kept ({error})", remedy) from error
+        raise OptionError(
+            f"{{option}} cannot be kept ({error}): give numbers below 2**53, others as texts, "
+            "whole characters, less depth",
+            option=Option(name),
+        ) from error
 
 
 def _write(name: str, options: GenerationOptions) -> str:

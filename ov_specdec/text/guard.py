@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ov_specdec.errors import Option, TokenizerMismatchError, shorten
+from ov_specdec.errors import TokenizerMismatchError, shorten
 from ov_specdec.text.tokenizer import Tokenizer, read_merges
 
 MAX_EXAMPLES = 5
@@ -59,10 +59,10 @@ class GuardReport:
         """Raise `TokenizerMismatchError` with the first differences, unless compatible."""
         if not self.compatible:
             raise TokenizerMismatchError(
-                f"{self.finding}: use a draft of the same family, ",
-                Option("pairing", "auto"),
-                ", or leave out the draft model: suffix matches then draft",
-                "; ov-specdec check lists all differences and the pairings that are possible",
+                f"{self.finding}: use a draft of the same family, {{pairing}}, or leave out the "
+                "draft model: suffix matches then draft; ov-specdec check lists all differences "
+                "and the pairings that are possible",
+                pairing="auto",
             )
 
 

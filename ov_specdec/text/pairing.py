@@ -34,9 +34,9 @@ class PieceTokenizer:
         if read is None:
             raise TokenizerMismatchError(
                 f"{tokenizer.path}/tokenizer.json is neither a byte-level nor a sentencepiece "
-                "tokenizer, and a pairing has to know what its tokens are in bytes: use a draft of "
-                "the same family, or ",
-                Option("drafter", "prompt-lookup"),
+                "tokenizer, and a pairing has to know what its tokens are in bytes: use a draft "
+                "of the same family, or {drafter}",
+                drafter="prompt-lookup",
             )
         special = tokenizer.special_tokens
         self.special = {name: token_id for token_id, name in special.items()}
@@ -245,10 +245,10 @@ class TokenizerPair:
         """Refuse an intersection of vocabularies that share no text."""
         if self.pairing == "intersection" and not self.share_of_text:
             raise TokenizerMismatchError(
-                Option("pairing", "intersection"),
-                " is not possible, for main and draft have no token of ordinary text in common: "
-                "use ",
-                Option("pairing", "retokenize"),
+                "{pairing} is not possible, for main and draft have no token of ordinary text in "
+                "common: use {retokenize}",
+                pairing="intersection",
+                retokenize=Option("pairing", "retokenize"),
             )
 
     def lines(self) -> Iterator[str]:

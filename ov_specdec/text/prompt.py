@@ -88,26 +88,31 @@ def _check_used(options: GenerationOptions, *, has_template: bool, is_text: bool
     """Refuse options that do not apply to a prompt of this kind."""
     if not has_template and (unused := given_chat_options(options)):
         raise OptionError(
-            Option(unused[0]),
-            " has no effect on a prompt that is not put into a chat template: leave it out, or "
-            "give messages to a model that has a template",
+            "{option} has no effect on a prompt that is not put into a chat template: leave it "
+            "out, or give messages to a model that has a template",
+            option=Option(unused[0]),
         )
     if options.src_lang is not None and (has_template or not is_text):
         raise OptionError(
-            Option("src_lang", options.src_lang),
-            " has no effect on messages and token ids: leave it out, or give the prompt as one "
-            "text",
+            "{src_lang} has no effect on messages and token ids: leave it out, or give the prompt "
+            "as one text",
+            src_lang=options.src_lang,
         )
 
 
 def _check_mask(given: Any, num_tokens: int) -> None:
     """Refuse a mask that would change what the model reads."""
-    mask, name = np.asarray(given), Option("attention_mask")
+    mask = np.asarray(given)
     if mask.size != num_tokens:
-        wrong = f" is for {mask.size} tokens, and the prompt has {num_tokens}: leave it out"
-        raise OptionError(name, wrong)
+        raise OptionError(
+            f"{{attention_mask}} is for {mask.size} tokens, and the prompt has {num_tokens}: "
+            "leave it out",
+            attention_mask=...,
+        )
     if not np.all(mask == 1):
-        raise OptionError(name, " leaves tokens out: give a prompt without padding")
+        raise OptionError(
+            "{attention_mask} leaves tokens out: give a prompt without padding", attention_mask=...
+        )
 
 
 PIECE = 8
@@ -155,9 +160,9 @@ def _as_messages(prompt: Prompt, options: GenerationOptions, tokenizer: Tokenize
         return []
     if not options.apply_chat_template:
         raise OptionError(
-            "messages cannot be given with ",
-            Option("apply_chat_template", False),
-            ": leave it out, or give the prompt as one text",
+            "messages cannot be given with {apply_chat_template}: leave it out, or give the "
+            "prompt as one text",
+            apply_chat_template=False,
         )
     if tokenizer.chat_template is None:
         raise OptionError(
@@ -215,9 +220,9 @@ class TextToText:
         """
         if options.prompt_logprobs is not None:
             raise OptionError(
-                Option("prompt_logprobs", options.prompt_logprobs),
-                " cannot be given by an encoder-decoder "
-                "model, whose prompt has no probabilities: leave it out",
+                "{prompt_logprobs} cannot be given by an encoder-decoder model, whose prompt has "
+                "no probabilities: leave it out",
+                prompt_logprobs=options.prompt_logprobs,
             )
         forced = options.forced_bos_token_id
         if options.tgt_lang is not None:

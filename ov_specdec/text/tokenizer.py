@@ -191,13 +191,14 @@ class Tokenizer:
         order = sorted((ranks.get(name, -1), token) for name, token in self.vocab.items())
         least, most = sum(rank < 0 for rank, _ in order), len(order) - 1
         if not least <= count <= most:
-            reason = f" needs the merges of a BPE tokenizer, and {file} has none: leave it out"
-            if ranks:
-                reason = (
-                    f" must be from {least}, the special tokens and characters of {file}, to "
-                    f"{most}, less than all of its tokens: change it, or leave it out"
-                )
-            raise OptionError(Option("draft_vocabulary", count), reason)
+            raise OptionError(
+                f"{{draft_vocabulary}} must be from {least}, the special tokens and characters of "
+                f"{file}, to {most}, less than all of its tokens: change it, or leave it out"
+                if ranks
+                else "{draft_vocabulary} needs the merges of a BPE tokenizer, and "
+                f"{file} has none: leave it out",
+                draft_vocabulary=count,
+            )
         return frozenset(token for _, token in order[:count])
 
     def find_language(self, option: str, name: str) -> int:
@@ -207,8 +208,10 @@ class Tokenizer:
         known = {content: token for content, token in added.items() if content[:1] not in "<["}
         if name not in known:
             hint = suggest(name, known, f"there are: {', '.join(known)[:200] or 'none'}")
-            reason = f" is not known to the model's tokenizer: {hint}"
-            raise OptionError(Option(option, name), reason)
+            raise OptionError(
+                f"{{option}} is not known to the model's tokenizer: {hint}",
+                option=Option(option, name),
+            )
         token: int = known[name]
         return token
 
@@ -218,9 +221,9 @@ class Tokenizer:
         marks = [t for t in self.encode("") if self._backend.id_to_token(t) not in marked]
         if len(marks) != 1:
             raise OptionError(
-                Option("src_lang", src_lang),
-                f" has no effect with {self.path}, whose tokenizer marks no source language: "
-                "leave it out",
+                f"{{src_lang}} has no effect with {self.path}, whose tokenizer marks no source "
+                "language: leave it out",
+                src_lang=src_lang,
             )
         return marks[0]
 
@@ -275,6 +278,7 @@ def _read_chat_template(file: str | Path) -> str:
         parse(template)
     except (OSError, UnicodeDecodeError, TemplateSyntaxError) as error:
         raise OptionError(
-            Option("chat_template", str(file)), f" cannot be read ({error}): give a Jinja file"
+            f"{{chat_template}} cannot be read ({error}): give a Jinja file",
+            chat_template=str(file),
         ) from error
     return template

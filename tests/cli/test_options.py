@@ -1,11 +1,13 @@
 """Options of commands: found wherever options are, in help, and by name in messages."""
 
+import ast
 import json
 import pickle
 import re
 import shlex
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 import pytest
@@ -13,8 +15,9 @@ from click.testing import CliRunner
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
+import ov_specdec
 from lab.docs.option_tables import kwargs, options_page
-from ov_specdec import GenerationOptions
+from ov_specdec import GenerationOptions, errors
 from ov_specdec.cli.app import COMMANDS, EXAMPLES, app
 from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options, unescape
@@ -219,19 +222,39 @@ TRANSLATED = {
 
 @pytest.mark.parametrize("named", TRANSLATED, ids=str)
 def test_messages_name_the_options_of_the_command_line(named):
-    error = OptionError(Option(*named), " is wrong")
+    error = OptionError("{option} is wrong", option=Option(*named))
     assert in_option_names(error, GENERATE) == f"{TRANSLATED[named]} is wrong"
 
 
 def test_an_error_is_made_of_its_option_value_and_reason():
-    error = OptionError(Option("top_k", 5), " has no effect with ", Option("do_sample", False))
+    error = OptionError("{top_k} has no effect with {do_sample}", top_k=5, do_sample=False)
     assert (error.option, error.value) == ("top_k", 5)
     assert error.reason == "has no effect with do_sample=False"
     assert str(error) == f"top_k=5 {error.reason}"
     assert pickle.loads(pickle.dumps(error)).value == 5  # noqa: S301
-    plain = ModelError("config.json gives eos_token_id as 'x'")
+    plain = ModelError("config.json gives eos_token_id as '{eos_token_id}'")
     assert (plain.option, plain.value, plain.reason) == (None, None, str(plain))
     assert in_option_names(plain, GENERATE) == str(plain)
+
+
+PACKAGE = Path(ov_specdec.__file__).parent
+
+
+def messages_of(path):
+    """The texts of messages in a file's errors, and the options that they are given."""
+    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
+        if hasattr(errors, name) and name.endswith("Error") and call.args:
+            texts = [each.value for each in ast.walk(call.args[0]) if hasattr(each, "value")]
+            text = " ".join(each for each in texts if isinstance(each, str))
+            yield text, {keyword.arg for keyword in call.keywords if keyword.arg}
+
+
+def test_the_messages_of_errors_name_the_options_that_they_are_given():
+    found = [each for path in PACKAGE.rglob("*.py") for each in messages_of(path)]
+    assert {"kv", "max_model_len"} in [given for _, given in found]
+    for text, given in found:
+        assert set(re.findall(r"\{(\w+)\}", text)) == given, text
 
 
 def given(*arguments):
@@ -260,7 +283,9 @@ def test_every_option_of_the_python_interface_is_translated(name):
         return
     names = ("chat", "batch", "serve")
     parameters = [*GENERATE, *(p for name in names for p in command(name).params)]
-    translated = in_option_names(OptionError(Option(name, 5), " must be less"), parameters)
+    translated = in_option_names(
+        OptionError("{option} must be less", option=Option(name, 5)), parameters
+    )
     assert translated.startswith("--")
     assert "=" not in translated
 

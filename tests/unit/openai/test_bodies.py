@@ -219,10 +219,12 @@ def test_an_error_names_the_field_that_was_given(ask):
         assert error.param == f"structured_outputs.{name}"
         option = {"json": "json_schema"}.get(name, name)
         later = from_exception(
-            OptionError(Option(option), " is hard"), "", ask(structured_outputs=outputs).names
+            OptionError("{hard} is hard", hard=Option(option)),
+            "",
+            ask(structured_outputs=outputs).names,
         )
         assert later.message == f"structured_outputs.{name} is hard"
-    later = from_exception(OptionError(Option("json_schema"), ""), "", ask(**fields).names)
+    later = from_exception(OptionError("{json_schema}", json_schema=...), "", ask(**fields).names)
     assert later.param == form
     assert refused(ask, structured_outputs={"json": "{"}).param == "structured_outputs.json"
 
