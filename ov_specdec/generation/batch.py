@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable
 from typing import Any, Generic, TypeVar
 
 from ov_specdec.engine.sequence import Sequence
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk
@@ -41,7 +41,7 @@ class Batch(Generic[K]):
         option, or a key of another open prompt.
         """
         if key in self._running:
-            raise OptionError(Option("key", key), " is the key of an open prompt: give another key")
+            raise OptionError("{key} is the key of an open prompt: give another key", key=key)
         complete = self._complete_options(options, **named)
         ids = self._generator.encode(prompt, complete)
         self._running[key] = self._generator.begin(ids, complete)

@@ -11,7 +11,7 @@ from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.errors import CLOSED, DeviceError, Option, OptionError, SessionError
+from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
 from ov_specdec.files import expand_home
 from ov_specdec.generation.pipeline_options import ModelOptions, PipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
@@ -117,26 +117,26 @@ def check_devices(configs: Sequence[RuntimeConfig]) -> None:
             expand_home(main.cache_dir).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise OptionError(
-                Option("cache_dir", str(main.cache_dir)),
-                f" cannot be made ({error.strerror}): give another folder",
+                f"{{cache_dir}} cannot be made ({error.strerror}): give another folder",
+                cache_dir=str(main.cache_dir),
             ) from error
     encoders = [replace(c, device=c.encoder_device, kv="auto") for c in configs if c.encoder_device]
     for config in (*configs, *encoders):
         config.openvino_properties()
         device = config.target
         if config.kv == "paged" and not device.supports_paged:
-            raise DeviceError(f"{NOT_PAGED} {device.name}: leave out ", Option("kv", "paged"))
+            raise DeviceError(f"{NOT_PAGED} {device.name}: leave out {{kv}}", kv="paged")
     device = main.target
     if not device.is_cpu and main.static_sizes:
         raise OptionError(
-            Option("static_shapes", main.static_sizes),
-            f" cannot be used on {device.name}, which does not run a paged KV cache with static "
-            "shapes: leave it out",
+            f"{{static_shapes}} cannot be used on {device.name}, which does not run a paged KV "
+            "cache with static shapes: leave it out",
+            static_shapes=main.static_sizes,
         )
     if main.num_threads is not None and not any(c.target.is_cpu for c in (*configs, *encoders)):
         raise OptionError(
-            Option("num_threads", main.num_threads),
-            f" has no effect on {device.name}: leave it out, or run a model on CPU",
+            f"{{num_threads}} has no effect on {device.name}: leave it out, or run a model on CPU",
+            num_threads=main.num_threads,
         )
 
 
@@ -173,7 +173,7 @@ def make_generator(
     models = [verifiable(model) for model in loaded]
     invariance = open_invariance(models[0], off)
     if options.batch_invariant is True and not invariance.check().is_verified:
-        raise DeviceError(Option("batch_invariant", True), f": {invariance.status.reason}")
+        raise DeviceError(f"{{batch_invariant}}: {invariance.status.reason}", batch_invariant=True)
     costs = kept_costs(models, watch.total())
     main, draft, *_ = *(model.runner for model in models), None
     shapes = _make_static_shapes(models, costs, options.kind)

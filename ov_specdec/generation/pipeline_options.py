@@ -15,7 +15,7 @@ from ov_specdec.models.devices import KvBackend, Precision, RuntimeConfig
 from ov_specdec.models.generation_config import GenerationConfigUse
 from ov_specdec.models.invariance import WantedInvariance
 from ov_specdec.models.locate import check_place
-from ov_specdec.options.conflicts import NO_EFFECT, refuse
+from ov_specdec.options.conflicts import refuse
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Options, option
@@ -134,14 +134,11 @@ class ModelOptions(Options):
         if self.kind.has_draft_model and self.main is not None and self.draft is None:
             check_place(self.main)  # one that does not exist is the first problem
             raise OptionError(
-                "no draft model for ",
-                Option("main", str(self.main)),
-                ": give ",
-                Option("draft"),
-                ", or choose ",
-                Option("drafter", "suffix"),
-                " or ",
-                Option("drafter", "none"),
+                "no draft model for {main}: give {draft}, or choose {suffix} or {none}",
+                main=str(self.main),
+                draft=...,
+                suffix=Option("drafter", "suffix"),
+                none=Option("drafter", "none"),
             )
         of_draft = ("draft", "draft_device", "draft_properties", "pairing", "profile")
         fields = type(self).model_fields
@@ -149,10 +146,9 @@ class ModelOptions(Options):
             value = getattr(self, name, None)  # pipelines for speech have less
             if value and value not in ("none", fields[name].default):
                 raise OptionError(
-                    Option(name, str(value) if isinstance(value, Path) else value),
-                    " has no effect with ",
-                    Option("drafter", self.kind.name),
-                    ": leave it out",
+                    "{option} has no effect with {drafter}: leave it out",
+                    option=Option(name, str(value) if isinstance(value, Path) else value),
+                    drafter=self.kind.name,
                 )
         return self
 
@@ -277,21 +273,20 @@ class PipelineOptions(ModelOptions):
     @model_validator(mode="after")
     def _check_settings(self) -> Self:
         if self.max_masked_tokens is not None and self.kv == "paged":
-            refuse(self, "max_masked_tokens", NO_EFFECT, "kv")
+            refuse(self, "{max_masked_tokens} has no effect with {kv}")
         if self.draft_vocabulary != "full" and self.pairing is not None:
-            refuse(self, "draft_vocabulary", "cannot be used with", "pairing")
+            refuse(
+                self, "{draft_vocabulary} cannot be used with {pairing}: leave out one of the two"
+            )
         if self.profile not in ("auto", "none") and not self.may_tune:
             raise OptionError(
-                Option("profile", str(self.profile)),
-                " has no effect where ",
-                Option("precision"),
-                ", ",
-                Option("properties"),
-                ", ",
-                Option("num_threads"),
-                " or ",
-                Option("draft_device"),
-                " are given: leave out one of the two",
+                "{profile} has no effect where {precision}, {properties}, {num_threads} or "
+                "{draft_device} are given: leave out one of the two",
+                profile=str(self.profile),
+                precision=...,
+                properties=...,
+                num_threads=...,
+                draft_device=...,
             )
         return self
 
@@ -317,4 +312,4 @@ class SpeechPipelineOptions(ModelOptions):
 def require_main(main: str | Path | None, draft: str | Path | None) -> None:
     """Refuse a draft without a main model: the embedded main model has its own."""
     if draft is not None and main is None:
-        raise OptionError(Option("draft", str(draft)), " needs ", Option("main"), ": give that too")
+        raise OptionError("{draft} needs {main}: give that too", draft=str(draft), main=...)

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from ov_specdec.errors import Option, OptionError, SessionError
+from ov_specdec.errors import OptionError, SessionError
 from ov_specdec.files import replacing
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.compile import LoadedModel
@@ -56,7 +56,7 @@ def load_caches(generator: TextGenerator, path: str | Path, cache_salt: str | No
 def _files(models: Sequence[LoadedModel], path: str | Path) -> list[tuple[LoadedModel, Path]]:
     """The models and their files, the main model's first."""
     if not isinstance(path, str | Path):
-        raise OptionError(Option("path", path), " must be a file")
+        raise OptionError("{path} must be a file", path=path)
     if models[0].folder.is_encoder_decoder:
         raise OptionError(
             f"the KV cache of {models[0].folder.path}, an encoder-decoder model, cannot be saved: "
@@ -76,9 +76,9 @@ def _write(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: s
     """
     if not (tokens := sequence.tokens):
         raise OptionError(
-            f"there is nothing to save in '{path}': generate something first, with ",
-            Option("cache_prompt"),
-            " on",
+            f"there is nothing to save in '{path}': generate something first, with "
+            "{cache_prompt} on",
+            cache_prompt=...,
         )
     content = {TOKENS: np.array(tokens, np.int64), **sequence.read_kv()}
     metadata = {FINGERPRINT: fingerprint, SALT: _digest(cache_salt)}
@@ -114,9 +114,9 @@ def _read(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: st
         )
     if metadata[SALT] != _digest(cache_salt):
         raise OptionError(
-            f"the cache file '{path}' was not saved with ",
-            Option("cache_salt", cache_salt),
-            f": give the salt of the saved generation, or {REMEDY}",
+            f"the cache file '{path}' was not saved with {{cache_salt}}: give the salt of the "
+            f"saved generation, or {REMEDY}",
+            cache_salt=cache_salt,
         )
     try:
         sequence.restore(tensors.pop(TOKENS).tolist(), tensors)

@@ -194,12 +194,19 @@ class TextGenerator:
                 _require_ids(Option(name), ids, self.vocab_size)
         self.drafter.check(options)
         if options.tools and self.answer_format.calls is None:
-            reason, raw = self.answer_format.reason, Option("tool_call_parser", "none")
-            if reason:
-                refused = f" cannot be used with this model ({reason}): leave it out, or give "
-                raise OptionError(Option("tools"), refused, raw)
+            if reason := self.answer_format.reason:
+                raise OptionError(
+                    f"{{tools}} cannot be used with this model ({reason}): leave it out, or give "
+                    "{tool_call_parser}",
+                    tools=...,
+                    tool_call_parser="none",
+                )
             if options.tool_choice != "auto":
-                raise OptionError(Option("tool_choice"), " contradicts ", raw, ": leave it out")
+                raise OptionError(
+                    "{tool_choice} contradicts {tool_call_parser}: leave it out",
+                    tool_choice=...,
+                    tool_call_parser="none",
+                )
 
     def _sequence(
         self,
@@ -318,7 +325,8 @@ class TextGenerator:
         for name in () if is_text_to_text else ("src_lang", "tgt_lang"):
             if (language := getattr(options, name)) is not None:
                 raise OptionError(
-                    Option(name, language), " needs an encoder-decoder model: leave it out"
+                    "{option} needs an encoder-decoder model: leave it out",
+                    option=Option(name, language),
                 )
         ids = encode_prompt(
             prompt, options, self.tokenizer, self.generated_tokens, self.main.max_length
@@ -342,12 +350,10 @@ class TextGenerator:
         needed = min(num_tokens + num_new, self.main.max_length)
         if needed > capacity:
             raise CacheFullError(
-                "prompt and ",
-                Option("max_new_tokens"),
-                f" need {needed} tokens of KV cache, ",
-                Option("kv_cache_size"),
-                f" has room for {capacity}: raise it, or lower ",
-                Option("max_new_tokens"),
+                f"prompt and {{max_new_tokens}} need {needed} tokens of KV cache, "
+                f"{{kv_cache_size}} has room for {capacity}: raise it, or lower {{max_new_tokens}}",
+                max_new_tokens=...,
+                kv_cache_size=...,
             )
 
     def _references(
@@ -371,8 +377,9 @@ class TextGenerator:
         encoded = [self.tokenizer.encode_rendered(text).ids for text in texts if may_all_fit]
         if not may_all_fit or sum(map(len, encoded)) > context:
             raise OptionError(
-                Option("reference_texts", texts),
-                f" have more tokens than the model's context, {context}: shorten them",
+                f"{{reference_texts}} have more tokens than the model's context, {context}: "
+                "shorten them",
+                reference_texts=texts,
             )
         self._shared[key] = index = SuffixIndex(filter(None, [*encoded, copy]))
         return index
@@ -388,5 +395,6 @@ def _require_ids(where: str | Option, ids: Iterable[int], vocab_size: int) -> No
     for token in ids:
         if not 0 <= token < vocab_size:
             raise OptionError(
-                where, f" holds token id {token}: the model has 0 to {vocab_size - 1}"
+                f"{{where}} holds token id {token}: the model has 0 to {vocab_size - 1}",
+                where=where,
             )
