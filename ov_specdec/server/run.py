@@ -15,7 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import OptionError
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.app import make_app
 from ov_specdec.server.engine import LocalEngine
@@ -176,16 +176,18 @@ def _check_tls(config: uvicorn.Config) -> None:
         return
     if config.ssl_certfile is None:
         raise OptionError(
-            Option("ssl_keyfile", config.ssl_keyfile),
-            " has no effect without ",
-            Option("ssl_certfile"),
-            ": give both",
+            "{ssl_keyfile} has no effect without {ssl_certfile}: give both",
+            ssl_keyfile=config.ssl_keyfile,
+            ssl_certfile=...,
         )
     try:
         config.load()
     except OSError as error:  # ssl's are such too
-        reason = f" cannot be used ({error}): give a certificate and its key as PEM files"
-        raise OptionError(Option("ssl_certfile", config.ssl_certfile), reason) from error
+        raise OptionError(
+            f"{{ssl_certfile}} cannot be used ({error}): give a certificate and its key as PEM "
+            "files",
+            ssl_certfile=config.ssl_certfile,
+        ) from error
 
 
 def _leave(*_: object) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, Field
 
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import OptionError
 from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.model import Options, Several, option
 
@@ -94,8 +94,9 @@ def check_socket(path: str) -> None:
             server.bind(path)
         file.unlink()
     except OSError as error:
-        reason = f" cannot be used ({error.strerror or error}): give another path"
-        raise OptionError(Option("uds", path), reason) from error
+        raise OptionError(
+            f"{{uds}} cannot be used ({error.strerror or error}): give another path", uds=path
+        ) from error
 
 
 def is_loopback(host: str) -> bool:
