@@ -6,7 +6,7 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
-from ov_specdec.errors import Option, OptionError, shorten
+from ov_specdec.errors import OptionError, shorten
 from ov_specdec.generation.batch import Batch
 from ov_specdec.generation.pipeline import Pipeline, make_generator, open_models
 from ov_specdec.generation.pipeline_options import PipelineOptions
@@ -126,14 +126,16 @@ class SpeculativePipeline(Pipeline):
         generator = self._open_generator()
         if not _is_list(prompts) or any("role" in p for p in prompts if isinstance(p, Mapping)):
             raise OptionError(
-                Option("prompts", prompts),
-                " must be a list of prompts: of texts, of lists of ids, or of lists of messages",
+                "{prompts} must be a list of prompts: of texts, of lists of ids, or of lists of "
+                "messages",
+                prompts=prompts,
             )
         own: Sequence[Mapping[str, Any]] = [{}] * len(prompts) if options is None else options
         if not _is_list(own):
             raise OptionError(
-                Option("options", options),
-                " must be a list of mappings, one for each prompt: give what they share by name",
+                "{options} must be a list of mappings, one for each prompt: give what they share "
+                "by name",
+                options=options,
             )
         if len(own) != len(prompts):
             raise OptionError(f"{len(own)} options were given for {len(prompts)} prompts")
