@@ -65,9 +65,9 @@ def chat(
     name = "the embedded model" if main is None else model_name(main)
     if load_tokenizer(locate(main)).chat_template is None:  # known before the model is compiled
         raise OptionError(
-            "{model} has no chat template: give a chat model as main, or continue a text with "
-            "ov-specdec generate",
-            model=name if main is None else Option("main", main),
+            f"{name if main is None else '{main}'} has no chat template: give a chat model as "
+            "main, or continue a text with ov-specdec generate",
+            main=main,
         )
     require_utf8("the system message", system or "")
     messages: list[Message] = [{"role": "system", "content": system}] if system else []

@@ -173,15 +173,18 @@ def require_known(
             raise OptionError(f"unknown {kind} {shown}: {hint}")
 
 
-def require_utf8(what: str | Option, text: str) -> None:
-    """Refuse a text with lone surrogates, which no tokenizer takes."""
+def require_utf8(what: str, text: str, **options: object) -> None:
+    """Refuse a text with lone surrogates, which no tokenizer takes.
+
+    what: it is, for the message, which may name `options`.
+    """
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise OptionError(
-            f"{{what}} is not valid text at character {error.start} ({error.reason}): give it as "
+            f"{what} is not valid text at character {error.start} ({error.reason}): give it as "
             "UTF-8",
-            what=what,
+            **options,
         ) from error
 
 

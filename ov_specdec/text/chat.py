@@ -90,7 +90,7 @@ def _check(where: str, message: object) -> dict[str, Any]:
                 f" holds the part {shorten(part)}: only parts such as "
                 "{'type': 'text', 'text': '...'} can be used"
             )
-        require_utf8(Option(where), part["text"])
+        require_utf8("{message}", part["text"], message=Option(where))
     calls = calls or ()
     if not isinstance(calls, list | tuple) or not all(isinstance(c, Mapping) for c in calls):
         raise refuse(f" has the tool_calls {shorten(calls)}: they must be a list of mappings")
