@@ -191,7 +191,7 @@ class TextGenerator:
         """Refuse options that the vocabulary or the drafter does not support."""
         for name, ids in options.token_ids().items():
             if ids:
-                _require_ids(Option(name), ids, self.vocab_size)
+                _require_ids("{option}", ids, self.vocab_size, option=Option(name))
         self.drafter.check(options)
         if options.tools and self.answer_format.calls is None:
             if reason := self.answer_format.reason:
@@ -390,11 +390,10 @@ def _namespace(options: GenerationOptions) -> Hashable:
     return options.cache_salt if options.cache_prompt else object()
 
 
-def _require_ids(where: str | Option, ids: Iterable[int], vocab_size: int) -> None:
+def _require_ids(where: str, ids: Iterable[int], vocab_size: int, **options: object) -> None:
     """Refuse token ids that a model does not have."""
     for token in ids:
         if not 0 <= token < vocab_size:
             raise OptionError(
-                f"{{where}} holds token id {token}: the model has 0 to {vocab_size - 1}",
-                where=where,
+                f"{where} holds token id {token}: the model has 0 to {vocab_size - 1}", **options
             )
