@@ -30,7 +30,7 @@ from ov_specdec.cli.options import (
     model_name,
 )
 from ov_specdec.cli.terminal import Transcript, by_flag, console, show_error
-from ov_specdec.errors import Option, OptionError, SpecdecError
+from ov_specdec.errors import OptionError, SpecdecError
 from ov_specdec.files import ENCODING, user_cache
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.models.locate import locate
