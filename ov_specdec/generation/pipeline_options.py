@@ -1,7 +1,7 @@
 """The arguments of pipelines, with their descriptions."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
@@ -20,9 +20,6 @@ from ov_specdec.options.foreign_names import HINTS
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import Options, option
 from ov_specdec.text.pairing import PairingName
-
-CONFIG = frozenset(field.name for field in fields(RuntimeConfig)) - {"batch_invariant"}
-"""Settings of a model that are arguments of its pipeline."""
 
 MAX_STATIC_SHAPE = 512
 
@@ -49,6 +46,9 @@ DRAFTERS = f"one of {', '.join(get_args(DrafterName))}, or a DrafterKind"
 
 class ModelOptions(Options):
     """Arguments of all pipelines: models, and how they are compiled."""
+
+    of_draft: ClassVar[Sequence[str]] = ("draft", "draft_device", "draft_properties")
+    """Options that need a draft model."""
 
     main: str | Path | None = option(
         None,
@@ -115,10 +115,21 @@ class ModelOptions(Options):
         return kind_of(self.drafter or ("model" if has_draft else "suffix"))
 
     @property
+    def main_config(self) -> RuntimeConfig:
+        """How the main model is compiled."""
+        return RuntimeConfig(
+            self.device,
+            precision=self.precision,
+            properties=self.properties,
+            num_threads=self.num_threads,
+            cache_dir=self.cache_dir,
+            encoder_device=self.encoder_device,
+        )
+
+    @property
     def configs(self) -> list[RuntimeConfig]:
         """How the models are compiled that the drafter needs, the main model first."""
-        names = CONFIG.intersection(type(self).model_fields)
-        main = RuntimeConfig(**{name: getattr(self, name) for name in names})
+        main = self.main_config
         draft = replace(
             main,
             device=self.draft_device or self.device,
@@ -140,11 +151,9 @@ class ModelOptions(Options):
                 suffix=Option("drafter", "suffix"),
                 none=Option("drafter", "none"),
             )
-        of_draft = ("draft", "draft_device", "draft_properties", "pairing", "profile")
-        fields = type(self).model_fields
-        for name in () if self.kind.has_draft_model else (*of_draft, "draft_vocabulary"):
-            value = getattr(self, name, None)  # pipelines for speech have less
-            if value and value not in ("none", fields[name].default):
+        for name in () if self.kind.has_draft_model else self.of_draft:
+            value = getattr(self, name)
+            if value and value not in ("none", type(self).model_fields[name].default):
                 raise OptionError(
                     "{option} has no effect with {drafter}: leave it out",
                     option=Option(name, str(value) if isinstance(value, Path) else value),
@@ -156,6 +165,7 @@ class ModelOptions(Options):
 class PipelineOptions(ModelOptions):
     """Arguments of `SpeculativePipeline`."""
 
+    of_draft = (*ModelOptions.of_draft, "pairing", "profile", "draft_vocabulary")
     hints: ClassVar[Mapping[str, str]] = {
         **{name: f"give {name} to generate" for name in GenerationOptions.model_fields},
         **HINTS,
@@ -256,6 +266,17 @@ class PipelineOptions(ModelOptions):
         expects="'auto', True or False",
         group="Computation",
     )
+
+    @property
+    def main_config(self) -> RuntimeConfig:
+        """How the main model is compiled."""
+        return replace(
+            super().main_config,
+            kv=self.kv,
+            max_masked_tokens=self.max_masked_tokens,
+            static_shapes=self.static_shapes,
+            max_model_len=self.max_model_len,
+        )
 
     @property
     def limits(self) -> StepLimits:
