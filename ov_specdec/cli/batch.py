@@ -63,8 +63,7 @@ def batch(
     result of a failed request is its error, and the exit code is 1. After an interruption, the same
     command resumes.
     """
-    pipeline = take(options, PIPELINE)
-    file, *others = map(Path, arguments)
+    pipeline, (file, *others) = take(options, PIPELINE), map(Path, arguments)
     if others:
         raise OptionError(f"REQUESTS are {len(arguments)} files: give one")
     num_requests = sum(1 for _ in read_requests(file))  # refuses bad lines before models are loaded

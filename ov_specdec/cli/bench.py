@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
@@ -33,7 +33,7 @@ from ov_specdec.measure.methods import (
 )
 from ov_specdec.measure.prompts import PROMPT_SETS, read_prompts
 from ov_specdec.models.devices import describe_machine
-from ov_specdec.options.model import option
+from ov_specdec.options.model import Options, option
 
 DEFAULT_METHODS = "plain,adaptive,constant-2,constant-4,constant-8,suffix,prompt-lookup,both"
 QUICK = {"methods": "plain,adaptive,constant-4", "rounds": 1, "max_new_tokens": 32}
@@ -49,6 +49,31 @@ UNMEASURED = ("drafter", "generation_config", "tool_call_parser", "reasoning_par
 """Arguments of a pipeline that this command chooses, or that change no figure."""
 
 
+class BenchOptions(Options):
+    """Options of `bench`, besides those of pipelines."""
+
+    methods: str = option(
+        DEFAULT_METHODS,
+        "Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
+        metavar="M,M,...",
+    )
+    prompt_set: Literal["code", "quoting"] | None = option(
+        None,
+        "Prompts to continue; the output for quoting repeats the prompt.",
+        unset="code",
+        flag="prompts",
+    )
+    prompt_file: Path | None = option(
+        None, 'Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.'
+    )
+    concurrency: Sequence[Annotated[int, Field(ge=1)]] = option(
+        (1,), "Numbers of concurrent requests.", metavar="N,N,..."
+    )
+    rounds: int = option(5, "Runs of each prompt.", ge=1)
+    max_new_tokens: int = option(MEASURED_TOKENS, "Output tokens of a request.", ge=1)
+    output: Path | None = option(None, "Write all results to a file as JSON.", unset="no file")
+
+
 @command(
     "[MAIN] [DRAFT]",
     click.option(
@@ -60,72 +85,31 @@ UNMEASURED = ("drafter", "generation_config", "tool_call_parser", "reasoning_par
         help="Measure fewer methods, rounds and tokens, as a trial.",
     ),
     options_of(PIPELINE, without=(*FOR_SEVERAL, *UNMEASURED)),
+    options_of(BenchOptions.model_fields),
 )
-def bench(
-    *,
-    methods: str = option(
-        DEFAULT_METHODS,
-        "Methods to measure; constant-N drafts N tokens in each round, and plain always runs.",
-        metavar="M,M,...",
-    ),
-    prompt_set: Literal["code", "quoting"] | None = option(
-        None,
-        "Prompts to continue; the output for quoting repeats the prompt.",
-        unset="code",
-        flag="prompts",
-    ),
-    prompt_file: Path | None = option(
-        None, 'Read prompts from a file: one per line, or objects with "prompt" in a .jsonl file.'
-    ),
-    concurrency: Sequence[Annotated[int, Field(ge=1)]] = option(
-        (1,), "Numbers of concurrent requests.", metavar="N,N,..."
-    ),
-    rounds: int = option(5, "Runs of each prompt.", ge=1),
-    max_new_tokens: int = option(MEASURED_TOKENS, "Output tokens of a request.", ge=1),
-    output: Path | None = option(None, "Write all results to a file as JSON.", unset="no file"),
-    **options: Any,
-) -> None:
+def bench(**options: Any) -> None:
     """Measure the speed of plain and speculative decoding, in interleaved runs.
 
     The table goes to stdout. docs/benchmarking.md explains its methods and columns.
     """
-    selected = {name: find_method(name) for name in (BASELINE, *methods.split(","))}
-    prompts = _find_prompts(prompt_set, prompt_file)
-    loads = [make_loads(prompts, size) * rounds for size in sorted({*concurrency})]
-    arguments = {**take(options, PIPELINE), "max_batch_size": max(concurrency)}
-    turns: list[Turn] = []
-    error: BaseException | None = None
+    given = take(options, PIPELINE)
+    asked = BenchOptions(**options)
+    selected = {name: find_method(name) for name in (BASELINE, *asked.methods.split(","))}
+    prompts = _find_prompts(asked.prompt_set, asked.prompt_file)
+    loads = [make_loads(prompts, size) * asked.rounds for size in sorted({*asked.concurrency})]
+    given["max_batch_size"] = max(asked.concurrency)
+    generation = {"max_new_tokens": asked.max_new_tokens, **ALIKE}
     # The file comes first, to fail early if it cannot be written.
-    with nullcontext() if output is None else replacing(output) as file:
-        generation = {"max_new_tokens": max_new_tokens, **ALIKE}
+    with nullcontext() if asked.output is None else replacing(asked.output) as file:
         with console.status("Loading models and timing their passes"):
-            answers = open_methods(selected, arguments, generation)
-        try:
-            for turn in _measure(answers, loads):
-                turns.append(turn)  # noqa: PERF402 - an error must not lose those before
-        except (KeyboardInterrupt, SpecdecError) as caught:
-            if not turns:
-                raise
-            error = caught
-        rows = summarize(turns)
-        report = {
-            "version": version("ov-specdec"),
-            "machine": describe_machine(arguments["device"]),
-            "ended_by": error and repr(error),
-            "settings": {"prompts": prompts, "rounds": rounds, **generation, **arguments},
-            "table": [asdict(row) for row in rows],
-            "turns": [
-                {
-                    "concurrency": len(turn[BASELINE]),
-                    "answers": {name: [*map(asdict, own)] for name, own in turn.items()},
-                }
-                for turn in turns
-            ],
-        }
+            answers = open_methods(selected, given, generation)
+        turns, error = _measure(answers, loads)
+        settings = {"prompts": prompts, "rounds": asked.rounds, **generation, **given}
+        report = _as_dict(turns, settings, error)
         if file is not None:
             file.write_text(json.dumps(report, default=str), encoding="utf-8")
     # 160 columns have room for the table.
-    Console(width=None if sys.stdout.isatty() else 160).print(make_table(rows))
+    Console(width=None if sys.stdout.isatty() else 160).print(make_table(summarize(turns)))
     partial = "" if error is None else "; partial, since it ended early"
     click.echo(f"medians (quartiles), {report['machine']}{partial}")
     if error is not None:
@@ -134,21 +118,50 @@ def bench(
 
 def _measure(
     answers: Mapping[str, Answer], loads: Sequence[Sequence[Sequence[str]]]
-) -> Iterator[Turn]:
-    """All turns; tells after a warm-up how long they will take. loads: at each concurrency."""
+) -> tuple[list[Turn], BaseException | None]:
+    """All turns, or those before an error or Ctrl-C, and that; raises it if there are none.
+
+    Tells after a warm-up how long they will take. loads: at each concurrency.
+    """
+    turns: list[Turn] = []
     num_turns = sum(map(len, loads))
     with progress("Measuring", len(answers) * (len(loads) + num_turns)) as update:
+        step = lambda name: update(advance=1, description=f"Measuring {name}")  # noqa: E731
+        try:
+            seconds = 0.0
+            for own in loads:
+                [first] = interleave(answers, own[:1], step)
+                slowest = (max(each.seconds for each in run) for run in first.values())
+                seconds += len(own) * sum(slowest)
+            say(f"{len(answers) * num_turns} runs take about {seconds:.0f} s")
+            for own in loads:
+                for turn in interleave(answers, own, step):
+                    turns.append(turn)  # noqa: PERF402 - an error must not lose those before
+        except (KeyboardInterrupt, SpecdecError) as error:
+            if not turns:
+                raise
+            return turns, error
+    return turns, None
 
-        def step(name: str) -> None:
-            update(advance=1, description=f"Measuring {name}")
 
-        seconds = 0.0
-        for own in loads:
-            [first] = interleave(answers, own[:1], step)
-            seconds += len(own) * sum(max(each.seconds for each in run) for run in first.values())
-        say(f"{len(answers) * num_turns} runs take about {seconds:.0f} s")
-        for own in loads:
-            yield from interleave(answers, own, step)
+def _as_dict(
+    turns: Sequence[Turn], settings: Mapping[str, Any], error: BaseException | None
+) -> dict[str, Any]:
+    """All results for JSON."""
+    return {
+        "version": version("ov-specdec"),
+        "machine": describe_machine(settings["device"]),
+        "ended_by": error and repr(error),
+        "settings": settings,
+        "table": [asdict(row) for row in summarize(turns)],
+        "turns": [
+            {
+                "concurrency": len(turn[BASELINE]),
+                "answers": {name: [*map(asdict, own)] for name, own in turn.items()},
+            }
+            for turn in turns
+        ],
+    }
 
 
 def make_loads(prompts: Sequence[str], size: int) -> list[list[str]]:

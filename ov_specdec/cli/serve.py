@@ -10,16 +10,16 @@ import click
 from ov_specdec.cli.declare import WAYS, command, options_of, take
 from ov_specdec.cli.options import (
     PIPELINE,
-    check_invariance,
     is_speech,
     make_pipeline,
     make_speech_pipeline,
     model_name,
     speech_arguments,
+    check_invariance,
 )
 from ov_specdec.cli.terminal import by_flag, console
 from ov_specdec.errors import Option, OptionError, requiring, suggest
-from ov_specdec.options.model import option
+from ov_specdec.options.model import Options, option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import (
     LOOPBACK_NAMES,
@@ -67,6 +67,39 @@ def _read_config(context: click.Context, _: click.Parameter, text: str | None) -
         context.default_map[str(known[typed].name)] = [value] if is_one else value
 
 
+class ServeOptions(Options):
+    """Options of `serve`, besides those of the server's settings and pipelines."""
+
+    api_key_file: str | None = option(
+        None,
+        "Require one of the keys in this file, one per line.",
+        unset="no key",
+        metavar="TEXT-FILE",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = option(
+        "info", "Minimum level of log messages."
+    )
+    replicas: int | None = option(
+        None,
+        "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
+        ge=1,
+        unset="one process, without Ray",
+        group="Replicas",
+    )
+    autoscale: tuple[int, int] | None = option(
+        None,
+        "Scale the number of replicas with the load.",
+        unset="constant, --replicas",
+        metavar="MIN:MAX",
+    )
+    address: str | None = option(
+        None,
+        "Ray cluster of the replicas: auto or HOST:PORT.",
+        unset="starts one on this machine",
+        metavar="ADDRESS",
+    )
+
+
 @_with_variables
 @command(
     "[MAIN] [DRAFT]",
@@ -83,57 +116,23 @@ def _read_config(context: click.Context, _: click.Parameter, text: str | None) -
     options_of(Binding.model_fields),
     options_of(Settings.model_fields, served_model_name=()),
     options_of(PIPELINE),
+    options_of(ServeOptions.model_fields),
 )
-def serve(
-    *,
-    api_key_file: str | None = option(
-        None,
-        "Require one of the keys in this file, one per line.",
-        unset="no key",
-        metavar="TEXT-FILE",
-    ),
-    log_level: Literal["debug", "info", "warning", "error"] = option(
-        "info", "Minimum level of log messages."
-    ),
-    replicas: int | None = option(
-        None,
-        "Number of replicas of the models under Ray Serve, each on exclusive CPUs.",
-        ge=1,
-        unset="one process, without Ray",
-        group="Replicas",
-    ),
-    autoscale: tuple[int, int] | None = option(
-        None,
-        "Scale the number of replicas with the load.",
-        unset="constant, --replicas",
-        metavar="MIN:MAX",
-    ),
-    address: str | None = option(
-        None,
-        "Ray cluster of the replicas: auto or HOST:PORT.",
-        unset="starts one on this machine",
-        metavar="ADDRESS",
-    ),
-    **options: Any,
-) -> None:
+def serve(**options: Any) -> None:
     """Serve the models over HTTP, with OpenAI's interface."""
-    pipeline = take(options, PIPELINE)
-    binding = Binding(**take(options, Binding.model_fields))
-    scale = _scale(replicas, autoscale)
-    if not scale and address is not None:
-        raise OptionError(f"--address '{address}' has no effect without --replicas: give both")
+    pipeline, binding = take(options, PIPELINE), Binding(**take(options, Binding.model_fields))
+    asked = ServeOptions(**take(options, ServeOptions.model_fields))
+    scale, speech = _scale(asked.replicas, asked.autoscale), is_speech(pipeline["main"])
+    if not scale and asked.address is not None:
+        raise OptionError(
+            f"--address '{asked.address}' has no effect without --replicas: give both"
+        )
     load: partial[Any] = partial(_load, pipeline)
-    if speech := is_speech(pipeline["main"]):
+    if speech:
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
-    options["api_keys"] += tuple(_read_keys(api_key_file))
+    options["api_keys"] += tuple(_read_keys(asked.api_key_file))
     options["served_model_name"] = options["served_model_name"] or model_name(pipeline["main"])
-    settings = Settings(**options)
-    if binding.uds is None:
-        settings = _guard(settings, binding.host)
-        port = check_address(binding.host, binding.port)
-        binding = binding.model_copy(update={"port": port})
-    else:
-        check_socket(binding.uds)
+    settings, binding = _open(Settings(**options), binding)
     # Ray prints to stdout, which is redirected by the time that this is called.
     announce = partial(click.echo, binding.url, file=sys.stdout)
     if scale and speech:
@@ -141,14 +140,15 @@ def serve(
     if speech:
         require_libraries()
     if scale:
-        own = {"pipeline": pipeline, "settings": settings.model_dump(), "log_level": log_level}
-        _serve_replicas({**scale, **own}, binding, address, announce)
+        scale |= {"pipeline": pipeline, "settings": settings.model_dump()}
+        scale["log_level"] = asked.log_level
+        _serve_replicas(scale, binding, asked.address, announce)
         return
     packages = "fastapi, uvicorn, prometheus-client and python-multipart"
     with requiring(f"the server needs {packages}", "serve"):
         from ov_specdec.server.access import set_up_log
         from ov_specdec.server.run import serve as run_server
-    set_up_log(log_level)
+    set_up_log(asked.log_level)
     run_server(load, settings, binding, announce)
 
 
@@ -161,18 +161,21 @@ def _load(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     return pipeline
 
 
-def _guard(settings: Settings, host: str) -> Settings:
-    """Settings for an address: without a key, restrict host names or print a warning."""
-    if settings.api_keys:
-        return settings
-    if not is_loopback(host):
+def _open(settings: Settings, binding: Binding) -> tuple[Settings, Binding]:
+    """Settings for an address that can be used: without a key, restrict host names or warn."""
+    if binding.uds is not None:
+        check_socket(binding.uds)
+        return settings, binding
+    if not settings.api_keys and not is_loopback(binding.host):
         click.echo(
-            f"warning: anyone who can reach {host} can use this server: give --api-key-file",
+            f"warning: anyone who can reach {binding.host} can use this server: give "
+            "--api-key-file",
             err=True,
         )
-    elif not settings.allowed_hosts:
-        return settings.model_copy(update={"allowed_hosts": LOOPBACK_NAMES})
-    return settings
+    elif not settings.api_keys and not settings.allowed_hosts:
+        settings = settings.model_copy(update={"allowed_hosts": LOOPBACK_NAMES})
+    port = check_address(binding.host, binding.port)
+    return settings, binding.model_copy(update={"port": port})
 
 
 def _scale(replicas: int | None, autoscale: tuple[int, int] | None) -> dict[str, Any]:

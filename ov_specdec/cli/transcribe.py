@@ -60,36 +60,33 @@ def transcribe(
     loading, files = take(options, SPEECH), tuple(map(Path, arguments))
     if loading["main"] is None:
         raise OptionError("no model is named: give a Whisper before FILES, or with --main")
-    given = {**typed(options), "return_timestamps": form != "txt"}
-    if max_new_tokens is not None:
-        given["max_new_tokens"] = max_new_tokens
-    chosen = TranscriptionOptions.from_kwargs(given)  # checked before models are loaded
-    if chosen.word_timestamps and form not in WITH_WORDS:
-        raise OptionError(
-            f"{{word_timestamps}} has no effect on {form}: add --format "
-            f"{' or --format '.join(WITH_WORDS)}",
-            word_timestamps=True,
-        )
+    given = _complete(typed(options), max_new_tokens, form)
     targets = _targets(files, form, output)
     require_libraries()
     has_failed = False
     with make_speech_pipeline(loading) as pipeline:
         for file, target in zip(files, targets, strict=True):
-            try:
-                result = _transcribe(pipeline, file, given)
-            except AudioError as error:
+            result = _transcribe(pipeline, file, given)
+            if result is None:
                 has_failed = True
-                show_error(error)
-                continue
-            text = write(result, form)
-            if target is None:
-                click.echo(text, nl=False)
             else:
-                target.write_text(text, encoding="utf-8")
-                click.echo(target)
-            click.echo(f"{file}: {summary(result)}", err=True)
+                _show(result, form, file, target)
     if has_failed:
         sys.exit(USER_ERROR)
+
+
+def _complete(given: dict[str, Any], max_new_tokens: int | None, form: Format) -> dict[str, Any]:
+    """The options of transcriptions, checked before models are loaded."""
+    given = {**given, "return_timestamps": form != "txt"}
+    if max_new_tokens is not None:
+        given["max_new_tokens"] = max_new_tokens
+    if TranscriptionOptions.from_kwargs(given).word_timestamps and form not in WITH_WORDS:
+        raise OptionError(
+            f"{{word_timestamps}} has no effect on {form}: add --format "
+            f"{' or --format '.join(WITH_WORDS)}",
+            word_timestamps=True,
+        )
+    return given
 
 
 def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Path | None]:
@@ -105,10 +102,21 @@ def _targets(files: tuple[Path, ...], form: str, output: Path | None) -> list[Pa
     return list(targets)
 
 
+def _show(result: TranscriptionResult, form: Format, file: Path, target: Path | None) -> None:
+    """Write a text, and a line about it on stderr."""
+    text = write(result, form)
+    if target is None:
+        click.echo(text, nl=False)
+    else:
+        target.write_text(text, encoding="utf-8")
+        click.echo(target)
+    click.echo(f"{file}: {summary(result)}", err=True)
+
+
 def _transcribe(
     pipeline: SpeechPipeline, file: Path, options: Mapping[str, Any]
-) -> TranscriptionResult:
-    """Transcribe one recording, with a progress bar on stderr."""
+) -> TranscriptionResult | None:
+    """Transcribe one recording, with a progress bar on stderr; None, and its error, if invalid."""
     chunks = []
     try:
         with (
@@ -118,6 +126,9 @@ def _transcribe(
             for chunk in stream:
                 chunks.append(chunk)
                 update(completed=chunk.end)
+    except AudioError as error:
+        show_error(error)
+        return None
     except KeyboardInterrupt:
         done = chunks[-1].end if chunks else 0.0
         end_interrupted(f"interrupted after {done:.0f} s of '{file}'")

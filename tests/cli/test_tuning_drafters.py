@@ -6,7 +6,7 @@ from shlex import quote
 
 import pytest
 
-from ov_specdec.cli.tune import describe
+from ov_specdec.cli.tune import in_words
 from ov_specdec.measure import drafters
 from ov_specdec.measure.drafters import (
     Candidate,
@@ -22,7 +22,7 @@ from tests.support.gains import SUFFIX, always, gain
 
 
 def told(*gains, output=None):
-    return describe(*decide(gains), output)
+    return in_words(*decide(gains), output)
 
 
 @pytest.mark.parametrize(
