@@ -119,38 +119,43 @@ def option_of(
     if way is not None and way.whole:  # a list of lists may still be repeated
         several = get_origin(item) is Sequence
     is_switch = kinds == [bool]
-    choices = [each for kind in kinds if get_origin(kind) is Literal for each in get_args(kind)]
-    kind: Any = way or item
-    if choices and way is None:
-        switch = (True, False) if bool in kinds else ()
-        kind = click.Choice((*choices, *switch), case_sensitive=not switch)
+    kind, metavar = _type_of(item, kinds, way), display.metavar or None
+    if metavar is None and not is_switch and not isinstance(kind, click.Choice):
+        metavar = {int: "N", float: "X", Path: "FILE"}.get(item, "TEXT")
     flag = flag_name(name, field)
     if is_switch and default is not False:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
-    metavar = {int: "N", float: "X", Path: "FILE"}.get(item, "TEXT")
     text = str(field.description)
-    help_ = (
-        f"{text.rstrip('.')}; repeatable." if several else text,
-        way.note if way is not None else "",
-        unset and f"[{unset}]",
-    )
+    text = f"{text.rstrip('.')}; repeatable." if several else text
+    help_ = (text, way.note if way is not None else "", unset and f"[{unset}]")
     return click.option(
         flag,
         name,
         type=kind,
-        metavar=display.metavar or (None if choices or is_switch else metavar),
+        metavar=metavar,
         is_flag=is_switch,
         multiple=several,
         required=default is ...,
         **({} if default is ... else {"default": default}),
         show_default=not unset,
-        callback=(lambda _, __, pairs: dict(pairs) or None)
-        if several and origin is Mapping
-        else None,
+        callback=_as_mapping if several and origin is Mapping else None,
         help=" ".join(filter(None, help_)),
         cls=GroupedOption,
         group=group,
     )
+
+
+def _as_mapping(_: object, __: object, pairs: Iterable[tuple[str, Any]]) -> dict[str, Any] | None:
+    return dict(pairs) or None
+
+
+def _type_of(item: Any, kinds: Sequence[Any], way: Way | None) -> Any:
+    """The type that click reads a value with."""
+    choices = [each for kind in kinds if get_origin(kind) is Literal for each in get_args(kind)]
+    if way is not None or not choices:
+        return way or item
+    switch = (True, False) if bool in kinds else ()
+    return click.Choice((*choices, *switch), case_sensitive=not switch)
 
 
 def flag_name(name: str, field: FieldInfo) -> str:

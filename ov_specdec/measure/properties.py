@@ -171,10 +171,9 @@ def search(
     measure: gives seconds, and raises `DeviceError` for settings that the device refuses, which are
     passed over. end: when all measurements end, by `perf_counter`.
     """
-    start = perf_counter()
     best: Properties = {}
-    defaults = fastest = measure(best)
-    trials = [(best, defaults)]
+    start, defaults = perf_counter(), measure(best)
+    fastest, trials = defaults, [(best, defaults)]
     for name, value in [(name, value) for name, values in choices.items() for value in values]:
         now = perf_counter()
         if now + (now - start) / len(trials) * (1 + 2 * REPETITIONS) > end:

@@ -14,6 +14,7 @@ from ov_specdec.models.devices import Device, free_memory
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.planning.kept_costs import KeptCosts
 from ov_specdec.planning.measurement import LARGEST_ROOM
+from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import max_tokens
 
 GB = 10**9
@@ -43,46 +44,53 @@ def limit_memory(
     """
     blocks = ceil(models[0].runner.max_length / LEAST_TOKENS)  # which no two sequences share
     needed = max_batch_size * blocks * LEAST_TOKENS
-    by_device: dict[Device, list[LoadedModel]] = {}
+    by_device: dict[Device, list[Runner]] = {}
     for model in models:
-        by_device.setdefault(model.config.target, []).append(model)
-    for device, own in by_device.items():
-        bytes_per_token = sum(model.runner.bytes_per_token for model in own)
-        bytes_per_state = sum(model.runner.bytes_per_state for model in own)
-        if kv_cache_size is not None and any(model.runner.bytes_per_token == 0 for model in own):
+        by_device.setdefault(model.config.target, []).append(model.runner)
+    for device, runners in by_device.items():
+        if kv_cache_size is not None and any(runner.bytes_per_token == 0 for runner in runners):
             raise OptionError(
                 "{kv_cache_size} has no effect on a stateful KV cache: leave it out, or use {kv} "
                 "(encoder-decoder models have no paged one)",
                 kv_cache_size=kv_cache_size,
                 kv="paged",
             )
+        bytes_per_token = sum(runner.bytes_per_token for runner in runners)
         if not bytes_per_token:
             continue
         share = DEVICE_SHARE * free_memory(device) / len(by_device)
         memory = share if kv_cache_size is None else kv_cache_size * GB
         num_states = STATES_PER_SEQUENCE * (max_batch_size + 1)
-        if bytes_per_state:
+        if bytes_per_state := sum(runner.bytes_per_state for runner in runners):
             num_states = min(num_states, int(SHARE_OF_STATES * memory / bytes_per_state))
         num_tokens = int((memory - num_states * bytes_per_state) / bytes_per_token)
         if kv_cache_size is None:
-            num_tokens = min(needed, num_tokens)
-        elif num_tokens < LEAST_TOKENS:
-            per_thousand, all_ = (n * bytes_per_token / GB for n in (1000, needed))
-            raise OptionError(
-                f"{{kv_cache_size}} has no room for {LEAST_TOKENS} tokens: give more (1,000 "
-                f"tokens of these models take {per_thousand:.2g} GB, the maximum batch "
-                f"{all_:.2g}), or leave it out",
-                kv_cache_size=kv_cache_size,
-            )
-        while True:
-            try:
-                for model in own:
-                    model.runner.limit(num_tokens, num_states)
-                break
-            except CacheFullError:
-                if kv_cache_size is not None or num_tokens < 2 * LEAST_TOKENS:
-                    raise
-                num_tokens //= 2  # what is free of a GPU does not count other processes
+            _limit(runners, min(needed, num_tokens), num_states)
+            continue
+        if num_tokens < LEAST_TOKENS:
+            raise _too_small(kv_cache_size, bytes_per_token / GB, needed)
+        for runner in runners:
+            runner.limit(num_tokens, num_states)
+
+
+def _too_small(kv_cache_size: float, gb_per_token: float, needed: int) -> OptionError:
+    return OptionError(
+        f"{{kv_cache_size}} has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of "
+        f"these models take {1000 * gb_per_token:.2g} GB, the maximum batch "
+        f"{needed * gb_per_token:.2g}), or leave it out",
+        kv_cache_size=kv_cache_size,
+    )
+
+
+def _limit(runners: Sequence[Runner], num_tokens: int, num_states: int) -> None:
+    """Bound KV caches by what is free: of a GPU, that does not count other processes."""
+    try:
+        for runner in runners:
+            runner.limit(num_tokens, num_states)
+    except CacheFullError:
+        if num_tokens < 2 * LEAST_TOKENS:
+            raise
+        _limit(runners, num_tokens // 2, num_states)
 
 
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0

@@ -59,17 +59,10 @@ def write_answer(
     ends: tokens that end an answer. is_reasoning: see `ReasoningFormat.is_open`. text: the grammar
     of the text; None if it is free. Raises `OptionError` if a tool with `strict` has an error.
     """
-    end = form.reasoning.end if form.reasoning else ""
-    if options.thinking_token_budget is not None and end not in form.tokens:
-        raise OptionError(
-            "{thinking_token_budget} needs a chat template that marks the end of reasoning by one "
-            "token: leave it out",
-            thinking_token_budget=...,
-        )
+    _check_budget(form, options)
     chosen, loose = options.tool_choice, dict[str, Mapping[str, Any]]()
     tools = options.tools if options.may_call and form.calls else ()
-    if chosen not in ANY_TOOL:
-        tools = [tool for tool in tools if definition_of(tool)["name"] == chosen]
+    tools = [tool for tool in tools if chosen in (*ANY_TOOL, definition_of(tool)["name"])]
 
     def write(tools: Sequence[Any]) -> tuple[str, list[str]]:
         writer = _Writer(form, options, tools, ends, loose)
@@ -94,6 +87,16 @@ def write_answer(
             raise OptionError(f"{{tools}} holds {held}: change it", tools=...)
         log.warning("arguments may not fit the tool %s", held)
     return write(tools)[0]
+
+
+def _check_budget(form: AnswerFormat, options: GenerationOptions) -> None:
+    end = form.reasoning.end if form.reasoning else ""
+    if options.thinking_token_budget is not None and end not in form.tokens:
+        raise OptionError(
+            "{thinking_token_budget} needs a chat template that marks the end of reasoning by one "
+            "token: leave it out",
+            thinking_token_budget=...,
+        )
 
 
 def _refused(of: Sequence[T], problem_of: Callable[[Sequence[T]], str]) -> Iterator[tuple[T, str]]:

@@ -88,8 +88,7 @@ class Grammars:
                     option=Option(name),
                 ) from error
         error_of = partial(self._error_of, until)
-        if text is not None:
-            _require_none(error_of(text), name)
+        _require_none("" if text is None else error_of(text), name)
         if form.reasoning or options.tools or text is None:
             text = write_answer(form, options, ends, is_reasoning, text, error_of)
             name = "tools" if options.tools else name

@@ -52,9 +52,7 @@ def encode_prompt(
     If the model has a chat template, a text becomes the user's message. With a `cache_salt`, which
     says whose conversation it is, answers among the messages keep the ids of `generated_tokens`.
     Raises `OptionError` for other types, for options of a chat template that is not used, and for
-    an attention mask that leaves tokens out.
-
-    context: tokens of prompt and output; see `may_fit`.
+    an attention mask that leaves tokens out. context: tokens of prompt and output; see `may_fit`.
     """
     given = _as_one(prompt)
     if isinstance(given, Sequence) and len(given) == 0:
