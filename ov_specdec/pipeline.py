@@ -167,7 +167,7 @@ class SpeculativePipeline(Pipeline):
         `SessionError` while a generation is running.
         """
         with self._open_generator().loop.alone():
-            return self._invariance.check(progress)
+            return self._invariance.verify(progress)
 
     def complete_options(
         self, options: GenerationOptions | None = None, **named: Unpack[GenerationKwargs]

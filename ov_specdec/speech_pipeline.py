@@ -17,7 +17,7 @@ from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.compile import load_aligner, load_models
-from ov_specdec.models.exported import FEATURES_CHECK, check_pair
+from ov_specdec.models.exported import FEATURES_CHECK, compare_models
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
 from ov_specdec.planning.policies import LearnedStats
@@ -55,7 +55,7 @@ class SpeechPipeline(Pipeline):
         given = SpeechPipelineOptions(main=main, draft=draft, **known)
         exported, configs = open_models(given), given.configs
         settings = WhisperSettings.read(exported[0].folder.path)
-        self.guard_report = check_pair(*exported) if len(exported) > 1 else None
+        self.guard_report = compare_models(*exported) if len(exported) > 1 else None
         if self.guard_report is not None:
             if found := self.guard_report.checks.get(FEATURES_CHECK):
                 raise ModelError(

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from ov_specdec.cli.declare import MODELS, command, options_of
-from ov_specdec.cli.options import COMPILATION, PIPELINE, check_invariance, make_pipeline
+from ov_specdec.cli.options import COMPILATION, PIPELINE, verify_invariance
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import TokenizerMismatchError
 from ov_specdec.generation.pipeline_options import require_main
@@ -21,7 +21,7 @@ from ov_specdec.models.devices import (
     find_device,
     openvino_core,
 )
-from ov_specdec.models.exported import check_pair, open_exported, pair_tokenizers
+from ov_specdec.models.exported import compare_models, open_exported, pair_tokenizers
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.invariance import look_up
 from ov_specdec.models.locate import locate
@@ -73,7 +73,7 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
     elif is_right := folder.is_encoder_decoder:  # with a single KV cache
         click.echo(f"batch invariant: {NOT_INVARIANT}")
     else:
-        click.echo(f"batch invariant: {check_passes(main, draft, device=device, **options)}")
+        click.echo(f"batch invariant: {verify_passes(main, draft, device=device, **options)}")
         with console.status("Comparing KV caches"):
             found = compare_caches(folder)
         click.echo(f"KV caches: {found.finding}")
@@ -151,14 +151,15 @@ def _compare(
     return Agreement(finding, is_broken)
 
 
-def check_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:
+def verify_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:
     """Whether passes of the main model agree, with the settings of the pair."""
     is_pair = main is None or draft is not None
-    own: dict[str, Any] = {"draft": draft} if is_pair else {"drafter": "none"}
-    own |= {"main": main, "generation_config": "none", **options}
+    options |= {"draft": draft} if is_pair else {"drafter": "none"}
     for size in (1, 2):  # passes over one sequence and over several have different forms
-        with make_pipeline({"max_batch_size": size, **own}) as pipeline:
-            known = check_invariance(pipeline)
+        with console.status("Loading models"):
+            pipeline = open_measured(main, profile="auto", max_batch_size=size, **options)
+        with pipeline:
+            known = verify_invariance(pipeline)
         if not known.is_verified:
             break
     return known
@@ -168,7 +169,7 @@ def show_comparison(main: str | None, draft: str | None) -> bool:
     """Print the comparison; whether the two are compatible."""
     with console.status("Reading models"):
         exported = open_exported(locate(main)), open_exported(locate(draft, "draft"))
-        report = check_pair(*exported)
+        report = compare_models(*exported)
     verdict = "compatible" if report.compatible else "not compatible"
     click.echo("\n".join([*report.lines(), verdict]))
     if not report.compatible:

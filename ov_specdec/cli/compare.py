@@ -13,10 +13,10 @@ from ov_specdec.cli.generate import as_dict, warnings_of, why_plain
 from ov_specdec.cli.options import (
     LOGPROBS,
     MEASURED_TOKENS,
-    check_invariance,
     make_pipeline,
     prepare,
     shared_options,
+    verify_invariance,
 )
 from ov_specdec.cli.terminal import print_json, progress
 from ov_specdec.measure.methods import interleave
@@ -48,7 +48,7 @@ def compare(
     """
     models = make_pipeline(pipeline)
     if models.drafter != "none":
-        check_invariance(models)
+        verify_invariance(models)
         prepare(models)
     speculative = generation.copy_with(cache_prompt=False)  # each run includes the prefill
     plain = speculative.copy_with(**PLAIN)

@@ -9,12 +9,12 @@ from ov_specdec.cli.declare import MODELS, command, options_of
 from ov_specdec.cli.options import (
     COMPILATION,
     PIPELINE,
-    check_invariance,
     is_speech,
     make_pipeline,
     make_speech_pipeline,
     prepare,
     speech_arguments,
+    verify_invariance,
 )
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import requiring
@@ -63,7 +63,7 @@ def demo(
         # Both texts are shown as they come.
         models = make_pipeline({**options, "reasoning_parser": "none"})
         prepare(models)
-        check_invariance(models)
+        verify_invariance(models)
         with console.status("Running an example"):
             page = make_page(models)
     _show(page, models, host, port, share)

@@ -150,7 +150,7 @@ def prepare(models: SpeculativePipeline) -> None:
     _show_share("Measuring, and compiling static shapes", models.prepare)
 
 
-def check_invariance(models: SpeculativePipeline) -> BatchInvariance:
+def verify_invariance(models: SpeculativePipeline) -> BatchInvariance:
     """Whether passes of the main model agree, checked unless that is known."""
     return _show_share("Checking whether passes agree", models.check_batch_invariant)
 

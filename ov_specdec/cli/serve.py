@@ -15,7 +15,7 @@ from ov_specdec.cli.options import (
     make_speech_pipeline,
     model_name,
     speech_arguments,
-    check_invariance,
+    verify_invariance,
 )
 from ov_specdec.cli.terminal import by_flag, console
 from ov_specdec.errors import Option, OptionError, requiring, suggest
@@ -155,7 +155,7 @@ def serve(**options: Any) -> None:
 def _load(arguments: Mapping[str, Any]) -> SpeculativePipeline:
     """Load models for many requests, check batch invariance, and measure passes."""
     pipeline = make_pipeline(arguments)
-    check_invariance(pipeline)
+    verify_invariance(pipeline)
     with console.status("Measuring passes"):
         pipeline.measure_costs()
     return pipeline

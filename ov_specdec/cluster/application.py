@@ -59,7 +59,7 @@ class Ingress:
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, once a replica has loaded the models."""
-        tokenizer, length, invariance = await self._replicas.describe.remote()
+        tokenizer, length, invariance = await self._replicas.facts.remote()
         engine = RemoteEngine(self._replicas, tokenizer, length, invariance, self._max_running)
         self._service.take(engine)
         return make_app(self._service)

@@ -56,7 +56,7 @@ class Replica(LocalEngine):
                 raise
             yield failure
 
-    async def describe(self) -> tuple[Tokenizer, int, BatchInvariance]:
+    async def facts(self) -> tuple[Tokenizer, int, BatchInvariance]:
         """What a `RemoteEngine` begins with."""
         return self.tokenizer, self.max_length, self.batch_invariant
 

@@ -172,7 +172,7 @@ def make_generator(
     limit_memory(loaded, options.kv_cache_size, options.max_batch_size)
     models = [verifiable(model) for model in loaded]
     invariance = open_invariance(models[0], off)
-    if options.batch_invariant is True and not invariance.check().is_verified:
+    if options.batch_invariant is True and not invariance.verify().is_verified:
         raise DeviceError(f"{{batch_invariant}}: {invariance.status.reason}", batch_invariant=True)
     costs = kept_costs(models, watch.total())
     main, draft, *_ = *(model.runner for model in models), None

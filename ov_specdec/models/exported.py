@@ -145,7 +145,7 @@ def pair_tokenizers(
     return pair
 
 
-def check_pair(main: ExportedModel, draft: ExportedModel) -> GuardReport:
+def compare_models(main: ExportedModel, draft: ExportedModel) -> GuardReport:
     """The tokenizer guard's report on two models.
 
     Raises `ModelError` if only one of them has an encoder, and for a mask token outside the draft.
@@ -185,7 +185,7 @@ def pair_models(
     if len(exported) == 1:
         return None, None
     main, draft = exported
-    report = check_pair(main, draft)
+    report = compare_models(main, draft)
     if draft.folder.num_bytes > main.folder.num_bytes:
         warnings.warn(
             f"the draft model '{draft.folder.path}' is larger than the main model "

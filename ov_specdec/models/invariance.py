@@ -87,7 +87,7 @@ class Invariance:
     ) -> None:
         self._path = path
         self._runner = runner if runner.is_invariant else None
-        self.status = off or describe(None)
+        self.status = off or status_of(None)
         # Passes that are left of the check, each list with the maximum tokens of its passes.
         self._left: list[tuple[int | None, list[ComparedPass]]] = []
         self._digests: dict[tuple[int, int, bool], bytes] = {}
@@ -132,7 +132,7 @@ class Invariance:
             keep_section(self._path, "invariance", verdict)
             self._conclude(runner, verdict)
 
-    def check(self, progress: Callable[[float], None] | None = None) -> BatchInvariance:
+    def verify(self, progress: Callable[[float], None] | None = None) -> BatchInvariance:
         """Run all of `passes`. progress: called with the fraction done, 0 to 1."""
         for done in self.passes():
             if progress is not None:
@@ -141,7 +141,7 @@ class Invariance:
 
     def _conclude(self, runner: Runner, verdict: InvarianceVerdict) -> None:
         """Set the form of passes by the result."""
-        self._runner, self.status = None, describe(verdict)
+        self._runner, self.status = None, status_of(verdict)
         runner.is_invariant = self.status.is_on
         runner.is_verified = self.status.is_verified
         runner.max_pass_tokens = verdict.max_pass_tokens
@@ -177,7 +177,7 @@ class Invariance:
         return found
 
 
-def describe(verdict: InvarianceVerdict | None) -> BatchInvariance:
+def status_of(verdict: InvarianceVerdict | None) -> BatchInvariance:
     """The status of a verdict; None: not checked yet."""
     if verdict is None:
         return BatchInvariance(True, NOT_CHECKED)
@@ -211,14 +211,14 @@ def configure(
     on = replace(config, batch_invariant=True)
     if wanted is True:
         return _first_that_passes(folder, on, others), None
-    known = describe(read_verdict(verdict_file(folder, on)))
+    known = status_of(read_verdict(verdict_file(folder, on)))
     return (on, None) if known.is_on else (config, known)
 
 
 def look_up(folder: ModelFolder, config: RuntimeConfig) -> BatchInvariance:
     """The result of "auto" for a model that is not loaded."""
     config, off = configure("auto", folder, config, ())
-    return off or describe(read_verdict(verdict_file(folder, config)))
+    return off or status_of(read_verdict(verdict_file(folder, config)))
 
 
 def open_invariance(loaded: LoadedModel, off: BatchInvariance | None = None) -> Invariance:
@@ -252,7 +252,7 @@ def _first_that_passes(
     slower = [replace(config, precision=other, properties=None) for other in others]
     for candidate in (config, *slower):
         verdict = read_verdict(verdict_file(folder, candidate))
-        difference = check(folder, candidate) if verdict is None else verdict.difference
+        difference = find_difference(folder, candidate) if verdict is None else verdict.difference
         if not difference:
             return candidate
         differences.append(f"{candidate.precision}: {difference}")
@@ -264,13 +264,13 @@ def _first_that_passes(
     )
 
 
-def check(folder: ModelFolder, config: RuntimeConfig) -> str:
+def find_difference(folder: ModelFolder, config: RuntimeConfig) -> str:
     """The first difference with this configuration; "" if there is none. Caches the verdict."""
     exported = open_exported(folder.path)
     try:
         loaded = load_model(exported, config)
         limit_memory([loaded], None, 4)  # a check has five sequences, four of them short
-        status = open_invariance(loaded).check()
+        status = open_invariance(loaded).verify()
     except DeviceError as error:
         return str(error)
     return "" if status.is_verified else status.reason

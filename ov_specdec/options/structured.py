@@ -65,7 +65,7 @@ def read_tools(given: AnyTools) -> tuple[Mapping[str, Any], ...]:
     """Tools as mappings, functions too; `OptionError` for names that are invalid or not unique."""
     if not isinstance(given, Sequence) or isinstance(given, str):
         raise ValueError
-    tools = tuple(each if isinstance(each, Mapping) else _describe(each) for each in given)
+    tools = tuple(each if isinstance(each, Mapping) else _as_tool(each) for each in given)
     known = set[str]()
     for tool in tools:
         name = definition_of(tool).get("name")
@@ -81,7 +81,7 @@ def read_tools(given: AnyTools) -> tuple[Mapping[str, Any], ...]:
     return tools
 
 
-def _describe(function: Callable[..., Any]) -> Mapping[str, Any]:
+def _as_tool(function: Callable[..., Any]) -> Mapping[str, Any]:
     """A function as a tool, by its type hints and docstring."""
     from transformers.utils.chat_template_utils import get_json_schema
 

@@ -145,7 +145,7 @@ def test_what_a_check_has_seen_is_kept_and_decides_how_passes_run(tmp_path):
     path = tmp_path / "folder" / "verdict.json"
     known = Invariance(Uneven(FAULTS["a pass over 9 tokens"]), path)
     assert known.status == BatchInvariance(True, NOT_CHECKED)
-    assert not known.check().is_on
+    assert not known.verify().is_on
     again = Uneven(lambda sizes: False)
     status = Invariance(again, path).status
     assert (status.is_on, status.is_checked, again.is_invariant) == (False, True, False)
@@ -168,7 +168,7 @@ def test_until_a_verdict_passes_have_the_form_that_every_verdict_allows(most):
         next(passes)
     passes.close()  # after the first larger one
     assert model.max_pass_tokens == SMALL_PASS
-    assert known.check().is_verified
+    assert known.verify().is_verified
     assert model.max_pass_tokens == most
 
 
@@ -201,7 +201,7 @@ def whole_check():
 def test_memory_or_context_that_has_no_room_for_the_check_is_no_verdict(settings):
     model = Uneven(lambda sizes: False, **settings)
     known = Invariance(model, None)
-    status = known.check()
+    status = known.verify()
     assert (status.is_on, status.is_checked) == (True, False)
     assert re.match("not checked: .*(blocks of the KV cache|no room)", status.reason)
     assert not known.is_pending  # and is not tried again and again
