@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from ov_specdec.errors import OptionError, shorten
@@ -27,25 +28,18 @@ def constraints_of(options: Any) -> list[str]:
 
 def read_schema(given: Any) -> dict[str, Any]:
     """A JSON schema from a mapping, its text, or a pydantic model; `OptionError` for others."""
+    refuse = partial(OptionError, json_schema=given)
     if hasattr(given, "model_json_schema"):
         return dict(given.model_json_schema())
     try:
         # A mapping may hold what JSON has not.
         schema = json.loads(given if isinstance(given, str) else json.dumps(given))
     except (TypeError, ValueError, RecursionError) as error:
-        raise OptionError(
-            f"{{json_schema}} is not JSON ({error}): give a JSON schema", json_schema=given
-        ) from error
+        raise refuse(f"{{json_schema}} is not JSON ({error}): give a JSON schema") from error
     if not isinstance(schema, dict):
-        raise OptionError(
-            "{json_schema} is not a schema: give a JSON object, or a pydantic model",
-            json_schema=given,
-        )
+        raise refuse("{json_schema} is not a schema: give a JSON object, or a pydantic model")
     if "x-guidance" in schema:
-        raise OptionError(
-            "{json_schema} has 'x-guidance', which changes how it is read: leave it out",
-            json_schema=given,
-        )
+        raise refuse("{json_schema} has 'x-guidance', which changes how it is read: leave it out")
     return schema
 
 
