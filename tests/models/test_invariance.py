@@ -325,7 +325,7 @@ def verdicts(monkeypatch, **differences):
         checked.append(config.precision)
         return differences.get(config.precision, "")
 
-    monkeypatch.setattr(loading, "check", check)
+    monkeypatch.setattr(loading, "find_difference", check)
     return checked
 
 
