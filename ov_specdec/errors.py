@@ -45,8 +45,9 @@ class Option(NamedTuple):
 class SpecdecError(Exception):
     """Base of all errors of ov_specdec.
 
-    options: those that the message names as `{name}`, by these names: their values, or values to
-    give instead; `...` for a name alone, an `Option` where only the running program knows which.
+    options: those that the message names in braces, with their values, or values to give instead;
+    `...` for a name alone, an `Option` where only the running program knows which:
+    `OptionError("{draft} needs {main}", draft="x", main=...)` is "draft='x' needs main" in Python.
     If an option comes first, it is at fault.
     """
 
