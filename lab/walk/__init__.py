@@ -1,1 +1,1 @@
-"""The first hour with it: README, mistakes and pages, in a clean environment."""
+"""The first hour with it: README and pages, in a clean environment."""

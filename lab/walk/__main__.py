@@ -10,7 +10,7 @@ from time import monotonic
 
 import click
 
-from lab.walk import mistakes, pages, readme
+from lab.walk import pages, readme
 from lab.walk.environment import ROOT, Environment
 
 
@@ -50,8 +50,6 @@ def main(pictures: Path) -> None:
             if name not in environment.addresses:  # the README names it in a sentence
                 line = f"pip install '.[{name}]' && ov-specdec {name}"
                 table.step("page", line, partial(readme.follow, line, environment, servers))
-        for mistake in mistakes.MISTAKES:
-            table.step("mistake", mistake, partial(mistakes.make, mistake, environment))
         for name, visit in pages.visits(environment.addresses, pictures):
             table.step("page", name, visit)
     click.echo(f"{table.num_failed} steps failed; pictures are in {pictures}")
