@@ -5,7 +5,7 @@ import click
 from ov_specdec.cli.app import SETTINGS, LazyCommands, run
 
 NAMES = (
-    *("agreement", "charts", "compare-drafts", "compare-figures", "expand", "figures"),
+    *("agreement", "charts", "compare-figures", "expand", "figures"),
     *("record-outputs", "replay"),
 )
 MODULES = {name: name.replace("-", "_") for name in NAMES} | {"figures": "figures.command"}

@@ -1,9 +1,6 @@
 """The documents keep step with the code."""
 
-import ast
-import inspect
 import re
-import textwrap
 from pathlib import Path
 
 import pytest
@@ -13,7 +10,6 @@ from lab.benchmarks.figures.results import Results
 from lab.docs.figure_tables import PAGES, filled
 from lab.docs.made import made, metrics
 from lab.docs.option_tables import KWARGS, OPTIONS, kwargs, options_page
-from ov_specdec.engine.engine import Engine
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -50,14 +46,6 @@ def test_charts_are_of_the_figures(name):
     drawn = (IMAGES / f"{name}.svg").read_text(encoding="utf-8") if stamps else ""
     assert all(stamp in drawn for stamp in stamps), "run: python -m lab.benchmarks charts"
     assert (IMAGES / f"{name}.svg").exists() == bool(stamps)
-
-
-def test_the_architecture_tells_a_step_call_by_call():
-    step = ast.parse(textwrap.dedent(inspect.getsource(Engine.step)))
-    calls = [node.func for node in ast.walk(step) if isinstance(node, ast.Call)]
-    in_order = [call.attr for call in sorted(calls, key=lambda call: call.lineno)]
-    page = (DOCS / "architecture.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == in_order
 
 
 def test_every_metric_of_the_dashboard_exists():

@@ -31,12 +31,6 @@ def test_a_model_agrees_with_itself(measure):
     assert measure("agreement", "--number", "1", "--size", "6", "--told", "2,0,10000")[1] == "1.000"
 
 
-def test_drafts_are_compared_with_each_other_and_with_plain_decoding(measure, tiny_pair):
-    more = ("--other", tiny_pair[1], "--number", "2", "--requests", "1,2", "--turns", "2")
-    line = measure("compare-drafts", *more, "--size", "8")
-    assert (line[0], line[-1]) == ("2", "12 of 12")
-
-
 def test_outputs_are_recorded_and_replayed(measure, tmp_path):
     """A model's own drafts are all accepted."""
     file = tmp_path / "outputs.jsonl"

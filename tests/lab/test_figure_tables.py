@@ -37,16 +37,6 @@ def test_a_sweep_that_ends_while_rising_bounds_the_ratio_to_its_best():
     assert to_best(rising_, "default", "genai") == "at most 1.00"
 
 
-def test_a_caption_names_the_dates_and_commits_of_its_parts():
-    one, other = ({"commit": digit * 40, "date": f"2026-11-2{digit}"} for digit in "46")
-    rows = [{"part": "1b"}, {"part": "3b"}]
-    results = Results("cpu", Record({}, {}, {}, {}, {"1b": one, "3b": other}, rows))
-    assert results.measured(["1b"]) == "measured on 2026-11-24, commit 4444444444"
-    assert results.measured(["1b", "3b", "none"]) == (
-        "measured on 2026-11-24 to 2026-11-26, commit 4444444444, 6666666666"
-    )
-
-
 def test_files_are_compared_cell_by_cell(tmp_path):
     old, new = FOLDER / f"{Results.all()[0].name}.json", tmp_path / "new.json"
     record = Record.read(old)

@@ -93,16 +93,6 @@ def test_a_part_that_fails_leaves_the_others(parts, tmp_path):
     assert len(Record.read(tmp_path / "cpu.json").rows) == 2
 
 
-def test_figures_of_another_column_are_not_gone_on_with(parts, tmp_path):
-    parts(fails=False)
-    file = tmp_path / "cpu.json"
-    assert figures("--output", file).returncode == 0
-    file.write_text(file.read_text().replace('"column": "native"', '"column": "other"'))
-    done = figures("--output", file)
-    assert done.returncode == 2
-    assert "other options: column was other" in done.stderr
-
-
 def test_a_part_that_another_commit_measured_is_measured_anew(parts, tmp_path):
     calls, file = parts(fails=False), tmp_path / "cpu.json"
     assert figures("--output", file).returncode == 0

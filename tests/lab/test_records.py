@@ -35,14 +35,6 @@ def record(tiny_pair):
     return record
 
 
-def test_a_record_is_read_as_it_was_written(record, tmp_path):
-    record.write(tmp_path / "record.json")
-    assert Record.read(tmp_path / "record.json") == record
-    empty = replace(record, rows=[])
-    empty.write(tmp_path / "record.json")
-    assert Record.read(tmp_path / "record.json") == empty
-
-
 @pytest.mark.parametrize("name", ["options", "models", "versions", "machine"])
 def test_a_record_of_something_else_is_not_gone_on_with(record, tmp_path, name):
     kept, now = (

@@ -16,7 +16,7 @@ from ov_specdec import SpeculativePipeline
 from tests.support.agents import called, scripted
 from tests.support.server import NAME, official_client, serving
 from tests.support.tiny import EOS
-from tests.support.tools import CODER
+from tests.support.tools import TEMPLATES
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
 CLIENTS = Path(__file__).parent / "clients"
@@ -126,7 +126,7 @@ PATCH = """*** Begin Patch
 def coder(agent_model, tmp_path_factory):
     """The same model with a template that writes arguments between tags."""
     template = tmp_path_factory.mktemp("coder") / "coder.jinja"
-    template.write_text(CODER)
+    template.write_text(TEMPLATES["coder"])
     options = {"drafter": "suffix", "num_threads": 1, "chat_template": template}
     with SpeculativePipeline(agent_model, **options) as made:
         made.check_batch_invariant()

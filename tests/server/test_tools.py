@@ -8,12 +8,14 @@ import pytest
 
 from ov_specdec import SpeculativePipeline
 from tests.support.server import NAME, official_client, serving
-from tests.support.tools import AREA, HERMES, with_tools
+from tests.support.tools import AREA, TEMPLATES, with_tools
 
 NAMES = "{% for tool in tools %}{{ tool.function.name }} {% endfor %}"
 CLOSED = "</think>\n\n{% endif %}\n{%- endif %}"
-TEMPLATE = HERMES.replace(NAMES, "{{ tools | length }} tools").replace(
-    CLOSED, "</think>\n\n{% else %}<think>\n{% endif %}\n{%- endif %}"
+TEMPLATE = (
+    TEMPLATES["hermes"]
+    .replace(NAMES, "{{ tools | length }} tools")
+    .replace(CLOSED, "</think>\n\n{% else %}<think>\n{% endif %}\n{%- endif %}")
 )
 """It begins the reasoning, and names no tools: many names would not fit the context."""
 
@@ -30,7 +32,7 @@ MCP = {"type": "namespace", "name": "maps", "description": "Maps.", "tools": [FL
 
 @pytest.fixture(scope="module")
 def server(chat_pair, tmp_path_factory):
-    assert CLOSED in HERMES and NAMES in HERMES
+    assert all(part in TEMPLATES["hermes"] for part in (CLOSED, NAMES))
     folders = with_tools(chat_pair, tmp_path_factory.mktemp("tools"), TEMPLATE)
     with (
         SpeculativePipeline(*folders, precision="exact", num_threads=1) as pipeline,

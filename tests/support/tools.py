@@ -12,54 +12,12 @@ from ov_specdec.text.chat import ChatTemplate
 
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 
-HEAD = """\
-{%- if tools %}<eos>system
-{% for tool in tools %}{{ tool.function.name }} {% endfor %}<eos>
-{% endif %}
-{%- for m in messages %}
-{%- if m.role == 'tool' %}<eos>user
-<tool_response>
-{{ m.content }}
-</tool_response><eos>
-{% else %}<eos>{{ m.role }}
-{% if m.reasoning_content %}<think>
-{{ m.reasoning_content }}
-</think>
-
-{% endif %}{{ m.content or '' }}"""
-
-TAIL = """<eos>
-{% endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}<eos>assistant
-{% if enable_thinking is defined and not enable_thinking %}<think>
-
-</think>
-
-{% endif %}
-{%- endif %}"""
-
-HERMES = f"""{HEAD}
-{{%- for call in m.tool_calls or [] %}}
-{{%- if not loop.first or m.content %}}{{{{ '\n' }}}}{{% endif %}}<tool_call>
-{{"name": "{{{{ call.function.name }}}}", "arguments": {{{{ call.function.arguments | tojson }}}}}}
-</tool_call>
-{{%- endfor %}}{TAIL}"""
-"""All arguments as one JSON object, as in Qwen3."""
-
-CODER = f"""{HEAD}
-{{%- for call in m.tool_calls or [] %}}
-{{%- if not loop.first or m.content %}}{{{{ '\n' }}}}{{% endif %}}<tool_call>
-<function={{{{ call.function.name }}}}>
-{{% for name, value in call.function.arguments | items %}}<arg={{{{ name }}}}>
-{{{{ value if value is string else value | tojson }}}}
-</arg>
-{{% endfor %}}</function>
-</tool_call>
-{{%- endfor %}}{TAIL}"""
-"""Each argument between tags, as in Qwen3-Coder."""
-
-TEMPLATES = {"hermes": HERMES, "coder": CODER}
+FOLDER = Path(__file__).parents[1] / "data" / "templates"
+TEMPLATES = {
+    name: (FOLDER / f"{name}.jinja").read_text(encoding="utf-8").removesuffix("\n")
+    for name in ("hermes", "coder")
+}
+"""All arguments as one JSON object, as in Qwen3; each between tags, as in Qwen3-Coder."""
 
 AREA = {
     "type": "function",

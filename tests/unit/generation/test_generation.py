@@ -149,11 +149,6 @@ def test_a_prompt_of_another_type_is_refused(prompt):
         stream(ScriptedModel(counting), prompt=prompt)
 
 
-def test_a_prompt_that_is_no_valid_text_is_refused():
-    with pytest.raises(OptionError, match="not valid text at character 1"):
-        stream(ScriptedModel(counting), prompt="A\udcff")
-
-
 @pytest.mark.parametrize(("stop", "num_accepted"), [("E", 1), ("G", 3), ("L", 8), ("EF", 2)])
 def test_draft_tokens_after_a_stop_string_do_not_count_as_accepted(stop, num_accepted):
     chunks = [

@@ -92,16 +92,6 @@ def test_measuring_leaves_the_caches_as_they_were():
     assert alone(CachedSequence(draft).advance([0] * 40)).num_cached == 0
 
 
-def test_a_kept_curve_is_not_measured_again(tmp_path):
-    path = tmp_path / "curve.json"
-    write_curve(path, CURVE)
-    main = model()
-    costs = KeptCosts(main, model(), path, 1.0)
-    costs.prepare()
-    assert costs.curve == CURVE
-    assert main.passes == []
-
-
 def test_a_curve_of_few_passes_is_measured_anew_by_a_later_process(tmp_path):
     path = tmp_path / "curve.json"
     slow = PassCurve(dict.fromkeys(SIZES, 9.0), 0.5)
