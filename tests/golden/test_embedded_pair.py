@@ -66,12 +66,12 @@ ON_EVERY_CORE = """
 import json, sys
 
 from ov_specdec import SpeculativePipeline
-from tests.golden.test_embedded_pair import OPTIONS, PROMPTS
+from tests.support.prompts import PROMPTS
 
-outputs = []
+outputs, options = [], json.loads(sys.argv[2])
 pipeline = SpeculativePipeline(kv=sys.argv[1], precision="exact")
 for prompt, length in zip(PROMPTS, (2, 5, 8)):
-    both = [pipeline.generate(prompt, num_assistant_tokens=n, **OPTIONS) for n in (0, length)]
+    both = [pipeline.generate(prompt, num_assistant_tokens=n, **options) for n in (0, length)]
     outputs.append([result.token_ids for result in both])
 print(json.dumps(outputs))
 """
@@ -80,7 +80,7 @@ print(json.dumps(outputs))
 @pytest.mark.deep
 @pytest.mark.parametrize("kv", ["paged", "stateful"])
 def test_so_it_does_with_a_thread_for_every_core(kv):
-    command = [sys.executable, "-c", ON_EVERY_CORE, kv]
+    command = [sys.executable, "-c", ON_EVERY_CORE, kv, json.dumps(OPTIONS)]
     with every_core():
         done = subprocess.run(command, capture_output=True, text=True, timeout=300, cwd=ROOT)
     assert done.returncode == 0, done.stderr

@@ -188,9 +188,11 @@ def test_answers_are_read_again_as_the_prompts_that_a_next_turn_begins_with(no_p
 ENDLESS = """
 from threading import Thread
 from time import sleep
+from ov_specdec import GenerationOptions
 from ov_specdec.engine import loop
 from ov_specdec.engine.loop import EngineLoop
-from tests.models.test_idle import ScriptedModel, generate, generator, mixing
+from tests.support.fakes import ScriptedModel, mixing
+from tests.support.scripted import generator
 
 class Work:
     is_pending = True
@@ -205,7 +207,8 @@ class Work:
 loop.IDLE = {pause}
 text = generator(ScriptedModel(mixing(1)))
 text.loop = EngineLoop(text.loop.engine, [Work()])
-thread = Thread(target=generate, args=(text,), daemon=True)
+options = GenerationOptions(max_new_tokens=12)
+thread = Thread(target=lambda: list(text.stream("ABC", options)), daemon=True)
 thread.start()
 thread.join()
 sleep({rest})
