@@ -409,26 +409,6 @@ def of_texts(results: Results) -> Lines:
     return lines
 
 
-def of_load(results: Results) -> Lines:
-    """A server under load: what has come of all requests."""
-    [row] = results.rows("load")
-    start, *later = row["memory"]
-    minutes = f"{row['seconds'] / 60:.0f} minutes"
-    return [
-        ["", f"in {minutes}"],
-        ["guidellm's requests: whole, failed", f"{row['whole']:,}, {row['failed']}"],
-        ["answers compared, wrong", f"{row['compared']:,}, {row['wrong']}"],
-        ["clients that disconnected", f"{row['left']:,}"],
-        ["hostile requests, each answered with an error", f"{row['hostile']:,}"],
-        ["requests that the full queue refused", f"{row['refused']:,}"],
-        ["answers of /health: 200, others", f"{row['health']:,}, {row['unhealthy']}"],
-        [
-            "resident memory (MB): before, half-way, at the end",
-            ", ".join(f"{held:,}" for held in (start, later[len(later) // 2 - 1], later[-1])),
-        ],
-    ]
-
-
 def of_llama_cpp(results: Results) -> Lines:
     """llama.cpp on the same model, with other weights."""
     rows = results.rows("llama-cpp")
@@ -522,7 +502,6 @@ TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
     "second-turns": (("second-turns",), of_second_turns),
     "speech": (("speech",), of_speech),
     "texts": (("texts",), of_texts),
-    "load": (("load",), of_load),
     "llama-cpp": (("llama-cpp",), of_llama_cpp),
 }
 """By name: the parts that a table is of, and how it is made."""

@@ -6,7 +6,6 @@ from functools import partial
 
 from lab.benchmarks.figures.busy import busy
 from lab.benchmarks.figures.given import Given
-from lab.benchmarks.figures.load import load
 from lab.benchmarks.figures.passes import passes
 from lab.benchmarks.figures.processes import fresh, memory
 from lab.benchmarks.figures.requests import again, of_pairs, requests, second_turns
@@ -227,6 +226,5 @@ PARTS: Mapping[str, Part] = {
             apart=True,
         ),
     ),
-    "load": Part(5.5, "embedded", "the embedded pair in `exact`", partial(load, seconds=300)),
 }
 """By name, those first that most is said about: where time is short, the last ones go."""
