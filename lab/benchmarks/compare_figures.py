@@ -19,8 +19,8 @@ FIELDS = {
 }
 """Figures that are compared, and which is better."""
 
-PEERS = ("genai", "llama-cpp")
-"""Beginnings of methods that no commit of this project changes: they show the machine."""
+PEER = "genai"
+"""Beginning of methods that no commit of this project changes: they show the machine."""
 
 ALIKE = ("options", "machine", "models")
 """What two files must have in common for their figures to be compared."""
@@ -65,7 +65,7 @@ def compared(old: Sequence[Row], new: Sequence[Row]) -> Iterator[Sequence[str]]:
             for field, better in FIELDS.items():
                 found = [by_prompt(rows, field) for rows in (one, other)]
                 if ratios := paired(found[0], found[1], better):
-                    own = not str(method).startswith(PEERS)
+                    own = not str(method).startswith(PEER)
                     middles = (f"{median(values.values()):.4g}" for values in found)
                     yield [
                         *(name, str(method or ""), field, str(len(ratios)), *middles),

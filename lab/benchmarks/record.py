@@ -17,7 +17,7 @@ from ov_specdec.files import UNREADABLE, replacing
 from ov_specdec.models.devices import find_device, usable_cores
 from ov_specdec.models.folder import ModelFolder
 
-PACKAGES = ("openvino", "openvino-genai", "transformers", "numpy", "torch", "llama-cpp-python")
+PACKAGES = ("openvino", "openvino-genai", "transformers", "numpy", "torch")
 INSTRUCTIONS = ("avx2", "avx512", "avx_vnni", "amx", "asimd", "sve", "i8mm", "bf16")
 """How the names of instructions that matrices are multiplied with begin."""
 

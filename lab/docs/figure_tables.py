@@ -48,7 +48,7 @@ Lines = list[Sequence[str]]
 Table = Callable[[Results], Lines]
 """The lines of cells of a table, its head first."""
 
-MODELS = {"chat": "--chat SMOLLM2", "gguf": "--gguf FILE", "speech": "--speech WHISPER"}
+MODELS = {"chat": "--chat SMOLLM2", "speech": "--speech WHISPER"}
 """Options of a command that measures parts, by what they need."""
 
 HEATS = {0.0: "greedy", 0.8: "temperature 0.8"}
@@ -409,16 +409,6 @@ def of_texts(results: Results) -> Lines:
     return lines
 
 
-def of_llama_cpp(results: Results) -> Lines:
-    """llama.cpp on the same model, with other weights."""
-    rows = results.rows("llama-cpp")
-    lines: Lines = [["", "tokens/s", "over plain"]]
-    for name in methods(rows):
-        cells_ = (spread(speeds(rows, name), ".0f"), spread(speedups(rows, name)))
-        lines.append([label(name), *cells_])
-    return lines
-
-
 def of_defaults(results: Results) -> Lines:
     """Default options against the best of other settings, pair by pair, on held-out prompts."""
     found = pairs_of(SINGLE, results)
@@ -502,6 +492,5 @@ TABLES: Mapping[str, tuple[Sequence[str], Table]] = {
     "second-turns": (("second-turns",), of_second_turns),
     "speech": (("speech",), of_speech),
     "texts": (("texts",), of_texts),
-    "llama-cpp": (("llama-cpp",), of_llama_cpp),
 }
 """By name: the parts that a table is of, and how it is made."""

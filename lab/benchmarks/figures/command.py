@@ -77,7 +77,6 @@ models/draft --size 100M` write."""
 @click.option("--int4", type=PATH, default=INT4, show_default=True, help="The one of 1 B in int4.")
 @click.option("--draft", type=PATH, default=DRAFT, show_default=True, help="Their draft of 100 M.")
 @click.option("--chat", metavar="DIR", help="A chat model, such as SmolLM2-135M-Instruct.")
-@click.option("--gguf", type=PATH, help="The chat model for llama.cpp.")
 @click.option("--speech", metavar="DIR", help="A Whisper.")
 @click.option("--recording", "recordings", type=PATH, multiple=True, help="English, for --speech.")
 @click.option("--output", type=PATH, help="[docs/figures/COLUMN.json]")
@@ -91,7 +90,6 @@ def figures(
     int4: Path,
     draft: Path,
     chat: str | None,
-    gguf: Path | None,
     speech: str | None,
     recordings: tuple[Path, ...],
     output: Path | None,
@@ -110,7 +108,6 @@ def figures(
         int4 if int4.is_dir() else None,
         draft if draft.is_dir() else None,
         locate(chat) if chat else None,
-        gguf,
         locate(speech) if speech else None,
         recordings,
         properties,

@@ -28,7 +28,7 @@ class Given:
 
     expanded, larger: the embedded main at the cost of 1 B and of 3 B parameters. int4: the former
     in int4. draft: the embedded draft at that of 100 M.
-    chat: a chat model, which has no draft model. gguf: the same for llama.cpp. speech: a Whisper.
+    chat: a chat model, which has no draft model. speech: a Whisper.
     properties: OpenVINO's, for all models and programs that take them. priority: that of all
     processes. rows: what was measured so far.
     """
@@ -38,7 +38,6 @@ class Given:
     int4: Path | None = None
     draft: Path | None = None
     chat: Path | None = None
-    gguf: Path | None = None
     speech: Path | None = None
     recordings: tuple[Path, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -71,16 +70,16 @@ class Given:
         return {**embedded, **{role: path for role, path in given.items() if path}}
 
     def has(self, needs: str) -> bool:
-        """Whether there is what a part needs: a pair, speech, or a chat model for llama.cpp."""
+        """Whether there is what a part needs: a pair, or speech."""
         if needs == "speech":
             return bool(self.speech and self.recordings)
-        return bool(self.chat and self.gguf) if needs == "gguf" else needs in self.pairs
+        return needs in self.pairs
 
     @contextmanager
     def setup(self, pair: str, **settings: Any) -> Iterator[Setup]:
         """A pair as other processes are told of it. settings: further fields of `Setup`."""
         with TemporaryDirectory() as scratch:
-            yield Setup(self.pairs[pair], scratch, gguf=self.gguf, **settings)
+            yield Setup(self.pairs[pair], scratch, **settings)
 
     def known(self, pairs: Iterable[str]) -> list[str]:
         """Those of these pairs that there are."""

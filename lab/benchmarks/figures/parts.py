@@ -45,14 +45,10 @@ METHODS = {
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
 LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
-SHORT = (1, 2, 4, 7)
-"""Draft lengths of llama.cpp."""
-
 LOADS = {
     "1b": (*sweep("genai-draft", (1, 2, 4), own=False), "default-not-invariant"),
     "chat": (*sweep("genai-prompt-lookup", (1, 2, 4), own=False), "default-not-invariant"),
 }
-LLAMA_CPP = (*PLAIN, "llama-cpp-plain", *(f"llama-cpp-prompt-lookup-{n}" for n in SHORT))
 CASES = (("default", "none"), ("default", (8,)), ("default", "auto"), ("genai-plain", None))
 """Methods and static shapes whose memory is measured."""
 
@@ -210,21 +206,6 @@ PARTS: Mapping[str, Part] = {
     ),
     "speech": Part(
         1, "speech", "all recordings that were given, as one", partial(speech, rounds=6)
-    ),
-    "llama-cpp": Part(
-        2.5,
-        "gguf",
-        f"{SIX_TASKS}; outputs of 64 tokens",
-        partial(
-            requests,
-            pair="chat",
-            methods=LLAMA_CPP,
-            temperatures=(0.0,),
-            tokens=64,
-            rounds=1,
-            number=24,
-            apart=True,
-        ),
     ),
 }
 """By name, those first that most is said about: where time is short, the last ones go."""

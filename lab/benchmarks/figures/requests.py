@@ -1,7 +1,6 @@
 """Single requests: default, draft lengths and openvino.genai, interleaved in one process."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import count, product
@@ -38,22 +37,15 @@ def requests(
     *,
     ends: bool = False,
     number: int | None = None,
-    apart: bool = False,
 ) -> Measurements:
     """Prompts of a set, one after the other; each by all methods, at each temperature.
 
     tokens: of each output. ends: whether an end-of-sequence token ends it. number: of the first
-    prompts; None takes all. apart: what loads models has a process of its own, whose threads leave
-    others alone.
+    prompts; None takes all.
     """
     prompts, turns = given.prompts(pair)[:number], count()
-    loaders = {method: find_method(method).loader * apart for method in methods}
-    with given.setup(pair) as setup, ExitStack() as stack:
-        processes = {
-            each: stack.enter_context(WorkerProcess(setup)) for each in {*loaders.values()}
-        }
-        workers = {method: processes[loader] for method, loader in loaders.items()}
-        measure = warmed(workers, prompts[-1][1])
+    with given.setup(pair) as setup, WorkerProcess(setup) as worker:
+        measure = warmed(worker, methods, prompts[-1][1])
         for round_, number, heat in product(range(rounds), range(len(prompts)), temperatures):
             task, ids = prompts[number]
             turn, ask = next(turns), Ask(ids, tokens, heat, ends)
@@ -69,10 +61,12 @@ def of_pairs(given: Given, pairs: Sequence[str], **options: Any) -> Measurements
         yield from requests(given, pair, **options)
 
 
-def warmed(workers: Mapping[str, WorkerProcess], ids: Sequence[int]) -> Callable[[str, Ask], Row]:
+def warmed(
+    worker: WorkerProcess, methods: Sequence[str], ids: Sequence[int]
+) -> Callable[[str, Ask], Row]:
     """`generate`, after an untimed generation where other models ran last: the next one is slower.
 
-    ids: the prompt of that. Each method has one first. workers: by method.
+    ids: the prompt of that. Each method has one first.
     """
     last = ""
 
@@ -80,11 +74,11 @@ def warmed(workers: Mapping[str, WorkerProcess], ids: Sequence[int]) -> Callable
         nonlocal last
         loader = find_method(method).loader
         if loader != last:
-            generate(workers[method], method, Ask(ids, WARM_UP))
+            generate(worker, method, Ask(ids, WARM_UP))
         last = loader
-        return generate(workers[method], method, ask)
+        return generate(worker, method, ask)
 
-    for method in workers:
+    for method in methods:
         measure(method, Ask(ids, WARM_UP))
     return measure
 

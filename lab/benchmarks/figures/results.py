@@ -89,7 +89,7 @@ class Results:
         )
 
 
-SHOWN = ("openvino", "openvino-genai", "llama-cpp-python")
+SHOWN = ("openvino", "openvino-genai")
 """Packages whose versions are printed."""
 
 WIDEST = ("amx", "avx512_bf16", "avx512_vnni", "avx512", "avx_vnni", "avx2", "i8mm", "sve", "asimd")

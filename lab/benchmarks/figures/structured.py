@@ -104,7 +104,7 @@ def single(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Meas
     """Schemas of each kind, others in each round, by all methods; and free text of that length."""
     ids = load_tokenizer(given.pairs[pair].main).encode(PROMPT)
     with given.setup(pair) as setup, WorkerProcess(setup) as worker:
-        measure = warmed(dict.fromkeys(methods, worker), ids)
+        measure = warmed(worker, methods, ids)
         for turn in range(rounds):
             for kind, schema in schemas(Random(turn)).items():
                 key: Key = {"turn": turn, "pair": pair, "prompt": turn, "form": kind}

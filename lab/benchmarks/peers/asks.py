@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -22,16 +21,14 @@ class Setup:
     """What all methods of one measurement share.
 
     scratch: a folder for what openvino.genai wants converted. static_shapes, is_prepared: of this
-    project's own methods. gguf: the main model's file for llama.cpp. max_batch_size: requests at
-    once. kv_cache_gb: memory for kept prefixes, of those programs that keep them; None: prompts are
-    read anew.
+    project's own methods. max_batch_size: requests at once. kv_cache_gb: memory for kept prefixes,
+    of those programs that keep them; None: prompts are read anew.
     """
 
     models: Models
     scratch: str = ""
     static_shapes: "StaticSizes" = "auto"
     is_prepared: bool = True
-    gguf: Path | None = None
     max_batch_size: int = 1
     kv_cache_gb: float | None = None
 

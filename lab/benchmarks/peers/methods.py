@@ -13,8 +13,6 @@ LOADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "genai": ("genai", {}),
     "genai-draft": ("genai", {"drafts": "model"}),
     "genai-prompt-lookup": ("genai", {"drafts": "lookup"}),
-    "llama-cpp": ("llama_cpp_peer", {}),
-    "llama-cpp-prompt-lookup": ("llama_cpp_peer", {"drafts": True}),
 }
 """What loads models: a module, imported by who runs it alone, and options of its functions."""
 
@@ -49,10 +47,6 @@ METHODS: Mapping[str, Method] = {
     "genai-confidence": Method("openvino.genai, draft model, confidence 0.4", "genai-draft"),
     "genai-prompt-lookup": Method(
         "openvino.genai, prompt lookup", "genai-prompt-lookup", has_length=True
-    ),
-    "llama-cpp-plain": Method("llama.cpp, plain", "llama-cpp", 0),
-    "llama-cpp-prompt-lookup": Method(
-        "llama.cpp, prompt lookup", "llama-cpp-prompt-lookup", has_length=True
     ),
 }
 """By name, without a length. What runs once more, with "-again", shows the scatter."""
