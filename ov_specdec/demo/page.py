@@ -1,7 +1,7 @@
 """The pages: for text, with the sweep of temperatures, and for speech. Needs gradio."""
 
 import logging
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -91,24 +91,11 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
         return {name: values[each] for name, each in settings.items()}
 
     def sweep(values: Values) -> Iterator[tuple[Any, ...]]:
-        try:
-            prompt = prompt_of(values, values[state])
-            for step, table in enumerate(comparison.sweep(pipeline, prompt, form_of(values)), 1):
-                rates = table[table["method"] == "speculative"]
-                yield status_html(f"{step} of {comparison.NUM_STEPS}."), table, rates
-        except SpecdecError as error:
-            raise shown_error(error) from error
-        # gradio infers nominal axes from an empty table, and keeps them.
-        yield status_html("Done."), gr.skip(), gr.skip()
+        yield from _sweep(pipeline, lambda: prompt_of(values, values[state]), form_of(values))
 
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
-        if has_chat:
-            text = gr.Textbox(label="Message", placeholder=KEYS_HINT, max_lines=8, autofocus=True)
-        else:
-            text = gr.Textbox(PROMPTS[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt")
-        examples = [[each] for each in (MESSAGES if has_chat else PROMPTS)]
-        gr.Examples(examples, text, elem_id="examples")
+        text = _text_box(has_chat=has_chat)
         with gr.Accordion("Settings", open=False):
             system = gr.Textbox(
                 label="System message", placeholder="none", max_lines=12, visible=has_chat
@@ -119,21 +106,53 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
         with gr.Tab("Side by side"):
             state = side_by_side(run, inputs, example, decode, text if has_chat else None)
         with gr.Tab("Speed against temperature"):
-            what = "the conversation up to its last message" if has_chat else "the prompt"
-            gr.Markdown(SWEEP.format(what))
-            with gr.Row(equal_height=True):
-                start = gr.Button("Run", variant="primary", elem_id="sweep")
-                stop = gr.Button("Stop", elem_id="stop-sweep")
-                with gr.Column(scale=6, min_width=260):
-                    status = html("sweep-status", status_html("Ready."))
-            plots = _plots()
-            outputs = [status, *plots]
-            running = start.click(
-                sweep, {state, *inputs}, outputs, show_progress_on=status, **ONE_AT_A_TIME
-            )
-            running.failure(lambda: status_html(STOPPED), None, status, queue=False)
-            stop.click(None, cancels=running)
+            _sweep_tab(sweep, {state, *inputs}, has_chat=has_chat)
     return page
+
+
+def _text_box(*, has_chat: bool) -> gr.Textbox:
+    """The box of the message or prompt, with examples below it."""
+    if has_chat:
+        text = gr.Textbox(label="Message", placeholder=KEYS_HINT, max_lines=8, autofocus=True)
+    else:
+        text = gr.Textbox(PROMPTS[0], label="Prompt", lines=3, max_lines=12, elem_id="prompt")
+    gr.Examples([[each] for each in (MESSAGES if has_chat else PROMPTS)], text, elem_id="examples")
+    return text
+
+
+def _sweep(
+    pipeline: SpeculativePipeline, prompt: Callable[[], Prompt], form: dict[str, Any]
+) -> Iterator[tuple[Any, ...]]:
+    """The status, and both tables, after each step."""
+    try:
+        for step, table in enumerate(comparison.sweep(pipeline, prompt(), form), 1):
+            rates = table[table["method"] == "speculative"]
+            yield status_html(f"{step} of {comparison.NUM_STEPS}."), table, rates
+    except SpecdecError as error:
+        raise shown_error(error) from error
+    # gradio infers nominal axes from an empty table, and keeps them.
+    yield status_html("Done."), gr.skip(), gr.skip()
+
+
+def _sweep_tab(
+    sweep: Callable[[Values], Iterator[tuple[Any, ...]]],
+    inputs: set[gr.components.Component],
+    *,
+    has_chat: bool,
+) -> None:
+    """The speed against temperature, of a conversation or a prompt."""
+    what = "the conversation up to its last message" if has_chat else "the prompt"
+    gr.Markdown(SWEEP.format(what))
+    with gr.Row(equal_height=True):
+        start = gr.Button("Run", variant="primary", elem_id="sweep")
+        stop = gr.Button("Stop", elem_id="stop-sweep")
+        with gr.Column(scale=6, min_width=260):
+            status = html("sweep-status", status_html("Ready."))
+    plots = _plots()
+    outputs = [status, *plots]
+    running = start.click(sweep, inputs, outputs, show_progress_on=status, **ONE_AT_A_TIME)
+    running.failure(lambda: status_html(STOPPED), None, status, queue=False)
+    stop.click(None, cancels=running)
 
 
 def _settings() -> dict[str, gr.components.Component]:
