@@ -57,11 +57,10 @@ def part_of(part: SpanPart, begin: int, end: int) -> SpanPart:
     """The part with some of the tokens."""
     span = part.span
     size, before = end - begin, len(span.tokens) - end
-    num_rows, num_generated = (
-        min(max(number - before, 0), size) for number in (span.num_rows, span.num_generated)
-    )
     own = span._replace(
-        tokens=span.tokens[begin:end], num_rows=num_rows, num_generated=num_generated
+        tokens=span.tokens[begin:end],
+        num_rows=min(max(span.num_rows - before, 0), size),
+        num_generated=min(max(span.num_generated - before, 0), size),
     )
     return SpanPart(part.past + begin, part.table, own)
 

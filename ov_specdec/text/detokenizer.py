@@ -25,9 +25,9 @@ MAX_UNFINISHED = 3
 
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
-ALPHABET = ByteLevel.alphabet()
-CODES = sorted(range(256), key=lambda code: chr(code) not in ALPHABET)
-BYTE_OF = dict(zip(sorted(ALPHABET), CODES, strict=True))
+ALPHABET = frozenset(ByteLevel.alphabet())
+CODES = bytes(sorted(range(256), key=lambda code: chr(code) not in ALPHABET)).decode("latin-1")
+BYTE_OF = str.maketrans("".join(sorted(ALPHABET)), CODES)
 """The byte of each character in a byte-level vocabulary: printable characters of Latin-1 are their
 own bytes, those from 256 on the other bytes in order."""
 
@@ -44,8 +44,8 @@ def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
     if "ByteLevel" in kinds:
         # One byte for each character; a token with any other character is plain text.
         return lambda token: (
-            bytes(BYTE_OF[c] for c in token)
-            if token not in added and BYTE_OF.keys() >= {*token}
+            token.translate(BYTE_OF).encode("latin-1")
+            if token not in added and ALPHABET.issuperset(token)
             else token.encode()
         )
     return _sentencepiece if kinds & {"Metaspace", "ByteFallback"} else None

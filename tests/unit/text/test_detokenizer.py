@@ -283,7 +283,7 @@ def test_words_without_spaces_are_shown_as_they_decode_at_once(words):
 @pytest.mark.parametrize("in_prompt", [0, 5_000])
 def test_ten_thousand_broken_bytes_are_shown_as_they_come(kind, in_prompt):
     tokenizer = TOKENIZERS[kind]
-    names = ["<0x80>", next(piece for piece, byte in BYTE_OF.items() if byte == 0x80)]
+    names = ["<0x80>", chr(next(code for code, byte in BYTE_OF.items() if byte == 0x80))]
     [token] = [i for i in map(tokenizer._backend.token_to_id, names) if i is not None]
     ids = [token] * 10_000
     asked = []
