@@ -177,7 +177,7 @@ class SpeculativePipeline(Pipeline):
         generation_config: a `transformers.GenerationConfig` that replaces the pipeline's defaults.
         Options of transformers without an effect are dropped: see `foreign_names`.
         """
-        text_to_text, defaults = self._open_generator().text_to_text, self._defaults
+        text_to_text, defaults = self._open_generator().prompts.text_to_text, self._defaults
         known = GenerationOptions.model_fields
         # As in transformers, None counts as not given.
         own = {k: v for k, v in drop_neutral(named).items() if v is not None or k not in known}

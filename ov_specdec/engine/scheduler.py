@@ -102,8 +102,9 @@ class Scheduler:
         batch: dict[Sequence, int] = {}
         budget: int | None = None
         lacking = Counter[Hashable]()
-        for sequence in self._split()[0]:
-            lacking[sequence.tenant] += sequence.num_pending
+        for sequence in self.running:
+            if sequence.state is State.PREFILL:
+                lacking[sequence.tenant] += sequence.num_pending
         for sequence in sorted(self.running, key=lambda each: lacking[each.tenant]):
             cache = sequence.fed_cache
             if cache is None or cache.runner is not model or sequence.is_cancelled:

@@ -74,6 +74,7 @@ class Sequence:
         remember: Callable[["Sequence"], None] = lambda _: None,
     ) -> None:
         self.request, self.cache, self.output, self._remember = request, cache, output, remember
+        self.tenant = request.tenant
         self.tokens = [*request.prompt]
         """Prompt and output."""
         self.state = State.NEW
@@ -95,11 +96,6 @@ class Sequence:
         """The drafter's draft tokens in this round: planned ones until they are proposed."""
         processors: tuple[object, ...] = request.sampler.processors
         self._followers = [each for each in processors if isinstance(each, Follower)]
-
-    @property
-    def tenant(self) -> Hashable:
-        """Whose it is."""
-        return self.request.tenant
 
     @property
     def is_first_round(self) -> bool:

@@ -30,7 +30,7 @@ class Batch(Generic[K]):
 
     def try_grammars(self) -> None:
         """Try each new grammar in a child process first, since others may have made it."""
-        self._generator.grammars.try_first()
+        self._generator.texts.grammars.try_first()
 
     def add(
         self, key: K, prompt: Prompt, options: GenerationOptions | None = None, **named: Any
@@ -43,7 +43,7 @@ class Batch(Generic[K]):
         if key in self._running:
             raise OptionError("{key} is the key of an open prompt: give another key", key=key)
         complete = self._complete_options(options, **named)
-        ids = self._generator.encode(prompt, complete)
+        ids = self._generator.prompts.encode(prompt, complete)
         self._running[key] = self._generator.begin(ids, complete)
         self._generator.loop.add(self._running[key])
 

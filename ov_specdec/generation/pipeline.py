@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from typing_extensions import Self
 
@@ -10,10 +11,14 @@ from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
+from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
 from ov_specdec.files import expand_home
+from ov_specdec.generation.answer_texts import AnswerTexts
 from ov_specdec.generation.pipeline_options import ModelOptions, PipelineOptions
+from ov_specdec.generation.prompt_encoder import PromptEncoder
+from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.agreement import verifiable
 from ov_specdec.models.budgets import kept_costs, limit_memory
@@ -28,6 +33,7 @@ from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.pairing import TokenizerPair
+from ov_specdec.text.prompt import TextToText
 
 USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
     "none": {1: 1.0},
@@ -59,7 +65,7 @@ class Pipeline:
 
         Raises `SessionError` once the pipeline is closed.
         """
-        return self._open_generator().learned.costs.curve
+        return self._open_generator().sequences.learned.costs.curve
 
     def prepare(
         self, progress: Progress | None = None, *, seconds: float | None = None
@@ -84,9 +90,10 @@ class Pipeline:
     ) -> CostCurve:
         """The first part of `prepare`: no static shapes are compiled."""
         generator = self._open_generator()
+        costs = generator.sequences.learned.costs
         with generator.loop.alone():
-            generator.learned.costs.prepare(progress, seconds)
-            return generator.learned.costs.curve
+            costs.prepare(progress, seconds)
+            return costs.curve
 
     def close(self) -> None:
         """Free the models. Running generations end within one pass."""
@@ -175,28 +182,54 @@ def make_generator(
     if options.batch_invariant is True and not invariance.verify().is_verified:
         raise DeviceError(f"{{batch_invariant}}: {invariance.status.reason}", batch_invariant=True)
     costs = kept_costs(models, watch.total())
-    main, draft, *_ = *(model.runner for model in models), None
     shapes = _make_static_shapes(models, costs, options.kind)
-    engine = Engine(main, draft, options.limits, costs, shapes)
-    answers = Answers(main)
-
-    generator = TextGenerator(
-        main,
-        EngineLoop(engine, (invariance, answers)),
-        first.tokenizer,
-        first.vocab_size,
+    generator = assemble(
+        models,
+        first,
         first.eos_token_ids,
         options.kind,
-        draft,
+        costs,
+        options.limits,
+        shapes,
         pairing,
-        LearnedStats(costs),
-        text_to_text=text_to_text,
-        models=models,
-        invariance=invariance,
-        answers=answers,
-        parsers=(options.tool_call_parser, options.reasoning_parser),
+        text_to_text,
+        invariance,
+        (options.tool_call_parser, options.reasoning_parser),
     )
     return generator, invariance, profile
+
+
+def assemble(
+    models: Sequence[LoadedModel],
+    first: ExportedModel,
+    ends: frozenset[int],
+    kind: DrafterKind,
+    costs: Costs,
+    limits: StepLimits = StepLimits(),
+    shapes: Mapping[Role, StaticShapes] = MappingProxyType({}),
+    pairing: TokenizerPair | None = None,
+    text_to_text: TextToText | None = None,
+    invariance: Invariance | None = None,
+    parsers: tuple[str, str] = ("auto", "auto"),
+) -> TextGenerator:
+    """The generator of loaded models, the main model's first, with an engine of its own.
+
+    first: the main model's folder. ends: its end-of-sequence tokens. Others: see what it makes.
+    """
+    main, draft, *_ = *(model.runner for model in models), None
+    answers, kept = Answers(main), models[-1].config.kept_tokens
+    learned, size = LearnedStats(costs), first.vocab_size
+    idle_work = [work for work in (invariance, answers) if work is not None]
+    return TextGenerator(
+        PromptEncoder(main, first.tokenizer, size, text_to_text),
+        AnswerTexts(first.tokenizer, size, ends, parsers),
+        SequenceFactory(
+            main, kind, ends, draft, pairing, learned, invariance=invariance, kept_tokens=kept
+        ),
+        EngineLoop(Engine(main, draft, limits, costs, shapes), idle_work),
+        answers,
+        models,
+    )
 
 
 def _configure(

@@ -31,8 +31,9 @@ def save_caches(generator: TextGenerator, path: str | Path) -> None:
         cache = CachedSequence(model.runner, salt)
         try:
             held = tokens
-            if generator.pairing is not None and model.runner is not generator.main:
-                held = generator.pairing.translate(tokens)
+            pairing = generator.sequences.pairing
+            if pairing is not None and model.runner is not generator.sequences.main:
+                held = pairing.translate(tokens)
             if held := held[: model.runner.max_length]:
                 alone(cache.advance(held))
             _write(file, cache, model.fingerprint(), salt)
@@ -43,7 +44,7 @@ def save_caches(generator: TextGenerator, path: str | Path) -> None:
 def load_caches(generator: TextGenerator, path: str | Path, cache_salt: str | None) -> None:
     """Load the KV caches that `save_caches` wrote. See `SpeculativePipeline.load_cache`."""
     for model, file in _files(generator.models, path):
-        is_main = model.runner is generator.main
+        is_main = model.runner is generator.sequences.main
         if not is_main and not file.exists():
             continue
         cache = CachedSequence(model.runner, cache_salt)

@@ -71,7 +71,6 @@ class UserLogitsProcessor:
 
 def make_samplers(
     options: GenerationOptions,
-    *,
     prompt_length: int,
     eos_token_ids: Set[int],
     prompt_ids: Sequence[int] = (),

@@ -96,10 +96,10 @@ class LocalEngine:
                 "a step failed, and with it all running requests", exc_info=error
             )
         )
-        self.generator.grammars.try_first()
+        self.generator.texts.grammars.try_first()
         self.max_running = self.generator.loop.engine.scheduler.limits.max_batch_size
         self.metrics = Metrics(settings.model_name, replica)
-        self.metrics.watch(self.generator.loop, self.generator.main, self.max_length)
+        self.metrics.watch(self.generator.loop, pipeline.main.runner, self.max_length)
         self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)
         self._settings = settings
         self._trials = Semaphore(MAX_TRIALS)
@@ -166,7 +166,7 @@ class LocalEngine:
         options = self.complete(request.options, tenant)
         prompts, most = [], self._settings.max_request_tokens
         for prompt in request.prompts:
-            prompts.append(self.generator.encode(prompt, options))
+            prompts.append(self.generator.prompts.encode(prompt, options))
             lengths = [*map(len, prompts)]  # are checked before the next is encoded
             limit = limit_work(request, options.max_new_tokens, lengths, self.max_length, most)
         if limit != options.max_new_tokens:

@@ -74,7 +74,7 @@ class Transcription:
 
     def __init__(self, model: Whisper, samples: Samples, options: TranscriptionOptions) -> None:
         self.model, self.samples, self.options = model, samples, options
-        self._settings, self._tokenizer = model.settings, model.generator.tokenizer
+        self._settings, self._tokenizer = model.settings, model.generator.prompts.tokenizer
         settings, extractor = model.settings, model.extractor
         self.stats = SpeechStats(len(samples) / extractor.sampling_rate)
         self.num_frames = max(1, len(samples) // extractor.hop_length)

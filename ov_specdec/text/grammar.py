@@ -125,15 +125,19 @@ class Grammars:
         return matcher
 
 
-def parser_of(options: GenerationOptions) -> Callable[[str], Any] | None:
+def parser_of(options: GenerationOptions, grammar: Grammar | None) -> Callable[[str], Any] | None:
     """What turns a complete text into its value: JSON, an instance of a pydantic model, or itself.
 
-    None if the text has more than what fits. It can be pickled, unless it is of a pydantic model.
+    None unless its grammar accepts the text, and if the text has more than what fits. It can be
+    pickled, unless it is of a pydantic model.
     """
+    constraints = constraints_of(options)
+    if grammar is None or not constraints or not grammar.accepts():
+        return None
     if options.include_stop_str_in_output or not options.skip_special_tokens:
         return None
     of_json = getattr(options.json_schema, "model_validate_json", json.loads)
-    return of_json if constraints_of(options)[0] in OF_JSON else str
+    return of_json if constraints[0] in OF_JSON else str
 
 
 def _key(grammar: str) -> bytes:

@@ -4,9 +4,13 @@ from threading import Event
 from types import MappingProxyType, SimpleNamespace
 
 from ov_specdec.drafters.factory import kind_of
+from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import StepLimits
+from ov_specdec.generation.answer_texts import AnswerTexts
+from ov_specdec.generation.prompt_encoder import PromptEncoder
+from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.policies import LearnedStats
@@ -65,8 +69,13 @@ def generator(
     loop = EngineLoop(Engine(main, draft, limits or StepLimits(), learned.costs))
     kind = kind_of(drafter or ("model" if draft else "none"))
     tokenizer, ends = tokenizer or Letters(), frozenset(eos)
-    size = main.vocab_size
-    return TextGenerator(main, loop, tokenizer, size, ends, kind, draft, pairing, learned)
+    return TextGenerator(
+        PromptEncoder(main, tokenizer, main.vocab_size),
+        AnswerTexts(tokenizer, main.vocab_size, ends),
+        SequenceFactory(main, kind, ends, draft, pairing, learned),
+        loop,
+        Answers(main),
+    )
 
 
 def stream(main, draft=None, prompt="ABC", **options):

@@ -9,10 +9,14 @@ from unittest.mock import patch
 import numpy as np
 
 from ov_specdec.drafters.factory import kind_of
+from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import StepLimits
+from ov_specdec.generation.answer_texts import AnswerTexts
 from ov_specdec.generation.batch import Batch
+from ov_specdec.generation.prompt_encoder import PromptEncoder
+from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.costs import NOMINAL, Costs
@@ -54,16 +58,14 @@ class Core:
         costs = _costs(run)
         self.engine = Engine(main, draft, limits, costs)
         tokenizer: Any = MAIN
+        learned, size = LearnedStats(costs), len(MAIN.tokens)
+        kind, ends = kind_of(run.drafter), frozenset[int]()
         self.generator = TextGenerator(
-            main,
+            PromptEncoder(main, tokenizer, size),
+            AnswerTexts(tokenizer, size, ends),
+            SequenceFactory(main, kind, ends, draft, _pairing(run), learned),
             EngineLoop(self.engine),
-            tokenizer,
-            len(MAIN.tokens),
-            frozenset(),
-            kind_of(run.drafter),
-            draft,
-            _pairing(run),
-            LearnedStats(costs),
+            Answers(main),
         )
         self.batch: Batch[str] = Batch(
             self.generator, lambda _, **options: GenerationOptions(**options)

@@ -52,7 +52,7 @@ def run(text, **options):
     chunks = []
     given = GenerationOptions(num_assistant_tokens=LENGTH, max_new_tokens=NUM_NEW, **options)
     try:
-        ids = text.encode(PROMPT, given)
+        ids = text.prompts.encode(PROMPT, given)
         reader = Reader(receive=chunks.extend, on_end=lambda _: ended.set())
         sequence = text.begin(ids, given, reader)
         text.loop.add(sequence)
@@ -73,7 +73,7 @@ def test_a_step_builds_nothing_but_what_the_step_before_has_added(built, name):
     else:
         text = generator(main, drafter=name)
     if name == "suffix":
-        text.earlier.remember(None, range(300), num_prompt=0)
+        text.sequences.earlier.remember(None, range(300), num_prompt=0)
         options["reference_texts"] = "HGFEDCBA" * 100
     tokens = run(text, **options)
     assert len(tokens) == NUM_NEW
@@ -88,7 +88,7 @@ def test_an_output_is_not_indexed_by_the_step_that_ends_it(built):
     earlier = EarlierOutputs()
     for _ in range(2):
         text = generator(ScriptedModel(next_token, vocab_size=8), drafter="suffix")
-        text.earlier = earlier
+        text.sequences.earlier = earlier
         run(text)
     assert max(built["steps"]) <= LENGTH + 1
     # Of the first output, with the end of its prompt, by whoever asked for the second.

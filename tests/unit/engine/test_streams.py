@@ -263,17 +263,17 @@ def test_an_answer_that_cannot_be_remembered_ends_and_others_go_on(error):
 
     def begin(prompt, **more):
         asked = options(**more, cache_salt="mine")
-        ids, end = pair.text.encode(prompt, asked), partial(ends.__setitem__, prompt)
+        ids, end = pair.text.prompts.encode(prompt, asked), partial(ends.__setitem__, prompt)
         reader = Reader(receive=lambda _: None, on_end=end)
         sequence = pair.text.begin(ids, asked, reader)
         pair.text.loop.add(sequence)
 
     begin("ABC", max_new_tokens=8, logits_processor=[fails])
     begin("QRS")
-    pair.text.generated_tokens.remember = raises
+    pair.text.prompts.generated_tokens.remember = raises
     while "ABC" not in ends:
         pair.text.loop.step()
-    del pair.text.generated_tokens.remember
+    del pair.text.prompts.generated_tokens.remember
     while "QRS" not in ends:
         pair.text.loop.step()
     assert ends == {"ABC": error or failure, "QRS": None}

@@ -75,7 +75,7 @@ def test_drafting_is_cancelled_within_one_pass_too():
 def submit(text, prompt, **options):
     """The chunks of a generation, as steps bring them."""
     chunks, given = [], GenerationOptions(ignore_eos=True, **options)
-    ids = text.encode(prompt, given)
+    ids = text.prompts.encode(prompt, given)
     sequence = text.begin(ids, given, Reader(receive=chunks.extend))
     text.loop.add(sequence)
     return sequence, chunks

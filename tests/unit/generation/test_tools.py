@@ -98,7 +98,7 @@ def reciting(tokenizer, answer, *, start, wrong=()):
 
 def made_for(tokenizer, answer, options, *, wrong=(), prompt="Hi", **settings):
     """A generator that recites an answer, and drafts it with errors."""
-    start = len(generator(tokenizer=tokenizer).encode(prompt, GenerationOptions(**options)))
+    start = len(generator(tokenizer=tokenizer).prompts.encode(prompt, GenerationOptions(**options)))
     main, draft = (reciting(tokenizer, answer, start=start, wrong=w) for w in ((), wrong))
     return generator(main, draft=draft, tokenizer=tokenizer, **settings)
 
@@ -197,7 +197,7 @@ def test_a_parser_that_is_off_leaves_its_part_in_the_text(tokenizers):
     answer = answer_of(tokenizer, "hermes")
     for parsers in product(("auto", "none"), repeat=2):
         made = made_for(tokenizer, answer, options)
-        made.parsers = parsers
+        made.texts.parsers = parsers
         result = generate(made, "Hi", **options)
         calls, reasoning = (parser == "auto" for parser in parsers)
         assert ("<tool_call>" not in result.text) == bool(result.tool_calls) == calls
@@ -234,7 +234,7 @@ def test_special_tokens_that_mark_nothing_are_left_out(tmp_path):
         folder = tmp_path / f"{number}"
         tokenizer = load_tokenizer(*with_tools([FOLDER], folder, own, special=True))
         made = made_for(tokenizer, tokenizer.encode(text, add_special_tokens=False), options)
-        assert "<eos>" in made.answer_format.tokens or not number
+        assert "<eos>" in made.texts.format.tokens or not number
         result = generate(made, "Hi", **options)
         assert (result.text, result.reasoning) == ("Yes.", "Hm")
 
@@ -250,8 +250,8 @@ def test_tools_that_cannot_be_read_are_refused_with_the_reason(tokenizers, tmp_p
     assert error.value.option == "tools"
     with pytest.raises(OptionError, match="thinking_token_budget needs a chat template that marks"):
         generate(made, "Hi", thinking_token_budget=3)
-    made.parsers = ("none", "none")
-    del made.answer_format
+    made.texts.parsers = ("none", "none")
+    del made.texts.format
     assert generate(made, "Hi", tools=TOOLS, max_new_tokens=2).tool_calls == []
     with pytest.raises(OptionError, match="tool_choice contradicts tool_call_parser='none'"):
         generate(made, "Hi", tools=TOOLS, tool_choice="required")

@@ -49,11 +49,8 @@ class ScriptedDecoder:
 
     @property
     def generator(self):
-        return self
-
-    @property
-    def tokenizer(self):
-        return self
+        encoder = SimpleNamespace(tokenizer=self)
+        return SimpleNamespace(prompts=encoder, stream_window=self.stream_window)
 
     def aligner(self):
         return self

@@ -126,7 +126,7 @@ def test_a_dead_end_ends_one_request_alone():
     for more in ({"suppress_tokens": digits}, {"min_new_tokens": 9}, {"suppress_tokens": [65]}):
         for length in (0, 3):
             bad = ("x", GenerationOptions(**options, **more, num_assistant_tokens=length))
-            sequences = [made.begin(made.encode(*job), job[1]) for job in (good, bad)]
+            sequences = [made.begin(made.prompts.encode(*job), job[1]) for job in (good, bad)]
             for sequence in sequences:
                 made.loop.add(sequence)
             assert "".join(chunk.text for chunk in made.loop.read(sequences[0]))[0] == "a"
@@ -149,7 +149,7 @@ def test_slow_masks_end_their_request_alone(monkeypatch):
     jobs = [GenerationOptions(**each, max_new_tokens=9) for each in given]
     [*alone] = (made.batch([("x", each)])[0] for each in jobs)
     jobs.append(GenerationOptions(grammar=AMBIGUOUS, max_new_tokens=9))
-    *others, slow = sequences = [made.begin(made.encode("x", each), each) for each in jobs]
+    *others, slow = sequences = [made.begin(made.prompts.encode("x", each), each) for each in jobs]
     seconds = {slow.request.grammar: 0.6, others[0].request.grammar: 0.001}
     monkeypatch.setattr(Grammar, "take_seconds", lambda own: seconds[own])
     for sequence in sequences:
@@ -184,7 +184,7 @@ def test_the_ends_of_a_request_end_its_text(ends):
     assert result.token_ids == plain.token_ids
     assert result.finish_reason == "stop"
     last = result.token_ids[-1]
-    assert last in {*made.eos_token_ids, *ends.get("stop_token_ids", [5])}
+    assert last in {*made.texts.eos_token_ids, *ends.get("stop_token_ids", [5])}
     assert (last == 0) <= ("eos_token_id" not in ends)
     # Token 93 is "}", which ends the text before it is complete, as in plain decoding.
     assert result.parsed == ({} if last != 93 else None)
@@ -220,8 +220,12 @@ def test_a_special_token_of_a_grammar_is_that_token():
     assert plain.token_ids.count(0) == 2
     assert plain.text.startswith("ab<eos>cd<eos><eos>e")
     options["grammar"] = 'start: "ab" <[0]> "cd"'
-    grammar = made.grammars.compile(GenerationOptions(**options), {5})(0)
-    assert grammar.forced() == [*made.tokenizer.encode("ab"), 0, *made.tokenizer.encode("cd")]
+    grammar = made.texts.grammars.compile(GenerationOptions(**options), {5})(0)
+    assert grammar.forced() == [
+        *made.texts.tokenizer.encode("ab"),
+        0,
+        *made.texts.tokenizer.encode("cd"),
+    ]
 
 
 class Person(BaseModel, extra="forbid"):
@@ -276,14 +280,14 @@ def test_what_cannot_be_constrained_is_refused_before_anything_runs(options, wor
     with pytest.raises(OptionError) as error:
         generate(made, **options)
     assert words in str(error.value)
-    assert made.main.passes == []
+    assert made.sequences.main.passes == []
 
 
 @pytest.mark.parametrize("options", [{"regex": "a"}, {"tools": [{"name": "f"}]}])
 def test_without_llguidance_the_extra_is_named(options, monkeypatch):
     monkeypatch.setitem(sys.modules, "llguidance", None)
     with pytest.raises(OptionError, match=r"needs llguidance .*\[structured\]"):
-        generator().grammars.compile(GenerationOptions(**options), frozenset([0]))
+        generator().texts.grammars.compile(GenerationOptions(**options), frozenset([0]))
 
 
 def test_a_text_needs_an_end():
@@ -296,7 +300,7 @@ def test_matches_are_drafted_as_far_as_they_fit(drafter):
     """And what is rejected of them fits as well: only the model has refused it."""
     made, options = generator(drafter=drafter), {"json_schema": SCHEMA, **LENGTH}
     prompt = '{"name":"x{y","count":"many","kind":"larger","tags":[true,{}]} ' * 3
-    grammar, num_rejected = made.grammars.compile(GenerationOptions(**options), {0})(0), 0
+    grammar, num_rejected = made.texts.grammars.compile(GenerationOptions(**options), {0})(0), 0
     result = generate(made, prompt, **options, num_assistant_tokens=6)
     for chunk in result.chunks:
         tokens = [*grammar._consumed]

@@ -28,7 +28,7 @@ ROW = np.zeros(SIZE, np.float32)
 
 def compiled(ends=(0,), **options):
     """Makes processors of a constraint."""
-    make = generator().grammars.compile(GenerationOptions(**options), frozenset(ends))
+    make = generator().texts.grammars.compile(GenerationOptions(**options), frozenset(ends))
     return partial(make, len(PROMPT))
 
 

@@ -109,28 +109,28 @@ def test_an_accident_is_not_held_against_a_grammar(trial, monkeypatch):
 
 def test_the_server_compiles_no_grammar_to_try_it(monkeypatch):
     made = generator()
-    made.grammars.try_first()
+    made.texts.grammars.try_first()
     monkeypatch.setattr(grammar, "first_error", None)
     try:
-        assert made.grammars.compile(GenerationOptions(regex="a"), frozenset([0]))(0).forced()
+        assert made.texts.grammars.compile(GenerationOptions(regex="a"), frozenset([0]))(0).forced()
         with pytest.raises(OptionError, match="unclosed group"):
-            made.grammars.compile(GenerationOptions(regex="("), frozenset([0]))
+            made.texts.grammars.compile(GenerationOptions(regex="("), frozenset([0]))
     finally:
-        made.grammars.close()
+        made.texts.grammars.close()
 
 
 def test_what_could_not_be_tried_is_not_remembered(monkeypatch):
     made, answers = generator(), iter([None, ""])
-    monkeypatch.setattr(made.grammars, "_trial", lambda grammar: next(answers))
+    monkeypatch.setattr(made.texts.grammars, "_trial", lambda grammar: next(answers))
     options, ends = GenerationOptions(regex="a"), frozenset([0])
     with pytest.raises(BusyError, match="too busy to try a grammar"):
-        made.grammars.compile(options, ends)
+        made.texts.grammars.compile(options, ends)
     for _ in range(2):
-        made.grammars.compile(options, ends)
+        made.texts.grammars.compile(options, ends)
 
 
 def test_what_compiles_slowly_begins_no_later_than_a_trial(monkeypatch):
-    made, ends = generator().grammars, frozenset([0])
+    made, ends = generator().texts.grammars, frozenset([0])
     quick, slow = GenerationOptions(regex="a"), GenerationOptions(regex="b")
     for options, seconds in ((quick, 0.0), (slow, 1.0)):
         clock = count(step=seconds)
@@ -146,11 +146,13 @@ def test_what_compiles_slowly_begins_no_later_than_a_trial(monkeypatch):
 
 def test_tools_that_take_too_long_are_not_tried_one_by_one(monkeypatch):
     made, tried = generator(), []
-    monkeypatch.setattr(made.grammars, "_trial", lambda grammar: tried.append(grammar) or TOO_MUCH)
+    monkeypatch.setattr(
+        made.texts.grammars, "_trial", lambda grammar: tried.append(grammar) or TOO_MUCH
+    )
     tools = [{"name": f"f{n}", "parameters": {"type": "object"}} for n in range(8)]
     options = GenerationOptions(tools=tools, tool_choice="required")
     form = AnswerFormat(calls=CALL_FORMATS["hermes"])
     with pytest.raises(OptionError, match=r"tools .*more than 2 s") as error:
-        made.grammars.compile(options, frozenset([0]), form)
+        made.texts.grammars.compile(options, frozenset([0]), form)
     assert error.value.option == "tools"
     assert len(tried) == 1
