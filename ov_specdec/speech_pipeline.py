@@ -9,14 +9,20 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
+from ov_specdec.engine.answers import Answers
+from ov_specdec.engine.engine import Engine
+from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.errors import CLOSED, ModelError, SessionError
-from ov_specdec.generation.pipeline import Pipeline, assemble, open_models
+from ov_specdec.generation.pipeline import Pipeline, open_models
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
+from ov_specdec.generation.sequence_factory import SequenceFactory
+from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.budgets import kept_costs
 from ov_specdec.models.compile import load_aligner, load_models
 from ov_specdec.models.exported import FEATURES_CHECK, compare_models
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
+from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.speech.audio import Audio, read_audio
@@ -71,8 +77,12 @@ class SpeechPipeline(Pipeline):
         encoders = list(dict.fromkeys(runner.encoder for runner in runners))
         self.shares_encoder = len(encoders) < len(runners)
         """Whether the draft model decodes from the output of the main model's encoder."""
-        ends = frozenset({settings.eos_token_id})
-        self._generator = assemble(models, whole[0], ends, given.kind, costs)
+        first, draft_runner, *_ = *runners, None
+        ends, learned = frozenset({settings.eos_token_id}), LearnedStats(costs)
+        sequences = SequenceFactory(first, given.kind, ends, draft_runner, learned=learned)
+        loop, answers = EngineLoop(Engine(first, draft_runner, costs=costs)), Answers(first)
+        size = settings.vocab_size
+        self._generator = TextGenerator(sequences, loop, answers, self.tokenizer, size, models)
         folder, heads = exported[0].folder, settings.alignment_heads
         self._whisper: Whisper | None = Whisper(
             settings,

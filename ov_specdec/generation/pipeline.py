@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from types import MappingProxyType
 
 from typing_extensions import Self
 
@@ -11,13 +10,10 @@ from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
 from ov_specdec.files import expand_home
-from ov_specdec.generation.answer_texts import AnswerTexts
 from ov_specdec.generation.pipeline_options import ModelOptions, PipelineOptions
-from ov_specdec.generation.prompt_encoder import PromptEncoder
 from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.models.agreement import verifiable
@@ -33,7 +29,6 @@ from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.pairing import TokenizerPair
-from ov_specdec.text.prompt import TextToText
 
 USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
     "none": {1: 1.0},
@@ -182,54 +177,23 @@ def make_generator(
     if options.batch_invariant is True and not invariance.verify().is_verified:
         raise DeviceError(f"{{batch_invariant}}: {invariance.status.reason}", batch_invariant=True)
     costs = kept_costs(models, watch.total())
+    main, draft, *_ = *(model.runner for model in models), None
     shapes = _make_static_shapes(models, costs, options.kind)
-    generator = assemble(
+    answers = Answers(main)
+    ends, learned, kept = first.eos_token_ids, LearnedStats(costs), models[-1].config.kept_tokens
+    own = draft, pairing, learned, invariance, kept
+    sequences = SequenceFactory(main, options.kind, ends, *own)
+    generator = TextGenerator(
+        sequences,
+        EngineLoop(Engine(main, draft, options.limits, costs, shapes), (invariance, answers)),
+        answers,
+        first.tokenizer,
+        first.vocab_size,
         models,
-        first,
-        first.eos_token_ids,
-        options.kind,
-        costs,
-        options.limits,
-        shapes,
-        pairing,
         text_to_text,
-        invariance,
         (options.tool_call_parser, options.reasoning_parser),
     )
     return generator, invariance, profile
-
-
-def assemble(
-    models: Sequence[LoadedModel],
-    first: ExportedModel,
-    ends: frozenset[int],
-    kind: DrafterKind,
-    costs: Costs,
-    limits: StepLimits = StepLimits(),
-    shapes: Mapping[Role, StaticShapes] = MappingProxyType({}),
-    pairing: TokenizerPair | None = None,
-    text_to_text: TextToText | None = None,
-    invariance: Invariance | None = None,
-    parsers: tuple[str, str] = ("auto", "auto"),
-) -> TextGenerator:
-    """The generator of loaded models, the main model's first, with an engine of its own.
-
-    first: the main model's folder. ends: its end-of-sequence tokens. Others: see what it makes.
-    """
-    main, draft, *_ = *(model.runner for model in models), None
-    answers, kept = Answers(main), models[-1].config.kept_tokens
-    learned, size = LearnedStats(costs), first.vocab_size
-    idle_work = [work for work in (invariance, answers) if work is not None]
-    return TextGenerator(
-        PromptEncoder(main, first.tokenizer, size, text_to_text),
-        AnswerTexts(first.tokenizer, size, ends, parsers),
-        SequenceFactory(
-            main, kind, ends, draft, pairing, learned, invariance=invariance, kept_tokens=kept
-        ),
-        EngineLoop(Engine(main, draft, limits, costs, shapes), idle_work),
-        answers,
-        models,
-    )
 
 
 def _configure(

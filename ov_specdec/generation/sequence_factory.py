@@ -29,9 +29,9 @@ class SequenceFactory:
     """A main model, a drafter for it, and what both have learned from earlier generations.
 
     eos_token_ids: default end-of-sequence tokens. draft, pairing: the draft model, if any, and how
-    it drafts with another tokenizer. learned: cost curves and acceptance. earlier: outputs.
-    invariance: the batch invariance of the main model. kept_tokens: those that the draft model may
-    propose; None: all.
+    it drafts with another tokenizer. learned: cost curves and acceptance. invariance: the batch
+    invariance of the main model. kept_tokens: those that the draft model may propose; None: all.
+    earlier: outputs.
     """
 
     main: Runner
@@ -40,9 +40,9 @@ class SequenceFactory:
     draft: Runner | None = None
     pairing: TokenizerPair | None = None
     learned: LearnedStats = field(default_factory=LearnedStats)
-    earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
     invariance: Invariance | None = None
     kept_tokens: frozenset[int] | None = None
+    earlier: EarlierOutputs = field(default_factory=EarlierOutputs)
 
     def make(
         self,

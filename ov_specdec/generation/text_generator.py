@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable
 from collections.abc import Sequence as Many
-from dataclasses import dataclass
 from functools import partial
 from math import inf
 
@@ -21,7 +20,8 @@ from ov_specdec.models.compile import LoadedModel
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, ChunkStream, GenerationResult, collect
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
-from ov_specdec.text.prompt import Prompt
+from ov_specdec.text.prompt import Prompt, TextToText
+from ov_specdec.text.tokenizer import Tokenizer
 
 
 class GenerationStream(ChunkStream[Chunk]):
@@ -31,22 +31,30 @@ class GenerationStream(ChunkStream[Chunk]):
     """
 
 
-@dataclass
 class TextGenerator:
     """A main model with a drafter, from prompts to chunks of text.
 
-    prompts, texts, sequences: make the parts of a generation. loop: runs all generations together.
-    answers: read again between requests. models: those that were loaded, the main model first.
+    sequences: makes those of the models. loop: runs all together. answers: read again between
+    requests. vocab_size: ids below it have a token. models: those that were loaded, the main
+    model's first. text_to_text, parsers: see `PromptEncoder` and `AnswerTexts`.
     """
 
-    prompts: PromptEncoder
-    texts: AnswerTexts
-    sequences: SequenceFactory
-    loop: EngineLoop
-    answers: Answers
-    models: Many[LoadedModel] = ()
-    last_cached: tuple[Many[int], str | None] = ((), None)
-    """Tokens and salt of the last finished generation with `cache_prompt`."""
+    def __init__(
+        self,
+        sequences: SequenceFactory,
+        loop: EngineLoop,
+        answers: Answers,
+        tokenizer: Tokenizer,
+        vocab_size: int,
+        models: Many[LoadedModel] = (),
+        text_to_text: TextToText | None = None,
+        parsers: tuple[str, str] = ("auto", "auto"),
+    ) -> None:
+        self.sequences, self.loop, self.answers, self.models = sequences, loop, answers, models
+        self.prompts = PromptEncoder(sequences.main, tokenizer, vocab_size, text_to_text)
+        self.texts = AnswerTexts(tokenizer, vocab_size, sequences.eos_token_ids, parsers)
+        self.last_cached: tuple[Many[int], str | None] = ((), None)
+        """Tokens and salt of the last finished generation with `cache_prompt`."""
 
     def close(self) -> None:
         """End all generations within one pass, and what works for them."""

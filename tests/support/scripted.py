@@ -8,8 +8,6 @@ from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import StepLimits
-from ov_specdec.generation.answer_texts import AnswerTexts
-from ov_specdec.generation.prompt_encoder import PromptEncoder
 from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
@@ -69,13 +67,8 @@ def generator(
     loop = EngineLoop(Engine(main, draft, limits or StepLimits(), learned.costs))
     kind = kind_of(drafter or ("model" if draft else "none"))
     tokenizer, ends = tokenizer or Letters(), frozenset(eos)
-    return TextGenerator(
-        PromptEncoder(main, tokenizer, main.vocab_size),
-        AnswerTexts(tokenizer, main.vocab_size, ends),
-        SequenceFactory(main, kind, ends, draft, pairing, learned),
-        loop,
-        Answers(main),
-    )
+    sequences = SequenceFactory(main, kind, ends, draft, pairing, learned)
+    return TextGenerator(sequences, loop, Answers(main), tokenizer, main.vocab_size)
 
 
 def stream(main, draft=None, prompt="ABC", **options):

@@ -13,9 +13,7 @@ from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.scheduler import StepLimits
-from ov_specdec.generation.answer_texts import AnswerTexts
 from ov_specdec.generation.batch import Batch
-from ov_specdec.generation.prompt_encoder import PromptEncoder
 from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
@@ -60,13 +58,9 @@ class Core:
         tokenizer: Any = MAIN
         learned, size = LearnedStats(costs), len(MAIN.tokens)
         kind, ends = kind_of(run.drafter), frozenset[int]()
-        self.generator = TextGenerator(
-            PromptEncoder(main, tokenizer, size),
-            AnswerTexts(tokenizer, size, ends),
-            SequenceFactory(main, kind, ends, draft, _pairing(run), learned),
-            EngineLoop(self.engine),
-            Answers(main),
-        )
+        sequences = SequenceFactory(main, kind, ends, draft, _pairing(run), learned)
+        loop, answers = EngineLoop(self.engine), Answers(main)
+        self.generator = TextGenerator(sequences, loop, answers, tokenizer, size)
         self.batch: Batch[str] = Batch(
             self.generator, lambda _, **options: GenerationOptions(**options)
         )
