@@ -13,9 +13,10 @@ from click.testing import CliRunner
 
 from lab.benchmarks.tables import markdown
 from lab.docs.reference import reference
+from ov_specdec.api.body import GenerationBody
 from ov_specdec.cli.app import COMMANDS, app
 from ov_specdec.cli.conversation import describe_commands
-from ov_specdec.openai.requests import ChatBody, CompletionBody, GenerationBody, ResponsesBody
+from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.server.metrics import Metrics, RequestMetrics
 
 BLOCK = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.S)

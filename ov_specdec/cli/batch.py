@@ -15,27 +15,31 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 import click
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
+from ov_specdec.api.answer import Answer
+from ov_specdec.api.body import GenerationBody, UnknownFields, read
+from ov_specdec.api.dialect import Dialect, Generating
+from ov_specdec.api.errors import FIELDS, ApiError, explain, from_exception, invalid
 from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import command, options_of, take
 from ov_specdec.cli.options import PIPELINE, make_pipeline, model_name
 from ov_specdec.cli.terminal import progress
+from ov_specdec.dialects import DIALECTS
 from ov_specdec.errors import OptionError, shorten
 from ov_specdec.generation.batch import Batch
-from ov_specdec.openai.body import UnknownFields, read
-from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.errors import ApiError, Json, explain, from_exception, invalid
-from ov_specdec.openai.requests import ChatBody, CompletionBody
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.server.settings import Settings
 
-BODIES: dict[str, type[ChatBody | CompletionBody]] = {
-    "/v1/chat/completions": ChatBody,
-    "/v1/completions": CompletionBody,
+GENERATING = {
+    url: (dialect, post)
+    for dialect in DIALECTS
+    for url, post in dialect.posts.items()
+    if isinstance(post, Generating) and issubclass(post.body, GenerationBody)
 }
-"""The type of a request's body, by its url."""
+"""What takes a request and answers it, and its dialect, by url."""
 
 LINE_START = b'{"id": "batch_req_'
 """The beginning of every line of results, even of one that was interrupted."""
@@ -58,10 +62,10 @@ def batch(
 ) -> None:
     """Answer the requests in REQUESTS, a file in OpenAI's batch format.
 
-    Each line is {"custom_id", "method": "POST", "url", "body"}, with /v1/completions or
-    /v1/chat/completions as url. Results come in any order, with the custom_id of their request. The
-    result of a failed request is its error, and the exit code is 1. After an interruption, the same
-    command resumes.
+    Each line is {"custom_id", "method": "POST", "url", "body"}, with a path of the
+    server that generates text as url, such as /v1/chat/completions. Results come in any order, with
+    the custom_id of their request. The result of a failed request is its error, and the exit code
+    is 1. After an interruption, the same command resumes.
     """
     pipeline, (file, *others) = take(options, PIPELINE), map(Path, arguments)
     if others:
@@ -88,6 +92,12 @@ def batch(
         sys.exit(1)
 
 
+def _check_url(url: str) -> str:
+    if url not in GENERATING:
+        raise PydanticCustomError("url", "must be {known}", {"known": " or ".join(GENERATING)})
+    return url
+
+
 class BatchRequest(BaseModel):
     """A line of a file of requests, with its body unparsed."""
 
@@ -95,7 +105,7 @@ class BatchRequest(BaseModel):
 
     custom_id: Annotated[str, Field(min_length=1)]
     method: Literal["POST"]
-    url: Literal["/v1/chat/completions", "/v1/completions"]
+    url: Annotated[str, AfterValidator(_check_url)]
     body: Any = None
 
 
@@ -144,7 +154,7 @@ class Results:
                     if not line.endswith(b"\n"):
                         break
                     result = json.loads(line)
-                    self._has_error[result["custom_id"]] = "error" in result["response"]["body"]
+                    self._has_error[result["custom_id"]] = result["response"]["status_code"] >= 400
                 except (ValueError, KeyError, TypeError) as wrong:
                     problem = f"line {number} of --output '{path}' is not a result of a batch"
                     raise OptionError(f"{problem}: give another file") from wrong
@@ -163,19 +173,24 @@ class Results:
             before += f", {self.failed_before} of them with an error"
         return f"{self.answered} answered, {self.failed} failed, {before}"
 
-    def write(self, custom_id: str, status: int, body: Json) -> None:
-        """Append a result as one whole line. body: an answer, or `ApiError.body`."""
+    def note(self, custom_id: str, answer: Answer[Any]) -> None:
+        """Append an answer."""
+        self._write(custom_id, 200, answer.whole())
+        self.answered += 1
+        self.tokens += sum(len(choice.token_ids) for choice in answer.choices)
+
+    def fail(self, custom_id: str, dialect: Dialect, error: ApiError) -> None:
+        """Append an error."""
+        self._write(custom_id, error.status, dialect.error(error))
+        self.failed += 1
+        self.first_failure = self.first_failure or f"custom_id='{custom_id}': {error}"
+
+    def _write(self, custom_id: str, status: int, body: Any) -> None:
+        """Append a result as one whole line."""
         response = {"status_code": status, "request_id": f"req_{uuid4().hex}", "body": body}
         head = {"id": f"batch_req_{uuid4().hex}", "custom_id": custom_id}
         with self._path.open("ab") as file:
             file.write(json.dumps({**head, "response": response, "error": None}).encode() + b"\n")
-        if "error" not in body:
-            self.answered += 1
-            self.tokens += body["usage"]["completion_tokens"]
-            return
-        self.failed += 1
-        failure = f"custom_id='{custom_id}': {body['error']['message']}"
-        self.first_failure = self.first_failure or failure
 
 
 @dataclass
@@ -191,7 +206,7 @@ class BatchRun:
         # Open requests, keyed by custom id, and by index of the choice too.
         self._batch: Batch[tuple[str, int]] = self.pipeline.open_batch()
         self._batch.try_grammars()
-        self._answers: dict[str, CompletionAnswer] = {}
+        self._answers: dict[str, tuple[Dialect, Answer[Any]]] = {}
 
     def answer(self, requests: Iterable[BatchRequest], results: Results) -> Iterator[None]:
         """Answer requests that `results` does not, in any order; yields after each step."""
@@ -202,7 +217,7 @@ class BatchRun:
                 try:
                     self._begin(request)
                 except Exception as error:
-                    self._fail(request.custom_id, error, results)
+                    self._fail(request.custom_id, GENERATING[request.url][0], error, results)
                 # As many again are ready to run, and a long file takes little memory.
                 while len(self._batch) >= 2 * self.max_batch_size:
                     self._step(results)
@@ -212,14 +227,16 @@ class BatchRun:
                 yield
 
     def _begin(self, request: BatchRequest) -> None:
-        ask, name = read(BODIES[request.url], request.body, self.unknown), self.names[0]
+        (dialect, post), name = GENERATING[request.url], self.names[0]
+        ask: Any = read(post.body, request.body, self.unknown)
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
         if ask.model not in (None, *self.names):
             problem = f"this run serves the model '{name}', not '{ask.model}'"
             remedy = "change the request, or give --served-model-name"
             raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
-        self._answers[request.custom_id] = CompletionAnswer(ask, name, self.pipeline.tokenizer)
+        answer = post.answer(ask, name, self.pipeline.tokenizer)
+        self._answers[request.custom_id] = dialect, answer
         options = complete_request(self.pipeline, ask.options)
         choices = [options.copy_with(choice=choice) for choice in range(ask.choices_per_prompt)]
         for index, (prompt, own) in enumerate(product(ask.prompts, choices)):
@@ -228,23 +245,25 @@ class BatchRun:
     def _step(self, results: Results) -> None:
         """One step of all requests; writes the results of those that end in it."""
         for (custom_id, index), piece in self._batch.step():
-            answer = self._answers.get(custom_id)
-            if answer is None:  # another choice of the request has failed
+            if custom_id not in self._answers:  # another choice of the request has failed
                 continue
+            dialect, answer = self._answers[custom_id]
             if isinstance(piece, BaseException):
-                self._fail(custom_id, piece, results)
+                self._fail(custom_id, dialect, piece, results)
                 continue
-            answer.choices[index].add(piece)
+            answer.note(index, piece)
             if all(choice.ended for choice in answer.choices):
                 del self._answers[custom_id]
-                results.write(custom_id, 200, answer.whole())
+                results.note(custom_id, answer)
 
-    def _fail(self, custom_id: str, error: BaseException, results: Results) -> None:
+    def _fail(
+        self, custom_id: str, dialect: Dialect, error: BaseException, results: Results
+    ) -> None:
         """Write the error of a request; ends its other choices."""
-        answer = self._answers.pop(custom_id, None)
+        _, answer = self._answers.pop(custom_id, (dialect, None))
         for index in range(len(answer.choices) if answer else 0):
             self._batch.cancel((custom_id, index))
-        failure = from_exception(error, custom_id, answer.request.names if answer else None)
+        failure = from_exception(error, custom_id, answer.request.names if answer else FIELDS)
         if failure.status == 500:  # there is no log with the traceback
             failure = ApiError(500, f"{type(error).__name__}: {error}")
-        results.write(custom_id, failure.status, failure.body())
+        results.fail(custom_id, dialect, failure)

@@ -59,8 +59,8 @@ class Ingress:
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, once a replica has loaded the models."""
-        tokenizer, length, invariance = await self._replicas.facts.remote()
-        engine = RemoteEngine(self._replicas, tokenizer, length, invariance, self._max_running)
+        facts = await self._replicas.facts.remote()
+        engine = RemoteEngine(self._replicas, self._max_running, *facts)
         self._service.take(engine)
         return make_app(self._service)
 

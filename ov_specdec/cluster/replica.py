@@ -15,9 +15,9 @@ from ray.serve.exceptions import RayServeException
 from ray.serve.handle import DeploymentHandle
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
+from ov_specdec.api.body import GenerationBody
+from ov_specdec.api.errors import ApiError, from_exception
 from ov_specdec.cluster.cpus import claim, pin, read_nodes
-from ov_specdec.openai.errors import ApiError, from_exception
-from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.stats import BatchInvariance
@@ -56,9 +56,9 @@ class Replica(LocalEngine):
                 raise
             yield failure
 
-    async def facts(self) -> tuple[Tokenizer, int, BatchInvariance]:
+    async def facts(self) -> tuple[Tokenizer, str, int, BatchInvariance]:
         """What a `RemoteEngine` begins with."""
-        return self.tokenizer, self.max_length, self.batch_invariant
+        return self.tokenizer, self.model_type, self.max_length, self.batch_invariant
 
 
 @dataclass
@@ -66,10 +66,11 @@ class RemoteEngine:
     """Implements `EngineClient` with replicas, which all are as the one that described itself."""
 
     replicas: DeploymentHandle[Any]
+    max_running: int
     tokenizer: Tokenizer
+    model_type: str
     max_length: int
     batch_invariant: BatchInvariance
-    max_running: int
     input_kind: InputKind = "text"
 
     @asynccontextmanager
@@ -135,10 +136,10 @@ class RemoteEngine:
 def session_of(request: GenerationBody, tenant: str | None) -> int | None:
     """A hash that is equal for the requests of one conversation, tenant and salt; None without one.
 
-    It is of `prompt_cache_key`, or messages up to the user's first: not of a system prompt alone.
+    It is of its `session`, or messages up to the user's first: not of a system prompt alone.
     """
     prompt: Any = request.prompts[0]
-    if request.prompt_cache_key is not None:
+    if request.session is not None:
         begins = ""
     elif prompt and isinstance(prompt[0], Mapping):
         roles = [message.get("role") for message in prompt]
@@ -147,7 +148,7 @@ def session_of(request: GenerationBody, tenant: str | None) -> int | None:
         begins = repr(prompt[:SESSION_PREFIX])
     else:
         return None
-    return hash((tenant, request.options.cache_salt, request.prompt_cache_key, begins))
+    return hash((tenant, request.options.cache_salt, request.session, begins))
 
 
 class SessionRouter(RequestRouter):

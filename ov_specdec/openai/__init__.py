@@ -1,4 +1,1 @@
-"""OpenAI's interface as pure functions: parse its requests, and make its answers from results.
-
-No sockets here: the server and the batch command both build on it.
-"""
+"""OpenAI's interface, with what vLLM adds to it, as a `Dialect`."""

@@ -1,16 +1,16 @@
 """Recordings in OpenAI's shapes: forms, and their answers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import ConfigDict, Field, WithJsonSchema
+from pydantic import Field
 
-from ov_specdec.openai.answer import encode_event, make_metrics
-from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, read, with_options
-from ov_specdec.openai.errors import ApiError, Json, invalid
+from ov_specdec.api.answer import Answer, encode_event, make_metrics
+from ov_specdec.api.body import Form, NeutralValues, UnknownFields, with_options
+from ov_specdec.api.errors import ApiError, Json, invalid
+from ov_specdec.openai.errors import error_body
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionChunk, collect, write
 from ov_specdec.speech.settings import Task
@@ -22,28 +22,26 @@ MEDIA_TYPES = {
 }
 """Media types of the formats other than JSON."""
 
-FILE = "file"
-
 
 @with_options(GenerationOptions, ("seed", "num_assistant_tokens", "cache_salt"))
 @with_options(TranscriptionOptions, ("initial_prompt",))
-class TranslationForm(Body):
+class TranslationForm(Form):
     """A recording to translate into English."""
 
-    model_config = ConfigDict(strict=False)  # its other fields are texts
-
     task: ClassVar[Task] = "translate"
-    names: ClassVar[Mapping[str, str]] = {}  # see `GenerationBody`
 
-    file: Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
-    model: str | None = None
     temperature: Annotated[float, Field(ge=0, le=1)] | None = None
     response_format: Literal["json", "text", "srt", "verbose_json", "vtt"] | None = None
     user: str | None = None
 
     @property
+    def user_name(self) -> str | None:
+        """See `Body`."""
+        return self.user
+
+    @property
     def options(self) -> dict[str, Any]:
-        """Keyword arguments of `SpeechPipeline.stream`."""
+        """See `Form`."""
         options = {
             **self.given_options,
             "task": self.task,
@@ -59,6 +57,7 @@ class TranscriptionForm(TranslationForm):
     """A recording to transcribe."""
 
     task: ClassVar[Task] = "transcribe"
+    lists: ClassVar[tuple[str, ...]] = ("timestamp_granularities",)
     neutral_values: ClassVar[NeutralValues] = {
         "chunking_strategy": ("auto",),
         "include[]": (),
@@ -82,50 +81,25 @@ class TranscriptionForm(TranslationForm):
 
     @property
     def options(self) -> dict[str, Any]:
-        """Keyword arguments of `SpeechPipeline.stream`."""
+        """See `Form`."""
         has_words = "word" in (self.timestamp_granularities or ())
         return {**super().options, "word_timestamps": has_words}
 
 
-def read_form(
-    kind: type[TranslationForm],
-    fields: Mapping[str, Sequence[Any]],
-    unknown: UnknownFields | None = None,
-) -> TranslationForm:
-    """Read a form; `ApiError` for invalid or unsupported fields.
+class TranscriptionAnswer(Answer[TranslationForm]):
+    """The answer to a recording, streamed or whole."""
 
-    fields: texts and files of each field, in order of arrival. Names of lists end in [].
-    """
-    values: dict[str, Any] = {}
-    for name, given in fields.items():
-        listed = f"{name}[]" if name == "timestamp_granularities" else name
-        if listed.endswith("[]"):
-            values[listed] = list(given)
-        elif len(given) > 1:
-            raise invalid(name, f"{name} was given {len(given)} times: give it once")
-        elif given[0]:  # an empty one counts as missing
-            values[name] = given[0]
-    if isinstance(values.get(FILE), str | None):  # a text would be read as a path
-        raise invalid(FILE, "file is missing: send the recording as a file")
-    return read(kind, values, unknown)
-
-
-class TranscriptionAnswer:
-    """Makes events of the chunks of a transcription, or an answer that is sent whole."""
-
-    def __init__(self, request: TranslationForm) -> None:
-        self.request = request
-        self.choices = [ResultBuilder()]
-        self.is_streamed = False
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self._granularities: Sequence[str] = ("segment",)
         self._chunks: list[TranscriptionChunk] = []
-        if isinstance(request, TranscriptionForm):
-            self.is_streamed = bool(request.stream)
-            self._granularities = request.timestamp_granularities or self._granularities
+        if isinstance(self.request, TranscriptionForm):
+            self._granularities = self.request.timestamp_granularities or self._granularities
 
-    def begin(self) -> list[bytes]:
-        """No events come before the text."""
-        return []
+    @property
+    def media_type(self) -> str:
+        """See `Answer`."""
+        return MEDIA_TYPES.get(str(self.request.response_format), super().media_type)
 
     def note(self, _: int, chunk: TranscriptionChunk) -> None:
         """Note the next chunk."""
@@ -152,15 +126,13 @@ class TranscriptionAnswer:
 
     def fail(self, error: ApiError) -> bytes:
         """The event that ends a failed stream."""
-        return encode_event(error.body())
+        return encode_event(error_body(error))
 
     def whole(self) -> Json | str:
-        """The body of an answer that is not streamed: a JSON object or a text."""
+        """The body of an answer that is not streamed: a JSON object, or a text."""
         result, text_format = collect(self._chunks), self.request.response_format or "json"
-        if text_format == "text":
-            return write(result, "txt")
-        if text_format in ("srt", "vtt"):
-            return write(result, text_format)
+        if text_format in ("text", "srt", "vtt"):
+            return write(result, "txt" if text_format == "text" else text_format)
         seconds = result.stats.audio_seconds
         usage = {"type": "duration", "seconds": round(seconds)}
         measured = {"usage": usage, **make_metrics([result.stats.generation])}

@@ -3,10 +3,12 @@
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
+from typing import ClassVar, TypeVar
 
-from ov_specdec.openai.answer import Answer, encode_event, make_metrics, new_call_id
-from ov_specdec.openai.errors import Json
-from ov_specdec.openai.requests import ChatBody, CompletionBody, StreamOptions
+from ov_specdec.api.answer import Answer, encode_event, make_metrics, new_call_id
+from ov_specdec.api.errors import ApiError, Json
+from ov_specdec.openai.errors import error_body
+from ov_specdec.openai.requests import ChatBody, ChoicesBody, CompletionBody, StreamOptions
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text, ToolCall
@@ -17,47 +19,27 @@ from ov_specdec.text.tokenizer import Tokenizer
 
 DONE = b"data: [DONE]\n\n"
 
+C = TypeVar("C", bound=ChoicesBody)
 
-class CompletionAnswer(Answer[ChatBody | CompletionBody]):
-    """An answer of either endpoint."""
+
+class ChoicesAnswer(Answer[C]):
+    """What answers of both endpoints share. object, piece: names of a whole one and an event."""
+
+    object: ClassVar[str]
+    piece: ClassVar[str]
+    empty: ClassVar[Json]
+    """A piece without text."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._is_chat = isinstance(self.request, ChatBody)
         self._streaming = self.request.stream_options or StreamOptions()
-        self._num_calls = [0] * self.request.num_choices
-        self._scores = [
-            CompletionScores(
-                self.request.options, self.tokenizer, self._prompt(i), self.prompt_text(i)
-            )
-            for i in range(self.request.num_choices)
-        ]
-
-    def begin(self) -> list[bytes]:
-        """The events before any text: the role of a message, and the prompt with `echo`."""
-        indices = range(self.request.num_choices)
-        if isinstance(self.request, ChatBody):
-            first: Json = {"delta": {"role": "assistant", "content": ""}}
-            return [self._event([_piece(index, first)]) for index in indices]
-        if not self.request.echo or self.request.options.prompt_logprobs is not None:
-            return []
-        return [self._event([_piece(i, {"text": self.prompt_text(i)})]) for i in indices]
 
     def add(self, index: int, chunk: Chunk) -> list[bytes]:
         """Note a chunk; its events."""
         self.note(index, chunk)
-        scores: Json | None = None
-        if self._is_chat:
-            if chunk.logprobs:
-                scores = chat_logprobs(self.tokenizer, chunk.logprobs)
-            new: list[Json] = [{"delta": delta} for delta in self._deltas(index, chunk)]
-            nothing: Json = {"delta": {}}
-        else:
-            scores = self._scores[index].add(chunk)
-            text = (self.prompt_text(index) if chunk.prompt_logprobs else "") + chunk.text
-            new, nothing = [{"text": text}] * bool(text), {"text": ""}
+        new, scores = self._read(index, chunk)
         if scores is not None or chunk.finish_reason is not None:
-            *new, last = new or [nothing]
+            *new, last = new or [self.empty]
             new.append({**last, "logprobs": scores, "finish_reason": chunk.finish_reason})
         usage, origin = None, {"origin": chunk.origin} if self.request.return_origins else {}
         if self._streaming.continuous_usage_stats:
@@ -70,38 +52,69 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
             return [DONE]
         return [self._event([], self._usage(), **make_metrics(self.stats)), DONE]
 
+    def fail(self, error: ApiError) -> bytes:
+        """The event that ends a failed stream."""
+        return encode_event(error_body(error))
+
     def whole(self) -> Json:
         """The body of an answer that is not streamed."""
-        make = self._message if self._is_chat else self._text
         choices = [
-            {"index": index, **make(index, result), "finish_reason": result.finish_reason}
-            for index, result in enumerate(choice.result for choice in self.choices)
+            {"index": index, **self._whole(index, done), "finish_reason": done.finish_reason}
+            for index, done in enumerate(choice.result for choice in self.choices)
         ]
-        kind = "chat.completion" if self._is_chat else "text_completion"
-        return {**self._body(kind, choices), "usage": self._usage(), **make_metrics(self.stats)}
+        body = self._body(self.object, choices)
+        return {**body, "usage": self._usage(), **make_metrics(self.stats)}
+
+    def _read(self, index: int, chunk: Chunk) -> tuple[list[Json], Json | None]:
+        """What a chunk adds to a choice, and the log-probabilities that come with it."""
+        raise NotImplementedError
+
+    def _whole(self, index: int, result: GenerationResult) -> Json:
+        """A whole choice."""
+        raise NotImplementedError
 
     def _usage(self) -> Json:
-        """Counts of tokens; the choices of one prompt count it once.
-
-        With a prediction, also of draft tokens from matches in it, or in the text so far.
-        """
+        """Counts of tokens; the choices of one prompt count it once."""
         stats = self.stats
         first = stats[:: self.request.choices_per_prompt]
         prompt_tokens = sum(each.prompt_tokens for each in first)
         usage = _count(prompt_tokens, sum(each.generated_tokens for each in stats))
         cached = sum(each.cached_tokens for each in first)
-        usage["prompt_tokens_details"] = {"cached_tokens": cached}
-        if isinstance(self.request, ChatBody) and self.request.prediction:
-            rounds = [r for each in stats for r in each.rounds if r.source == "suffix"]
-            accepted = sum(r.num_accepted for r in rounds)
-            usage["completion_tokens_details"] = {
-                "accepted_prediction_tokens": accepted,
-                "rejected_prediction_tokens": sum(r.num_drafted for r in rounds) - accepted,
-            }
-        return usage
+        return {**usage, "prompt_tokens_details": {"cached_tokens": cached}}
 
-    def _message(self, _: int, result: GenerationResult) -> Json:
-        """A whole choice of a chat; its content is null if it only calls tools."""
+    def _event(self, pieces: list[Json], usage: Json | None = None, **metrics: Json) -> bytes:
+        body = self._body(self.piece, pieces)
+        if self._streaming.include_usage:
+            body |= {"usage": usage, **metrics}
+        return encode_event(body)
+
+    def _body(self, kind: str, choices: list[Json]) -> Json:
+        """The common fields of whole answers and of events."""
+        head = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
+        return {**head, "system_fingerprint": None, "choices": choices}
+
+
+class ChatAnswer(ChoicesAnswer[ChatBody]):
+    """Messages that answer a conversation."""
+
+    prefix, object, piece = "chatcmpl-", "chat.completion", "chat.completion.chunk"
+    empty: ClassVar[Json] = {"delta": {}}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._num_calls = [0] * self.request.num_choices
+
+    def begin(self) -> list[bytes]:
+        """The events before any text: the role of a message."""
+        first: Json = {"delta": {"role": "assistant", "content": ""}}
+        return [self._event([_piece(index, first)]) for index in range(len(self.choices))]
+
+    def _read(self, index: int, chunk: Chunk) -> tuple[list[Json], Json | None]:
+        scores = chat_logprobs(self.tokenizer, chunk.logprobs) if chunk.logprobs else None
+        return [{"delta": delta} for delta in self._deltas(index, chunk)], scores
+
+    def _whole(self, index: int, result: GenerationResult) -> Json:  # noqa: ARG002
+        """Its content is null if it only calls tools."""
         calls = [_call(call) for call in result.tool_calls]
         message: Json = {"role": "assistant", "content": result.text, "refusal": None}
         if result.reasoning:
@@ -111,11 +124,6 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
         is_scored = self.request.options.logprobs is not None
         scores = chat_logprobs(self.tokenizer, result.logprobs) if is_scored else None
         return {"message": message, "logprobs": scores}
-
-    def _text(self, index: int, result: GenerationResult) -> Json:
-        """A whole choice of a completion."""
-        text = self.prompt_text(index) + result.text
-        return {"text": text, "logprobs": self._scores[index].add(result)}
 
     def _deltas(self, index: int, chunk: Chunk) -> Iterator[Json]:
         """What a chunk adds to the message of a choice. A call begins without arguments."""
@@ -134,28 +142,58 @@ class CompletionAnswer(Answer[ChatBody | CompletionBody]):
                 case CallEnd():
                     self._num_calls[index] += 1
 
+    def _usage(self) -> Json:
+        """With a prediction, also of draft tokens from matches in it, or in the text so far."""
+        usage = super()._usage()
+        if self.request.prediction:
+            rounds = [r for each in self.stats for r in each.rounds if r.source == "suffix"]
+            accepted = sum(r.num_accepted for r in rounds)
+            usage["completion_tokens_details"] = {
+                "accepted_prediction_tokens": accepted,
+                "rejected_prediction_tokens": sum(r.num_drafted for r in rounds) - accepted,
+            }
+        return usage
+
+
+class CompletionAnswer(ChoicesAnswer[CompletionBody]):
+    """Texts that continue prompts."""
+
+    prefix, object, piece = "cmpl-", "text_completion", "text_completion"
+    empty: ClassVar[Json] = {"text": ""}
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        options, tokenizer = self.request.options, self.tokenizer
+        self._scores = [
+            CompletionScores(options, tokenizer, self._prompt(i), self.prompt_text(i))
+            for i in range(self.request.num_choices)
+        ]
+
+    def begin(self) -> list[bytes]:
+        """The events before any text: the prompt with `echo`."""
+        if not self.request.echo or self.request.options.prompt_logprobs is not None:
+            return []
+        indices = range(self.request.num_choices)
+        return [self._event([_piece(i, {"text": self.prompt_text(i)})]) for i in indices]
+
+    def _read(self, index: int, chunk: Chunk) -> tuple[list[Json], Json | None]:
+        text = (self.prompt_text(index) if chunk.prompt_logprobs else "") + chunk.text
+        return [{"text": text}] * bool(text), self._scores[index].add(chunk)
+
+    def _whole(self, index: int, result: GenerationResult) -> Json:
+        text = self.prompt_text(index) + result.text
+        return {"text": text, "logprobs": self._scores[index].add(result)}
+
     def _prompt(self, index: int) -> Prompt:
         """The prompt of the choice with this index."""
         return self.request.prompts[index // self.request.choices_per_prompt]
 
     def prompt_text(self, index: int) -> str:
         """The prompt of the choice with this index, for `echo`; empty without."""
-        if isinstance(self.request, ChatBody) or not self.request.echo:
+        if not self.request.echo:
             return ""
         prompt = self._prompt(index)
         return prompt if isinstance(prompt, str) else self.tokenizer.decode_all(list(prompt))  # type: ignore[arg-type]
-
-    def _event(self, pieces: list[Json], usage: Json | None = None, **metrics: Json) -> bytes:
-        kind = "chat.completion.chunk" if self._is_chat else "text_completion"
-        body = self._body(kind, pieces)
-        if self._streaming.include_usage:
-            body |= {"usage": usage, **metrics}
-        return encode_event(body)
-
-    def _body(self, kind: str, choices: list[Json]) -> Json:
-        """The common fields of whole answers and of events."""
-        head = {"id": self.id, "object": kind, "created": self.created, "model": self.model}
-        return {**head, "system_fingerprint": None, "choices": choices}
 
 
 def _piece(index: int, more: Json) -> Json:

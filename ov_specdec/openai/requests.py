@@ -3,17 +3,25 @@
 Fields beyond OpenAI's have their names from vLLM, transformers and llama.cpp.
 """
 
+from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from ov_specdec.errors import OptionError
-from ov_specdec.openai.body import Body, NeutralValues, UnknownFields, with_options_of
-from ov_specdec.openai.errors import OF_RESPONSES, from_exception, invalid, said
-from ov_specdec.openai.messages import Content, Items, Messages, read_items, read_messages
+from ov_specdec.api.body import (
+    Body,
+    GenerationBody,
+    NeutralValues,
+    Refused,
+    UnknownFields,
+    with_options,
+)
+from ov_specdec.api.errors import invalid, said
+from ov_specdec.api.messages import ChatTool, Content, Messages, read_messages
+from ov_specdec.openai.errors import FIELDS_OF_CHOICES, FIELDS_OF_RESPONSES
+from ov_specdec.openai.items import Items, read_items
 from ov_specdec.openai.structured import (
-    ChatTool,
     ResponseFormat,
     ResponseTool,
     StructuredOutputs,
@@ -24,9 +32,11 @@ from ov_specdec.openai.structured import (
     read_structure,
 )
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.model import Endpoint
+from ov_specdec.options.model import request_fields
 from ov_specdec.options.structured import definition_of
 from ov_specdec.text.prompt import Prompt
+
+B = TypeVar("B", bound=Body)
 
 Positive = Annotated[int, Field(ge=1)]
 
@@ -36,24 +46,39 @@ TopLogprobs = Annotated[int, Field(ge=0, le=20)]
 PromptIds = Annotated[list[int], Field(min_length=1, fail_fast=True)]
 
 NEUTRAL: NeutralValues = {
-    **dict.fromkeys(("allowed_token_ids", "grammar", "json_schema", "logits_processors"), ()),
-    **dict.fromkeys(("guided_choice", "guided_grammar", "guided_json", "guided_regex"), ()),
+    **dict.fromkeys(("allowed_token_ids", "logits_processors", "truncate_prompt_tokens"), ()),
+    **{f"guided_{k}": Refused(f"give structured_outputs.{k}") for k in ("choice", "json", "regex")},
+    **dict.fromkeys(
+        ("grammar", "guided_grammar"), Refused("give structured_outputs.grammar, in Lark")
+    ),
     "bad_words": ([],),
+    "json_schema": Refused("give response_format, or structured_outputs.json"),
     "length_penalty": (1.0, 1),
-    "truncate_prompt_tokens": (),
     "use_beam_search": (False,),
 }
 """Fields of OpenAI, vLLM and llama.cpp that would change the text, with their neutral values."""
 
+OF_TRANSLATIONS = ("forced_bos_token_id", "tgt_lang", "src_lang")
+OF_CHATS = (
+    *("chat_template_kwargs", "add_generation_prompt", "continue_final_message"),
+    *("tool_choice", "parallel_tool_calls", "reasoning_effort", "thinking_token_budget"),
+)
+"""Options that only completions take, and that they do not."""
 
-class GenerationBody(Body):
+
+def with_options_but(*others: str) -> Callable[[type[B]], type[B]]:
+    """Adds all options of a generation but these, of which only neutral values are taken."""
+    known, fields = GenerationOptions.model_fields, request_fields(GenerationOptions)
+    defaults = {fields[name]: known[name].default for name in others}
+    neutral = {k: () if value is None else (value,) for k, value in defaults.items()}
+    return with_options(GenerationOptions, [n for n in fields if n not in others], neutral)
+
+
+class OpenAIBody(GenerationBody):
     """Common fields of generating endpoints."""
 
-    endpoint: ClassVar[Endpoint]
     neutral_values: ClassVar[NeutralValues] = NEUTRAL
 
-    model: str | None = Field(None, description="Name of the served model.")
-    stream: bool | None = Field(None, description="Send events as the text comes.")
     user: str | None = Field(None, description="Name of the user in the log, up to 128 characters.")
     safety_identifier: str | None = Field(None, description="As user.")
     prompt_cache_key: str | None = Field(None, description="Choose the replica by this.")
@@ -62,44 +87,25 @@ class GenerationBody(Body):
         None, description="Changes nothing; a response repeats it."
     )
 
-    def check(self, unknown: UnknownFields, where: str = "") -> None:
-        """See `Body`. Checks prompts and options too."""
-        super().check(unknown, where)
-        self.user = self.user or self.safety_identifier
-        try:
-            _ = self.options, self.prompts
-        except OptionError as error:
-            raise from_exception(error, "", self.names) from error
-
-    @cached_property
-    def prompts(self) -> tuple[Prompt, ...]:
-        """Each a text, token ids or messages; raises `ApiError`."""
-        raise NotImplementedError
-
-    @cached_property
-    def options(self) -> GenerationOptions:
-        """Of all choices; raises `ApiError` and `OptionError` for fields that contradict others."""
-        raise NotImplementedError
-
-    def read_options(self, form: TextFormat | ResponseFormat | None) -> dict[str, Any]:
+    def common_options(self, form: TextFormat | ResponseFormat | None) -> dict[str, Any]:
         """The options of all endpoints, by name. form: the format of the text."""
         return {**self.given_options, **read_structure(form, self.structured_outputs)}
 
     @property
-    def choices_per_prompt(self) -> int:
-        """Number of choices for each prompt."""
-        return 1
+    def names(self) -> Mapping[str, str]:
+        """See `Body`."""
+        outputs = self.structured_outputs
+        return self.fields if outputs is None else {**self.fields, **outputs.names}
 
     @property
-    def num_choices(self) -> int:
-        """Number of generations."""
-        return len(self.prompts) * self.choices_per_prompt
+    def user_name(self) -> str | None:
+        """See `Body`."""
+        return self.user or self.safety_identifier
 
     @property
-    def names(self) -> dict[str, str]:
-        """Fields by their options, where they are not as in `FIELDS`."""
-        own = OF_RESPONSES if self.endpoint == "responses" else {}
-        return own | (self.structured_outputs.names if self.structured_outputs else {})
+    def session(self) -> str | None:
+        """See `GenerationBody`."""
+        return self.prompt_cache_key
 
 
 class StreamOptions(Body):
@@ -111,8 +117,10 @@ class StreamOptions(Body):
     continuous_usage_stats: bool | None = None
 
 
-class ChoicesBody(GenerationBody):
+class ChoicesBody(OpenAIBody):
     """Common fields of chat completions and completions."""
+
+    fields: ClassVar[Mapping[str, str]] = FIELDS_OF_CHOICES
 
     n: Annotated[int, Field(ge=1, le=128)] | None = Field(  # as in OpenAI's reference
         None, description="Number of choices; with a seed, each draws a text of its own."
@@ -143,16 +151,15 @@ class Prediction(Body):
     content: Content
 
 
-@with_options_of("chat")
+@with_options_but(*OF_TRANSLATIONS)
 class ChatBody(ChoicesBody):
     """A conversation to answer, in the model's chat template."""
 
-    endpoint = "chat"
     neutral_values: ClassVar[NeutralValues] = {
         **NEUTRAL,
         **dict.fromkeys(("audio", "chat_template", "documents", "web_search_options"), ()),
-        "functions": ([],),
-        "function_call": ("none", "auto"),
+        "functions": Refused("give tools", ([],)),
+        "function_call": Refused("give tool_choice", ("none", "auto")),
         **dict.fromkeys(("echo", "store"), (False,)),
         "modalities": (["text"],),
         "service_tier": ("auto", "default"),
@@ -169,13 +176,11 @@ class ChatBody(ChoicesBody):
     )
     verbosity: Verbosity | None = Field(None, description="Changes nothing.")
 
-    @cached_property
-    def prompts(self) -> tuple[Prompt, ...]:
+    def read_prompts(self) -> tuple[Prompt, ...]:
         """The messages."""
         return (read_messages([message.for_template() for message in self.messages]),)
 
-    @cached_property
-    def options(self) -> GenerationOptions:
+    def read_options(self) -> GenerationOptions:
         """See `GenerationBody`."""
         length, newer = self.max_tokens, self.max_completion_tokens
         if None not in (length, newer) and length != newer:
@@ -185,7 +190,7 @@ class ChatBody(ChoicesBody):
             )
         if self.top_logprobs and not self.logprobs:
             raise invalid("top_logprobs", f"top_logprobs={self.top_logprobs} needs logprobs=true")
-        options = self.read_options(self.response_format)
+        options = self.common_options(self.response_format)
         options["max_new_tokens"] = newer if length is None else length
         if self.logprobs:
             options["logprobs"] = self.top_logprobs or 0
@@ -197,11 +202,11 @@ class ChatBody(ChoicesBody):
         return GenerationOptions(**options)
 
 
-@with_options_of("completions")
+@with_options_but(*OF_CHATS)
 class CompletionBody(ChoicesBody):
     """Prompts to continue, texts or token ids, without a chat template."""
 
-    endpoint = "completions"
+    conversation_field: ClassVar[str] = ""
     neutral_values: ClassVar[NeutralValues] = {**NEUTRAL, "prompt_embeds": (), "suffix": ("",)}
 
     prompt: Annotated[
@@ -219,19 +224,17 @@ class CompletionBody(ChoicesBody):
     )
     best_of: Positive | None = Field(None, description="As many as n only.")
 
-    @cached_property
-    def prompts(self) -> tuple[Prompt, ...]:
+    def read_prompts(self) -> tuple[Prompt, ...]:
         """One prompt or several."""
         prompt: Any = self.prompt
         is_one = isinstance(prompt, str) or isinstance(prompt[0], int)
         return (prompt,) if is_one else tuple(prompt)
 
-    @cached_property
-    def options(self) -> GenerationOptions:
+    def read_options(self) -> GenerationOptions:
         """See `GenerationBody`."""
         if self.best_of not in (None, self.choices_per_prompt):
             raise invalid("best_of", "best_of is only supported if it equals n: leave it out")
-        options = self.read_options(self.response_format)
+        options = self.common_options(self.response_format)
         options |= {"apply_chat_template": False, "max_new_tokens": self.max_tokens}
         if self.logprobs is not None:
             options["logprobs"] = self.logprobs
@@ -252,17 +255,18 @@ def _as_messages(given: object) -> object:
     return [{"role": "user", "content": given}] if isinstance(given, str) else given
 
 
-@with_options_of("responses")
-class ResponsesBody(GenerationBody):
+@with_options_but(*OF_TRANSLATIONS, "reasoning_effort")
+class ResponsesBody(OpenAIBody):
     """A text or a conversation to answer; nothing is stored."""
 
-    endpoint = "responses"
+    conversation_field: ClassVar[str] = "input"
+    fields: ClassVar[Mapping[str, str]] = FIELDS_OF_RESPONSES
     neutral_values: ClassVar[NeutralValues] = {
         **NEUTRAL,
         **dict.fromkeys(("conversation", "max_tokens", "max_tool_calls", "prompt"), ()),
         **dict.fromkeys(("background", "store"), (False,)),
         "previous_response_id": (),
-        "response_format": ({"type": "text"},),
+        "response_format": Refused("give text.format", ({"type": "text"},)),
         "service_tier": ("auto", "default"),
         "stream_options": ({}, {"include_obfuscation": False}),
         "top_logprobs": (0,),
@@ -291,18 +295,16 @@ class ResponsesBody(GenerationBody):
             if tool.is_hosted:
                 unknown.check(f"tools.{tool.type}", tool.type, ())
 
-    @cached_property
-    def prompts(self) -> tuple[Prompt, ...]:
+    def read_prompts(self) -> tuple[Prompt, ...]:
         """The items as messages."""
         messages = read_items(self.input)
         if self.instructions is not None:
             messages = [{"role": "system", "content": self.instructions}, *messages]
         return (messages,)
 
-    @cached_property
-    def options(self) -> GenerationOptions:
+    def read_options(self) -> GenerationOptions:
         """See `GenerationBody`."""
-        options = self.read_options(self.text.format if self.text else None)
+        options = self.common_options(self.text.format if self.text else None)
         options["max_new_tokens"] = self.max_output_tokens
         if self.reasoning and self.reasoning.effort is not None:
             options["reasoning_effort"] = self.reasoning.effort
@@ -336,5 +338,5 @@ class ResponsesBody(GenerationBody):
             "text": {"format": {"type": "text"}, **given},
             "tool_choice": self.given_options.get("tool_choice", "auto"),
             "tools": [tool.model_dump(exclude_unset=True) for tool in own],
-            "user": self.user,
+            "user": self.user_name,
         }

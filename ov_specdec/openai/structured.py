@@ -5,8 +5,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from ov_specdec.openai.body import Body, Loose, NeutralValues
-from ov_specdec.openai.errors import invalid, said, show
+from ov_specdec.api.body import Body, Loose, NeutralValues, Refused
+from ov_specdec.api.errors import invalid, said, show
+from ov_specdec.api.messages import Function
 from ov_specdec.options.structured import CONSTRAINTS
 
 Verbosity = Literal["low", "medium", "high"]
@@ -29,7 +30,7 @@ class NamedSchema(Body):
 class TextFormat(NamedSchema):
     """The format of a response."""
 
-    neutral_values: ClassVar[NeutralValues] = {"json_schema": ()}
+    neutral_values: ClassVar[NeutralValues] = {"json_schema": Refused("give text.format.schema")}
 
     type: FormatType
 
@@ -37,7 +38,9 @@ class TextFormat(NamedSchema):
 class ResponseFormat(Body):
     """The format of another answer, where the schema is nested."""
 
-    neutral_values: ClassVar[NeutralValues] = {"schema": ()}
+    neutral_values: ClassVar[NeutralValues] = {
+        "schema": Refused("give response_format.json_schema.schema, with the type json_schema")
+    }
 
     type: FormatType
     json_schema: NamedSchema | None = None
@@ -109,22 +112,6 @@ def read_structure(
 def flat_name(name: str, namespace: str | None) -> str:
     """What the model calls a tool, as in Codex."""
     return name if namespace is None else f"{namespace.rstrip('_')}__{name.lstrip('_')}"
-
-
-class Function(Loose):
-    """A function. strict: refuse a schema of which a part cannot be enforced."""
-
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-
-
-class ChatTool(Loose):
-    """A tool of /v1/chat/completions."""
-
-    type: Literal["function"]
-    function: Function
 
 
 class CustomFormat(Loose):

@@ -158,21 +158,18 @@ class GenerationOptions(Options):
         "Force the first output token of an encoder-decoder model.",
         ge=0,
         unset="the model's",
-        endpoints=("completions",),
     )
     tgt_lang: Text | None = option(
         None,
         "Translate to this language, named as in the tokenizer, such as fra_Latn.",
         more="Its token becomes forced_bos_token_id.",
         metavar="LANG",
-        endpoints=("completions",),
     )
     src_lang: Text | None = option(
         None,
         "Language of the source text, named as in the tokenizer.",
         unset="the tokenizer's",
         metavar="LANG",
-        endpoints=("completions",),
     )
     logits_processor: Sequence[Callable[..., Any]] = option(
         (),
@@ -311,7 +308,6 @@ class GenerationOptions(Options):
         None,
         'Pass arguments to the chat template, such as {"enable_thinking": false}.',
         metavar="JSON",
-        endpoints=("chat", "responses"),
         expects="a mapping of names to values",
     )
     add_generation_prompt: bool | None = option(
@@ -319,13 +315,11 @@ class GenerationOptions(Options):
         "End the prompt with the header of an answer.",
         unset="yes, unless the final message is continued",
         flag=None,
-        endpoints=("chat", "responses"),
     )
     continue_final_message: bool = option(
         False,
         "Continue the final message instead of starting an answer.",
         flag=None,
-        endpoints=("chat", "responses"),
     )
     tools: Tools = option(
         (),
@@ -341,25 +335,20 @@ class GenerationOptions(Options):
         "Leave it to the model whether it calls tools, forbid or require it, or name the tool.",
         more='Or as in requests: {"type": "function", "function": {"name": "area"}}.',
         metavar="auto|none|required|NAME",
-        endpoints=("chat", "responses"),
         expects="auto, none, required, or a tool by its name or a mapping",
     )
-    parallel_tool_calls: bool = option(
-        True, "Allow several calls in one answer.", endpoints=("chat", "responses")
-    )
+    parallel_tool_calls: bool = option(True, "Allow several calls in one answer.")
     reasoning_effort: Text | None = option(
         None,
         "Ask for so much reasoning, in words of the chat template such as low.",
         more='Templates that name no effort ignore it; "none" is enable_thinking=False too.',
         metavar="EFFORT",
-        endpoints=("chat",),
     )
     thinking_token_budget: int | None = option(
         None,
         "Reason for at most N tokens.",
         ge=0,
         unset="any number",
-        endpoints=("chat", "responses"),
     )
 
     @model_validator(mode="after")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from types import MappingProxyType, NoneType, UnionType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, TypeVar, Union, get_args, get_origin
 
 from pydantic import (
     BaseModel,
@@ -20,8 +20,6 @@ from pydantic.fields import FieldInfo
 from ov_specdec.errors import Option, OptionError, suggest
 from ov_specdec.options.foreign_names import HINTS
 
-Endpoint = Literal["chat", "completions", "responses"]
-ENDPOINTS: tuple[Endpoint, ...] = get_args(Endpoint)
 T = TypeVar("T")
 
 
@@ -61,8 +59,8 @@ class Display:
 
     more: a supplement for the documents of the Python interface. unset: description of the default.
     metavar: placeholder of a value; "": by its type. flag: its name on the command line; "": its
-    own; None: it has none. field: the same for requests. endpoints: those that take it. expects:
-    its values in words; "": by its type. group: title of the group that begins here.
+    own; None: it has none. field: the same for requests. expects: its values in words; "": by its
+    type. group: title of the group that begins here.
     """
 
     more: str = ""
@@ -70,7 +68,6 @@ class Display:
     metavar: str = ""
     flag: str | None = ""
     field: str | None = ""
-    endpoints: tuple[Endpoint, ...] = ENDPOINTS
     expects: str = ""
     group: str = ""
 
@@ -230,14 +227,10 @@ def _explained(error: ValidationError, fields: Mapping[str, FieldInfo]) -> Optio
     return OptionError(f"{{option}} must be {in_words(fields[name])}", option=named)
 
 
-def request_fields(options: type[Options], endpoint: Endpoint | None = None) -> dict[str, str]:
-    """The fields of requests by their options. endpoint: that takes them; None: any."""
-    shown = {name: display_of(field) for name, field in options.model_fields.items()}
-    return {
-        name: display.field or name
-        for name, display in shown.items()
-        if display.field is not None and (endpoint is None or endpoint in display.endpoints)
-    }
+def request_fields(options: type[Options]) -> dict[str, str]:
+    """The fields of requests by their options, as far as they have one."""
+    shown = {name: display_of(field).field for name, field in options.model_fields.items()}
+    return {name: field or name for name, field in shown.items() if field is not None}
 
 
 def kinds_of(kind: Any) -> list[Any]:

@@ -1,4 +1,4 @@
-"""The OpenAI-compatible server. One thread runs the models; request handlers read its output.
+"""The server, of all dialects. One thread runs the models; request handlers read its output.
 
 Needs the extra `[serve]`, which no other package imports.
 """

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from hashlib import sha256
+from itertools import product
 from time import monotonic
 from typing import Any
 from uuid import uuid4
@@ -16,8 +17,10 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from ov_specdec.api.dialect import Dialect
+from ov_specdec.api.errors import FIELDS, ApiError, from_exception
+from ov_specdec.dialects import DIALECTS, dialect_of
 from ov_specdec.errors import shorten
-from ov_specdec.openai.errors import ApiError, from_exception
 from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.server.settings import LOOPBACK_NAMES, Settings
 
@@ -56,7 +59,7 @@ class Record:
     arrived: float = field(default_factory=monotonic)
     queued: float | None = None
 
-    def fail(self, error: Exception, names: Mapping[str, str] | None = None) -> ApiError:
+    def fail(self, error: Exception, names: Mapping[str, str] = FIELDS) -> ApiError:
         """Record an exception, and give the answer for it; unexpected ones are logged too."""
         failure = from_exception(error, self.id, names)
         if failure.status == 500 and failure is not error:
@@ -88,8 +91,15 @@ class Record:
 class Access:
     """ASGI middleware. on_end: called with what was posted, at its end."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, on_end: Callable[[Record], None]) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        on_end: Callable[[Record], None],
+        dialects: Sequence[Dialect] = DIALECTS,
+    ) -> None:
         self._app = app
+        self._dialects = dialects
         hosts = settings.allowed_hosts and (*LOOPBACK_NAMES, *settings.allowed_hosts)
         self._hosts = [*dict.fromkeys(map(str.lower, hosts))]
         self._digests = [digest_of(key) for key in settings.api_keys]
@@ -101,7 +111,8 @@ class Access:
             await self._app(scope, receive, send)
             return
         record, route = Record(scope["method"], scope["path"]), _route(scope)
-        scope.setdefault("state", {})["record"] = record
+        dialect = dialect_of(route, self._dialects)
+        scope.setdefault("state", {}).update(record=record, dialect=dialect)
         has_begun = False
         if scope["method"] == "HEAD":  # as GET; uvicorn leaves the body out
             scope = {**scope, "method": "GET"}
@@ -118,14 +129,14 @@ class Access:
         try:
             self._check_host(scope)
             if self._digests and route not in OPEN:
-                self._check_key(scope, record)
+                self._check_key(scope, record, dialect)
             await self._app(scope, receive, sending)
         except ClientDisconnect:  # before its body has arrived
             record.status = CLIENT_LEFT
         except Exception as error:
             failure = record.fail(error)
             if not has_begun:
-                await error_response(failure)(scope, receive, sending)
+                await error_response(failure, dialect)(scope, receive, sending)
         finally:
             if record.method == "POST":
                 self._on_end(record)
@@ -147,18 +158,19 @@ class Access:
                 code="unknown_host",
             )
 
-    def _check_key(self, scope: Scope, record: Record) -> None:
-        kind, _, key = Request(scope).headers.get("authorization", "").partition(" ")
-        digest = digest_of(key.strip())
-        known = [hmac.compare_digest(digest, each) for each in self._digests]
-        if kind.lower() != "bearer" or not any(known):
-            raise ApiError(
-                401,
-                "no valid API key was given: send 'Authorization: Bearer KEY'",
-                code="invalid_api_key",
-            )
+    def _check_key(self, scope: Scope, record: Record, dialect: Dialect) -> None:
+        headers = Request(scope).headers
+        kind, _, key = headers.get("authorization", "").partition(" ")
+        keys = [key if kind.lower() == "bearer" else "", *map(headers.get, dialect.key_headers)]
+        digests = [digest_of(key.strip()) for key in keys if key]
+        pairs = product(digests, self._digests)
+        valid = [digest for digest, own in pairs if hmac.compare_digest(digest, own)]
+        if not valid:
+            ways = ("Authorization: Bearer KEY", *(f"{n}: KEY" for n in dialect.key_headers))
+            how = " or ".join(f"'{way}'" for way in ways)
+            raise ApiError(401, f"no valid API key was given: send {how}", code="invalid_api_key")
         # Distinguishes tenants without revealing their keys.
-        record.tenant = digest.hex()[:16]
+        record.tenant = valid[0].hex()[:16]
 
 
 def digest_of(key: str) -> bytes:
@@ -166,12 +178,12 @@ def digest_of(key: str) -> bytes:
     return sha256(key.encode()).digest()
 
 
-def error_response(error: ApiError) -> JSONResponse:
+def error_response(error: ApiError, dialect: Dialect) -> JSONResponse:
     """An error as a response."""
     headers = {} if error.retry_after is None else {"retry-after": str(error.retry_after)}
     if error.status == 401:
         headers["www-authenticate"] = "Bearer"
-    return JSONResponse(error.body(), error.status, headers)
+    return JSONResponse(dialect.error(error), error.status, headers)
 
 
 def _route(scope: Scope) -> str:

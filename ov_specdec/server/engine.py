@@ -13,11 +13,11 @@ from weakref import WeakValueDictionary
 
 from prometheus_client import Metric
 
+from ov_specdec.api.body import GenerationBody
+from ov_specdec.api.errors import ApiError
 from ov_specdec.engine.output import Reader
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import BusyError
-from ov_specdec.openai.errors import ApiError
-from ov_specdec.openai.requests import GenerationBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.results.chunks import Chunk
@@ -46,12 +46,13 @@ TRIAL_WAIT = 10.0
 class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots.
 
-    input_kind: of requests. tokenizer, batch_invariant: of the main model. max_length: maximum
-    tokens of prompt and output. max_running: maximum concurrent generations.
+    input_kind: of requests. tokenizer, model_type, batch_invariant: of the main model. max_length:
+    maximum tokens of prompt and output. max_running: maximum concurrent generations.
     """
 
     input_kind: InputKind
     tokenizer: Tokenizer
+    model_type: str
     max_length: int
     max_running: int
     batch_invariant: BatchInvariance
@@ -89,6 +90,7 @@ class LocalEngine:
     ) -> None:
         self.pipeline = pipeline
         self.tokenizer = pipeline.tokenizer
+        self.model_type = pipeline.main.folder.model_type
         self.max_length = pipeline.main.runner.max_length
         self.batch_invariant = pipeline.batch_invariant
         self.generator = pipeline.background(

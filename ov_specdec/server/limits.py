@@ -12,9 +12,8 @@ from pydantic_core import from_json
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
-from ov_specdec.openai.audio import FILE
-from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.requests import GenerationBody
+from ov_specdec.api.body import FILE, GenerationBody
+from ov_specdec.api.errors import ApiError, invalid
 from ov_specdec.server.settings import MAX_RECORDING, MAX_TEXT, Settings
 from ov_specdec.server.stream import run_in_thread
 

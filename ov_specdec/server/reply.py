@@ -1,4 +1,4 @@
-"""Sends the answer of a request, whole or as server-sent events, and watches for disconnects."""
+"""Sends the answer of a request, whole or in pieces, and watches for disconnects."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -11,81 +11,71 @@ from typing import Any
 from starlette.responses import JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from ov_specdec.api.answer import Answer
+from ov_specdec.api.body import GenerationBody
+from ov_specdec.api.dialect import Framing, Generating
+from ov_specdec.api.errors import ApiError, invalid
+from ov_specdec.dialects import INPUTS
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai.audio import MEDIA_TYPES, TranscriptionAnswer, TranslationForm
-from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.errors import ApiError, invalid
-from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
-from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.server.access import CLIENT_LEFT, Record
 from ov_specdec.server.limits import RETRY_AFTER, Grow
 from ov_specdec.server.service import Service
 from ov_specdec.server.stream import Stream, run_in_thread, wait_for
 
-AnyRequest = ChatBody | CompletionBody | ResponsesBody | TranslationForm
-Entered = AbstractAsyncContextManager[tuple[AnyRequest, Grow]]
-AnyAnswer = CompletionAnswer | ResponseAnswer | TranscriptionAnswer
+Entered = AbstractAsyncContextManager[tuple[Any, Grow]]
 
 MAX_UNREAD = 1024
 """Maximum unread chunks of a stream: more than network delays need, yet little memory. The socket
 has its own buffers."""
 
-PING = b": ping\n\n"
 PING_SECONDS = 15.0
-"""A comment between events, and the silence in seconds before it is sent: less than the idle
-timeout of proxies."""
+"""The silence before a ping is sent, if there is one: less than the idle timeout of proxies."""
 
-HEADERS = {
-    "content-type": "text/event-stream; charset=utf-8",
-    "cache-control": "no-cache",
-    "x-accel-buffering": "no",  # nginx would buffer events
-}
+
+HEADERS = {"cache-control": "no-cache", "x-accel-buffering": "no"}  # nginx would buffer pieces
 
 
 class Reply(Response):
     """A response that reads a request and runs its generations while it is sent.
 
-    record: of the request, for the log. entered: reads the request, and has a slot for it.
+    record: of the request, for the log. entered: reads the request, and has a slot for it. form: of
+    its pieces.
     """
 
-    answer: AnyAnswer
+    answer: Answer[Any]
     stream: Stream[Any]
 
-    def __init__(self, service: Service, record: Record, entered: Entered) -> None:
+    def __init__(
+        self, service: Service, record: Record, entered: Entered, post: Generating, form: Framing
+    ) -> None:
         super().__init__()
         self.service = service
         self.record = record
         self.entered = entered
+        self.post = post
+        self.form = form
         self.deadline = record.arrived + (service.settings.request_timeout or inf)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Run until the answer is sent, or the client disconnects or reads too slowly."""
         async with self.entered as (request, grow):
-            self.record.user = request.user
-            self.service.check_model(request.model)
-            if not isinstance(request, TranslationForm):
+            self.record.user = request.user_name
+            served = self.service.model
+            served.check(request.model)
+            if isinstance(request, GenerationBody):
                 grow(request.num_choices, request.choices_per_prompt)
-            self.answer = self._open_answer(request)
+                if request.conversation_field and served.tokenizer.chat_template is None:
+                    raise invalid(
+                        request.conversation_field,
+                        f"the model has no chat template: send a text to {INPUTS['text']}, or "
+                        "start the server with --chat-template FILE",
+                    )
+            self.answer = self.post.answer(request, served.names[0], served.tokenizer)
             choices = self.record.outputs = self.answer.choices
             self.stream = Stream(len(choices), MAX_UNREAD if self.answer.is_streamed else inf)
             self.service.streams.add(self.stream)
             await self._run_for_client(self._run(scope, receive, send), receive)
-
-    def _open_answer(self, request: AnyRequest) -> AnyAnswer:
-        """What writes the answer."""
-        tokenizer, name = self.service.engine.tokenizer, self.service.settings.model_name
-        if isinstance(request, TranslationForm):
-            return TranscriptionAnswer(request)
-        if not isinstance(request, CompletionBody) and tokenizer.chat_template is None:
-            raise invalid(
-                "messages" if isinstance(request, ChatBody) else "input",
-                "the model has no chat template: send a text to /v1/completions, or start the "
-                "server with --chat-template FILE",
-            )
-        if isinstance(request, ResponsesBody):
-            return ResponseAnswer(request, name, tokenizer)
-        return CompletionAnswer(request, name, tokenizer)
 
     async def _run_for_client(self, work: Coroutine[Any, Any, None], receive: Receive) -> None:
         """Run the work of the request, until the client disconnects or reads too slowly."""
@@ -116,7 +106,8 @@ class Reply(Response):
             async with engine.running(self.answer.request, self.record.tenant, self.stream):
                 await self._wait_turn()
                 if self.answer.is_streamed:  # the head comes at admission
-                    await StreamingResponse(self._events(), headers=HEADERS).stream_response(send)
+                    headers = {"content-type": f"{self.form.media_type}; charset=utf-8", **HEADERS}
+                    await StreamingResponse(self._pieces(), headers=headers).stream_response(send)
                     return
                 while pieces := await self.stream.next(self.deadline):
                     for piece in pieces:
@@ -143,8 +134,8 @@ class Reply(Response):
             ) from error
         self.record.queued = monotonic() - came
 
-    async def _events(self) -> AsyncIterator[bytes]:
-        """The events of an answer, and pings between them; an error ends them."""
+    async def _pieces(self) -> AsyncIterator[bytes]:
+        """The pieces of an answer, and pings between them; an error ends them."""
         try:
             yield b"".join(self.answer.begin())
             while True:
@@ -154,7 +145,7 @@ class Reply(Response):
                 except asyncio.TimeoutError:
                     if monotonic() >= self.deadline:
                         raise
-                    yield PING
+                    yield self.form.ping
                     continue
                 if not pieces:
                     break
@@ -178,9 +169,9 @@ class Reply(Response):
         return self.record.fail(error, self.answer.request.names)
 
 
-def _whole(answer: AnyAnswer) -> Response:
+def _whole(answer: Answer[Any]) -> Response:
     """The response of an answer that is not streamed."""
     body = answer.whole()
-    if isinstance(body, str) and isinstance(answer, TranscriptionAnswer):
-        return PlainTextResponse(body, media_type=MEDIA_TYPES[str(answer.request.response_format)])
+    if isinstance(body, str):
+        return PlainTextResponse(body, media_type=answer.media_type)
     return JSONResponse(body)

@@ -1,24 +1,19 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from time import monotonic, time
 from typing import Any
 from weakref import WeakSet
 
-from ov_specdec.errors import shorten
-from ov_specdec.openai.body import UnknownFields
-from ov_specdec.openai.errors import ApiError, Json
+from ov_specdec.api.body import UnknownFields
+from ov_specdec.api.dialect import Served
+from ov_specdec.api.errors import ApiError
+from ov_specdec.dialects import INPUTS
 from ov_specdec.server.engine import EngineClient, InputKind
 from ov_specdec.server.limits import RETRY_AFTER, Arrivals, Grow, Slots
 from ov_specdec.server.metrics import Metrics, RequestMetrics, export
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-
-PATHS: Mapping[InputKind, str] = {
-    "text": "/v1/completions",
-    "recordings": "/v1/audio/transcriptions",
-}
 
 
 class Service:
@@ -54,10 +49,24 @@ class Service:
             raise ApiError(503, "the models are loading", code="loading", retry_after=RETRY_AFTER)
         return self.served
 
+    @property
+    def model(self) -> Served:
+        """The model that is served; `ApiError` while it loads."""
+        engine, settings = self.engine, self.settings
+        return Served(
+            settings.served_model_name,
+            self.started,
+            engine.tokenizer,
+            engine.model_type,
+            engine.max_length,
+            engine.batch_invariant,
+            settings.max_request_tokens,
+        )
+
     def check_input(self, needed: InputKind) -> None:
         """Refuse a request for which another kind of model is needed."""
         if (taken := self.engine.input_kind) != needed:
-            message = f"the model that is served takes {taken}: use {PATHS[taken]}"
+            message = f"the model that is served takes {taken}: use {INPUTS[taken]}"
             raise ApiError(400, message, code="wrong_endpoint")
 
     async def check_health(self) -> None:
@@ -75,35 +84,12 @@ class Service:
             found = await self.served.collect_metrics()
         return export([*self.metrics.registry.collect(), *found])
 
-    def check_model(self, name: str | None) -> None:
-        """Refuse a model that is not served; None is accepted."""
-        if name not in (None, *self.settings.served_model_name):
-            raise ApiError(
-                404,
-                f"the model {shorten(name)} is not served here: it is '{self.settings.model_name}'",
-                "model",
-                "model_not_found",
-            )
-
     def slot(self, tenant: str | None) -> AbstractContextManager[Grow]:
         """A slot for a request, once it is entered; `ApiError` if there is none."""
         if self.drained_by is not None:
             raise _draining()
         _ = self.engine  # is loaded
         return self.slots.entered(tenant)
-
-    def describe_model(self, name: str) -> Json:
-        """The model by one of its names, in OpenAI's shape."""
-        engine = self.engine
-        return {
-            "id": name,
-            "object": "model",
-            "created": self.started,
-            "owned_by": "ov-specdec",
-            "max_model_len": engine.max_length,
-            "chat_template": engine.tokenizer.chat_template is not None,
-            "batch_invariant": engine.batch_invariant.as_dict(),
-        }
 
     def drain(self) -> bool:
         """Reject new requests; whether running ones have ended, or do now as their time is up."""

@@ -9,9 +9,9 @@ from time import monotonic
 
 from prometheus_client import Metric
 
+from ov_specdec.api.body import Form
 from ov_specdec.engine.fair_queue import FairQueue
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.openai.audio import TranslationForm
 from ov_specdec.results.stats import NOT_INVARIANT
 from ov_specdec.server.engine import STEP_TIMEOUT, InputKind, join_salt, stalled
 from ov_specdec.server.metrics import Metrics
@@ -31,7 +31,7 @@ class Job:
     error.
     """
 
-    request: TranslationForm
+    request: Form
     tenant: str | None
     stream: Stream[TranscriptionChunk]
     is_cancelled: bool = False
@@ -52,6 +52,7 @@ class Transcriptions:
     """
 
     input_kind: InputKind = "recordings"
+    model_type = "whisper"
     max_running = 1
     batch_invariant = NOT_INVARIANT
 
@@ -76,7 +77,7 @@ class Transcriptions:
 
     @asynccontextmanager
     async def running(
-        self, request: TranslationForm, tenant: str | None, stream: Stream[TranscriptionChunk]
+        self, request: Form, tenant: str | None, stream: Stream[TranscriptionChunk]
     ) -> AsyncIterator[None]:
         """See `EngineClient`. The file of the request is closed at the end."""
         job = Job(request, tenant, stream)

@@ -9,9 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
-from ov_specdec.cli.batch import BODIES, BatchRequest, BatchRun, Results, read_requests
-from ov_specdec.openai.body import UnknownFields, read
-from ov_specdec.openai.errors import ApiError
+from ov_specdec.api.body import UnknownFields, read
+from ov_specdec.api.errors import ApiError
+from ov_specdec.cli.batch import GENERATING, BatchRequest, BatchRun, Results, read_requests
+from ov_specdec.openai.dialect import OPENAI
 from tests.support.command_line import run
 from tests.support.passes import note_passes
 
@@ -242,7 +243,7 @@ def test_an_interrupted_run_is_gone_on_with(serving, tmp_path):
 )
 def test_a_file_that_holds_no_results_is_left_alone(content, tmp_path):
     path = tmp_path / "notes.txt"
-    Results(path).write("a", 400, ApiError(400, "no").body())
+    Results(path).fail("a", OPENAI, ApiError(400, "no"))
     with path.open("a") as file:
         file.write(content)
     before = path.read_bytes()
@@ -279,6 +280,6 @@ def test_any_body_is_read_or_refused_by_name(body, url):
     content = {"custom_id": "x", "method": "POST", "url": url, "body": body}
     request = BatchRequest(**content)
     try:
-        assert read(BODIES[request.url], request.body).num_choices
+        assert read(GENERATING[request.url][1].body, request.body).num_choices
     except ApiError as error:
         assert error.status == 400

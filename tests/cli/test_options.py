@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 import ov_specdec
 from lab.docs.option_tables import kwargs, options_page
 from ov_specdec import GenerationOptions, errors
+from ov_specdec.api.body import read, with_options
+from ov_specdec.api.errors import ApiError
 from ov_specdec.cli.app import COMMANDS, EXAMPLES, app
 from ov_specdec.cli.declare import options_of as click_options
 from ov_specdec.cli.declare import own_options, unescape
@@ -25,8 +27,6 @@ from ov_specdec.cli.generate import generate
 from ov_specdec.cli.options import GENERATION, PIPELINE
 from ov_specdec.cli.terminal import MOST_USED, in_option_names
 from ov_specdec.errors import ModelError, Option, OptionError
-from ov_specdec.openai.body import read, with_options
-from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
 from ov_specdec.options.model import kinds_of, option, request_fields
 from ov_specdec.server.settings import Binding, check_address
@@ -118,7 +118,7 @@ BODY_OF = {
 @pytest.mark.parametrize("endpoint", BODY_OF)
 def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
     known, needed = BODY_OF[endpoint]
-    body = with_options(More, request_fields(More, endpoint))(known)
+    body = with_options(More, request_fields(More))(known)
     assert body.model_validate({**needed, "shine": 4}).given_options[NAME] == 4
     with pytest.raises(ApiError) as error:
         read(body, {**needed, "shine": 10})
@@ -141,8 +141,8 @@ def test_it_is_in_the_keyword_arguments_and_in_the_documents():
 @pytest.mark.parametrize("endpoint", BODY_OF)
 def test_every_field_of_an_option_is_read_as_the_option_that_it_describes(endpoint):
     kind, needed = BODY_OF[endpoint]
-    for name, field in request_fields(GenerationOptions, endpoint).items():
-        known = GenerationOptions.model_fields[name]
+    for name in kind.option_names:
+        field, known = kind.fields[name], GenerationOptions.model_fields[name]
         if kinds_of(known.annotation)[0] in (int, float):
             value = 1 if known.default in (None, "auto") else known.default
             assert getattr(read(kind, {**needed, field: value}).options, name) == value

@@ -7,10 +7,10 @@ import sys
 
 import pytest
 
+from ov_specdec.api.errors import ApiError
 from ov_specdec.cluster import cpus
 from ov_specdec.cluster.cpus import claim, largest_size, masks, read_nodes
 from ov_specdec.errors import DeviceError
-from ov_specdec.openai.errors import ApiError
 
 # Two NUMA nodes of three cores with two hardware threads each, numbered as Linux does.
 NODES = [[0, 6, 1, 7, 2, 8], [3, 9, 4, 10, 5, 11]]

@@ -21,12 +21,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from ray.exceptions import RayActorError
 from ray.serve.schema import ApplicationStatusOverview, DeploymentStatusOverview
 
+from ov_specdec.api.body import read
+from ov_specdec.api.errors import ApiError
 from ov_specdec.cli.serve import serve as command
 from ov_specdec.cluster.application import NAME, ClusterArgs, build, deploy
 from ov_specdec.cluster.replica import SESSION_PREFIX, RemoteEngine, SessionRouter, session_of
 from ov_specdec.errors import DeviceError, OptionError
-from ov_specdec.openai.body import read
-from ov_specdec.openai.errors import ApiError
 from ov_specdec.openai.requests import ChatBody, CompletionBody
 from ov_specdec.server.stream import Stream
 from tests.support.server import serving_process, wait_until
@@ -418,7 +418,7 @@ def read_from(*scripts):
     async def run():
         handle = Handle(*scripts)
         stream = Stream(1)
-        engine = RemoteEngine(handle, None, 100, None, 1)
+        engine = RemoteEngine(handle, 1, None, "", 100, None)
         await engine._read(of_choices(1), None, stream, 3)
         return await stream.next(), handle.num_cancelled
 

@@ -9,8 +9,8 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.api.errors import ApiError
 from ov_specdec.errors import OptionError
-from ov_specdec.openai.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server.access import JsonLines, Record
 from ov_specdec.server.app import make_app

@@ -6,8 +6,8 @@ import pytest
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import models, pre_tokenizers
 
-from ov_specdec.openai.body import MAX_DEPTH, MAX_VALUES, read
-from ov_specdec.openai.errors import ApiError
+from ov_specdec.api.body import MAX_DEPTH, MAX_VALUES, read
+from ov_specdec.api.errors import ApiError
 from ov_specdec.openai.requests import CompletionBody
 from ov_specdec.server.limits import limit_work
 from ov_specdec.text.prompt import may_fit

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.openai.errors import ApiError
+from ov_specdec.api.errors import ApiError
 from ov_specdec.server import engine, reply
 from ov_specdec.server.app import make_app
 from ov_specdec.server.engine import MAX_TRIALS, LocalEngine

@@ -9,7 +9,7 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import processors
 
 from ov_specdec import SpeculativePipeline
-from ov_specdec.openai.body import read
+from ov_specdec.api.body import read
 from ov_specdec.openai.completions import CompletionAnswer, prompt_offsets
 from ov_specdec.openai.requests import CompletionBody
 from ov_specdec.options.generation import GenerationOptions

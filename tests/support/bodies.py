@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from ov_specdec.openai.body import UnknownFields, read
-from ov_specdec.openai.completions import CompletionAnswer
-from ov_specdec.openai.errors import ApiError
+from ov_specdec.api.body import UnknownFields, read
+from ov_specdec.api.errors import ApiError
+from ov_specdec.openai.dialect import OPENAI
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
-from ov_specdec.openai.responses import ResponseAnswer
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.text.generated_tokens import EncodedText
 
+ANSWERS = {each.body: each.answer for each in OPENAI.posts.values() if hasattr(each, "body")}
 MESSAGES = [{"role": "user", "content": "Hello"}]
 STRICT = UnknownFields(strict=True)
 
@@ -80,8 +80,7 @@ def answer(ask):
     tokenizer = SimpleNamespace(
         decode_all=decode, piece=piece, piece_after=piece_after, encode_rendered=encode
     )
-    kind = ResponseAnswer if ask.endpoint == "responses" else CompletionAnswer
-    made = kind(ask, "model", tokenizer, created=1700000000)
+    made = ANSWERS[type(ask)](ask, "model", tokenizer, created=1700000000)
     made.id = "id-1"
     return made
 

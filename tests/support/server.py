@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from socket import socket
@@ -18,6 +18,8 @@ import pytest
 import uvicorn
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.api.dialect import Dialect
+from ov_specdec.dialects import DIALECTS
 from ov_specdec.server import run as connection
 from ov_specdec.server.app import make_app
 from ov_specdec.server.run import Connection, Server, open_engine
@@ -63,12 +65,16 @@ class Running:
 
 
 @contextmanager
-def serving(pipeline: SpeculativePipeline | None = None, **settings: Any) -> Iterator[Running]:
+def serving(
+    pipeline: SpeculativePipeline | None = None,
+    dialects: Sequence[Dialect] = DIALECTS,
+    **settings: Any,
+) -> Iterator[Running]:
     """Serve a pipeline, or none yet; it is not closed at the end."""
     service = Service(Settings(**{"served_model_name": NAME, **settings}))
     if pipeline is not None:
         service.take(open_engine(pipeline, service.settings))
-    app = make_app(service)
+    app = make_app(service, dialects=dialects)
     config = uvicorn.Config(
         app,
         port=0,

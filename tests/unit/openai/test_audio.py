@@ -5,14 +5,13 @@ import json
 
 import pytest
 
+from ov_specdec.api.body import UnknownFields, read
+from ov_specdec.api.errors import ApiError
 from ov_specdec.openai.audio import (
     TranscriptionAnswer,
     TranscriptionForm,
     TranslationForm,
-    read_form,
 )
-from ov_specdec.openai.body import UnknownFields
-from ov_specdec.openai.errors import ApiError
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.speech.segments import TranscriptionChunk
 from tests.support.recordings import result
@@ -21,11 +20,11 @@ FILE = {"file": [io.BytesIO()]}
 
 
 def read_transcription(texts):
-    return read_form(TranscriptionForm, FILE | texts, UnknownFields(strict=True))
+    return read(TranscriptionForm, FILE | texts, UnknownFields(strict=True))
 
 
 def read_translation(texts):
-    return read_form(TranslationForm, FILE | texts, UnknownFields(strict=True))
+    return read(TranslationForm, FILE | texts, UnknownFields(strict=True))
 
 
 def form(**fields):
@@ -109,7 +108,7 @@ def answered():
 def test_answers_have_openais_shapes():
     def body(name):
         whole = answered()
-        answer = TranscriptionAnswer(read_transcription(form(response_format=name)))
+        answer = TranscriptionAnswer(read_transcription(form(response_format=name)), "model", None)
         named = {"segments": whole.segments, "language": whole.language, "stats": whole.stats}
         answer.note(0, TranscriptionChunk(whole.text, 1.0, finish_reason="stop", **named))
         return answer.whole()
@@ -135,7 +134,7 @@ def test_a_stream_ends_with_the_whole_text():
         TranscriptionChunk(" Second.", 3.0),
         TranscriptionChunk("", 3.0, stats=made.stats, finish_reason="stop"),
     ]
-    writer = TranscriptionAnswer(read_transcription(form(stream="true")))
+    writer = TranscriptionAnswer(read_transcription(form(stream="true")), "model", None)
     sent = [b"".join(writer.add(0, chunk)) for chunk in chunks]
     assert sent[1] == sent[3] == b""
     sent += writer.end()

@@ -7,19 +7,20 @@ from dataclasses import replace
 import pytest
 from pydantic import ValidationError
 
+from ov_specdec.api.body import MAX_LOGGED, UnknownFields, read
+from ov_specdec.api.errors import ApiError, from_exception
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, Option, OptionError
-from ov_specdec.openai.body import MAX_LOGGED, UnknownFields, read
-from ov_specdec.openai.errors import ApiError, from_exception
+from ov_specdec.openai.errors import error_body
 from ov_specdec.openai.requests import (
     ChatBody,
     CompletionBody,
     ResponsesBody,
 )
+from ov_specdec.openai.tokens import DetokenizeBody, TokenizeBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.sampling.logits import TokenLogprobs
-from ov_specdec.server.app import DetokenizeBody, TokenizeBody
 from tests.support.bodies import (
     MESSAGES,
     STRICT,
@@ -457,7 +458,8 @@ def test_parts_of_characters_are_given_as_bytes():
     own.tokenizer.piece = PIECES.__getitem__
     found = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]
     assert found["tokens"] == NAMES
-    own = replace(own, request=chat(logprobs=True))
+    tokenizer, own = own.tokenizer, answer(chat(logprobs=True))
+    own.tokenizer = tokenizer
     content = body_of(own, [result("text", logprobs=scored)])["choices"][0]["logprobs"]["content"]
     assert [bytes(token["bytes"]) for token in content] == [*PIECES.values()]
     assert [token["token"] for token in content] == [n.removeprefix("bytes:") for n in NAMES]
@@ -578,8 +580,8 @@ def test_other_errors_tell_nothing_but_where_to_look():
     failure = from_exception(RuntimeError("secret path"), "r1")
     assert failure.status == 500
     assert "r1" in failure.message
-    assert "secret" not in json.dumps(failure.body())
-    assert failure.body()["error"].keys() == {"message", "type", "param", "code"}
+    assert "secret" not in json.dumps(error_body(failure))
+    assert error_body(failure)["error"].keys() == {"message", "type", "param", "code"}
 
 
 def test_a_stream_that_fails_says_so_and_is_not_done():

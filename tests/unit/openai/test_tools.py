@@ -7,8 +7,8 @@ import pytest
 from openai.types.responses import ResponseStreamEvent
 from pydantic import TypeAdapter
 
-from ov_specdec.openai.body import UnknownFields, read
-from ov_specdec.openai.errors import ApiError
+from ov_specdec.api.body import UnknownFields, read
+from ov_specdec.api.errors import ApiError
 from ov_specdec.openai.requests import ResponsesBody
 from ov_specdec.openai.responses import InputReader
 from ov_specdec.results.chunks import Chunk

@@ -1,21 +1,30 @@
-"""`Body`, the base of the bodies of requests; options as their fields; and which are refused."""
+"""Bodies of requests of all dialects: options as their fields; what is refused, what is read."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, create_model
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    WithJsonSchema,
+    create_model,
+)
 from pydantic_core import PydanticCustomError
 
-from ov_specdec.errors import suggest
-from ov_specdec.openai.errors import FIELDS, explain, invalid, said, show
+from ov_specdec.api.errors import FIELDS, explain, from_exception, invalid, said, show
+from ov_specdec.errors import OptionError, suggest
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
-from ov_specdec.options.model import Endpoint, Options, TokenId, request_fields
+from ov_specdec.options.model import Options, TokenId, request_fields
+from ov_specdec.text.prompt import Prompt
 
-log = logging.getLogger("ov_specdec.openai")
+log = logging.getLogger("ov_specdec.api")
 
 MAX_LOGGED = 1000
 """Maximum logged names to remember: requests may contain any number of them."""
@@ -37,19 +46,17 @@ MAX_ITEMS = 1024
 MAX_SALT = 256
 """Maximum characters of a salt: what is cached is found by it, and keeps it."""
 
-NEWER_NAMES = {
-    **{f"guided_{name}": f"give structured_outputs.{name}" for name in ("choice", "json", "regex")},
-    **dict.fromkeys(("grammar", "guided_grammar"), "give structured_outputs.grammar, in Lark"),
-    "function_call": "give tool_choice",
-    "functions": "give tools",
-    "json_schema": "give response_format, or structured_outputs.json",
-    "response_format": "give text.format",
-    "response_format.schema": "give response_format.json_schema.schema, with the type json_schema",
-    "text.format.json_schema": "give text.format.schema",
-}
-"""What to give instead of older fields, and of fields of llama.cpp and other endpoints."""
+FILE = "file"
 
-NeutralValues = Mapping[str, Sequence[Any]]
+
+class Refused(NamedTuple):
+    """A field of which only neutral values are taken, and what to give instead."""
+
+    remedy: str
+    neutral: Sequence[Any] = ()
+
+
+NeutralValues = Mapping[str, Sequence[Any] | Refused]
 """The only values that are taken of each field: those that change nothing. () refuses all."""
 
 B = TypeVar("B", bound="Body")
@@ -68,32 +75,47 @@ class UnknownFields:
     strict: bool = False
     _logged: set[str] = field(default_factory=set)
 
-    def check(self, name: str, value: object, known: Iterable[str]) -> None:
-        """Log an unknown field, or refuse it; the hint is the field of the option of that name."""
-        meant = partial(suggest, FIELDS.get(name, name), known, most=1, cutoff=0.8)
+    def check(self, name: str, value: object, known: Iterable[str], meant: str = "") -> None:
+        """Log an unknown field, or refuse it. meant: the field to look for among those known."""
+        otherwise = "leave it out" if self.strict else "it is not a known field"
+        hint = suggest(meant or name, known, otherwise, most=1, cutoff=0.8)
         if self.strict:
-            hint = meant(otherwise="leave it out")
             message = f"{name}={show(value)} is not supported: {hint}"
             raise invalid(name, message, "unknown_parameter")
         shown = name[:MAX_NAME]
         if shown not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add(shown)
-            log.warning(
-                "%r is ignored in requests: %s", shown, meant(otherwise="it is not a known field")
-            )
+            log.warning("%r is ignored in requests: %s", shown, hint)
 
 
 class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
-    option_names: its fields that are generation options, by the names of the options.
-    neutral_values: of fields that are refused otherwise.
+    method: of HTTP. option_names: its fields that are options, by the names of the options. fields:
+    of all options, for errors. neutral_values: of fields that are refused otherwise.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
 
+    method: ClassVar[str] = "POST"
     option_names: ClassVar[tuple[str, ...]] = ()
+    fields: ClassVar[Mapping[str, str]] = FIELDS
     neutral_values: ClassVar[NeutralValues] = {}
+
+    @property
+    def num_choices(self) -> int:
+        """Number of generations."""
+        return 1
+
+    @property
+    def names(self) -> Mapping[str, str]:
+        """Fields by their options, of all that an error may name."""
+        return self.fields
+
+    @property
+    def user_name(self) -> str | None:
+        """Who asks, for the log."""
+        return None
 
     @property
     def given_options(self) -> dict[str, Any]:
@@ -107,14 +129,14 @@ class Body(BaseModel):
         known = {*self.neutral_values, *(each.alias or name for name, each in fields.items())}
         given = {k: v for k, v in (self.model_extra or {}).items() if v is not None}
         for name, value in given.items():
-            neutral = self.neutral_values.get(name)
+            own = self.neutral_values.get(name)
+            remedy, neutral = own if isinstance(own, Refused) else ("", own)
             if neutral is None:
-                unknown.check(where + name, value, known)
+                unknown.check(where + name, value, known, self.fields.get(where + name, ""))
             elif not any(value == each and type(value) is type(each) for each in neutral):
                 taken = " or ".join(map(show, neutral))
-                remedy = f"only {taken} is taken" if taken else "leave it out"
+                remedy = remedy or (f"only {taken} is taken" if taken else "leave it out")
                 path = where + name.removesuffix("[]")
-                remedy = NEWER_NAMES.get(path, remedy)
                 message = f"{path}={show(value)} is not supported: {remedy}"
                 raise invalid(path, message, "unsupported_value")
         for name in fields:
@@ -122,8 +144,99 @@ class Body(BaseModel):
                 own.check(unknown, f"{where}{name}.")
 
 
-def read(kind: type[B], content: object, unknown: UnknownFields | None = None) -> B:
+class Form(Body):
+    """A form with a recording, in its field `FILE`."""
+
+    model_config = ConfigDict(strict=False)  # its other fields are texts
+
+    lists: ClassVar[tuple[str, ...]] = ()
+    """Fields that are lists, also where their names do not end in []."""
+
+    file: Annotated[Any, WithJsonSchema({"type": "string", "format": "binary"})]
+    model: str | None = None
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Keyword arguments of `SpeechPipeline.stream`."""
+        raise NotImplementedError
+
+    @classmethod
+    def collect(cls, given: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+        """The fields of a form. given: texts and files of each, in order of arrival."""
+        values: dict[str, Any] = {}
+        for name, several in given.items():
+            listed = f"{name}[]" if name in cls.lists else name
+            if listed.endswith("[]"):
+                values[listed] = list(several)
+            elif len(several) > 1:
+                raise invalid(name, f"{name} was given {len(several)} times: give it once")
+            elif several[0]:  # an empty one counts as missing
+                values[name] = several[0]
+        if isinstance(values.get(FILE), str | None):  # a text would be read as a path
+            raise invalid(FILE, "file is missing: send the recording as a file")
+        return values
+
+
+class GenerationBody(Body):
+    """A request for texts. A dialect adds its fields, and says what they mean.
+
+    conversation_field: where the messages are that need a chat template; "" if none do.
+    """
+
+    conversation_field: ClassVar[str] = "messages"
+
+    model: str | None = Field(None, description="Name of the served model.")
+    stream: bool | None = Field(None, description="Send events as the text comes.")
+
+    _options: GenerationOptions = PrivateAttr()
+    _prompts: tuple[Prompt, ...] = PrivateAttr()
+
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`. Reads options and prompts too."""
+        super().check(unknown, where)
+        try:
+            self._options, self._prompts = self.read_options(), self.read_prompts()
+        except OptionError as error:
+            raise from_exception(error, "", self.names) from error
+
+    def read_options(self) -> GenerationOptions:
+        """Of all choices; raises `ApiError` and `OptionError` for fields that contradict others."""
+        raise NotImplementedError
+
+    def read_prompts(self) -> tuple[Prompt, ...]:
+        """Each a text, token ids or messages; raises `ApiError`."""
+        raise NotImplementedError
+
+    @property
+    def options(self) -> GenerationOptions:
+        """See `read_options`."""
+        return self._options
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        """See `read_prompts`."""
+        return self._prompts
+
+    @property
+    def choices_per_prompt(self) -> int:
+        """Number of choices for each prompt."""
+        return 1
+
+    @property
+    def num_choices(self) -> int:
+        """See `Body`."""
+        return len(self.prompts) * self.choices_per_prompt
+
+    @property
+    def session(self) -> str | None:
+        """A name of the conversation, by which a cluster chooses the replica; None: its begin."""
+        return None
+
+
+def read(kind: type[B], content: Any, unknown: UnknownFields | None = None) -> B:
     """Validate a body of this kind; `ApiError` names an invalid field by its JSON path."""
+    if issubclass(kind, Form):
+        content = kind.collect(content)
     check_size(content)
     if not isinstance(content, Mapping):
         raise invalid(None, f"the body is {show(content)}: it must be a JSON object")
@@ -203,12 +316,18 @@ FIELD_TYPES: Mapping[str, Any] = {
 
 
 def with_options(
-    options: type[Options], names: Iterable[str], neutral: NeutralValues = MappingProxyType({})
+    options: type[Options],
+    names: Iterable[str],
+    neutral: NeutralValues = MappingProxyType({}),
+    **fields: str,
 ) -> Callable[[type[B]], type[B]]:
-    """Adds these options as fields to a body; null counts as missing."""
+    """Adds these options as fields to a body; null counts as missing.
+
+    fields: names of fields by option, where a dialect has other ones.
+    """
 
     def decorate(body: type[B]) -> type[B]:
-        aliases, taken = request_fields(options), {}
+        aliases, taken = {**request_fields(options), **fields}, {}
         for name in names:
             known = options.model_fields[name]
             kind: Any = FIELD_TYPES.get(name) or known.rebuild_annotation()
@@ -222,19 +341,8 @@ def with_options(
             **taken,  # type: ignore[call-overload]  # it declares them as Any
         )
         made.option_names = (*body.option_names, *taken)
+        made.fields = {**body.fields, **{name: aliases[name] for name in taken}}
         made.neutral_values = {**body.neutral_values, **neutral}
         return made  # type: ignore[no-any-return]
 
     return decorate
-
-
-def with_options_of(endpoint: Endpoint) -> Callable[[type[B]], type[B]]:
-    """Adds the options of a generation that an endpoint takes; it refuses those of others."""
-    own = request_fields(GenerationOptions, endpoint)
-    defaults = {name: field.default for name, field in GenerationOptions.model_fields.items()}
-    others = {
-        alias: () if defaults[name] is None else (defaults[name],)
-        for name, alias in request_fields(GenerationOptions).items()
-        if name not in own
-    }
-    return with_options(GenerationOptions, own, others)

@@ -1,43 +1,48 @@
-"""`Answer`, which is written as events or whole."""
+"""Answers of generations, and the forms in which their pieces are sent."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from time import time
-from typing import Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import uuid4
 
-from ov_specdec.openai.errors import ApiError, Json
-from ov_specdec.openai.requests import GenerationBody
-from ov_specdec.results.chunks import Chunk, ResultBuilder
+from ov_specdec.api.body import Body
+from ov_specdec.api.errors import ApiError, Json
+from ov_specdec.results.chunks import ResultBuilder
 from ov_specdec.results.stats import GenerationStats
 from ov_specdec.text.tokenizer import Tokenizer
 
-G = TypeVar("G", bound=GenerationBody)
-
-PREFIXES = {"chat": "chatcmpl-", "completions": "cmpl-", "responses": "resp_"}
-"""Prefixes of the ids of answers, by endpoint."""
+B = TypeVar("B", bound=Body)
 
 LINE_ENDS = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
 """Characters that clients such as httpx treat as line ends, and JSON does not escape."""
 
 
+def encode_line(content: Json) -> bytes:
+    """A JSON object as a line, without its end."""
+    told = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    return told.translate(LINE_ENDS).encode()
+
+
 def encode_event(content: Json, name: str | None = None) -> bytes:
     """A server-sent event whose data is a JSON object."""
-    head = "" if name is None else f"event: {name}\n"
-    data = json.dumps(content, ensure_ascii=False, separators=(",", ":")).translate(LINE_ENDS)
-    return f"{head}data: {data}\n\n".encode()
+    head = b"" if name is None else f"event: {name}\n".encode()
+    return b"%bdata: %b\n\n" % (head, encode_line(content))
 
 
 @dataclass
-class Answer(Generic[G]):
-    """Makes events of the chunks that come, or a body that is sent whole.
+class Answer(Generic[B]):
+    """Makes pieces of a stream from chunks, or a body that is sent whole.
 
     model: the served name. created: seconds since 1970. choices: those of the first prompt of the
     request, then of the next, as far as they have come.
     """
 
-    request: G
+    prefix: ClassVar[str] = ""
+    """Of its id."""
+
+    request: B
     model: str
     tokenizer: Tokenizer
     id: str = field(init=False)
@@ -45,26 +50,47 @@ class Answer(Generic[G]):
     choices: list[ResultBuilder] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.id = PREFIXES[self.request.endpoint] + uuid4().hex
+        self.id = self.prefix + uuid4().hex
         self.choices = [ResultBuilder() for _ in range(self.request.num_choices)]
 
     @property
+    def media_type(self) -> str:
+        """Of a whole one."""
+        return "application/json"
+
+    @property
     def is_streamed(self) -> bool:
-        """Whether it is written as events."""
-        return bool(self.request.stream)
+        """Whether it is sent in pieces."""
+        return bool(getattr(self.request, "stream", None))
 
     @property
     def stats(self) -> list[GenerationStats]:
         """The statistics of the choices that have ended."""
         return [choice.stats for choice in self.choices if choice.stats is not None]
 
-    def note(self, index: int, chunk: Chunk) -> None:
+    def begin(self) -> list[bytes]:
+        """The pieces before any chunk."""
+        return []
+
+    def note(self, index: int, chunk: Any) -> None:
         """Note a chunk of the choice with this index."""
         self.choices[index].add(chunk)
 
+    def add(self, index: int, chunk: Any) -> list[bytes]:
+        """Note a chunk; its pieces."""
+        raise NotImplementedError
+
+    def end(self) -> list[bytes]:
+        """The pieces after the last chunk."""
+        raise NotImplementedError
+
     def fail(self, error: ApiError) -> bytes:
-        """The events that end a failed stream."""
-        return encode_event(error.body())
+        """What ends a failed stream."""
+        raise NotImplementedError
+
+    def whole(self) -> Json | str:
+        """The body of an answer that is not streamed: a JSON object, or a text."""
+        raise NotImplementedError
 
 
 def new_call_id() -> str:
