@@ -59,6 +59,7 @@ def record_outputs(
     """Record outputs of plain decoding, and drafts of them, for `replay`."""
     options = {"max_new_tokens": max_new_tokens, "ignore_eos": ignore_eos}
     with models.pipeline("model" if drafts else "none") as pipeline, output.open("w") as file:
+        pipeline.measure_costs()  # not between outputs, as drafts are made past its loop
         for task, prompt in prompts.ids(pipeline.tokenizer):
             row = output_of(pipeline, prompt, drafts, **options)
             file.write(json.dumps({"task": task, **row}) + "\n")

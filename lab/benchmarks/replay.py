@@ -4,10 +4,11 @@ Draft tokens are accepted where they agree with the output, as in greedy decodin
 what the machine's curve says. Compared are the planner, the best constant length for all outputs
 together, and perfect foresight: the lengths that an oracle of all agreements would choose if
 changes of size were free. A round's regret is the time lost against the best that could follow.
+The planner knows what passes take, or learns it anew in each text ("learned").
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from pathlib import Path
 
@@ -22,28 +23,33 @@ from ov_specdec.cli.terminal import with_errors
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import CostCurve, Costs
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs
 from ov_specdec.planning.kept_costs import read_curve
+from ov_specdec.planning.learned_costs import LearnedCosts
 from ov_specdec.planning.plan import Offers, Plan
 from ov_specdec.planning.planner import Planner
 from ov_specdec.planning.policies import ConstantLength, PlannedLength, Policy
 
 LENGTHS = (*range(11), 12, 15)
-START = 8
-"""Rounds that count as the start of a text."""
-
 Times = list[tuple[int, float]]
 """Of each round: generated tokens before it, and its seconds."""
 
 
 def run(
-    outputs: Sequence[Row], drafter: str, curve: CostCurve, length: int | None = None
+    outputs: Sequence[Row],
+    drafter: str,
+    curve: CostCurve,
+    length: int | None = None,
+    make_costs: Callable[[CostCurve], Costs] = Costs,
 ) -> list[Times]:
-    """The rounds of all outputs in one process; length: None for the planner's."""
-    common, earlier, costs = Counts(), EarlierOutputs(), Costs(curve)
-    planner = Planner(costs)
+    """The rounds of all outputs in one process; length: None for the planner's.
+
+    make_costs: those that it knows before each text.
+    """
+    common, earlier, planner = Counts(), EarlierOutputs(), Planner(Costs(curve))
     found = []
     for row in outputs:
+        costs = planner.costs = make_costs(curve)
         text = output_of(row, DRAFTERS[drafter](row, earlier))
         policy: Policy = PlannedLength(common, costs) if length is None else ConstantLength(length)
         done, times = 1, []
@@ -80,7 +86,7 @@ def total(times: Sequence[Times]) -> float:
     return sum(seconds for own in times for _, seconds in own)
 
 
-COLUMNS = ("to best", "best", "to plain", "to foresight", "regret", "regret at the start")
+COLUMNS = ("to best", "learned to best", "best", "to plain", "to foresight", "regret")
 
 
 def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve) -> dict[str, float]:
@@ -90,16 +96,15 @@ def compare(outputs: Sequence[Row], drafter: str, curve: CostCurve) -> dict[str,
     own = run(outputs, drafter, curve)
     texts = [output_of(row, DRAFTERS[drafter](row, EarlierOutputs())) for row in outputs]
     bounds = [foresight(text, curve) for text in texts]
-    regrets: dict[bool, list[float]] = {True: [], False: []}
+    regrets = []
     for text, times, left in zip(texts, own, bounds, strict=True):
         ends = [done for done, _ in times[1:]] + [text.size]
-        for number, ((done, seconds), end) in enumerate(zip(times, ends, strict=True)):
-            regret = (seconds + left[end] - left[done]) / curve.main.at(1)
-            regrets[number < START].append(regret)
-    later, at_start = (sum(own) / max(len(own), 1) for own in (regrets[False], regrets[True]))
+        for (done, seconds), end in zip(times, ends, strict=True):
+            regrets.append((seconds + left[end] - left[done]) / curve.main.at(1))
+    learned = total(run(outputs, drafter, curve, make_costs=lambda _: LearnedCosts(NOMINAL)))
     oracle = sum(left[1] for left in bounds)
-    ratios = (constant[best], best * total(own), constant[0], oracle)
-    values = (*(each / total(own) for each in ratios), later, at_start)
+    ratios = (constant[0] / total(own), oracle / total(own), sum(regrets) / max(len(regrets), 1))
+    values = (constant[best] / total(own), constant[best] / learned, best, *ratios)
     return dict(zip(COLUMNS, values, strict=True))
 
 

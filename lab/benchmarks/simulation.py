@@ -18,10 +18,10 @@ from ov_specdec.planning.costs import CostCurve
 from ov_specdec.planning.plan import NO_PLAN, Offer, Offers, Plan
 from ov_specdec.planning.planner import Load, Planner, StepPlan
 from ov_specdec.planning.policies import Policy
-from ov_specdec.results.stats import RoundStats
+from ov_specdec.results.stats import PassStats, RoundStats
 from ov_specdec.runner.cached_sequence import CachedSequence, Passes, alone
 from ov_specdec.sampling.verification import Draft
-from tests.support.rounds import step_of
+from tests.support.rounds import passes_of
 
 WRONG = -1
 """A token that no text has."""
@@ -123,7 +123,9 @@ def rounds_of(
     planner: Planner, policy: Policy, text: Output, curve: CostCurve
 ) -> Iterator[RoundStats]:
     """The record of each round of a text that has the models to itself, as `Engine` runs it."""
-    policy.update(RoundStats(0, 0, 1, 0, 30.0, 0, 30.0, text.prompt, reason="prefill"))
+    reading = curve.main.at(text.prompt)
+    policy.update(RoundStats(0, 0, 1, 0, reading, 0, reading, text.prompt, reason="prefill"))
+    planner.costs.learn("main", [PassStats(text.prompt, 0, text.prompt, reading)])
     done, last_size, is_complete = 1, text.prompt, False
     while done < text.size:
         step_plan: StepPlan | None = None
@@ -162,7 +164,8 @@ def rounds_of(
             declined=drafted.declined,
         )
         policy.update(stats)
-        planner.costs.learn(step_of(stats))
+        for role, done_pass in passes_of(stats):
+            planner.costs.learn(role, [done_pass])
         last_size, done = size, done + drafted.num_accepted + 1
         is_complete = 0 < drafted.num_drafted == drafted.num_accepted
         yield stats

@@ -26,7 +26,14 @@ from ov_specdec.measure.drafters import (
 )
 from ov_specdec.measure.methods import make_table
 from ov_specdec.measure.prompts import TUNING, read_prompts
-from ov_specdec.measure.properties import CHANGED, INVARIANT, Found, Tuner, describe_settings
+from ov_specdec.measure.properties import (
+    CHANGED,
+    INVARIANT,
+    PRICES,
+    Found,
+    Tuner,
+    describe_settings,
+)
 from ov_specdec.models.exported import find_pairing
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import Profile, require_writable
@@ -169,6 +176,8 @@ class PairSettings:
             f"other tokens  {profile.report[CHANGED]:.1%} of greedy choices differ from exact "
             "precision",
             f"invariant     {profile.report[INVARIANT]}",
+            "main passes   " + "".join(f"{name:>14}" for name in profile.report[PRICES]),
+            "milliseconds  " + "".join(f"{ms:14.2f}" for ms in profile.report[PRICES].values()),
         ]
 
 

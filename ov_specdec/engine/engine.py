@@ -1,6 +1,5 @@
 """`Engine`: runs sequences together, step by step; only it runs passes meanwhile."""
 
-import warnings
 from collections.abc import Mapping
 from itertools import compress
 from operator import mul
@@ -15,7 +14,7 @@ from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import NOMINAL, Costs, Role
 from ov_specdec.planning.plan import FULL, Estimate, Plan
 from ov_specdec.planning.planner import Planner, StepPlan
-from ov_specdec.results.stats import PassStats, Round, StepStats
+from ov_specdec.results.stats import PassStats, Round
 from ov_specdec.runner.base import Runner, Span
 from ov_specdec.runner.cached_sequence import forward
 
@@ -26,7 +25,7 @@ MAX_OWED = 0.5
 class Engine:
     """Two models, and the sequences that share their passes. Not thread-safe: see `EngineLoop`.
 
-    main, draft: the models. costs: their cost curves, updated after each step without prefill.
+    main, draft: the models. costs: of their passes, which teach them.
     shapes: the models' static shapes, compiled while the engine runs.
     """
 
@@ -54,9 +53,7 @@ class Engine:
         Passes of the draft model, each over all sequences that still draft, then one pass of the
         main model, which also prefills a chunk of each waiting prompt.
         """
-        sequences = self.scheduler.schedule()
-        self._measure(sequences)
-        for sequence in sequences:
+        for sequence in self.scheduler.schedule():
             if sequence.is_ready:
                 self._resume(sequence)
         self._plan()
@@ -64,7 +61,7 @@ class Engine:
         main = self._forward(self._main)
         self._limit_masks()
         self.scheduler.sweep()
-        self._learn(drafts, main)
+        self._learn({"draft": drafts, "main": [main] if main else []})
 
     def cancel_all(self) -> None:
         """End all sequences within one pass. From any thread."""
@@ -76,21 +73,6 @@ class Engine:
         for sequence in self.scheduler.running or self.scheduler.waiting:
             sequence.end(error)
         self.scheduler.sweep()
-
-    def _measure(self, sequences: list[Sequence]) -> None:
-        """Measure the costs of passes if they are due, before a first sequence runs."""
-        is_planned = any(sequence.request.policy.is_planned for sequence in sequences)
-        if not is_planned or any(s.round or not s.is_first_round for s in sequences):
-            return
-        try:
-            self._costs.improve()
-        except Exception as error:  # no room in memory, for example
-            message = f"costs of passes could not be measured: {error}"
-            warnings.warn(message, RuntimeWarning, stacklevel=2)
-        except BaseException as error:  # such as Ctrl-C
-            for sequence in sequences:
-                sequence.end(error)
-            raise
 
     def _resume(self, sequence: Sequence, plan: Plan | None = None) -> None:
         """Run a sequence's round until it waits for a plan or a pass, or to its end."""
@@ -189,16 +171,7 @@ class Engine:
             num_tokens = sum(sizes) + sum(len(span.tokens) for span in padding)
             num_read = sum(map(mul, sizes, lengths))
             num_prefill, seconds = sum(compress(sizes, prefills)), perf_counter() - begin
-            num_needed = sum(batch.values())
-            # A draft model that drafts token by token feeds one or two of each sequence; a larger
-            # pass catches up after rounds without it.
-            is_step = model is self._main or model.mask_token is not None
-            is_usual = is_step or num_needed <= 2 * len(batch)
-            if model is self._main and any(
-                sequence.request.policy.is_planned for sequence in batch
-            ):
-                num_needed = self._step_plan.best_size or num_needed
-            return PassStats(num_tokens, num_read, num_prefill, seconds, is_usual, num_needed)
+            return PassStats(num_tokens, num_read, num_prefill, seconds)
         return None
 
     def _padding(self, model: Runner, batch: dict[Sequence, int], num_tokens: int) -> list[Span]:
@@ -214,12 +187,10 @@ class Engine:
         may_pad = model.is_verified or any(each.request.policy.is_planned for each in decoding)
         return model.padding(num_tokens, self._step_plan.size) if decoding and may_pad else []
 
-    def _learn(self, drafts: list[PassStats], main: PassStats | None) -> None:
-        """Update cost curves and static shapes with the passes of this step."""
-        passes = drafts if main is None else [*drafts, main]
-        seconds = sum(done.seconds for done in passes)
-        for role, shapes in self.shapes.items():
-            own = drafts if role == "draft" else passes[len(drafts) :]
-            shapes.learn(own, seconds, is_idle=not self.scheduler.running)
-        if main is not None and not any(done.num_prefill for done in passes):
-            self._costs.learn(StepStats(main, tuple(drafts)))
+    def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
+        """Let costs and static shapes follow the passes of this step."""
+        seconds = sum(done.seconds for own in passes.values() for done in own)
+        for role, own in passes.items():
+            self._costs.learn(role, own)
+            if role in self.shapes:
+                self.shapes[role].learn(own, seconds, is_idle=not self.scheduler.running)

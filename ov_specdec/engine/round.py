@@ -172,6 +172,7 @@ def record(
         match_confidence=plan.offer.confidence if plan.length else None,
         cached_tokens=done.num_cached,
         draft_pass_tokens=proposal.pass_tokens,
+        expected_seconds=plan.seconds,
         expected_accepted=sum(plan.acceptance[: len(proposal.draft.tokens)]),
         declined=declined(plan, offers, new[num_forced]) if offers else None,
         num_sequences=done.num_sequences,

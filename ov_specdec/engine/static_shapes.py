@@ -2,19 +2,16 @@
 
 import os
 import warnings
-from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
-from statistics import median
 from threading import Thread, get_native_id
 from typing import Any, Literal
 
-import numpy as np
 import psutil
 
 from ov_specdec.errors import CacheFullError, SpecdecError
-from ov_specdec.planning.costs import GRID, Costs, PassCurve, Progress, Role
+from ov_specdec.planning.costs import GRID, Costs, Progress, Role
 from ov_specdec.planning.plan import MAX_PLANNED_LENGTH
 from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
@@ -28,8 +25,8 @@ MAX_SHAPES = 2
 speedup over dynamic shapes with the default draft length and plain: 1.22 and 1.28 with one shape
 (8), 1.29 and 1.55 with two (2, 8), 1.31 and 1.57 with four (2, 4, 8, 16). Each takes 40 MB."""
 
-WORTH = 0.04
-"""Minimum fraction of the time of passes that a static shape must save."""
+LEAST_SHARE = 0.1
+"""Minimum fraction of recent passes that have the size of a new static shape."""
 
 MOST_WEIGHTS = 300 * 2**20
 """Maximum bytes of weights of a model's static shapes, each with as many as the model, plus 15 to
@@ -39,9 +36,6 @@ parameters it would save 0.03."""
 SHARE_OF_FREE = 0.25
 """Maximum fraction of free memory for a static shape."""
 
-GUESSED_SHARE = 0.15
-"""Default saving of a static shape, in passes over one token: measured 0.13 to 0.25."""
-
 Compile = Callable[[int], Callable[[], Any]]
 """Makes the graph for a number of tokens, under the GIL, and returns what compiles it."""
 
@@ -49,8 +43,8 @@ Compile = Callable[[int], Callable[[], Any]]
 class StaticShapes:
     """The static shapes of one model: chosen by the sizes of its passes, and compiled meanwhile.
 
-    role: the model's name in the cost curve. num_bytes: of its weights. sizes: None takes those
-    that save most. usual: initial counts of steps by size. can_swap: whether a shape may replace
+    role: the model's name in the cost curve. num_bytes: of its weights. sizes: None takes the most
+    frequent ones. usual: initial counts of passes by size. can_swap: whether a shape may replace
     another one during a generation without changing its text; else it waits until none is running.
     """
 
@@ -62,12 +56,12 @@ class StaticShapes:
         num_bytes: int,
         costs: Costs,
         *,
-        usual: Mapping[int, float],
+        usual: Mapping[int, int],
         sizes: tuple[int, ...] | None,
         can_swap: Callable[[], bool],
     ) -> None:
-        # Passes by their number of tokens without padding to cheaper sizes.
-        self._demand = defaultdict(float, usual)
+        self._demand = Counter[int](usual)
+        """Recent passes by their size, or the next one of `GRID`."""
         self._role: Role = role
         self._runner = runner
         self._compile: Compile | None = compile_
@@ -83,7 +77,6 @@ class StaticShapes:
         self._compiled: Any = None
         """Its model once that is done, or why there is none. It stays while the KV cache has no
         room for a trial."""
-        self._saved: list[float] = []
         self._refused: set[int] = set()
 
     def learn(self, passes: Iterable[PassStats], seconds: float, *, is_idle: bool) -> None:
@@ -93,8 +86,9 @@ class StaticShapes:
         running.
         """
         for done in passes:
-            if done.is_usual and not done.num_prefill:
-                self._demand[done.num_needed] += 1.0
+            if not done.num_prefill:
+                size = next((size for size in GRID if size >= done.num_tokens), done.num_tokens)
+                self._demand[size] += 1
         if self._size and self._compiled is None:
             return
         self._due -= seconds
@@ -163,21 +157,20 @@ class StaticShapes:
         if self._sizes is not None:
             given = (max(size, least) for size in self._sizes)
             return next((size for size in given if size not in static), 0)
-        curve = getattr(self._costs.curve, self._role)
-        if curve is None or not self._has_room():
+        if not self._has_room():
             return 0
-        best, share = 0, WORTH
+        common = self._demand.most_common()
+        least_often = LEAST_SHARE * self._demand.total()
         most = self._runner.max_length - NUM_CACHED  # others would have no room for their trial
         of_one = MAX_PLANNED_LENGTH + 1  # the largest planned pass over one sequence
-        for first, last in ((least, min(of_one, most)), (of_one + 1, most)):
-            allowed = [n for n in GRID if first <= n <= last and n not in self._refused]
-            if len(static & set(allowed)) < MAX_SHAPES:
-                size, saved = most_saving(self._demand, curve, allowed)
-                if saved >= share:
-                    best, share = size, saved
-        for size in self._demand:
-            self._demand[size] /= 2
-        return best
+        self._demand = Counter({size: number // 2 for size, number in common})
+        for first, last in ((least, min(of_one, most)), (of_one + 1, min(GRID[-1], most))):
+            own = range(first, last + 1)
+            if sum(size in own for size in static) < MAX_SHAPES:
+                for size, number in common:
+                    if size in own and size not in static and number >= least_often:
+                        return size
+        return 0
 
     def _has_room(self) -> bool:
         num_shapes = len(self._runner.static_shapes - {1}) + 1
@@ -193,20 +186,19 @@ class StaticShapes:
         try:
             if isinstance(compiled, SpecdecError):
                 raise compiled
-            saved = try_static(self._runner, size, compiled)
+            is_right = try_static(self._runner, size, compiled)
         except CacheFullError:
             self._due = SECONDS
             return
         except (SpecdecError, RuntimeError) as error:  # no room, for example
-            saved, reason = None, str(error)
+            is_right, reason = False, str(error)
         self._size, self._compiled, self._thread, self._due = 0, None, None, SECONDS
-        if saved is None:
+        if not is_right:
             self._refused.add(size)
             message = f"no static shape for {size} tokens is used: {reason}"
             warnings.warn(message, RuntimeWarning, stacklevel=2)
         else:
-            self._saved.append(saved)
-            self._costs.set_static(self._role, self._runner.static_shapes, median(self._saved))
+            self._costs.set_static(self._role, self._runner.static_shapes)
 
 
 def set_policy(thread: int | None, policy: Literal["SCHED_IDLE", "SCHED_OTHER"]) -> None:
@@ -218,38 +210,3 @@ def set_policy(thread: int | None, policy: Literal["SCHED_IDLE", "SCHED_OTHER"])
     if thread is not None and hasattr(os, "sched_setscheduler"):
         with suppress(OSError):  # not permitted in some containers, or the thread has ended
             os.sched_setscheduler(thread, getattr(os, policy), os.sched_param(0))
-
-
-def most_saving(
-    demand: Mapping[int, float], curve: PassCurve, allowed: Collection[int] = GRID
-) -> tuple[int, float]:
-    """The size whose static shape would save most time, given the existing ones.
-
-    demand: counts of passes by number of tokens. A pass may be padded to a larger static shape;
-    without one it also pays for changes of size. Returns the size and the fraction of time that it
-    saves: (0, 0.0) if none saves time.
-    """
-    wished = np.array(sorted(size for size in demand if size > 0 and demand[size] > 0.0), int)
-    largest = max(wished.tolist(), default=0)
-    # Larger passes can only seem to cost less because of noise in the curve.
-    enough = min((size for size in allowed if size >= largest), default=largest)
-    candidates = [size for size in allowed if size <= enough and size not in curve.static]
-    if not largest or not candidates:
-        return 0, 0.0
-    dynamic = replace(curve, static=frozenset()).by_size(max(largest, *allowed))
-    saved = curve.saving or GUESSED_SHARE * float(dynamic[1])
-    times = np.array([demand[size] for size in wished.tolist()], float)
-
-    def with_shape(size: int) -> "np.ndarray[tuple[int], np.dtype[np.float64]]":
-        return np.where(wished <= size, dynamic[size] - saved, np.inf)
-
-    # The probability that the previous pass had another size.
-    now = dynamic[wished] + curve.change * (1.0 - times / times.sum())
-    for size in curve.static:
-        if size < len(dynamic):
-            now = np.minimum(now, with_shape(size))
-    gains = [float(times @ (now - np.minimum(now, with_shape(size)))) for size in candidates]
-    best = int(np.argmax(gains))
-    total = float(times @ now)
-    share = gains[best] / total if total > 0.0 else 0.0
-    return (candidates[best], share) if share > 0.0 else (0, 0.0)

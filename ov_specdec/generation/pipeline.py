@@ -6,7 +6,6 @@ from pathlib import Path
 
 from typing_extensions import Self
 
-from ov_specdec.drafters.factory import DrafterKind
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
@@ -30,11 +29,10 @@ from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.pairing import TokenizerPair
 
-USUAL_STEPS: Mapping[str, Mapping[int, float]] = {
-    "none": {1: 1.0},
-    "main": {2: 3.0, 8: 3.0},
-    "draft": {1: 4.0, 2: 1.0},
-    "parallel": {8: 3.0, 16: 2.0},
+USUAL_STEPS: Mapping[str, Mapping[int, int]] = {
+    "main": {2: 4},
+    "draft": {1: 8, 2: 4},
+    "parallel": {8: 8, 16: 4},
 }
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
 
@@ -56,7 +54,7 @@ class Pipeline:
 
     @property
     def costs(self) -> CostCurve:
-        """The cost curve of passes; with 0 sweeps it is the nominal one.
+        """The cost curve of passes, as learned so far; before the first one it is nominal.
 
         Raises `SessionError` once the pipeline is closed.
         """
@@ -178,14 +176,15 @@ def make_generator(
         raise DeviceError(f"{{batch_invariant}}: {invariance.status.reason}", batch_invariant=True)
     costs = kept_costs(models, watch.total())
     main, draft, *_ = *(model.runner for model in models), None
-    shapes = _make_static_shapes(models, costs, options.kind)
+    shapes = _make_static_shapes(models, costs)
     answers = Answers(main)
+    engine = Engine(main, draft, options.limits, costs, shapes)
     ends, learned, kept = first.eos_token_ids, LearnedStats(costs), models[-1].config.kept_tokens
     own = draft, pairing, learned, invariance, kept
     sequences = SequenceFactory(main, options.kind, ends, *own)
     generator = TextGenerator(
         sequences,
-        EngineLoop(Engine(main, draft, options.limits, costs, shapes), (invariance, answers)),
+        EngineLoop(engine, (invariance, answers, costs)),
         answers,
         first.tokenizer,
         first.vocab_size,
@@ -218,14 +217,12 @@ def _configure(
     return [main, *drafts], off, file
 
 
-def _make_static_shapes(
-    models: Sequence[LoadedModel], costs: Costs, drafter: DrafterKind
-) -> dict[Role, StaticShapes]:
+def _make_static_shapes(models: Sequence[LoadedModel], costs: Costs) -> dict[Role, StaticShapes]:
     """The static shapes of the models that may have some; a draft model compiles first."""
     roles: tuple[Role, Role] = "main", "draft"
     main, *drafts = (model.runner for model in models)
     is_parallel = any(draft.mask_token is not None for draft in drafts)
-    kinds = "none" if drafter.name == "none" else "main", "parallel" if is_parallel else "draft"
+    kinds = "main", "parallel" if is_parallel else "draft"
     return {
         role: StaticShapes(
             role,

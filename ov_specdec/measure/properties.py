@@ -20,8 +20,8 @@ from ov_specdec.models.devices import (
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import Profile, pair_fingerprint
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.planning.costs import NOMINAL, Role
-from ov_specdec.planning.measurement import Measurement
+from ov_specdec.planning.costs import Role
+from ov_specdec.planning.kept_costs import KeptCosts
 
 Properties = Mapping[str, str]
 
@@ -39,14 +39,17 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 """Values to try for each property, besides OpenVINO's default and numbers of threads. A KV cache of
 another precision shows its price in memory and over long texts, which are not measured here."""
 
-PASS_SECONDS, PASS_SWEEPS = 0.4, 3
-"""Time for the passes of a trial, and the maximum measurements of each size in it."""
+PASS_SECONDS = 0.4
+"""Time for the passes of a trial."""
+
+PRICED = (1, 2, 4, 8, 16)
+"""Sizes of the main model's passes whose price is reported."""
 
 PASS_TOKENS: Mapping[Role, tuple[int, ...]] = {"draft": (1,), "main": (1, 5)}
 """Tokens of the passes that settings are compared by. Those of the main model decode plainly, and
 verify four draft tokens."""
 
-CHANGED, INVARIANT = "other_token_than_exact", "batch_invariant"
+CHANGED, INVARIANT, PRICES = "other_token_than_exact", "batch_invariant", "pass_ms"
 """Entries of a profile's report: the fraction of tokens for which greedy decoding with the profile
 chooses another token than in `exact`; and whether the main model's passes are batch-invariant."""
 
@@ -104,12 +107,13 @@ class Tuner:
             end = self._start + SHARES[role] * self._seconds
             found[role] = search(partial(self._time, role), choices_on(self._device), end)
         main, draft = found["main"].best, found["draft"].best
-        changed, invariance = self._compare_with_exact(main)
+        changed, invariance, prices = self._compare_with_exact(main)
         report = {
             "machine": describe_machine(self._device),
             "models": {role: str(path) for role, path in self._paths.items()},
             CHANGED: changed,
             INVARIANT: invariance,
+            PRICES: prices,
         }
         return Profile(self.pair, dict(main), dict(draft), report), found
 
@@ -122,16 +126,16 @@ class Tuner:
         """Seconds of the passes that settings of this model are compared by."""
         self._note(f"{role} model: {describe_settings(properties)}")
         with self._open(role, properties=properties) as pipeline:
-            measurement = Measurement(pipeline.main.runner, None, PASS_SWEEPS)
-            measurement.run(PASS_SECONDS)
-        passes = measurement.curve(NOMINAL).main
+            costs = KeptCosts(pipeline.main.runner, None, None, PASS_SECONDS)
+            costs.prepare(seconds=PASS_SECONDS)
+        passes = costs.curve.main
         return sum(passes.at(size) for size in PASS_TOKENS[role])
 
-    def _compare_with_exact(self, properties: Properties) -> tuple[float, str]:
+    def _compare_with_exact(self, properties: Properties) -> tuple[float, str, Mapping[str, float]]:
         """What settings of the main model change.
 
-        The fraction of greedy choices that differ from those in `exact`, and whether passes are
-        batch-invariant.
+        The fraction of greedy choices that differ from those in `exact`, whether passes are
+        batch-invariant, and milliseconds of passes by their tokens.
         """
         self._note("agreement with exact precision")
         options: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
@@ -145,7 +149,10 @@ class Tuner:
                 result = chosen.generate([*prompt, *output], max_new_tokens=1, prompt_logprobs=1)
                 scored = result.prompt_logprobs[len(prompt) :]
                 changes += [one.top[0][0] != own for one, own in zip(scored, output, strict=True)]
-        return fmean(changes), "yes" if status.is_verified else f"no: {status.reason}"
+            main = chosen.measure_costs(seconds=PASS_SECONDS).main
+        prices = {f"{size} tokens": 1e3 * main.at(size) for size in PRICED}
+        prices["1,000 cached"] = 1e6 * main.per_read
+        return fmean(changes), "yes" if status.is_verified else f"no: {status.reason}", prices
 
 
 def choices_on(device: str) -> dict[str, tuple[str, ...]]:

@@ -12,8 +12,7 @@ from ov_specdec.files import record_file
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.devices import Device, free_memory
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.planning.kept_costs import KeptCosts
-from ov_specdec.planning.measurement import LARGEST_ROOM
+from ov_specdec.planning.kept_costs import LARGEST_ROOM, KeptCosts
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.cached_sequence import max_tokens
 
@@ -109,6 +108,7 @@ def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:
         record_file(*(model.fingerprint() for model in models), str(rooms), str(num_kept)),
         max(MEASURING_SHARE * load_seconds, MEASURING_SECONDS),
         new_namespace=partial(_timed_namespace, models[0].folder),
+        learns_prompts=not models[0].folder.is_encoder_decoder,
     )
 
 

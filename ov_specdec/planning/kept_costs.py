@@ -1,38 +1,49 @@
-"""`KeptCosts`: the cost curve of a pair, from a file, or measured while nothing else runs."""
+"""`KeptCosts`: learned costs that a file keeps, and passes that show what use has not shown."""
 
-from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from math import ceil
 from pathlib import Path
-from statistics import median
+from time import perf_counter
 
+from ov_specdec.cache.block_table import BlockTable
 from ov_specdec.errors import CacheFullError
 from ov_specdec.files import keep_section, read_section
 from ov_specdec.options.model import require
-from ov_specdec.planning.costs import COMPARISONS, NOMINAL, CostCurve, LiveCurve, Progress, Role
-from ov_specdec.planning.measurement import SWEEPS, Measurement
-from ov_specdec.results.stats import StepStats
-from ov_specdec.runner.base import Runner
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Progress, Role
+from ov_specdec.planning.learned_costs import LearnedCosts
+from ov_specdec.results.stats import PassStats
+from ov_specdec.runner.base import Runner, Span
+from ov_specdec.runner.cached_sequence import CachedSequence, alone, max_tokens
+from ov_specdec.runner.probe import probe_tokens
 
-CONFIRMED = 2
-"""Measurements of what every curve needs: one of them may have been disturbed."""
+MAIN_SIZES = (1, 8, 4, 2, 16, 3, 6, 12)
+"""Sizes of the main model's passes, the most important first."""
 
-FASTER = 0.8
-"""Share of its time in the curve that a typical pass takes if other work disturbed the curve."""
+DRAFT_SIZES = (16, 2, 1)
+"""Of a draft model: prefill, one that also feeds the last accepted draft token, and a step."""
+
+PARALLEL_SIZES = (16, 8, 1)
+"""Of a draft model that drafts all tokens in one pass."""
+
+REPEATED = 3
+"""Passes of each size: one after a change of size, and others."""
+
+CACHED, LONG = 16, 1024
+"""Cached tokens of the passes, and of those that show what reading costs."""
+
+LARGEST_ROOM = LONG + max(MAIN_SIZES)
+"""Tokens of a sequence that has room for all of the passes."""
+
+KEPT_AFTER = 256
+"""Steps after which the file is written again."""
 
 
-class KeptCosts(LiveCurve):
-    """The curve of a pair of models on this machine.
+class KeptCosts(LearnedCosts):
+    """The costs of a pair of models on this machine. Implements `IdleWork`.
 
-    path: the file that keeps it; None: no file. seconds: for a measurement of all of it. In use,
-    only what every curve needs is measured, and passes correct it. If memory has no room for that,
-    it stays the nominal curve. new_namespace: see `Measurement`.
-
-    Other work disturbs measurements. So the next process repeats a short one, and a curve is
-    measured again, all sizes of it, once passes in use are faster than it says.
+    path: the file that keeps them; None: no file. seconds: for `prepare`. new_namespace: makes
+    namespaces that share nothing; for encoder-decoder models, sources.
     """
 
     def __init__(
@@ -43,68 +54,109 @@ class KeptCosts(LiveCurve):
         seconds: float,
         *,
         new_namespace: Callable[[], Hashable] = object,
+        learns_prompts: bool = True,
     ) -> None:
-        nominal = NOMINAL if draft is not None else CostCurve(NOMINAL.main)
-        super().__init__(read_curve(path) or nominal)
-        self._measurement = partial(Measurement, main, draft, new_namespace=new_namespace)
-        self._path, self._seconds, self._may_improve = path, seconds, True
-        self._paces: deque[float] = deque(maxlen=COMPARISONS)
+        curve = read_curve(path) or NOMINAL
+        curve = replace(curve, draft=None if draft is None else curve.draft or NOMINAL.draft)
+        super().__init__(curve, learns_prompts=learns_prompts)
+        self._models: dict[Role, Runner] = {"main": main}
+        if draft is not None:
+            self._models["draft"] = draft
+        self._path, self._seconds, self._new_namespace = path, seconds, new_namespace
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether passes are to be run that show what use has not shown."""
+        return not self.curve.is_measured
+
+    def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
+        """Learn from the passes of a step, and keep that from time to time."""
+        super().learn(role, passes)
+        if self._num_learned % KEPT_AFTER == 0:
+            self._keep()
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> None:
-        """Measure the curve unless it is known. seconds: measure it in any case."""
+        """Run passes of all sizes, unless a file has their costs. seconds: in any case."""
         if seconds is not None:
             require("seconds", seconds, float, gt=0)
-            self._measure(seconds, progress, ceil(SWEEPS * seconds / self._seconds))
-        elif self.measured.sweeps < SWEEPS:
-            self._measure(self._seconds, progress, kept=self.measured)
-
-    def improve(self) -> None:
-        """Measure what every curve needs, unless an earlier process and this one have."""
-        if self._may_improve and self.measured.sweeps < CONFIRMED:
-            self._measure(0.0, kept=self.measured)
-
-    def learn(self, step: StepStats) -> None:
-        """Learn from a step without prefill, which may show that the curve is to be dropped."""
-        super().learn(step)
-        if not self.measured.sweeps:
+        elif not self.is_pending:
             return
-        main, done = self.measured.main, step.main
-        self._paces.append(done.seconds / main.at(done.num_tokens, done.num_read))
-        if len(self._paces) == COMPARISONS and median(self._paces) < FASTER:
-            self._paces.clear()
-            self.measured, self._may_improve = replace(self.measured, sweeps=0), True
-            keep_section(self._path, "costs", None)
+        begin, most, known = perf_counter(), seconds or self._seconds, -1
+        spent = 0.0
+        while spent < most and known < self._num_learned and (seconds or self.is_pending):
+            known = self._num_learned
+            for _ in self.passes():
+                spent = perf_counter() - begin
+                if progress is not None:
+                    progress(min(spent / most, 1.0))
+                if spent > most:
+                    break
+        self._finish()
 
-    def set_static(self, role: Role, sizes: frozenset[int], saved: float) -> None:
-        """Set a model's static shapes, each of which saves `saved` seconds."""
-        super().set_static(role, sizes, saved)
-        write_curve(self._path, self.measured)
+    def passes(self) -> Generator[None, None, None]:
+        """Run passes of all sizes, one at each `next`. The models must not be in use.
 
-    def _measure(
-        self,
-        seconds: float,
-        progress: Progress | None = None,
-        sweeps: int = SWEEPS,
-        kept: CostCurve = NOMINAL,
-    ) -> None:
-        """Take a new curve, to which the kept one is added if it has few sweeps."""
-        measurement = self._measurement(sweeps=sweeps)
-        with suppress(CacheFullError):  # only very short requests can run
-            measurement.run(seconds, progress)
-            curve = measurement.curve(self.measured)
-            if kept.sweeps and curve.sweeps < SWEEPS:
-                curve = curve.with_earlier(kept)
-            self.take(curve)
-            write_curve(self._path, curve)
-        self._may_improve = False
+        If memory has no room for some, use shows what they cost.
+        """
+        for role, model in reversed(self._models.items()):
+            with suppress(CacheFullError):
+                yield from self._passes(role, model)
+        self._finish()
+
+    def _passes(self, role: Role, model: Runner) -> Generator[None, None, None]:
+        draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
+        sizes = MAIN_SIZES if role == "main" else draft_sizes
+        most = max_tokens(model)
+        # Fewer if otherwise drafts had no room in the context.
+        num_cached = max(min(CACHED, most - max(sizes)), 1)
+        tokens = probe_tokens(0, num_cached)
+        cache = CachedSequence(model, self._new_namespace())
+        try:
+            alone(cache.advance(tokens, num_rows=1))
+            for size in sizes:
+                if num_cached + size > most:
+                    continue
+                # All are draft tokens, so that a runner with state copies has one there.
+                drafted = probe_tokens(num_cached, num_cached + size)
+                for _ in range(REPEATED):
+                    start = perf_counter()
+                    # A row for each forces them to be fed even if cached.
+                    alone(cache.advance(tokens, drafted, size))
+                    seconds = perf_counter() - start
+                    self.learn(role, [PassStats(size, size * num_cached, 0, seconds)])
+                    yield
+        finally:
+            cache.discard()
+        if LONG + max(sizes) <= most:
+            yield from self._long_passes(role, model, sizes[1])
+
+    def _long_passes(self, role: Role, model: Runner, size: int) -> Generator[None, None, None]:
+        """Passes behind a long text, whose content does not matter."""
+        slot = model.open(self._new_namespace())
+        try:
+            if not isinstance(slot, BlockTable) or slot.states is not None:
+                return
+            slot.append(LONG)
+            model.write_kv(slot, model.read_kv(slot), LONG)  # or its memory would not be there
+            for _ in range(REPEATED):
+                start = perf_counter()
+                model.forward([Span(slot, probe_tokens(0, size), size, size)])
+                seconds = perf_counter() - start
+                slot.rollback(LONG)
+                self.learn(role, [PassStats(size, size * LONG, 0, seconds)])
+                yield
+        finally:
+            slot.free()
+
+    def _finish(self) -> None:
+        self.curve = replace(self.curve, is_measured=True)
+        self._keep()
+
+    def _keep(self) -> None:
+        """Write the file; warns if the folder cannot be written."""
+        keep_section(self._path, "costs", self.curve)
 
 
 def read_curve(path: Path | None) -> CostCurve | None:
     """The curve in a file; None if there is no valid one."""
     return read_section(path, "costs", CostCurve)
-
-
-def write_curve(path: Path | None, curve: CostCurve) -> None:
-    """Write a measured curve, not the nominal one; warns if the folder cannot be written."""
-    if curve.sweeps:
-        keep_section(path, "costs", curve)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from ov_specdec.results.stats import Reason
 
 HORIZON = 24
-"""Steps over which throughputs, the rate and the costs of home sizes are taken: 12 and 64 differ by
+"""Steps over which throughputs, the rate and the worth of sizes are taken: 12 and 64 differ by
 less than 0.3 % in the replay."""
 
 MAX_PLANNED_LENGTH = 15
@@ -43,12 +43,14 @@ class Plan:
 
     length: maximum draft tokens; 0 drafts nothing. reason: of the length, in one word, for the
     statistics. offer: the one that is taken, if the length is not 0. acceptance: see `Estimate`.
+    seconds: expected of the main model's pass; 0 if unknown.
     """
 
     length: int
     reason: Reason
     offer: Offer = Offer()
     acceptance: tuple[float, ...] = ()
+    seconds: float = 0.0
 
     def within(self, room: int) -> "Plan":
         """The same plan, with at most `room` draft tokens."""

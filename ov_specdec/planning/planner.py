@@ -42,16 +42,12 @@ class StepPlan(NamedTuple):
     """One for each estimate."""
     size: int = 0
     """To which to pad the pass; 0: not at all."""
-    best_size: int = 0
-    """The best if changes of size were free, as with static shapes; 0: unknown."""
 
 
 class PassSize:
     """Chooses sizes of passes, as one of another size than the last takes longer.
 
-    Most passes are padded to a home size. A step takes another size where that gains more than the
-    change there and the change back. The home size moves once another one would have gained more
-    than a change in recent steps.
+    A size is kept while no other one gave recent steps more than a change costs.
     """
 
     def __init__(self) -> None:
@@ -60,28 +56,21 @@ class PassSize:
         self.forget()
 
     def forget(self) -> None:
-        """Find a new home size, under another load."""
-        self._home: int | None = None
+        """Begin anew, under another load."""
         self._recent: Numbers = np.zeros(1)
-        """What recent steps would have been worth by home size, in tokens."""
+        """What recent steps would have been worth by size, in tokens."""
 
-    def choose(self, values: Numbers, change: Numbers) -> int:
-        """The size of this step's pass.
+    def choose(self, values: Numbers, change: Numbers, least: int) -> int:
+        """The size of this step's pass, at least `least`.
 
-        values: of the step, by size. change: what a change to or from each size costs, in tokens.
+        values: of the step, by size. change: what a change to each size costs, in tokens.
         """
-        # With each home: a pass of that size, or one of the best other size, there and back.
-        by_home = np.maximum(values, (values - change).max() - change)
-        self._recent = DECAY * self._recent + by_home
-        if self._home is None:
-            self._home = int(values.argmax())
-        # A move costs one change, counted as half of both sizes' since static ones have none.
-        gains = self._recent - self._recent[self._home] - (change + change[self._home]) / 2.0
-        if gains.max() > 0.0:
-            self._home = int(gains.argmax())
-        sizes = np.arange(len(values))
-        spent = change * (sizes != self._last) + change[self._home] * (sizes != self._home)
-        size = int((values - spent).argmax())
+        # No size is worth less than a change away from the best one: else a match after many steps
+        # without any would be refused for what it would have lost in them.
+        floor = self._recent.max() - change
+        self._recent = DECAY * np.maximum(self._recent, floor) + values
+        spent = change * (np.arange(len(values)) != self._last)
+        size = least + int((self._recent - spent)[least:].argmax())
         if change[size]:  # else a static shape, which leaves the others prepared
             self._last = size
         return size
@@ -122,7 +111,7 @@ class Planner:
         self._alike: Hashable = None
         """The sizes of the load of recent steps."""
         self._past = (0.0, 0.0)
-        """Tokens and seconds of recent steps under the same load."""
+        """Tokens of recent steps under the same load, and plain passes that take as long."""
         self._pass_size = PassSize()
         self._credit = 0.0
         """Saved time for probes, in plain passes."""
@@ -130,24 +119,25 @@ class Planner:
     def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         self._forget_others(load)
-        lengths, size, best_size = self._choose(estimates, load)
+        lengths, size, seconds = self._choose(estimates, load)
+        seconds *= self.costs.pace
         plans = [
-            Plan(n, "pays" if n else "loses", each.offer, each.acceptance)
+            Plan(n, "pays" if n else "loses", each.offer, each.acceptance, seconds)
             for each, n in zip(estimates, lengths, strict=True)
         ]
-        return StepPlan(self._probe(plans, estimates, load), size, best_size)
+        return StepPlan(self._probe(plans, estimates, load), size)
 
     def _forget_others(self, load: Load) -> None:
-        """Forget what was planned under another load, or with a nominal curve."""
+        """Forget what was planned under another load."""
         # Forced tokens come and go: they fill a pass like draft tokens.
         num_tokens = load.num_tokens - load.num_forced
-        alike = self.costs.curve.sweeps, load.num_sequences, load.num_answered, num_tokens
+        alike = load.num_sequences, load.num_answered, num_tokens
         if not load.num_prefill and alike != self._alike:
             self._alike, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
-    def _choose(self, estimates: Sequence[Estimate], load: Load) -> tuple[list[int], int, int]:
-        """The best draft lengths, and the sizes in `StepPlan`."""
+    def _choose(self, estimates: Sequence[Estimate], load: Load) -> tuple[list[int], int, float]:
+        """The best draft lengths, the size in `StepPlan`, and the cost of the main pass."""
         curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, curve)
         num_drafting = num if load.num_prefill else load.num_answered
@@ -158,21 +148,26 @@ class Planner:
         fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
         tokens = load.num_answered + load.num_forced + ranking.value.ravel()
         drafting = ranking.seconds.ravel()
-        rate, gains = dinkelbach_step(self._past, tokens, drafting, passes[fed])
+        plain = main.at(1)
+        past = self._past[0], self._past[1] * plain
+        rate, gains = dinkelbach_step(past, tokens, drafting, passes[fed])
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
-            best = int((gains - rate * passes[fed + load.num_prefill]).argmax())
-            return ranking.lengths(best, num), 0, 0
-        # By size of the pass, [largest + 1]: the best choice that fits, if any.
-        most = np.full(len(passes), -np.inf)
+            costs = passes[fed + load.num_prefill]
+            best = int((gains - rate * costs).argmax())
+            return ranking.lengths(best, num), 0, float(costs[best])
+        # By size of the pass, [largest + 1]: the best choice that fits, or no draft tokens.
+        most = np.full(len(passes), gains[0])
         np.maximum.at(most, fed, gains)
         values = np.maximum.accumulate(most) - rate * passes
         change = np.full(len(passes), rate * main.change)
         change[[size for size in main.static if size < len(change)]] = 0.0
-        size = self._pass_size.choose(values, change)
+        least = int(fed[0])
+        values[:least] = values[least]
+        size = self._pass_size.choose(values, change, least)
         best = int(np.where(fed <= size, gains, -np.inf).argmax())
-        done = float(tokens[best]), float(drafting[best] + passes[size])
+        done = float(tokens[best]), float(drafting[best] + passes[size]) / plain
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
-        return ranking.lengths(best, num), size, int(values.argmax())
+        return ranking.lengths(best, num), size, float(passes[size])
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.

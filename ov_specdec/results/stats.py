@@ -38,6 +38,7 @@ class RoundStats:
     cached_tokens: tokens in the main model's KV cache before.
     draft_pass_tokens: tokens fed to the draft model.
     expected_accepted: expected number of accepted draft tokens.
+    expected_seconds: planned ones of the main model's pass, against `verify_seconds`; 0: unknown.
     declined: a match that the policy rejected, by source and confidence, and whether its first
     draft token was right.
     num_sequences: sequences in the main model's pass; seconds are of the whole pass.
@@ -62,6 +63,7 @@ class RoundStats:
     cached_tokens: int = 0
     draft_pass_tokens: int = 0
     expected_accepted: float = 0.0
+    expected_seconds: float = 0.0
     declined: tuple[str, float, bool] | None = None
     num_sequences: int = 1
     draft_failed: bool = False
@@ -73,17 +75,12 @@ class PassStats(NamedTuple):
 
     num_tokens: fed tokens, padding included. num_read: the sum over them of the tokens that were
     cached before. num_prefill: fed tokens of prefills. seconds: with the sampling from its logits.
-    is_usual: whether it has a usual size, so that others can be expected to take as long: larger
-    passes of a draft model read tokens that it skipped. num_needed: tokens without padding to
-    cheaper sizes.
     """
 
     num_tokens: int
     num_read: int
     num_prefill: int
     seconds: float
-    is_usual: bool = True
-    num_needed: int = 0
 
 
 class Round(NamedTuple):
@@ -126,13 +123,6 @@ class BatchInvariance:
 
     def __str__(self) -> str:
         return f"{'on' if self.is_on else 'off'} ({self.reason})"
-
-
-class StepStats(NamedTuple):
-    """The passes of one step: some of the draft model, then one of the main model."""
-
-    main: PassStats
-    drafts: tuple[PassStats, ...] = ()
 
 
 NOT_INVARIANT = BatchInvariance(False, "an encoder-decoder model")
@@ -249,7 +239,8 @@ class GenerationStats:
     def draft_lengths(self) -> list[dict[str, Any]]:
         """The chosen draft lengths in order, each with its reason and number of rounds.
 
-        Each has counts of draft tokens: drafted, expected to be accepted, and accepted.
+        Each has counts of draft tokens: drafted, expected to be accepted, and accepted; and the
+        seconds of the main model's passes, expected by the planner and measured.
         """
         grouped = itertools.groupby(self.rounds, lambda r: (r.planned, r.source, r.reason))
         return [
@@ -259,6 +250,8 @@ class GenerationStats:
                 "drafted": sum(r.num_drafted for r in run),
                 "expected_accepted": round(sum(r.expected_accepted for r in run), 2),
                 "accepted": sum(r.num_accepted for r in run),
+                "expected_seconds": round(sum(r.expected_seconds for r in run), 6),
+                "verify_seconds": round(sum(r.verify_seconds for r in run), 6),
             }
             for run in (list(each) for _, each in grouped)
         ]

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Hashable
 from contextlib import closing
-from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -31,9 +30,6 @@ AROUND = 8
 
 NUM_CACHED = 34
 """Cached tokens before the passes of a static shape's trial: beyond the first block of 32."""
-
-TRIAL_PASSES = 4
-"""Passes of each form in a trial. The first dynamic one follows a pass of another size."""
 
 STATIC_TOLERANCE = 0.02
 """Allowed difference of a static shape's logits, relative to the greatest, if bits need not be
@@ -136,33 +132,23 @@ def distance(row: Logits, other: Logits) -> float:
     return float(np.linalg.norm(a - b)) / length if length else 0.0
 
 
-def try_static(runner: "PagedModel", size: int, compiled: Any) -> float | None:
-    """Compare passes of a static shape with dynamic ones; if it is right, the runner keeps it.
+def try_static(runner: "PagedModel", size: int, compiled: Any) -> bool:
+    """Compare a pass of a static shape with a dynamic one; if it is right, the runner keeps it.
 
-    Returns the seconds that it saves; None if its logits are wrong. They have to be bitwise equal
-    if passes are batch-invariant. Raises `SessionError` if context or memory have no room.
+    Its logits have to be bitwise equal if passes are batch-invariant. Raises `SessionError` if
+    context or memory have no room.
     """
     is_right = False
+    span = ProbeSpan(NUM_CACHED, NUM_CACHED + size, size, is_generated=True)
     with closing(Probe(runner)) as probe:
         try:
             probe.forward(ProbeSpan(0, NUM_CACHED))
-            logits, seconds = _time(probe, size)
+            logits = probe.forward(span).copy()
             runner.add_static(size, compiled)
-            others, own_seconds = _time(probe, size)
+            others = probe.forward(span)
             most = 0.0 if runner.is_invariant else STATIC_TOLERANCE * np.abs(logits).max()
             is_right = bool(np.abs(logits - others).max() <= most)
         finally:
             if not is_right:
                 runner.drop_static(size)
-    return max(seconds - own_seconds, 0.0) if is_right else None
-
-
-def _time(probe: Probe, size: int) -> tuple[Logits, float]:
-    """Logits [size, vocab] of a pass, and its minimum seconds."""
-    seconds = []
-    for _ in range(TRIAL_PASSES):
-        begin = perf_counter()
-        span = ProbeSpan(NUM_CACHED, NUM_CACHED + size, size, is_generated=True)
-        logits = probe.forward(span)
-        seconds.append(perf_counter() - begin)
-    return logits.copy(), min(seconds)
+    return is_right

@@ -10,6 +10,7 @@ from ov_specdec.measure import drafters, properties
 from ov_specdec.measure.properties import (
     CHANGED,
     INVARIANT,
+    PRICES,
     Found,
     Tuner,
     choices_on,
@@ -78,8 +79,9 @@ def test_the_search_ends_with_the_time(monkeypatch):
 
 def test_settings_are_compared_by_the_passes_of_their_model(tiny_pair, monkeypatch):
     curve = CostCurve(PassCurve({1: 1.0, 5: 3.0, 8: 7.0}))
-    monkeypatch.setattr(properties.Measurement, "run", lambda *_: None)
-    monkeypatch.setattr(properties.Measurement, "curve", lambda *_: curve)
+    monkeypatch.setattr(
+        properties.KeptCosts, "prepare", lambda costs, **_: setattr(costs, "curve", curve)
+    )
     assert [make_tuner(tiny_pair)._time(role, {}) for role in ("draft", "main")] == [1.0, 4.0]
 
 
@@ -94,6 +96,7 @@ def test_a_pair_is_measured_with_the_settings_that_were_found(tiny_pair, tmp_pat
     profile, _ = make_tuner(tiny_pair).run()
     assert profile.main_properties == profile.draft_properties == best
     assert profile.report[INVARIANT] == "yes"
+    assert all(0.0 < ms < 1e4 for ms in profile.report[PRICES].values())
     assert 0.0 <= profile.report[CHANGED] < 0.5  # random models have near ties
 
 
@@ -105,6 +108,7 @@ def test_the_command_ends_with_its_time_and_a_short_report(tiny_pair, tmp_path, 
     assert "main          defaults (no other settings were tried)" in done.stdout
     assert "of greedy choices differ from exact precision" in done.stdout
     assert "\nprofile       not written\n" in done.stdout
+    assert "\nmain passes         1 tokens      2 tokens" in done.stdout
     assert "\nverdict       not clear" in done.stdout
 
 
@@ -121,7 +125,9 @@ def test_a_profile_is_written_where_the_verdict_is_clear(
     tiny_pair, tmp_path, monkeypatch, settings, found, profile
 ):
     kept = dict.fromkeys(("main", "draft"), Found(settings, "by far"))
-    written = Profile("pair", settings, {}, {CHANGED: 0.0, INVARIANT: "yes"})
+    written = Profile(
+        "pair", settings, {}, {CHANGED: 0.0, INVARIANT: "yes", PRICES: {"1 tokens": 2.5}}
+    )
     monkeypatch.setattr(Tuner, "run", lambda self: (written, kept))
     monkeypatch.setattr(drafters, "measure_gain", lambda *_: found)
     path = tmp_path / "profile.json"

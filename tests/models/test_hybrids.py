@@ -12,7 +12,7 @@ from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import CacheFullError, SessionError
 from ov_specdec.models.devices import Device
 from ov_specdec.models.exported import NEVER_DRAFT
-from ov_specdec.planning.measurement import PassTimes
+from ov_specdec.planning.kept_costs import MAIN_SIZES, REPEATED, KeptCosts
 from ov_specdec.runner.base import Span
 from tests.support.flaky import make_flaky
 from tests.support.kept import HYBRIDS, NUM_TOKENS, Rehearsed, open_kept
@@ -175,10 +175,8 @@ def test_nobody_is_admitted_without_states(hybrid):
 def test_passes_are_timed_that_are_as_long_as_said(hybrid, monkeypatch):
     with load(hybrid, drafter="suffix") as pipeline:
         sizes = note_passes(pipeline.main.runner, monkeypatch)
-        times = PassTimes(pipeline.main.runner, object)
-        for size in (1, 4):
-            times.time(size)
-        assert sizes == [16, 1, 1, 1, 4, 4, 4]
+        list(KeptCosts(pipeline.main.runner, None, None, 0.0).passes())
+        assert sizes == [16, *(size for size in MAIN_SIZES for _ in range(REPEATED))]
 
 
 def test_caches_with_states_are_not_saved(tmp_path):

@@ -1,8 +1,10 @@
 """Made-up records of rounds and steps."""
 
+from collections.abc import Iterator
 from typing import Any
 
-from ov_specdec.results.stats import PassStats, RoundStats, StepStats
+from ov_specdec.planning.costs import Role
+from ov_specdec.results.stats import PassStats, RoundStats
 
 
 def a_round(
@@ -27,8 +29,8 @@ def a_round(
     )
 
 
-def step_of(stats: RoundStats) -> StepStats:
-    """The step that a round was, of a sequence that had the models to itself.
+def passes_of(stats: RoundStats) -> Iterator[tuple[Role, PassStats]]:
+    """The passes that a round was, of a sequence that had the models to itself.
 
     The draft model's first pass has fed what it lacked beside the draft tokens. All of its passes
     take the same time for a token.
@@ -36,5 +38,6 @@ def step_of(stats: RoundStats) -> StepStats:
     drafted, fed = stats.num_drafted, stats.draft_pass_tokens
     sizes = [fed - drafted + 1, *[1] * (drafted - 1)] if fed else []
     seconds = stats.draft_seconds / max(fed, 1)
-    drafts = (PassStats(size, 0, 0, size * seconds, size <= 2) for size in sizes)
-    return StepStats(PassStats(stats.pass_tokens, 0, 0, stats.verify_seconds), (*drafts,))
+    for size in sizes:
+        yield "draft", PassStats(size, 0, 0, size * seconds)
+    yield "main", PassStats(stats.pass_tokens, 0, 0, stats.verify_seconds)

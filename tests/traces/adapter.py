@@ -95,7 +95,7 @@ def _costs(run: Run) -> Costs:
     curve = run.curve
     if curve is None:
         return Costs(NOMINAL)
-    curve = curve.with_static("main", frozenset(run.main.static_shapes), 0.0)
+    curve = curve.with_static("main", frozenset(run.main.static_shapes))
     if run.draft is not None:
-        curve = curve.with_static("draft", frozenset(run.draft.static_shapes), 0.0)
+        curve = curve.with_static("draft", frozenset(run.draft.static_shapes))
     return Costs(curve)

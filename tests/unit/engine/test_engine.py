@@ -7,7 +7,6 @@ from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.engine.engine import Engine
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
 from ov_specdec.planning.plan import Plan
 from ov_specdec.planning.policies import ConstantLength, HeuristicLength
@@ -108,25 +107,3 @@ def test_what_a_rollback_loses_besides_is_fed_again():
     assert len(main.passes) == len(rounds)  # what is missing is fed with the rest
     assert main.rollbacks
     assert all(length % 4 == 0 for length in main.rollbacks + draft.rollbacks)
-
-
-class Demand:
-    """Notes the passes that shapes are chosen by. Implements `StaticShapes`."""
-
-    def __init__(self):
-        self.passes = []
-
-    def learn(self, passes, seconds, *, is_idle):
-        self.passes += passes
-
-
-def test_a_pass_after_a_long_prefill_of_the_draft_counts_by_its_own_size():
-    """It has been planned some steps before."""
-    main, (drafter, draft), demand = ScriptedModel(counting), drafting(counting), Demand()
-    text = running.sequence(main, [5, 6] * 300, 610, drafter, Filling(1))
-    engine = Engine(main, draft, costs=passes_of(8), shapes={"main": demand})
-    engine.scheduler.add(text)
-    while not text.has_ended:
-        engine.step()
-    found = [(done.num_tokens, done.num_needed) for done in demand.passes if not done.num_prefill]
-    assert found[:2] == [(2, 2), (8, 8)]

@@ -14,9 +14,10 @@ from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Output, Reader
 from ov_specdec.engine.scheduler import SHARED_SECONDS, StepLimits
 from ov_specdec.engine.sequence import Cancelled, Request, Sequence
-from ov_specdec.errors import CacheFullError, SessionError
+from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.acceptance import Counts
-from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, LiveCurve, PassCurve
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, PassCurve
+from ov_specdec.planning.learned_costs import LearnedCosts
 from ov_specdec.planning.planner import Planner
 from ov_specdec.planning.policies import ConstantLength, PlannedLength
 from ov_specdec.results.stats import GenerationStats
@@ -170,7 +171,7 @@ BORDERS = st.none() | st.integers(1, 50)
 @settings(max_examples=60)
 def test_every_request_gets_what_it_gets_alone(jobs, batch, num_blocks, chunk, wrong, borders):
     limits = {"num_blocks": num_blocks, "max_batch_size": batch, "chunk": chunk}
-    service = Service(**limits, wrong=wrong, borders=borders, costs=LiveCurve(NOMINAL))
+    service = Service(**limits, wrong=wrong, borders=borders, costs=LearnedCosts(NOMINAL))
     requests = [
         service.request(prompt, num_new, length, drafter=drafter, tenant=prompt[0] % 3)
         for prompt, num_new, length, drafter in jobs
@@ -336,31 +337,20 @@ def test_a_request_that_does_not_fit_alone_ends_with_the_error():
 
 
 class Unasked:
-    """Costs that nobody may ask for, which would be measured. Implements `Costs`."""
+    """Costs that nobody may ask for. Implements `Costs`."""
 
     @property
     def curve(self):
         pytest.fail("the costs of passes were asked for")
 
-    def learn(self, step):
+    def learn(self, role, done):
         pass
 
 
-def test_costs_that_no_length_follows_are_not_measured():
+def test_costs_that_no_length_follows_are_not_asked_for():
     service = Service(costs=Unasked())
     requests = [service.request([1, 2], drafter="none"), service.request([3, 4])]
     assert service.run(requests) == [alone([1, 2]), alone([3, 4])]
-
-
-@pytest.mark.parametrize("error", [RuntimeError("from OpenVINO"), SessionError("no room")])
-def test_a_measurement_that_fails_ends_no_request(error):
-    class Unmeasurable(Costs):
-        def improve(self):
-            raise error
-
-    service = Service(costs=Unmeasurable(NOMINAL))
-    with pytest.warns(RuntimeWarning, match=f"could not be measured: {error}"):
-        assert service.run([service.request([1, 2], length=None)]) == [alone([1, 2])]
 
 
 def test_an_error_of_planning_reaches_the_reader_and_leaves_the_models_free(monkeypatch):

@@ -8,8 +8,9 @@ from ov_specdec.engine.output import Reader
 from ov_specdec.errors import OptionError
 from ov_specdec.generation.text_generator import GenerationStream
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.planning.costs import NOMINAL
 from ov_specdec.planning.kept_costs import KeptCosts
-from ov_specdec.planning.measurement import SIZES
+from ov_specdec.planning.plan import MAX_PLANNED_LENGTH
 from ov_specdec.results.chunks import collect
 from ov_specdec.server.metrics import Metrics
 from tests.support.fakes import ScriptedModel, counting
@@ -99,35 +100,25 @@ def test_nothing_is_measured_while_a_request_runs():
         num_drafted = len(draft.passes)
         text.loop.step()
         assert len(main.passes) == num_passes + 1
-        assert len(draft.passes) <= num_drafted + SIZES[-1]
+        assert len(draft.passes) <= num_drafted + MAX_PLANNED_LENGTH
         assert len(chunks) > num_chunks
     assert other.error is None
-    assert costs.curve.sweeps == 0
+    assert not costs.curve.is_measured
+    assert costs.curve.main != NOMINAL.main  # but taught by all of these
+    assert costs.curve.draft != NOMINAL.draft
     finish(text, running)
-    alone, _ = submit(text, "XAB", max_new_tokens=40)
-    text.loop.step()
-    assert costs.curve.sweeps > 0
-    finish(text, alone)
     assert main.pool.num_used == draft.pool.num_used == 0
 
 
-def test_an_interrupted_measurement_ends_its_request_and_holds_nothing(monkeypatch):
+def test_a_first_generation_runs_no_pass_of_its_own_and_is_planned_by_the_prior():
     main, draft = ScriptedModel(counting), ScriptedModel(counting)
-    costs = KeptCosts(main, draft, None, 0.05)
-    text = generator(main, draft, costs=costs)
-
-    def interrupted(spans):
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(main, "forward", interrupted)
-        request, _ = submit(text, "ABC", max_new_tokens=5)
-        with pytest.raises(KeyboardInterrupt):
-            text.loop.step()
-    assert isinstance(request.error, KeyboardInterrupt)
-    assert main.pool.num_used == draft.pool.num_used == 0
-    finish(text, submit(text, "ABC", max_new_tokens=5)[0])
-    assert costs.curve.sweeps > 0
+    text = generator(main, draft, costs=KeptCosts(main, draft, None, 60.0))
+    result = collect(text.stream("ABC", GenerationOptions(max_new_tokens=30)))
+    assert len(main.passes) == len(result.stats.rounds)
+    assert result.stats.rounds[1].num_drafted > 1
+    paid = next(each for each in result.stats.draft_lengths if each["reason"] == "pays")
+    assert paid["expected_seconds"] > 0
+    assert paid["verify_seconds"] > 0
 
 
 @pytest.mark.parametrize(

@@ -1,23 +1,21 @@
-"""What passes cost: curves, their measurement, their files, and their correction in use."""
+"""What passes cost: curves, what each pass teaches, and what is kept of that."""
 
-from dataclasses import replace
+import warnings
 from random import Random
 
+import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from ov_specdec.planning.costs import NOMINAL, CostCurve, LiveCurve, PassCurve
-from ov_specdec.planning.kept_costs import KeptCosts, read_curve, write_curve
-from ov_specdec.planning.measurement import SIZES, SWEEPS, WIDE, Measurement
-from ov_specdec.results.stats import PassStats, StepStats
+from ov_specdec.planning.costs import NOMINAL, CostCurve, PassCurve
+from ov_specdec.planning.kept_costs import LONG, MAIN_SIZES, KeptCosts, read_curve
+from ov_specdec.planning.learned_costs import LearnedCosts
+from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from tests.support.fakes import ScriptedModel, counting, held_by
-from tests.support.rounds import a_round, step_of
 
-CURVE = CostCurve(
-    PassCurve({1: 1.0, 4: 2.5, 8: 2.0}, 0.5),
-    PassCurve({1: 0.1, 2: 0.15}, 0.05),
-    sweeps=SWEEPS,
-)
+CURVE = CostCurve(PassCurve({1: 1.0, 4: 2.5, 8: 2.0}, 0.5), PassCurve({1: 0.1, 2: 0.15}, 0.05))
 
 
 def test_beyond_what_was_measured_passes_do_not_get_cheaper():
@@ -33,78 +31,172 @@ def test_drafting_costs_per_draft_token_and_after_a_full_draft():
     assert CostCurve(CURVE.main).drafting == (0.0, 0.0)
 
 
-def measure(main, draft, seconds, sweeps=SWEEPS, progress=None):
-    measurement = Measurement(main, draft, sweeps)
-    measurement.run(seconds, progress)
-    return measurement.curve(NOMINAL)
+class Machine:
+    """What passes take on a made-up machine, some of which other programs disturb."""
+
+    def __init__(self, curve, disturbed=0.0):
+        self.curve, self.pace = curve, 1.0
+        self._disturbed, self._random = disturbed, Random(0)
+        self._last = {}
+
+    def run(self, costs, *sizes, role="main", num_cached=0, num_prefill=0):
+        """Passes over so many tokens, of which the costs learn."""
+        passes = getattr(self.curve, role)
+        for size in sizes:
+            num_read = size * num_cached
+            changes = size != self._last.get(role) and size not in passes.static
+            change = passes.change * changes
+            seconds = self.pace * (passes.at(size, num_read) + change)
+            seconds *= self._random.gauss(1.0, 0.03)
+            seconds *= 10.0 if self._random.random() < self._disturbed else 1.0
+            self._last[role] = size
+            costs.learn(role, [PassStats(size, num_read, num_prefill, seconds)])
 
 
-def model(max_length=2000):
-    return ScriptedModel(counting, max_length=max_length)
+def relative(curve, role="main", sizes=(1, 2, 3, 4, 6, 8)):
+    """Seconds by size against those of one token."""
+    passes = getattr(curve, role)
+    return [passes.at(size) / curve.main.at(1) for size in sizes]
 
 
-def test_all_sizes_are_measured_where_there_is_time():
-    shares = []
-    curve = measure(model(), model(), 60.0, sweeps=2, progress=shares.append)
-    assert set(curve.main.seconds) == {*SIZES, *WIDE}
-    assert set(curve.draft.seconds) == {1, 2, 16}
-    assert shares == sorted(shares)
+@pytest.mark.parametrize("more", [0.0, 0.03, 0.3])
+@pytest.mark.parametrize(("share", "disturbed"), [(0.02, 0.0), (0.5, 0.05)])
+def test_use_teaches_what_passes_take_in_any_order_of_sizes(more, share, disturbed):
+    main = PassCurve({1: 0.02, 1001: 0.02 + 20 * more}, change=0.004)
+    machine = Machine(CostCurve(main, PassCurve({1: 0.02 * share})), disturbed)
+    costs, generator = LearnedCosts(NOMINAL), Random(1)
+    machine.run(costs, 90, num_prefill=90)
+    for _ in range(40):
+        machine.run(costs, 1, 1, 1, role="draft")
+        machine.run(costs, *[generator.choice((1, 2, 3, 4, 6, 8))] * 3)
+    assert relative(costs.curve) == pytest.approx(relative(machine.curve), rel=0.1)
+    assert relative(costs.curve, "draft", (1,)) == pytest.approx([share], rel=0.1)
+    # Neighbours tell of other sizes.
+    others = {"sizes": (5, 7, 12)}
+    assert relative(costs.curve, **others) == pytest.approx(
+        relative(machine.curve, **others), rel=0.2
+    )
 
 
-def test_a_first_generation_waits_for_few_passes(tmp_path):
-    main, path = model(), tmp_path / "curve.json"
-    costs = KeptCosts(main, model(), path, 60.0)
-    costs.improve()
-    num_passes = len(main.passes)
-    assert costs.curve.main.seconds.keys() == {1, 4, 8}
-    assert costs.curve.sweeps == read_curve(path).sweeps == 1
-    costs.improve()
-    assert len(main.passes) == num_passes < 18
+def taught(curve=CURVE, disturbed=0.0):
+    machine, costs = Machine(curve, disturbed), LearnedCosts(NOMINAL)
+    for _ in range(40):
+        machine.run(costs, 1, 1, 1, role="draft")
+        machine.run(costs, 1, 1, 4, 4)
+    return machine, costs
 
 
-def test_what_memory_has_no_room_for_is_not_measured():
-    main = ScriptedModel(counting, max_length=1000, num_blocks=8)
-    assert set(measure(main, None, 60.0, sweeps=2).main.seconds) == {*SIZES}
-    assert main.pool.num_used == 0
+def test_a_prompt_tells_the_scale_of_all_passes():
+    machine, costs = Machine(CostCurve(PassCurve({1: 0.01, 101: 1.0}))), LearnedCosts(NOMINAL)
+    machine.run(costs, 101, num_prefill=101)
+    assert 0.001 < costs.curve.main.at(1) < 1.0
+    assert costs.curve.draft.at(1) < 0.2 * NOMINAL.draft.at(1)  # of the other model too
+    before = costs.curve
+    machine.run(costs, 50, num_cached=101, num_prefill=50)  # a later part of it reads more
+    machine.run(costs, 50, num_prefill=49)  # nor is a pass that also decodes
+    assert costs.curve == before
+    encoded = LearnedCosts(NOMINAL, learns_prompts=False)
+    machine.run(encoded, 101, num_prefill=101)
+    assert encoded.curve == NOMINAL
 
 
-def test_without_room_for_the_shortest_passes_the_curve_stays_nominal(tmp_path):
-    main = ScriptedModel(counting, max_length=1000, num_blocks=3)
-    alone(CachedSequence(main).advance([1] * 12))
-    costs = KeptCosts(main, model(), tmp_path / "curve.json", 0.1)
-    costs.prepare()
-    assert costs.curve == NOMINAL
-    assert main.pool.num_used == 3
-    assert list(tmp_path.iterdir()) == []
+def test_another_pace_of_the_machine_moves_nothing_else():
+    machine, costs = taught()
+    before = relative(costs.curve), relative(costs.curve, "draft", (1, 2)), costs.curve.main.at(1)
+    machine.pace = 2.0
+    for _ in range(40):
+        machine.run(costs, 1, 1, 1, role="draft")
+        machine.run(costs, 1, 1, 4, 4)
+    after = relative(costs.curve), relative(costs.curve, "draft", (1, 2)), costs.curve.main.at(1)
+    for known, found in zip(before, after, strict=True):
+        assert found == pytest.approx(known, rel=0.1)
 
 
-def test_measuring_leaves_the_caches_as_they_were():
-    main, draft = model(), model()
-    running, left = CachedSequence(main), CachedSequence(main)
-    alone(running.advance([5, 6, 7]))
-    alone(left.advance([0] * 9))  # with such tokens, passes are timed
-    left.free()
-    used = main.pool.num_used
-    measure(main, draft, 0.1, sweeps=1)
-    assert held_by(running) == [5, 6, 7]
-    assert (main.pool.num_used, draft.pool.num_used) == (used, 0)
-    assert alone(CachedSequence(main).advance([0] * 40)).num_cached == 9
-    assert alone(CachedSequence(draft).advance([0] * 40)).num_cached == 0
+def test_sizes_out_of_use_follow_their_neighbours():
+    machine, costs = taught()
+    before = relative(costs.curve, sizes=(4, 6, 8, 64))
+    machine.curve = CostCurve(PassCurve({1: 1.0, 4: 5.0}, 0.5), CURVE.draft)
+    machine.run(costs, *(1, 1, 4, 4) * 60)
+    grown = np.divide(relative(costs.curve, sizes=(4, 6, 8, 64)), before)
+    assert grown[0] == pytest.approx(2.0, rel=0.1)
+    assert grown[0] > grown[1] > grown[2] > 1.05
 
 
-def test_a_curve_of_few_passes_is_measured_anew_by_a_later_process(tmp_path):
-    path = tmp_path / "curve.json"
-    slow = PassCurve(dict.fromkeys(SIZES, 9.0), 0.5)
-    write_curve(path, CostCurve(slow, CURVE.draft, sweeps=1))
-    later = KeptCosts(model(), model(), path, 5.0)
-    assert later.curve.main == slow  # until there is time to measure
-    later.prepare()
-    assert later.curve.main.at(1) < 1.0
-    assert later.curve.sweeps == SWEEPS
-    assert read_curve(path) == later.curve
-    main = model()
-    KeptCosts(main, model(), path, 5.0).prepare()
-    assert main.passes == []
+def test_passes_of_the_draft_beside_the_main_models_teach_only_what_they_show():
+    """A draft model that reads what it skipped takes a larger pass, and not longer steps."""
+    machine, costs = taught()
+    machine.run(costs, *(100, 1, 1, 1) * 20, role="draft")
+    assert relative(costs.curve, "draft", (1,)) == pytest.approx([0.1], rel=0.15)
+
+
+@pytest.mark.parametrize("change", [0.05, 1.0])
+def test_what_a_change_of_size_takes_is_learnt(change):
+    _, costs = taught(CostCurve(PassCurve({1: 1.0, 4: 2.5}, change), CURVE.draft))
+    assert costs.curve.main.change / costs.curve.main.at(1) == pytest.approx(change, abs=0.1)
+
+
+def test_what_reading_takes_is_learnt():
+    machine = Machine(CostCurve(PassCurve({1: 1.0, 101: 11.0}, per_read=5e-4)))
+    costs = LearnedCosts(CostCurve(NOMINAL.main))
+    for num_cached in range(0, 4000, 20):
+        machine.run(costs, 1 + num_cached // 20 % 4, num_cached=num_cached)
+    assert costs.curve.main.per_read / costs.curve.main.at(1) == pytest.approx(5e-4, rel=0.15)
+
+
+def test_a_static_shape_is_learnt_soon_and_changes_to_it_are_free():
+    machine, costs = taught()
+    for static in ({4}, {4}):  # again, which is nothing new
+        costs.set_static("main", frozenset(static))
+    costs.set_static("draft", frozenset())
+    assert costs.curve.main.static == {4}
+    static_passes = PassCurve({1: 1.0, 4: 2.0}, CURVE.main.change, static=frozenset({4}))
+    machine.curve = CostCurve(static_passes, CURVE.draft)
+    machine.run(costs, *(4, 4, 1, 1) * 20)
+    assert relative(costs.curve, sizes=(4,)) == pytest.approx([2.0], rel=0.1)
+    LearnedCosts(CostCurve(NOMINAL.main)).set_static("draft", frozenset({1}))  # there is none
+
+
+SECONDS = st.just(0.0) | st.floats(1e-9, 1e9)
+PASSES = st.builds(
+    lambda size, cached, is_prompt, seconds: PassStats(
+        size, 0 if is_prompt else size * cached, size * is_prompt, seconds
+    ),
+    st.integers(1, 3000),
+    st.integers(0, 200_000),
+    st.booleans(),
+    SECONDS,
+)
+STEPS = st.lists(st.tuples(st.sampled_from(["main", "draft"]), PASSES), min_size=1, max_size=40)
+
+
+@given(STEPS, st.integers(1, 20))
+@settings(max_examples=40)
+def test_whatever_passes_take_costs_stay_positive_and_can_be_kept(tmp_path_factory, steps, times):
+    path = tmp_path_factory.getbasetemp() / "any-passes.json"
+    costs = KeptCosts(model(), model(), None, 0.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for role, done in steps * times:
+            costs.learn(role, [done])
+    kept = KeptCosts(model(), model(), path, 0.0)
+    kept.curve = costs.curve
+    kept.prepare()
+    assert read_curve(path) == kept.curve
+
+
+def test_the_covariance_stays_positive_definite_over_many_passes():
+    machine, costs = taught(disturbed=0.02)
+    for number in range(2_500):
+        sizes = (1, 1, 4, 8 if number % 100 else 300)
+        machine.run(costs, *sizes, num_cached=number)
+    covariance = costs._covariance
+    assert np.array_equal(covariance, covariance.T)
+    assert np.linalg.eigvalsh(covariance)[0] > 0
+    assert relative(costs.curve) == pytest.approx(relative(CURVE), rel=0.3)
+
+
+def model(max_length=2000, **more):
+    return ScriptedModel(counting, max_length=max_length, **more)
 
 
 class Clocked(ScriptedModel):
@@ -118,32 +210,83 @@ class Clocked(ScriptedModel):
         return super().forward(spans)
 
 
-@pytest.mark.parametrize("is_prepared", [False, True])
-def test_a_curve_measured_beside_other_work_is_not_kept_for_good(
-    tmp_path, monkeypatch, is_prepared
-):
-    monkeypatch.setattr("ov_specdec.planning.measurement.perf_counter", lambda: Clocked.now)
+@pytest.fixture
+def process(tmp_path, monkeypatch):
+    """Makes the costs of a new process on a scripted clock."""
+    monkeypatch.setattr("ov_specdec.planning.kept_costs.perf_counter", lambda: Clocked.now)
 
-    def process(is_disturbed):
+    def start(is_disturbed=False, seconds=1e6):
         monkeypatch.setattr(Clocked, "is_disturbed", is_disturbed)
         models = [Clocked(counting, max_length=2000) for _ in range(2)]
-        return KeptCosts(*models, tmp_path / "curve.json", 1e6)
+        return KeptCosts(*models, tmp_path / "curve.json", seconds), models
 
-    def ratios(curve):
-        return [curve.main.at(n) / (0.9 + 0.1 * n) for n in range(1, 17)]
+    return start
 
-    first = process(is_disturbed=True)
-    (first.prepare if is_prepared else first.improve)()
-    assert min(ratios(first.curve)) > 2.0
-    later = process(is_disturbed=False)
-    later.improve()
-    for stats in rounds(1, 1.0, 30):
-        later.learn(step_of(stats))
-    later.improve()  # before the next text
-    assert [*ratios(later.curve), *ratios(read_curve(tmp_path / "curve.json"))] == pytest.approx(
-        [1.0] * 32, abs=0.1
+
+TRUE = CostCurve(PassCurve({1: 1.0, 2: 1.1}), PassCurve({1: 1.0, 2: 1.1}))
+
+
+def test_idle_time_runs_passes_of_all_sizes_once_for_all_processes(process, tmp_path):
+    costs, models = process()
+    running = CachedSequence(models[0])
+    alone(running.advance([5, 6, 7]))
+    used = models[0].pool.num_used
+    assert costs.is_pending
+    assert costs.curve == NOMINAL
+    costs.passes().close()  # something else was to be done
+    assert costs.is_pending
+    list(costs.passes())
+    assert {*models[0].passes} >= {*MAIN_SIZES}
+    assert relative(costs.curve) == pytest.approx(relative(TRUE), rel=0.1)
+    # It leaves caches as they were.
+    assert held_by(running) == [5, 6, 7]
+    assert [each.pool.num_used for each in models] == [used, 0]
+    assert not costs.is_pending
+    later, models = process()
+    assert not later.is_pending
+    assert later.curve == costs.curve == read_curve(tmp_path / "curve.json")
+    later.prepare()
+    assert models[0].passes == []
+
+
+def test_seconds_are_taken_in_any_case_and_progress_is_told(process):
+    costs, _ = process()
+    shares = []
+    costs.prepare(shares.append, seconds=300.0)
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+    begin = Clocked.now
+    costs.prepare(seconds=50.0)
+    assert 50.0 < Clocked.now - begin < 100.0
+
+
+def test_costs_kept_beside_other_work_are_corrected_in_use(process, tmp_path):
+    first, _ = process(is_disturbed=True)
+    first.prepare()
+    assert relative(first.curve, sizes=(8,))[0] > 2.0
+    later, _ = process()
+    machine = Machine(TRUE)
+    machine.run(later, *(1, 2, 3, 4, 6, 8) * 17)
+    assert relative(later.curve) == pytest.approx(relative(TRUE), rel=0.1)
+    machine.run(later, *[1] * 256)
+    assert relative(read_curve(tmp_path / "curve.json"), sizes=(8,)) == pytest.approx(
+        [1.7], rel=0.15
     )
-    assert later.curve.draft.at(1) == pytest.approx(1.0, abs=0.1)
+
+
+@pytest.mark.parametrize("max_length", [9, 17, 100, LONG + 16, LONG + 80])
+@pytest.mark.parametrize("num_blocks", [2, 3, 8, 40])
+def test_what_context_and_memory_have_no_room_for_is_left_to_use(max_length, num_blocks):
+    main = model(max_length, num_blocks=num_blocks)
+    left = CachedSequence(main)
+    alone(left.advance([1] * 6))
+    used = main.pool.num_used
+    costs = KeptCosts(main, model(max_length), None, 0.05)
+    costs.prepare()
+    costs.prepare(seconds=0.01)
+    assert not costs.is_pending
+    assert main.pool.num_used == used
+    assert np.isfinite(costs.curve.main.by_size(20)).all()
 
 
 def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
@@ -153,73 +296,4 @@ def test_a_folder_that_cannot_be_written_to_is_a_warning(tmp_path):
     with pytest.warns(RuntimeWarning, match="cannot be kept in .* XDG_CACHE_HOME"):
         costs.prepare()
     assert costs.curve.main.at(1) > 0
-
-
-def test_until_passes_are_timed_the_curve_is_nominal_and_not_kept(tmp_path):
-    main, draft, path = model(), model(), tmp_path / "curve.json"
-    costs = KeptCosts(main, draft, path, 0.1)
-    assert costs.curve == NOMINAL
-    assert KeptCosts(main, None, path, 0.1).curve.draft is None
-    for stats in (rounds(1, 1.0) + rounds(4, 5.0)) * 40:
-        costs.learn(step_of(stats))
-    assert costs.curve.main.at(4) > 1.5 * NOMINAL.main.at(4)
-    assert not path.exists()
-    assert main.passes == draft.passes == []
-    costs.prepare()
-    assert costs.curve.sweeps > 0
-    assert read_curve(path) == costs.curve
-
-
-def rounds(size, seconds, number=3, **more):
-    """Rounds of one size after another, the first of which changes to it."""
-    return [a_round(size - 1, 0, seconds, 0.0, **more) for _ in range(number)]
-
-
-def taught(rounds):
-    live = LiveCurve(CURVE)
-    for stats in rounds:
-        live.learn(step_of(stats))
-    return live
-
-
-def test_a_size_that_takes_longer_beside_others_is_corrected():
-    live = taught((rounds(1, 1.0) + rounds(4, 5.0)) * 80)
-    assert live.curve.main.at(4) / live.curve.main.at(1) == pytest.approx(5.0, rel=0.1)
-
-
-def test_what_a_change_of_size_takes_is_learnt():
-    assert taught((rounds(1, 1.0) + rounds(4, 2.5)) * 2).curve.main.change == 0.5
-    slower = (
-        [a_round(0, 0, 1.8, 0.0), *rounds(1, 1.0), a_round(3, 0, 3.3, 0.0), *rounds(4, 2.5)]
-    ) * 20
-    assert taught(slower).curve.main.change == pytest.approx(0.8, rel=0.15)
-
-
-def test_outliers_and_changes_of_pace_leave_costs_positive_and_near():
-    generator, pace, disturbed = Random(0), 1.0, []
-    for _ in range(400):
-        size, seconds = generator.choice(((1, 1.0), (4, 2.5)))
-        for stats in rounds(size, seconds, 5):
-            pace = 2.0 / pace if generator.random() < 0.05 else pace
-            slower = pace * (10.0 if generator.random() < 0.05 else 1.0)
-            disturbed.append(replace(stats, verify_seconds=slower * stats.verify_seconds))
-    row = taught(disturbed).curve.main.seconds
-    assert min(row.values()) > 0
-    assert row[4] / row[1] == pytest.approx(2.5, rel=0.15)  # what both have gained is the pace
-
-
-def test_the_draft_reading_the_prompt_is_no_drafting():
-    reading = [a_round(3, 0, 2.5, 10.3, draft_pass_tokens=103)] * 40
-    assert taught(reading).curve == CURVE
-    drafting = [a_round(3, 0, 2.5, 30.0, draft_pass_tokens=3)] * 40
-    assert taught(drafting).curve.draft.at(1) > CURVE.draft.at(1)
-
-
-def test_what_drafting_takes_is_learnt_of_each_draft_token():
-    """The first pass after the main model's takes longer, which is no reason for longer drafts."""
-    costs = LiveCurve(CostCurve(PassCurve({1: 1.0, 8: 1.5}), PassCurve({1: 0.05})))
-    drafts = [PassStats(1, 1, 0, seconds) for seconds in (0.2, *[0.1] * 6)]
-    for size, seconds in ((1, 1.0), (1, 1.0), (8, 1.5), (8, 1.5)) * 100:
-        done = PassStats(size, 1, 0, seconds)
-        costs.learn(StepStats(done, tuple(drafts) if size == 8 else ()))
-    assert costs.curve.drafting[0] == pytest.approx(0.8 / 7, rel=0.05)
+    assert costs.curve.draft is None

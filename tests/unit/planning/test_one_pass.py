@@ -8,7 +8,7 @@ import pytest
 
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
-from ov_specdec.planning.measurement import Measurement
+from ov_specdec.planning.kept_costs import PARALLEL_SIZES, KeptCosts
 from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.policies import PlannedLength
@@ -86,14 +86,8 @@ def test_what_a_draft_token_reads_is_the_text_so_far():
     assert policy.answer((OFFER,)).num_cached == 1505
 
 
-def parallel(next_token):
-    model = ScriptedModel(in_parallel(next_token))
-    model.mask_token = MASK
-    return model
-
-
 def test_passes_of_the_sizes_that_it_has_are_measured():
-    measurement = Measurement(ScriptedModel(counting), parallel(counting), 1)
-    measurement.run(0.0)
-    assert set(measurement.curve(CURVE).draft.seconds) == {1, 8, 16}
-    assert set(measurement.curve(CURVE).main.seconds) == {1, 4, 8}
+    draft = ScriptedModel(in_parallel(counting))
+    draft.mask_token = MASK
+    list(KeptCosts(ScriptedModel(counting), draft, None, 0.0).passes())
+    assert set(draft.passes[1:]) == {*PARALLEL_SIZES}

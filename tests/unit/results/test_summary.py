@@ -14,7 +14,7 @@ from ov_specdec.results.parts import Reasoning
 from ov_specdec.results.stats import GenerationStats
 from tests.support.rounds import a_round
 
-CURVE = CostCurve(PassCurve({1: 1.0, 4: 2.0}), PassCurve({1: 0.1}), sweeps=1)
+CURVE = CostCurve(PassCurve({1: 1.0, 4: 2.0}), PassCurve({1: 0.1}), is_measured=True)
 PREFILL = a_round(seconds=5.0, reason="prefill")
 
 

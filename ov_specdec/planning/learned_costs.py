@@ -1,0 +1,183 @@
+"""`LearnedCosts`: what passes cost, learned from each of them by a Kalman filter."""
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from math import exp, log, sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ov_specdec.planning.costs import GRID, NOMINAL, CostCurve, Costs, PassCurve, Role
+from ov_specdec.results.stats import PassStats
+
+Numbers = NDArray[np.floating]
+
+ROWS = len(GRID)
+READ, CHANGE, STATIC, NUM = range(ROWS, ROWS + 4)
+"""Indices of `per_read`, `change` and `static_factor` among the estimates of a model, after seconds
+by size; and their number."""
+
+NOMINAL_READ, NOMINAL_CHANGE = 1e-4, 0.05
+"""Of a plain pass, before any is known: measured 0.7e-4 to 3.2e-4, and 0.03 to 0.5."""
+
+SCALE, DRAFT_SCALE, SLOPE, LOCAL, OTHER, FACTOR = 3.0, 1.5, 1.0, 0.35, 1.5, 0.2
+"""How uncertain the first estimates are, as deviations of logarithms: of all passes together; of
+the draft model's against the main model's; of what each further token costs; of single sizes, the
+nearer the more alike; of reading and changes; and of what static shapes save.
+
+On recorded drafts and seven measured machines, the first text of a process had 0.97 to 1.01 of the
+speed with known costs, and later texts 0.97 to 1.0. With 0.7 for `SLOPE` a machine without VNNI had
+0.91; 0.15 to 0.35 for `LOCAL` and half of `OTHER` changed 1 %."""
+
+NOISE, FIRST_NOISE = 0.1, 0.3
+"""Deviation of a pass from its cost, and of the first one of a size, which OpenVINO prepares."""
+
+PACE, FORGOTTEN = 0.03, 0.003
+"""What changes from pass to pass: the pace of the machine, and each estimate."""
+
+LOG_LIMITS = log(1e-12), log(86_000.0)
+"""Of estimated seconds, whatever files and clocks say: they stay finite, and can be kept."""
+
+SHOWN_EACH, SHOWN_AFTER = 64, 8
+"""First passes that each renew the curve, and how many later ones do together: that takes as long
+as to learn from ten."""
+
+MOST = 2.5
+"""Deviations that a single pass counts at most: another program may have disturbed it."""
+
+
+class LearnedCosts(Costs):
+    """A cost curve that each pass corrects.
+
+    A pass takes (rows(n) + per_read * num_read + change) * pace: `PassCurve`, and the machine's
+    current pace, which is common to all passes. The logarithms of all of these, for both models,
+    are one state of an extended Kalman filter (Kalman 1960), whose covariance says how one
+    observation moves the others: sizes move with their neighbours, and all with the first passes. A
+    common slowdown moves the pace only. So nothing waits to be measured, and what was learned
+    beside other work, or in an earlier process, is corrected in use.
+
+    curve: the first estimates, whatever their unit. learns_prompts: whether reading the beginning
+    of a prompt is a pass like others, which is not so where an encoder runs before.
+    """
+
+    def __init__(self, curve: CostCurve, *, learns_prompts: bool = True) -> None:
+        super().__init__(curve)
+        self._learns_prompts = learns_prompts
+        models = {"main": curve.main}
+        if curve.draft is not None:
+            models["draft"] = curve.draft
+        self._state = np.concatenate([[0.0], *map(_logarithms, models.values())])
+        """Logarithms: of the pace, and of the estimates of each model."""
+        self._begin = {role: 1 + index * NUM for index, role in enumerate(models)}
+        size = len(self._state)
+        self._covariance = np.zeros((size, size))
+        of_all = np.zeros(size)
+        for role, begin in self._begin.items():
+            own = np.zeros(size)
+            own[begin : begin + STATIC] = 1.0  # the factor after them has no unit
+            of_all += own
+            self._covariance += (role == "draft") * DRAFT_SCALE**2 * np.outer(own, own)
+            self._covariance[begin : begin + NUM, begin : begin + NUM] += _uncertainty()
+        self._covariance += SCALE**2 * np.outer(of_all, of_all)
+        self._diagonal = np.einsum("ii->i", self._covariance)  # a view
+        self._unrest = np.array([PACE**2, *[FORGOTTEN**2] * (size - 1)])
+        self._static: dict[str, frozenset[int]] = {role: frozenset() for role in models}
+        self._last_size: dict[str, int] = {}
+        self._seen: set[tuple[str, int]] = set()
+        self._num_learned = 0
+
+    def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
+        """Learn from passes of a step, unless one reads a prompt behind cached tokens."""
+        seconds, first = dict[int, float](), False
+        for done in passes:
+            is_prompt = done.num_prefill == done.num_tokens and not done.num_read
+            if done.num_prefill and not (is_prompt and self._learns_prompts):
+                return
+            size = min(done.num_tokens, GRID[-1])
+            for index, part in self._parts(role, size, done.num_read):
+                seconds[index] = seconds.get(index, 0.0) + part
+            self._last_size[role] = size
+            first |= bool(self._seen) and (role, size) not in self._seen
+            self._seen.add((role, size))
+        if not passes:
+            return
+        expected = sum(seconds.values()) - seconds.get(self._begin[role] + STATIC, 0.0)
+        observed = sum(done.seconds for done in passes)
+        surprise = (log(observed) if observed > 0.0 else LOG_LIMITS[0]) - log(expected)
+        surprise -= self._state[0]
+        gradient = np.array([1.0, *(part / expected for part in seconds.values())])
+        self._update(surprise, [0, *seconds], gradient, NOISE**2 + FIRST_NOISE**2 * first)
+        self._num_learned += 1
+        if self._num_learned <= SHOWN_EACH or self._num_learned % SHOWN_AFTER == 0:
+            self._show()
+
+    def set_static(self, role: Role, sizes: frozenset[int]) -> None:
+        """Set a model's static shapes."""
+        self._static[role] = sizes
+        self._show()
+
+    def _parts(self, role: Role, size: int, num_read: int) -> Iterator[tuple[int, float]]:
+        """The estimates that a pass depends on, by index, and the seconds of it that vary so.
+
+        Those of a static shape vary with its size and with its factor.
+        """
+        begin, after = self._begin[role], max(bisect_left(GRID, size), 1)
+        share = (size - GRID[after - 1]) / (GRID[after] - GRID[after - 1])
+        is_static = size in self._static[role]
+        factor = exp(self._state[begin + STATIC]) if is_static else 1.0
+        changes = not is_static and size != self._last_size.get(role)
+        weights = {after - 1: factor * (1 - share), after: factor * share}
+        weights.update({READ: num_read, CHANGE: changes})
+        parts = {i: weight * exp(self._state[begin + i]) for i, weight in weights.items() if weight}
+        if is_static:
+            parts[STATIC] = sum(parts.get(index, 0.0) for index in (after - 1, after))
+        for index, seconds in parts.items():
+            yield begin + index, seconds
+
+    def _update(self, surprise: float, indices: list[int], gradient: Numbers, noise: float) -> None:
+        """One step of the filter.
+
+        surprise: logarithm of observed by expected seconds. gradient: of expected seconds'
+        logarithm, by the estimates at these indices.
+        """
+        self._diagonal += self._unrest
+        with_observed = self._covariance[:, indices] @ gradient
+        variance = float(gradient @ with_observed[indices]) + noise
+        most = MOST * sqrt(variance)
+        self._state += with_observed * (min(max(surprise, -most), most) / variance)
+        np.clip(self._state, *LOG_LIMITS, out=self._state)
+        with_observed /= sqrt(variance)
+        self._covariance -= np.outer(with_observed, with_observed)
+
+    def _show(self) -> None:
+        """Make the curve of the estimates."""
+        curves = dict[str, PassCurve]()
+        for role, begin in self._begin.items():
+            values = np.exp(self._state[begin : begin + NUM]).tolist()
+            seconds = dict(zip(GRID, values[:ROWS], strict=True))
+            static, factor = self._static[role], min(values[STATIC], 2.0)
+            curves[role] = PassCurve(seconds, values[CHANGE], values[READ], static, factor)
+        self.curve = CostCurve(**curves, is_measured=self.curve.is_measured)
+        self.pace = exp(self._state[0])
+
+
+def _logarithms(passes: PassCurve) -> Numbers:
+    """The estimates of a model before its first pass."""
+    plain = passes.at(1)
+    read, change = passes.per_read or NOMINAL_READ * plain, passes.change or NOMINAL_CHANGE * plain
+    values = [*(passes.at(size) for size in GRID), read, change, passes.static_factor]
+    logarithms: Numbers = np.log(values).clip(*LOG_LIMITS)
+    return logarithms
+
+
+def _uncertainty() -> Numbers:
+    """Covariance of a model's estimates before its first pass, besides its scale."""
+    rows = np.array([NOMINAL.main.at(size) for size in GRID])
+    slope = np.append(1.0 - rows[0] / rows, np.zeros(NUM - ROWS))
+    place = np.arange(ROWS)
+    near = np.exp(-np.abs(np.subtract.outer(place, place)) / 2.0)
+    covariance = SLOPE**2 * np.outer(slope, slope)
+    covariance[:ROWS, :ROWS] += LOCAL**2 * near
+    covariance[[READ, CHANGE], [READ, CHANGE]] += OTHER**2
+    covariance[STATIC, STATIC] += FACTOR**2
+    return covariance
