@@ -82,9 +82,9 @@ def _check_constraints(options: Any) -> None:
 
 
 def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> list[str]:
-    """The names of the given options that only affect a chat template."""
+    """The names of the given options that only affect a chat template; no reasoning needs none."""
     values = {name: getattr(options, name) for name in names}
-    return [k for k, v in values.items() if v is not None and v is not False and v not in ((), [])]
+    return [k for k, v in values.items() if v is not False and v not in (None, (), [], "none")]
 
 
 def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -341,7 +341,8 @@ class GenerationOptions(Options):
     reasoning_effort: Text | None = option(
         None,
         "Ask for so much reasoning, in words of the chat template such as low.",
-        more='Templates that name no effort ignore it; "none" is enable_thinking=False too.',
+        more='Templates that name no effort ignore it; "none" is enable_thinking=False too, and '
+        '"auto" enable_thinking=True alone.',
         metavar="EFFORT",
     )
     thinking_token_budget: int | None = option(

@@ -177,8 +177,9 @@ class ChatTemplate:
         begins_answer = options.add_generation_prompt
         if begins_answer is None:
             begins_answer = not options.continue_final_message
-        effort, is_off = options.reasoning_effort, options.reasoning_effort == "none"
-        meant = {"reasoning_effort": effort, "enable_thinking": False if is_off else None}
+        effort = options.reasoning_effort
+        thinks = {"none": False, "auto": True}.get(effort or "")
+        meant = {"reasoning_effort": effort if not thinks else None, "enable_thinking": thinks}
         known = {k: value for k, value in meant.items() if value is not None and k in self.text}
         end = monotonic() + MAX_SECONDS
 

@@ -361,6 +361,7 @@ def test_the_first_messages_of_the_system_are_one_where_templates_take_one(takes
         ("{{ reasoning_effort }}{{ enable_thinking }}", "none", "noneFalse"),
         ("{{ enable_thinking }}", "none", "False"),
         ("{{ enable_thinking }}", "low", ""),
+        ("{{ reasoning_effort }}{{ enable_thinking }}", "auto", "True"),
         ("{{ messages | length }}", "high", "1"),
     ],
 )
