@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 
 from ov_specdec.api.dialect import Dialect
+from ov_specdec.ollama.dialect import OLLAMA
 from ov_specdec.openai.dialect import OPENAI
 
-DIALECTS: Sequence[Dialect] = (OPENAI,)
+DIALECTS: Sequence[Dialect] = (OPENAI, OLLAMA)
 """Paths that have none speak the first."""
 
 

@@ -139,9 +139,9 @@ class Body(BaseModel):
                 path = where + name.removesuffix("[]")
                 message = f"{path}={show(value)} is not supported: {remedy}"
                 raise invalid(path, message, "unsupported_value")
-        for name in fields:
+        for name, each in fields.items():
             if isinstance(own := getattr(self, name), Body):
-                own.check(unknown, f"{where}{name}.")
+                own.check(unknown, f"{where}{each.alias or name}.")
 
 
 class Form(Body):

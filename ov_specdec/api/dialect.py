@@ -14,13 +14,16 @@ from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import Prompt, encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
 
+LATEST = ":latest"
+
 
 @dataclass(frozen=True)
 class Served:
     """The model that is served, for answers about it.
 
     names: answers have the first. started: in seconds since 1970. model_type: the family, as in
-    config.json. max_length: in tokens. most: maximum tokens of a request.
+    config.json. max_length: in tokens. parsers: of calls and reasoning, by the names of options.
+    most: maximum tokens of a request.
     """
 
     names: Sequence[str]
@@ -29,11 +32,13 @@ class Served:
     model_type: str
     max_length: int
     batch_invariant: BatchInvariance
+    parsers: tuple[str, str]
     most: int
 
     def check(self, name: str | None) -> None:
-        """Refuse a model that is not served; None is accepted."""
-        if name not in (None, *self.names):
+        """Refuse a model that is not served; None is accepted, and Ollama's tag of the latest."""
+        known = {each.removesuffix(LATEST) for each in self.names}
+        if name is not None and name.removesuffix(LATEST) not in known:
             raise ApiError(
                 404,
                 f"the model {shorten(name)} is not served here: it is '{self.names[0]}'",

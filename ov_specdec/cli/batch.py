@@ -231,6 +231,8 @@ class BatchRun:
         ask: Any = read(post.body, request.body, self.unknown)
         if ask.stream:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
+        if not ask.num_choices:
+            raise invalid(None, "the request has no prompt: give one")
         if ask.model not in (None, *self.names):
             problem = f"this run serves the model '{name}', not '{ask.model}'"
             remedy = "change the request, or give --served-model-name"

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import click
 
-from ov_specdec.cli.declare import WAYS, command, options_of, take
+from ov_specdec.cli.declare import WAYS, command, options_of, take, typed
 from ov_specdec.cli.options import (
     PIPELINE,
     is_speech,
@@ -76,6 +76,7 @@ class ServeOptions(Options):
         unset="no key",
         metavar="TEXT-FILE",
     )
+    ollama: bool = option(False, "Serve on Ollama's port, 11434, unless --port is given.")
     log_level: Literal["debug", "info", "warning", "error"] = option(
         "info", "Minimum level of log messages."
     )
@@ -119,9 +120,12 @@ class ServeOptions(Options):
     options_of(ServeOptions.model_fields),
 )
 def serve(**options: Any) -> None:
-    """Serve the models over HTTP, with OpenAI's interface."""
-    pipeline, binding = take(options, PIPELINE), Binding(**take(options, Binding.model_fields))
+    """Serve the models over HTTP, with the interfaces of OpenAI and Ollama."""
     asked = ServeOptions(**take(options, ServeOptions.model_fields))
+    pipeline = take(options, PIPELINE)
+    if asked.ollama and "port" not in typed(options):
+        options["port"] = 11434
+    binding = Binding(**take(options, Binding.model_fields))
     scale, speech = _scale(asked.replicas, asked.autoscale), is_speech(pipeline["main"])
     if not scale and asked.address is not None:
         raise OptionError(

@@ -56,9 +56,10 @@ class Replica(LocalEngine):
                 raise
             yield failure
 
-    async def facts(self) -> tuple[Tokenizer, str, int, BatchInvariance]:
+    async def facts(self) -> tuple[Tokenizer, str, int, BatchInvariance, tuple[str, str]]:
         """What a `RemoteEngine` begins with."""
-        return self.tokenizer, self.model_type, self.max_length, self.batch_invariant
+        model = self.tokenizer, self.model_type, self.max_length
+        return *model, self.batch_invariant, self.parsers
 
 
 @dataclass
@@ -71,6 +72,7 @@ class RemoteEngine:
     model_type: str
     max_length: int
     batch_invariant: BatchInvariance
+    parsers: tuple[str, str]
     input_kind: InputKind = "text"
 
     @asynccontextmanager

@@ -46,9 +46,9 @@ def make_app(
     app = FastAPI(
         title="ov-specdec",
         version=version("ov-specdec"),
-        description="Speculative decoding on OpenVINO, with OpenAI's interface.",
+        description="Speculative decoding on OpenVINO.",
         lifespan=lifespan,
-        responses={"default": {"description": "An error, in OpenAI's shape."}},
+        responses={"default": {"description": "An error, in the shape of the interface."}},
     )
     app.add_exception_handler(HTTPException, _answer_http_error)
     settings = service.settings

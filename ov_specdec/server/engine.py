@@ -47,7 +47,8 @@ class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots.
 
     input_kind: of requests. tokenizer, model_type, batch_invariant: of the main model. max_length:
-    maximum tokens of prompt and output. max_running: maximum concurrent generations.
+    maximum tokens of prompt and output. parsers: of calls and reasoning, by the names of options.
+    max_running: maximum concurrent generations.
     """
 
     input_kind: InputKind
@@ -56,6 +57,7 @@ class EngineClient(Protocol):
     max_length: int
     max_running: int
     batch_invariant: BatchInvariance
+    parsers: tuple[str, str]
 
     def running(
         self, request: Any, tenant: str | None, stream: Stream[Any]
@@ -99,6 +101,7 @@ class LocalEngine:
             )
         )
         self.generator.texts.grammars.try_first()
+        self.parsers = self.generator.texts.parsers
         self.max_running = self.generator.loop.engine.scheduler.limits.max_batch_size
         self.metrics = Metrics(settings.model_name, replica)
         self.metrics.watch(self.generator.loop, pipeline.main.runner, self.max_length)

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import partial
 from math import inf
 from time import monotonic
@@ -101,9 +101,10 @@ class Reply(Response):
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
-        engine = self.service.engine
+        asked = self.answer.request, self.record.tenant, self.stream
+        has_prompt = bool(self.answer.choices)
         try:
-            async with engine.running(self.answer.request, self.record.tenant, self.stream):
+            async with self.service.engine.running(*asked) if has_prompt else nullcontext():
                 await self._wait_turn()
                 if self.answer.is_streamed:  # the head comes at admission
                     headers = {"content-type": f"{self.form.media_type}; charset=utf-8", **HEADERS}

@@ -60,6 +60,7 @@ class Service:
             engine.model_type,
             engine.max_length,
             engine.batch_invariant,
+            engine.parsers,
             settings.max_request_tokens,
         )
 

@@ -24,6 +24,8 @@ class Stream(Generic[T]):
         self._unread: list[tuple[int, T]] = []
         self._published = asyncio.Event()
         self.admitted = asyncio.Event()
+        if not num_choices:
+            self.admitted.set()
         self.overflow = asyncio.Event()
         self._error: BaseException | None = None
 

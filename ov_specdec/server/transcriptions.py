@@ -55,6 +55,7 @@ class Transcriptions:
     model_type = "whisper"
     max_running = 1
     batch_invariant = NOT_INVARIANT
+    parsers = ("none", "none")
 
     def __init__(self, pipeline: SpeechPipeline, settings: Settings) -> None:
         limit_ffmpeg(settings.max_audio_seconds)

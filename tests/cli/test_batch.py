@@ -183,6 +183,17 @@ def test_bad_bodies_have_the_answers_of_a_server(serving, tmp_path):
     assert (tally.answered, tally.failed) == (1, len(BAD_BODIES))
 
 
+def test_a_request_without_a_prompt_is_refused(serving, tmp_path):
+    asked = {"url": "/api/generate", "options": {"num_predict": 3}}  # Ollama's, which takes none
+    lines = [line("none", **asked), line("some", prompt="ab", **asked)]
+    results = by_id(answer(lines, tmp_path / "results", serving)[0])
+    bodies = [results[name]["response"]["body"] for name in ("none", "some")]
+    assert (bodies[0], bodies[1]["eval_count"]) == (
+        {"error": "the request has no prompt: give one"},
+        3,
+    )
+
+
 def test_what_fails_while_it_runs_is_that_requests_error(serving, tmp_path, monkeypatch):
     tokenizer = serving.pipeline.tokenizer
     piece_after = tokenizer.piece_after

@@ -15,10 +15,11 @@ from tests.support.server import NAME, serving
 def handed(monkeypatch):
     """Runs the command; gives settings and binding that the server is handed, or its output."""
 
-    def run(*arguments, **environment):
+    def run(*arguments, port=0, **environment):
         given = []
         monkeypatch.setattr("ov_specdec.server.run.serve", lambda *all_: given.append(all_))
-        done = CliRunner().invoke(command, ["--port", "0", *map(str, arguments)], env=environment)
+        own = [] if port is None else ["--port", str(port)]
+        done = CliRunner().invoke(command, [*own, *map(str, arguments)], env=environment)
         if not given:
             return SimpleNamespace(output=done.output, code=done.exit_code)
         load, settings, binding, _ = given[0]
@@ -44,6 +45,13 @@ def test_what_is_typed_wins_over_the_environment_and_that_over_a_file(handed, tm
     assert settings.served_model_name == ("mine", "other")
     named = handed(OV_SPECDEC_CONFIG=str(file)).settings
     assert named.max_queue == 1
+
+
+def test_ollamas_port_is_that_unless_another_is_given(handed, monkeypatch):
+    assert handed("--ollama").binding.port not in (0, 11434), "a free one is asked for"
+    monkeypatch.setattr("ov_specdec.cli.serve.check_address", lambda _, port: port)
+    for typed, port in (((), 8000), (("--ollama",), 11434)):
+        assert handed(*typed, port=None).binding.port == port
 
 
 @pytest.mark.parametrize(

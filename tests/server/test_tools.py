@@ -3,12 +3,14 @@
 import json
 
 import jsonschema
+import ollama
 import openai
 import pytest
 
 from ov_specdec import SpeculativePipeline
+from ov_specdec.ollama.requests import OllamaRequest
 from tests.support.server import NAME, official_client, serving
-from tests.support.tools import AREA, TEMPLATES, with_tools
+from tests.support.tools import AREA, STOP, TEMPLATES, with_tools
 
 NAMES = "{% for tool in tools %}{{ tool.function.name }} {% endfor %}"
 CLOSED = "</think>\n\n{% endif %}\n{%- endif %}"
@@ -113,6 +115,51 @@ def test_a_second_turn_takes_what_the_first_gave(client):
         **chat | {"messages": [*CHAT["messages"], message, result], "max_tokens": 3}
     )
     assert {*prompts} == {again.usage.prompt_tokens}
+
+
+def test_ollamas_interface_gives_the_same_reasoning_and_calls(server, monkeypatch):
+    client = ollama.Client(server.url)
+    assert client.show(NAME).capabilities == ["completion", "tools", "thinking"]
+    asked = {"model": NAME, "messages": CHAT["messages"]}
+
+    def compare(length, think=None, **fields):
+        """Both interfaces; gives the message of OpenAI's, and Ollama's whole answer and calls."""
+        body = {**CHAT, "tools": [AREA], "max_tokens": length, **fields}
+        message = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+        own = {**asked, "tools": [AREA], "think": think}  # of which the client drops `maxLength`
+        own["options"] = {"temperature": 0, "num_predict": length}
+        whole = ollama.ChatResponse(**server.post("/api/chat", **own, stream=False).json())
+        lines = server.post("/api/chat", **own).text.splitlines()
+        pieces = [ollama.ChatResponse(**json.loads(line)).message for line in lines]
+        for name, field in (("content", "content"), ("thinking", "reasoning_content")):
+            text = "".join(getattr(each, name) or "" for each in pieces)
+            assert text == (getattr(whole.message, name) or "") == (message.get(field) or "")
+        calls = [call for each in pieces for call in each.tool_calls or ()]
+        assert calls == [*(whole.message.tool_calls or ())]
+        return message, whole, calls
+
+    _, whole, _ = compare(8)
+    assert whole.message.thinking and whole.done_reason == "length"
+    _, whole, _ = compare(8, think=False, reasoning_effort="none")
+    assert whole.message.thinking is None
+
+    common = OllamaRequest.common_options  # a tiny model calls nothing by itself
+    more = {**FORCED, "parallel_tool_calls": False}
+    monkeypatch.setattr(OllamaRequest, "common_options", lambda body: {**common(body), **more})
+    message, whole, [call] = compare(120, **FORCED)
+    function = message["tool_calls"][0]["function"]
+    assert (call.function.name, whole.done_reason) == ("area", "stop")
+    assert call.function.arguments == json.loads(function["arguments"])
+    _, cut, calls = compare(12, **FORCED)
+    assert (cut.done_reason, calls) == ("length", [])
+
+    options = {"temperature": 0}
+    [*pieces, _] = client.chat(**asked, tools=[STOP], options=options, stream=True)
+    message = pieces[-1].message
+    assert [call.function.name for call in message.tool_calls] == ["stop"]
+    result = {"role": "tool", "tool_name": "stop", "content": "4"}
+    asked["messages"] = [*CHAT["messages"], message, result]
+    assert client.chat(**asked, tools=[STOP], options=options).message.tool_calls
 
 
 def test_two_hundred_tools_are_as_one(server):

@@ -1,0 +1,172 @@
+"""Requests of Ollama's interface, and how their answers hold text."""
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import AfterValidator, Field
+
+from ov_specdec.api.answer import new_call_id
+from ov_specdec.api.body import (
+    MAX_SEED,
+    Body,
+    GenerationBody,
+    NeutralValues,
+    Refused,
+    UnknownFields,
+    with_options,
+)
+from ov_specdec.api.errors import Json, said
+from ov_specdec.api.messages import ChatTool, Message, read_messages
+from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.results.parts import ToolCall
+from ov_specdec.text.prompt import Prompt
+
+Length = Annotated[int, Field(ge=-2), AfterValidator(lambda length: length if length > 0 else None)]
+Seed = Annotated[int, Field(ge=-1, lt=MAX_SEED), AfterValidator(lambda n: n if n >= 0 else None)]
+Format = Annotated[Literal["", "json"] | dict[str, Any], said("json or a JSON schema")]
+Images = Annotated[list[Any], Field(max_length=0), said("left out: the model reads text only")]
+
+OF_MEMORY = (
+    *("num_ctx", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread", "numa", "low_vram"),
+    *("f16_kv", "use_mmap", "use_mlock", "logits_all", "vocab_only", "embedding_only"),
+    *("mirostat_eta", "mirostat_tau"),
+)
+"""What changes no text: how models are loaded there, and settings of what is off."""
+
+NAMES = (
+    *("temperature", "top_k", "top_p", "min_p", "typical_p", "stop_strings"),
+    *("repetition_penalty", "presence_penalty", "frequency_penalty"),
+)
+
+EFFORTS: Mapping[Any, Any] = {True: "auto", False: "none"}
+
+
+@with_options(GenerationOptions, NAMES, repetition_penalty="repeat_penalty")
+class RunOptions(Body):
+    """The field `options`. There lengths that are not positive are none, and -1 is no seed."""
+
+    option_names: ClassVar[tuple[str, ...]] = ("max_new_tokens", "seed")
+    neutral_values: ClassVar[NeutralValues] = {
+        "mirostat": (0,),
+        "penalize_newline": (True,),
+        "repeat_last_n": Refused("penalties count all tokens, give -1", (-1,)),
+        "tfs_z": (1.0, 1),
+    }
+
+    max_new_tokens: Length | None = Field(None, alias="num_predict")
+    seed: Seed | None = None
+
+    def check(self, unknown: UnknownFields, where: str = "") -> None:
+        """See `Body`."""
+        for name in OF_MEMORY:
+            (self.model_extra or {}).pop(name, None)
+        super().check(unknown, where)
+
+
+class OllamaRequest(GenerationBody):
+    """What both kinds of requests share; without a prompt, nothing is generated."""
+
+    fields: ClassVar[Mapping[str, str]] = {
+        **GenerationBody.fields,
+        **{name: f"options.{RunOptions.fields[name]}" for name in NAMES},
+        **{"max_new_tokens": "options.num_predict", "seed": "options.seed"},
+        **{"json_object": "format", "json_schema": "format"},
+        **{"reasoning_effort": "think", "chat_template_kwargs": "suffix"},
+    }
+    neutral_values: ClassVar[NeutralValues] = {
+        **dict.fromkeys(("logprobs", "truncate", "shift"), (False,)),
+        **dict.fromkeys(("width", "height", "steps"), ()),
+        "context": Refused("send messages to /api/chat", ([],)),
+        "template": Refused("start the server with --chat-template FILE", ("",)),
+        "top_logprobs": (0,),
+    }
+
+    given: RunOptions | None = Field(None, alias="options")
+    format: Format | None = None
+    think: Literal[True, False, "low", "medium", "high", "max"] | None = None
+    keep_alive: Any = None
+
+    def common_options(self) -> dict[str, Any]:
+        """The options of both, by name."""
+        options = self.given.given_options if self.given else {}
+        if self.think is not None:
+            options["reasoning_effort"] = EFFORTS.get(self.think, self.think)
+        if isinstance(self.format, dict):
+            return {**options, "json_schema": self.format}
+        return {**options, "json_object": True} if self.format else options
+
+    def piece(self, text: str, thinking: str, calls: Sequence[ToolCall]) -> Json:
+        """How an answer holds its text, or a piece of it."""
+        raise NotImplementedError
+
+
+class ChatMessage(Message):
+    """A message; one with a result may have the `tool_name`."""
+
+    reasoning: str | None = Field(None, alias="thinking")
+    images: Images | None = None
+
+
+class ChatRequest(OllamaRequest):
+    """A conversation to answer."""
+
+    messages: Annotated[list[ChatMessage], Field(fail_fast=True)] | None = None
+    tools: Annotated[list[ChatTool], Field(fail_fast=True)] | None = None
+
+    def read_prompts(self) -> tuple[Prompt, ...]:
+        """The messages, with ids of calls and results in their order: some templates need them."""
+        messages = [message.for_template() for message in self.messages or ()]
+        numbers, ids = count(), list[str]()
+        for message in messages:
+            calls = message.get("tool_calls", ())
+            ids += [call.setdefault("id", f"call{next(numbers):05}") for call in calls]
+            if message["role"] == "tool" and ids:
+                message.setdefault("tool_call_id", ids.pop(0))
+            if name := message.get("tool_name"):
+                message["name"] = name
+        return (read_messages(messages),) if messages else ()
+
+    def read_options(self) -> GenerationOptions:
+        """See `GenerationBody`."""
+        tools = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
+        return GenerationOptions(**self.common_options(), tools=tools)
+
+    def piece(self, text: str, thinking: str, calls: Sequence[ToolCall]) -> Json:
+        """See `OllamaRequest`."""
+        more = {
+            "thinking": thinking,
+            "tool_calls": [call.as_message(new_call_id()) for call in calls],
+        }
+        message = {"role": "assistant", "content": text}
+        return {"message": {**message, **{k: v for k, v in more.items() if v}}}
+
+
+class GenerateRequest(OllamaRequest):
+    """A text to answer, or with `raw` to continue. suffix: for chat templates that have such."""
+
+    conversation_field: ClassVar[str] = ""
+
+    prompt: str | None = None
+    system: str | None = None
+    suffix: str | None = None
+    raw: bool | None = None
+    images: Images | None = None
+
+    def read_prompts(self) -> tuple[Prompt, ...]:
+        """The prompt, if there is one."""
+        if not self.prompt or not self.system:
+            return (self.prompt,) if self.prompt else ()
+        roles = {"system": self.system, "user": self.prompt}
+        return (read_messages([{"role": k, "content": text} for k, text in roles.items()]),)
+
+    def read_options(self) -> GenerationOptions:
+        """See `GenerationBody`."""
+        options = {**self.common_options(), "apply_chat_template": not self.raw}
+        if self.suffix:
+            options["chat_template_kwargs"] = {"suffix": self.suffix}
+        return GenerationOptions(**options)
+
+    def piece(self, text: str, thinking: str, calls: Sequence[ToolCall]) -> Json:  # noqa: ARG002
+        """See `OllamaRequest`."""
+        return {"response": text, **({"thinking": thinking} if thinking else {})}
