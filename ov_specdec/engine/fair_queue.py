@@ -42,9 +42,11 @@ class FairQueue(Generic[T]):
 
     def next(self, running: Iterable[T] = ()) -> T | None:
         """The next item; None if there is none."""
-        counts = Counter(item.tenant for item in running)
-        firsts = (queue[0] for queue in self._waiting.values())
-        return min(firsts, key=lambda item: counts[item.tenant], default=None)
+        if not self._waiting:
+            return None
+        counts = Counter([item.tenant for item in running])
+        tenant = min(self._waiting, key=counts.__getitem__)
+        return self._waiting[tenant][0]
 
     def take(self, item: T) -> None:
         """Remove an item that is to run; the turn passes on to other tenants."""

@@ -140,7 +140,7 @@ class EngineLoop:
     def num_waiting(self) -> tuple[int, int]:
         """Waiting sequences: new ones, and those that were preempted. From any thread."""
         waiting = list(self.engine.scheduler.waiting)
-        num_preempted = sum(sequence.is_preempted for sequence in waiting)
+        num_preempted = sum(sequence.output.begun is not None for sequence in waiting)
         return len(self._added) + len(waiting) - num_preempted, num_preempted
 
     @property
@@ -230,8 +230,9 @@ class EngineLoop:
             self._left = monotonic()
             self.engine.scheduler.sweep()  # cancelled after the last step
             self._changed.notify_all()
-            is_due = any(work.is_pending for work in self._idle_work)
-            if is_due and self._idle_thread is None and self._is_idle:
+            if self._idle_thread is not None or not self._is_idle:
+                return
+            if any(work.is_pending for work in self._idle_work):
                 # Not a daemon, even if this thread is: OpenVINO would crash at exit.
                 self._idle_thread = Thread(
                     target=_pause, args=(ref(self),), name="ov-specdec idle", daemon=False

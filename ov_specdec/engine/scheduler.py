@@ -15,7 +15,7 @@ from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import GRID
 from ov_specdec.planning.planner import Load
 from ov_specdec.runner.base import Runner
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
 
 DRAFT_PREFILL = 4
 """Ratio of prefill chunks, draft to main model: a draft model that pays takes at most a fourth of
@@ -65,6 +65,8 @@ class Scheduler:
     def __init__(self, main: Runner, draft: Runner | None, limits: StepLimits) -> None:
         self._models = [main] if draft is None else [main, draft]
         self.limits = limits
+        rooms = [model.max_sequences for model in self._models]
+        self._max_running = min([limits.max_batch_size, *[n for n in rooms if n is not None]])
         self.waiting: FairQueue[Sequence] = FairQueue()
         # In order of admission.
         self.running: list[Sequence] = []
@@ -102,13 +104,16 @@ class Scheduler:
         batch: dict[Sequence, int] = {}
         budget: int | None = None
         lacking = Counter[Hashable]()
+        waiting = list[tuple[Sequence, CachedSequence]]()
         for sequence in self.running:
             if sequence.state is State.PREFILL:
                 lacking[sequence.tenant] += sequence.num_pending
-        for sequence in sorted(self.running, key=lambda each: lacking[each.tenant]):
             cache = sequence.fed_cache
-            if cache is None or cache.runner is not model or sequence.is_cancelled:
-                continue
+            if cache is not None and cache.runner is model and not sequence.is_cancelled:
+                waiting.append((sequence, cache))
+        if len(waiting) > 1:
+            waiting.sort(key=lambda each: lacking[each[0].tenant])
+        for sequence, cache in waiting:
             num_tokens = cache.num_pending
             if sequence.state is State.PREFILL:
                 if budget is None:
@@ -159,14 +164,12 @@ class Scheduler:
 
     def sweep(self) -> None:
         """Remove sequences that have ended or were cancelled."""
-        waiting = [*self.waiting]
-        for sequence in (*self.running, *waiting):
-            if sequence.is_cancelled and sequence.state is not State.ENDED:
-                sequence.end(Cancelled())
-        self.running = [s for s in self.running if s.state is not State.ENDED]
-        for sequence in waiting:
-            if sequence.state is State.ENDED:
-                self.waiting.remove(sequence)
+        for queue in (self.running, self.waiting):
+            for sequence in [*queue]:
+                if sequence.is_cancelled:
+                    sequence.end(Cancelled())
+                if sequence.state is State.ENDED:
+                    queue.remove(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
         """Preempt the last admitted sequence of the tenant with the most running ones.
@@ -202,11 +205,12 @@ class Scheduler:
 
     def _has_room(self, sequence: Sequence) -> bool:
         """Whether it may run too, without preempting a running sequence for memory soon."""
-        limits = [self.limits.max_batch_size, *(model.max_sequences for model in self._models)]
-        if len(self.running) >= min(limit for limit in limits if limit is not None):
+        if not self.running:
+            return True
+        if len(self.running) >= self._max_running:
             return False
         for model in self._models:
-            if self.running and model.num_free is not None:
+            if model.num_free is not None:
                 needed = max(len(sequence.tokens), _num_pending(model, [sequence]))
                 free = model.num_free - _num_pending(model, self.running)
                 if free < needed + SPARE_TOKENS:

@@ -108,11 +108,6 @@ class Sequence:
         return self.state is State.ENDED
 
     @property
-    def is_preempted(self) -> bool:
-        """Whether it waits after it ran."""
-        return self.state is State.WAITING and self.output.begun is not None
-
-    @property
     def is_ready(self) -> bool:
         """Whether its round can continue: between rounds, or after an interrupted pass."""
         if self.fed_cache is not None:
@@ -144,7 +139,7 @@ class Sequence:
 
     def admit(self) -> None:
         """Start, or resume after `preempt` with the blocks that are still cached."""
-        if self.is_preempted:
+        if self.output.begun is not None:
             for cache in self.caches:
                 cache.match_prefix()
         self.output.begin()
