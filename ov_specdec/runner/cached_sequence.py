@@ -1,6 +1,7 @@
 """`CachedSequence`: one sequence with its KV cache, which is fed only missing tokens."""
 
 from collections.abc import Generator, Hashable, Mapping, Sequence
+from sys import maxsize
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -57,6 +58,8 @@ class CachedSequence:
         self._sequence: Sequence[int] = ()
         self._draft_tokens: Sequence[int] = ()
         self._num_rows = 0
+        # The first of those that are read as a prompt, and the least of these in a pass with some.
+        self._num_read, self._least = maxsize, 1
         # Of the current `advance`: tokens cached before it, fed tokens, passes, and its result.
         self._num_cached = self._num_fed = self._num_passes = self._num_sequences = 0
         self._logits: Logits | None = None
@@ -111,8 +114,8 @@ class CachedSequence:
         if not 1 <= num_rows <= total:
             raise SessionError(f"{total} tokens cannot give {num_rows} rows of logits")
         begin = perf_counter()
-        self._sequence, self._draft_tokens, self._num_rows = tokens, draft_tokens, num_rows
-        self._logits, self._num_fed, self._num_passes = None, 0, 0
+        self._need(tokens, draft_tokens)
+        self._num_rows, self._logits, self._num_fed, self._num_passes = num_rows, None, 0, 0
         self._choose_factors(total)
         self._rollback_others(total - num_rows)
         if not self._cached:
@@ -188,7 +191,7 @@ class CachedSequence:
         The last token is excluded, as in `match_prefix`.
         """
         if not self._cached:
-            self._sequence, self._draft_tokens = tokens, ()
+            self._need(tokens)
             self.match_prefix()
         return common_prefix(self._cached, tokens)
 
@@ -213,8 +216,8 @@ class CachedSequence:
         self.discard()
         self._choose_factors(len(tokens))
         self.runner.write_kv(self._slot, tensors, len(tokens))
-        self._cached, self._sequence = list(tokens), tokens
-        self._num_compared = len(tokens)
+        self._need(tokens)
+        self._cached, self._num_compared = list(tokens), len(tokens)
 
     @property
     def _max_draft_tokens(self) -> int:
@@ -222,19 +225,13 @@ class CachedSequence:
         limit = self.runner.max_draft_tokens
         return self.runner.max_length if limit is None else limit
 
-    @property
-    def _num_read(self) -> int:
-        """Needed tokens that are read as a prompt: two or more, or none."""
-        num_tokens = len(self._sequence)
-        if not self.runner.separates_generated:
-            return num_tokens + len(self._draft_tokens)
-        num_read = min(num_tokens, self._num_prompt_tokens or num_tokens)
-        return num_read if num_read > 1 else 0
-
-    @property
-    def _least(self) -> int:
-        """Tokens of a prompt in a pass that has some."""
-        return 2 if self.runner.separates_generated else 1
+    def _need(self, tokens: Sequence[int], draft_tokens: Sequence[int] = ()) -> None:
+        """Set the needed ids, and how many of them are read as a prompt."""
+        self._sequence, self._draft_tokens = tokens, draft_tokens
+        self._num_read, self._least = maxsize, 1
+        if self.runner.separates_generated:
+            num_read = min(len(tokens), self._num_prompt_tokens or len(tokens))
+            self._num_read, self._least = num_read if num_read > 1 else 0, 2
 
     def _part(self, limit: int) -> int:
         """Tokens of the next pass: all pending ones, or up to `limit` and one more.
