@@ -89,17 +89,17 @@ class Output:
         """
         cut, end = round_.num_from_draft, len(round_.tokens)
         chunks = [self._chunk(round_, slice(0, cut), "draft", [])] if cut else []
-        if not chunks or (cut < end and not self._text.stopped):  # an empty round has one too
+        if not chunks or (cut < end and not self._text.stop_string):  # an empty round has one too
             rejected = round_.draft_tokens[cut:]
             own: Origin = "correction" if rejected else "bonus" if cut else "plain"
             chunks.append(self._chunk(round_, slice(cut, end), own, rejected))
-        if self._text.stopped:
+        if self._text.stop_string:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
         if self._kept_tokens is not None:
             self.stats.outside_draft_vocabulary += sum(
                 token not in self._kept_tokens for chunk in chunks for token in chunk.token_ids
             )
-        stats, num_generated = round_.stats, sum(len(chunk.token_ids) for chunk in chunks)
+        stats, num_generated = round_.stats, sum([len(chunk.token_ids) for chunk in chunks])
         if num_generated < stats.num_generated:
             forced = min(stats.num_forced, num_generated)
             num_accepted = min(stats.num_accepted, num_generated - forced)
@@ -117,7 +117,7 @@ class Output:
                 text=chunks[-1].text + text,
                 finish_reason=finish_reason,
                 stats=self.stats,
-                parse=None if self._text.stopped or has_called else self._parser(),
+                parse=None if self._text.stop_string or has_called else self._parser(),
                 parts=chunks[-1].parts + parts,
             )
         for chunk in chunks:

@@ -3,8 +3,7 @@
 import json
 import re
 from codecs import getincrementaldecoder
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress
 from types import MappingProxyType
 from typing import Any
@@ -72,8 +71,11 @@ class CharacterStream:
         self._piece_after = piece_after
         self._bytes = getincrementaldecoder("utf-8")("replace")
         self._last: int | None = None
+        pieces = list[bytes]()
         for token in prompt[-MAX_UNFINISHED - 1 :]:
-            self.push(token)
+            pieces.append(piece_after(self._last, token))
+            self._last = token
+        self._bytes.decode(b"".join(pieces))
 
     def push(self, token: int) -> str:
         """Add an id. Returns the text that it completes, or an empty one."""
@@ -125,11 +127,6 @@ class IncrementalDetokenizer:
         self.stop_string: str | None = None
         self.has_called = False
 
-    @property
-    def stopped(self) -> bool:
-        """Whether there was a stop string."""
-        return self.stop_string is not None
-
     def push(self, tokens: Sequence[int]) -> list[int]:
         """Add tokens up to the one that completes a stop string.
 
@@ -139,43 +136,42 @@ class IncrementalDetokenizer:
         for token in tokens:
             offsets.append(self._num_shown)
             self._num_ignored -= 1
-            name = self._hidden.get(token)
-            if name is None:
-                self._read(self._characters.push(token), token)
-            else:
+            if (name := self._hidden.get(token)) is not None:
                 self._add(name, is_shown=False)
-            if self.stopped:
+            elif self._parser is None:
+                self._add(self._characters.push(token), is_shown=True)
+            else:
+                self._add_parts(self._parser.push(self._characters.push(token), token))
+            if self.stop_string:
                 break
         return offsets
 
     def take(self) -> tuple[str, tuple[Part, ...]]:
         """The text that may be shown now, and with a parser all parts; once each."""
-        stops = () if self.stopped else self._stop_strings
+        stops = () if self.stop_string else self._stop_strings
         begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
         return self._take(len(self._held) - max(begun, default=0))
 
     def finish(self, *, is_cut: bool = False) -> tuple[str, tuple[Part, ...]]:
         """The rest, an unfinished character included. is_cut: see `AnswerParser.end`."""
-        if not self.stopped:
-            end = partial(self._parser.end, is_cut=is_cut) if self._parser else list[Part]
-            self._read(self._characters.finish(), end=end)
+        if not self.stop_string:
+            rest, parser = self._characters.finish(), self._parser
+            if parser is None:
+                self._add(rest, is_shown=True)
+            else:
+                self._add_parts([*parser.push(rest, None), *parser.end(is_cut=is_cut)])
         return self._take(len(self._held))
 
-    def _read(
-        self, new: str, token: int | None = None, *, end: Callable[[], list[Part]] = list
-    ) -> None:
-        """Add characters of the text, or of parts; no stop string goes across one that is none."""
-        if self._parser is None:
-            self._add(new, is_shown=True)
-            return
-        for part in [*self._parser.push(new, token), *end()]:
+    def _add_parts(self, parts: Iterable[Part]) -> None:
+        """Add parts; no stop string goes across one that is no text."""
+        for part in parts:
             if isinstance(part, Text):
                 self._add(part.text, is_shown=True)
             else:
                 self._show(len(self._held))
                 self._parts.append(part)
                 self.has_called |= isinstance(part, CallEnd)
-            if self.stopped:
+            if self.stop_string:
                 break
 
     def _add(self, new: str, is_shown: bool) -> None:
@@ -204,5 +200,5 @@ class IncrementalDetokenizer:
     def _take(self, end: int) -> tuple[str, tuple[Part, ...]]:
         self._show(end)
         parts, self._parts = tuple(self._parts), []
-        text = "".join(part.text for part in parts if isinstance(part, Text))
+        text = "".join([part.text for part in parts if isinstance(part, Text)])
         return text, parts if self._parser else ()

@@ -27,7 +27,7 @@ def stream(text, stops=()):
     shown = IncrementalDetokenizer(byte_piece, [], stops)
     pieces = []
     for byte in text.encode():
-        if shown.push([byte]) and shown.stopped:
+        if shown.push([byte]) and shown.stop_string:
             break
         pieces.append(shown.take()[0])
     return [*pieces, shown.finish()[0]]
@@ -96,7 +96,7 @@ def test_stop_strings_see_special_tokens_which_are_not_shown(
     for start in range(0, len(tokens), size):
         offsets += text.push(tokens[start : start + size])
         pieces.append(text.take()[0])
-        if text.stopped:
+        if text.stop_string:
             break
     pieces.append(text.finish()[0])
     found = offsets, "".join(pieces), text.stop_string
