@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from ov_specdec.errors import OptionError
+from ov_specdec.options.conflicts import constraints_of
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.options.structured import constraints_of
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
@@ -65,6 +65,11 @@ class AnswerTexts:
         has_template = options.apply_chat_template and self.tokenizer.chat_template is not None
         return self.format if has_template else TEXT_ONLY
 
+    def has_json_calls(self, options: GenerationOptions) -> bool:
+        """Whether an answer with these options may call tools with arguments in JSON."""
+        calls = self.format_of(options).calls if options.may_call else None
+        return calls is not None and calls.parameters is None
+
     def open(
         self, ids: Sequence[int], tokens: Sequence[int], options: GenerationOptions, until: float
     ) -> tuple[IncrementalDetokenizer, Grammar | None]:
@@ -72,36 +77,39 @@ class AnswerTexts:
 
         ids: of the prompt. tokens: those before the answer. until: see `Grammars.compile`.
         """
-        form = self.format_of(options)
+        form, constraints = self.format_of(options), constraints_of(options)
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
-        read = form if options.may_call else replace(form, calls=None)
+        has_calls = form.calls is not None and not options.may_call
+        read = replace(form, calls=None) if has_calls else form
         parts = read.calls or read.reasoning
         text = IncrementalDetokenizer(
             self.tokenizer.piece_after,
             tokens,
             options.stop_strings,
             options.include_stop_str_in_output,
-            self._hidden(options, read),
+            self._hidden(options, read, has_constraint=bool(constraints)),
             options.min_tokens,
             AnswerParser(read, options.tools, is_reasoning) if parts else None,
         )
         calls = options.tools and form.calls
-        if not (constraints_of(options) or calls or options.thinking_token_budget is not None):
+        if not (constraints or calls or options.thinking_token_budget is not None):
             return text, None
         eos = options.ending_ids(self.eos_token_ids)
         make = self.grammars.compile(options, eos, form, is_reasoning, until)
         has_forced = options.forced_bos_token_id is not None and len(tokens) == 1
         return text, make(len(tokens), int(has_forced))
 
-    def _hidden(self, options: GenerationOptions, form: AnswerFormat) -> dict[int, str]:
+    def _hidden(
+        self, options: GenerationOptions, form: AnswerFormat, *, has_constraint: bool
+    ) -> dict[int, str]:
         """The tokens that the text leaves out, with their names, but not the markers of parts."""
         skips, ends = options.skip_special_tokens, options.ending_ids(self.eos_token_ids)
         special = self.tokenizer.special_tokens if skips else {}
         markers = {*form.tokens.values()} - ends
         hidden = {token: name for token, name in special.items() if token not in markers}
         if not options.include_stop_str_in_output:
-            is_free = skips and not constraints_of(options)
-            ending = options.stop_token_ids if is_free else ends
-            hidden.update((token, as_text(self.tokenizer.piece(token))) for token in ending)
+            ending = options.stop_token_ids if skips and not has_constraint else ends
+            for token in ending:
+                hidden[token] = as_text(self.tokenizer.piece(token))
         return hidden

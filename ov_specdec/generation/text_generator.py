@@ -104,9 +104,7 @@ class TextGenerator:
             source = EncoderInput(np.array([ids]), namespace_of(options))
         self.check(options)
         text, grammar = self.texts.open(ids, tokens, options, until)
-        calls = self.texts.format_of(options).calls if options.may_call else None
-        is_json = calls is not None and calls.parameters is None
-        has_copy = is_json and self.sequences.drafter.searches_earlier
+        has_copy = self.sequences.drafter.searches_earlier and self.texts.has_json_calls(options)
         references = self.prompts.references(ids, options, has_copy=has_copy)
         given = tokens, options, text, references, source, grammar
         return self.sequences.make(*given, reader, tenant, self._remember)

@@ -29,22 +29,18 @@ def fill(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any
     counts as not given. If a given option decides about sampling, contradicting defaults do not
     apply.
     """
-    set_by_caller = {name for name, value in given.items() if value is not None}
-    defaults = {k: v for k, v in defaults.items() if k not in set_by_caller}
-    if "tgt_lang" in set_by_caller:
-        defaults.pop("forced_bos_token_id", None)  # another language's
-    if given.get("ignore_eos"):
-        defaults.pop("eos_token_id", None)
-    if "do_sample" in set_by_caller:
-        draws = given["do_sample"]
-    elif set_by_caller.intersection(SAMPLING_OPTIONS):
-        defaults.pop("do_sample", None)  # the given options imply it
-        draws = given.get("temperature") != 0
-    else:
-        draws = defaults.get("do_sample", False)
-    if not draws:
-        defaults = {k: v for k, v in defaults.items() if k not in SAMPLING_OPTIONS}
-    return {**given, **defaults}
+    own, others = {k: v for k, v in given.items() if v is not None}, {**defaults}
+    if "tgt_lang" in own:
+        others.pop("forced_bos_token_id", None)  # another language's
+    if own.get("ignore_eos"):
+        others.pop("eos_token_id", None)
+    draws = own.get("do_sample", others.get("do_sample", False))
+    if "do_sample" not in own and not own.keys().isdisjoint(SAMPLING_OPTIONS):
+        others.pop("do_sample", None)  # the given options imply it
+        draws = own.get("temperature") != 0
+    for name in () if draws else SAMPLING_OPTIONS:
+        others.pop(name, None)
+    return {**given, **others, **own}
 
 
 def read_sampling_defaults(folder: Path, *, vocab_size: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from pydantic import Field
 from ov_specdec.api.body import Body, Loose, NeutralValues, Refused
 from ov_specdec.api.errors import invalid, said, show
 from ov_specdec.api.messages import Function
-from ov_specdec.options.structured import CONSTRAINTS
+from ov_specdec.options.conflicts import CONSTRAINTS
 
 Verbosity = Literal["low", "medium", "high"]
 FormatType = Literal["text", "json_object", "json_schema"]

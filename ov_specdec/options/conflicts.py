@@ -4,7 +4,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn
 
 from ov_specdec.errors import Option, OptionError
-from ov_specdec.options.structured import OF_JSON, constraints_of, definition_of
+from ov_specdec.options.structured import definition_of
+
+CONSTRAINTS = ("json_schema", "json_object", "regex", "choices", "grammar")
+"""What the text has to fit: options of which a generation has at most one."""
+
+OF_JSON = CONSTRAINTS[:2]
 
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "typical_p")
 """Options that only affect sampling."""
@@ -22,8 +27,8 @@ NOT_FOR_TEMPLATES = (
 """Arguments of a chat template that transformers sets from other options."""
 
 
-def require_no_conflict(options: Any) -> None:
-    """Refuse options of a generation that contradict or need each other."""
+def require_no_conflict(options: Any) -> Any:
+    """The options of a generation, unless some contradict or need each other."""
     if options.max_new_tokens == 0 and options.prompt_logprobs is None:
         needed = "{max_new_tokens} only scores a prompt, so it needs {prompt_logprobs}: give both"
         refuse(options, needed)
@@ -58,6 +63,7 @@ def require_no_conflict(options: Any) -> None:
         refuse(options, begins + "{continue_final_message}")
     for name in () if options.apply_chat_template else given_chat_options(options):
         refuse(options, "{option} has no effect with {apply_chat_template}", name)
+    return options
 
 
 def _check_constraints(options: Any) -> None:
@@ -65,26 +71,39 @@ def _check_constraints(options: Any) -> None:
     first, second, *_ = *constraints_of(options), "", ""
     if second:
         refuse(options, f"{{option}} is a constraint, and so is {{{second}}}", first)
-    ending = ("tools", "thinking_token_budget")
-    for name in [first] * bool(first) + given_chat_options(options, ending):
-        if options.ignore_eos:
+    if options.ignore_eos:
+        ending = given_chat_options(options, ("tools", "thinking_token_budget"))
+        for name in [first] * bool(first) + ending:
             refuse(options, "{option} ends the text, so it contradicts {ignore_eos}", name)
     if options.json_whitespace != "compact" and first not in OF_JSON:
         refuse(options, "{json_whitespace} has no effect without {json_schema}: give both")
-    if options.tool_choice not in ("auto", "none") and not options.tools:
+    if options.tool_choice in ("auto", "none"):
+        return
+    if not options.tools:
         refuse(options, "{tool_choice} has no effect without {tools}: give both")
     names = [definition_of(tool)["name"] for tool in options.tools]
-    if options.tool_choice not in ("auto", "none", "required", *names):
+    if options.tool_choice not in ("required", *names):
         raise OptionError(
             f"{{tool_choice}} names none of the tools: give one of {', '.join(names)}",
             tool_choice=options.tool_choice,
         )
 
 
+def constraints_of(options: Any) -> list[str]:
+    """The given ones of `CONSTRAINTS`."""
+    return [name for name in CONSTRAINTS if getattr(options, name) not in (None, False, ())]
+
+
 def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> list[str]:
-    """The names of the given options that only affect a chat template; no reasoning needs none."""
-    values = {name: getattr(options, name) for name in names}
-    return [k for k, v in values.items() if v is not False and v not in (None, (), [], "none")]
+    """The given ones of the options that only affect a chat template; 0 is given, False is not.
+
+    No reasoning needs no template.
+    """
+    return [
+        name
+        for name in names
+        if (value := getattr(options, name)) is not False and value not in (None, (), [], "none")
+    ]
 
 
 def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -352,10 +352,7 @@ class GenerationOptions(Options):
         unset="any number",
     )
 
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        require_no_conflict(self)
-        return self
+    _check = model_validator(mode="after")(require_no_conflict)
 
     def copy_with(self, **valid: Any) -> Self:
         """A copy with other values, which must be valid. Nothing is checked; lists are shared."""

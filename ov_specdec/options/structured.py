@@ -9,21 +9,11 @@ from typing import Any
 from ov_specdec.errors import OptionError, shorten
 from ov_specdec.options.schemas import OF_WHOLE
 
-CONSTRAINTS = ("json_schema", "json_object", "regex", "choices", "grammar")
-"""Options of which a generation has at most one."""
-
-OF_JSON = CONSTRAINTS[:2]
-
 TOOL_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 """Names of tools: templates write them into prompts as they are."""
 
 AnyTools = Sequence[Mapping[str, Any] | Callable[..., Any]]
 """Tools as they are given: as mappings, or as functions to describe."""
-
-
-def constraints_of(options: Any) -> list[str]:
-    """The given options of what the text has to fit."""
-    return [name for name in CONSTRAINTS if getattr(options, name) not in (None, False, ())]
 
 
 def read_schema(given: Any) -> dict[str, Any]:

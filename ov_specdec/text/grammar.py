@@ -11,9 +11,10 @@ from time import monotonic, thread_time
 from typing import TYPE_CHECKING, Any
 
 from ov_specdec.errors import BusyError, Option, OptionError, requiring
+from ov_specdec.options.conflicts import OF_JSON, constraints_of
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.schemas import require_exact_within, simplify
-from ov_specdec.options.structured import OF_JSON, constraints_of, read_schema
+from ov_specdec.options.structured import read_schema
 from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_grammar import write_answer
