@@ -1,6 +1,8 @@
 """Bookkeeping of KV caches: slots, blocks, states and prefixes. No tensors here."""
 
 from collections.abc import Sequence
+from itertools import compress, count
+from operator import ne
 
 
 def common_prefix(tokens: Sequence[int], others: Sequence[int]) -> int:
@@ -8,5 +10,4 @@ def common_prefix(tokens: Sequence[int], others: Sequence[int]) -> int:
     shorter = min(len(tokens), len(others))
     if tokens[:shorter] == others[:shorter]:
         return shorter
-    pairs = enumerate(zip(tokens, others, strict=False))
-    return next((index for index, (a, b) in pairs if a != b), shorter)
+    return next(compress(count(), map(ne, tokens, others)), shorter)

@@ -105,7 +105,8 @@ class Engine:
         sequence.wait_for(None)
         try:
             sequence.request.policy.update(round_.stats)
-            sequence.publish(round_)
+            reason = sequence.output.publish(round_, sequence.finish_reason)
+            sequence.finish_reason = reason
         except Exception as error:
             sequence.end(error)
         if sequence.finish_reason is not None:

@@ -213,7 +213,8 @@ class EngineLoop:
 
     @property
     def _has_work(self) -> bool:
-        return bool(self._added) or self.engine.scheduler.has_work
+        scheduler = self.engine.scheduler
+        return bool(self._added or scheduler.running or scheduler.waiting)
 
     def _take_work(self) -> None:
         """Start stepping with the queued sequences. The caller holds the lock."""

@@ -77,11 +77,6 @@ class Scheduler:
         self.on_preemption: Callable[[], object] = lambda: None
         """Called at each preemption."""
 
-    @property
-    def has_work(self) -> bool:
-        """Whether there are sequences."""
-        return bool(self.running) or bool(self.waiting)
-
     def add(self, sequence: Sequence) -> None:
         """Queue a sequence."""
         sequence.state = State.WAITING
@@ -143,8 +138,10 @@ class Scheduler:
 
     def _split(self) -> tuple[list[Sequence], list[Sequence]]:
         """The sequences that prefill, and the others."""
-        prefilling = [s for s in self.running if s.state is State.PREFILL]
-        return prefilling, [s for s in self.running if s.state is not State.PREFILL]
+        prefilling, decoding = list[Sequence](), list[Sequence]()
+        for sequence in self.running:
+            (prefilling if sequence.state is State.PREFILL else decoding).append(sequence)
+        return prefilling, decoding
 
     @property
     def _prefill_budget(self) -> int:

@@ -77,6 +77,8 @@ class Sequence:
         self.tenant = request.tenant
         self.tokens = [*request.prompt]
         """Prompt and output."""
+        self.is_first_round = True
+        """Whether it has no output yet."""
         self.state = State.NEW
         self.is_cancelled = False
         self.finish_reason: FinishReason | None = None
@@ -96,11 +98,6 @@ class Sequence:
         """The drafter's draft tokens in this round: planned ones until they are proposed."""
         processors: tuple[object, ...] = request.sampler.processors
         self._followers = [each for each in processors if isinstance(each, Follower)]
-
-    @property
-    def is_first_round(self) -> bool:
-        """Whether it has no output yet."""
-        return len(self.tokens) == len(self.request.prompt)
 
     @property
     def has_ended(self) -> bool:
@@ -179,15 +176,12 @@ class Sequence:
                 self.finish_reason = "stop"
                 break
         self.tokens += new
+        self.is_first_round &= not new
         for follower in self._followers:
             follower.follow(new)
         if self.finish_reason is None and len(self.tokens) >= max_length:
             self.finish_reason = "length"
         return new
-
-    def publish(self, round_: Round) -> None:
-        """Pass a round on to the reader; a stop string in it ends the sequence."""
-        self.finish_reason = self.output.publish(round_, self.finish_reason)
 
     def cancel(self) -> None:
         """End it within one pass. From any thread."""

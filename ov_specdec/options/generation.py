@@ -1,6 +1,7 @@
 """The options of a generation, under the names of transformers.GenerationConfig."""
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
@@ -374,7 +375,7 @@ class GenerationOptions(Options):
     @property
     def is_repeatable_draw(self) -> bool:
         """Whether tokens are sampled with a seed."""
-        return self.samples and self.seed is not None
+        return self.seed is not None and self.samples
 
     def ending_ids(self, eos_token_ids: frozenset[int]) -> frozenset[int]:
         """All tokens that end the text. eos_token_ids: the model's own."""
@@ -390,7 +391,7 @@ class GenerationOptions(Options):
             "eos_token_id": tuple(self.eos_token_id or ()),
             "forced_bos_token_id": () if forced is None else (forced,),
             "logit_bias": tuple(self.logit_bias or ()),
-            "bad_words_ids": tuple(token for word in self.bad_words_ids for token in word),
+            "bad_words_ids": tuple(chain.from_iterable(self.bad_words_ids)),
             "stop_token_ids": tuple(self.stop_token_ids),
             "suppress_tokens": tuple(self.suppress_tokens),
         }

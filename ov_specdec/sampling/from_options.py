@@ -125,8 +125,10 @@ def make_processors(
         chain.append(ForcedBos(forced))
     if options.suppress_tokens:
         chain.append(BadWords([[token] for token in options.suppress_tokens]))
-    own = (partial(_call, f) if is_of_transformers(f) else f for f in options.logits_processor)
-    return (*chain, *map(UserLogitsProcessor, own))
+    for function in options.logits_processor:
+        own = partial(_call, function) if is_of_transformers(function) else function
+        chain.append(UserLogitsProcessor(own))
+    return tuple(chain)
 
 
 def is_of_transformers(function: Callable[..., Any]) -> bool:

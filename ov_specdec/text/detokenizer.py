@@ -22,6 +22,9 @@ REPLACEMENT = "\ufffd"
 MAX_UNFINISHED = 3
 """Maximum number of tokens that hold the first bytes of one UTF-8 character."""
 
+CONTINUATION = bytes(range(0x80, 0xC0))
+"""Bytes that continue a character."""
+
 BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
 
 ALPHABET = frozenset(ByteLevel.alphabet())
@@ -70,12 +73,14 @@ class CharacterStream:
     def __init__(self, piece_after: PieceAfter, prompt: Sequence[int]) -> None:
         self._piece_after = piece_after
         self._bytes = getincrementaldecoder("utf-8")("replace")
-        self._last: int | None = None
-        pieces = list[bytes]()
-        for token in prompt[-MAX_UNFINISHED - 1 :]:
-            pieces.append(piece_after(self._last, token))
-            self._last = token
-        self._bytes.decode(b"".join(pieces))
+        self._last = prompt[-1] if prompt else None
+        recent, begun = prompt[-MAX_UNFINISHED - 1 :], b""
+        for index in reversed(range(len(recent))):
+            before = recent[index - 1] if index else None
+            begun = piece_after(before, recent[index]) + begun
+            if begun.lstrip(CONTINUATION):  # what comes before is whole
+                break
+        self._bytes.decode(begun)
 
     def push(self, token: int) -> str:
         """Add an id. Returns the text that it completes, or an empty one."""
