@@ -134,7 +134,6 @@ class BlockTable(Slot):
         self.pool.forget(blocks[-(-len(tokens) // self._block_size) :])
 
     def _clear(self) -> list[int]:
-        """Empty the table. Returns its blocks."""
         blocks, self.blocks = self.blocks, []
         self.length = 0
         self._num_committed, self._node = 0, self._root

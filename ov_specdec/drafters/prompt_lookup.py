@@ -57,7 +57,6 @@ class PromptLookup:
         return Proposal(Draft(copies), (size / (size + 1),) * length)
 
     def _read(self, tokens: Sequence[int]) -> None:
-        """Append the tokens that were added since the last call."""
         self._text.extend(tokens[self._num_read :])
         self._num_read = len(tokens)
 

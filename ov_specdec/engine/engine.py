@@ -135,7 +135,6 @@ class Engine:
             self._resume(sequence, plan.within(sequence.room))
 
     def _run_drafts(self) -> list[PassStats]:
-        """Run passes of the draft model until no sequence waits for one."""
         passes: list[PassStats] = []
         while self._draft is not None and (
             done := self._forward(self._draft, sum(each.num_prefill for each in passes))

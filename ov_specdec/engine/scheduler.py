@@ -137,7 +137,6 @@ class Scheduler:
         )
 
     def _split(self) -> tuple[list[Sequence], list[Sequence]]:
-        """The sequences that prefill, and the others."""
         prefilling, decoding = list[Sequence](), list[Sequence]()
         for sequence in self.running:
             (prefilling if sequence.state is State.PREFILL else decoding).append(sequence)
@@ -220,7 +219,6 @@ class Scheduler:
 
     @property
     def _last_of_busiest(self) -> Sequence:
-        """The last admitted sequence of the tenant with the most running ones."""
         counts = self._num_running
         most = max(counts.values())
         return next(s for s in reversed(self.running) if counts[s.tenant] == most)

@@ -81,11 +81,12 @@ class SequenceFactory:
             grammar,
             options.cache_salt if tenant is None else tenant,
         )
-        rooms = [each.max_sequences for each in (self.main, self.draft) if each is not None]
+        models = [self.main] if self.draft is None else [self.main, self.draft]
+        rooms = [n for model in models if (n := model.max_sequences) is not None]
         stats = GenerationStats(
             len(prompt),
             batch_invariant=self.invariance.status if self.invariance else NOT_INVARIANT,
-            max_sequences=min((n for n in rooms if n is not None), default=None),
+            max_sequences=min(rooms, default=None),
             length_limit=limit,
         )
         output = Output(text, stats, self.kept_tokens, partial(parser_of, options, grammar), reader)

@@ -82,7 +82,6 @@ def recurrent_state(model: ov.Model) -> str | None:
 
 
 def _dynamic_axes(shape: ov.PartialShape) -> list[int]:
-    """The dynamic axes of a state, except for the batch axis."""
     return [axis for axis in range(1, len(shape)) if shape[axis].is_dynamic]
 
 

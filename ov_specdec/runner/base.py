@@ -181,7 +181,6 @@ class Runner(ABC):
         self.read_kv(slot)
 
     def _check(self, spans: Sequence[Span]) -> None:
-        """Refuse a pass over too many tokens of a sequence."""
         for span in spans:
             check_room(span.slot.length, len(span.tokens), self.max_length)
 

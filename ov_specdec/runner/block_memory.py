@@ -113,7 +113,6 @@ class RemoteMemory:
         self._fence.copy_to(ov.Tensor(ov.Type.u8, [1]))
 
     def _zeros(self, name: str, num_blocks: int) -> ov.Tensor:
-        """Host memory for `num_blocks` blocks of a tensor."""
         port = self._ports[name]
         tensor = ov.Tensor(port.element_type, shape_of(port, num_blocks))
         content_of(tensor)[:] = 0

@@ -221,7 +221,6 @@ class CachedSequence:
 
     @property
     def _max_draft_tokens(self) -> int:
-        """Maximum tokens that may be fed and rolled back."""
         limit = self.runner.max_draft_tokens
         return self.runner.max_length if limit is None else limit
 
@@ -265,7 +264,6 @@ class CachedSequence:
             self._slot = self.runner.open(namespace)
 
     def _needed(self, start: int, end: int) -> list[int]:
-        """The needed tokens at these indices."""
         after = max(start - len(self._sequence), 0), max(end - len(self._sequence), 0)
         return [*self._sequence[start:end], *self._draft_tokens[slice(*after)]]
 

@@ -157,7 +157,6 @@ class Grammar:
                 break
 
     def _rollback(self, length: int) -> None:
-        """Roll back to so many consumed tokens."""
         surplus = len(self._consumed) - length
         if surplus > 0:
             del self._consumed[length:]

@@ -187,7 +187,6 @@ class ForcedBos:
 
 
 def _endings(text: NDArray[np.int64], start: Sequence[int]) -> NDArray[np.int64]:
-    """The tokens that follow `start` in a text."""
     num_ngrams = len(text) - len(start)
     if num_ngrams < 1:
         return text[:0]
@@ -205,7 +204,6 @@ def _as_ids(tokens: Sequence[int]) -> NDArray[np.int64]:
 
 
 def _forbid(logits: Logits, ids: NDArray[np.int64]) -> Logits:
-    """A copy of the row with -inf at `ids`."""
     result = logits.copy()
     result[ids] = -np.inf
     return result

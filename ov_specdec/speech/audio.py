@@ -179,7 +179,6 @@ def _to_mono(samples: Samples) -> Samples:
 
 
 def _from_array(audio: tuple[Any, ...]) -> tuple[Samples, int]:
-    """Mono samples of an array, and their rate."""
     if len(audio) != 2:
         raise AudioError(f"audio has {len(audio)} parts: it must be (samples, sampling_rate)")
     rate = int(audio[1]) if isinstance(audio[1], np.integer) else audio[1]

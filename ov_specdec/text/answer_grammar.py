@@ -205,7 +205,6 @@ class _Writer:
         return f"{text} ({self._literal(''.join(pieces))} {calls})?" if calls else text
 
     def _calls(self, calls: CallFormat) -> str:
-        """All calls after their marker."""
         self.lines += [f"call{n}: {self._call(calls, tool)}" for n, tool in enumerate(self.tools)]
         call = f"({' | '.join(f'call{n}' for n, _ in enumerate(self.tools))})"
         lead = self._literal((calls.opening + calls.before).removeprefix(calls.marker))
@@ -219,7 +218,6 @@ class _Writer:
         return f"{lead} {call} {more} {self._literal(''.join(closing))}"
 
     def _call(self, calls: CallFormat, tool: Mapping[str, Any]) -> str:
-        """A call from its name on."""
         name, lost = definition_of(tool)["name"], [*self.lost]
         schema = simplify(self.loose.get(name) or parameters_of(tool))
         if calls.parameters is None:
@@ -233,7 +231,6 @@ class _Writer:
         return f"{self._literal(name + calls.middle)} {arguments} {self._literal(calls.after)}"
 
     def _custom(self, form: ParameterFormat, syntax: str, definition: str) -> str:
-        """The input of a custom tool."""
         name = f"custom{len(self.others)}"
         lark = definition if syntax == "lark" else f"start: /{_slashed(definition)}/"
         require_exact_within(lark)

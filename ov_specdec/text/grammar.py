@@ -167,7 +167,6 @@ def _refused_by(name: str) -> Iterator[None]:
 
 
 def _write(name: str, options: GenerationOptions) -> str:
-    """The constraint in llguidance's form."""
     from llguidance import LLMatcher
 
     if name in OF_JSON:

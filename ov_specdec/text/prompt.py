@@ -83,7 +83,6 @@ def encode_prompt(
 
 
 def _check_used(options: GenerationOptions, *, has_template: bool, is_text: bool) -> None:
-    """Refuse options that do not apply to a prompt of this kind."""
     if not has_template and (unused := given_chat_options(options)):
         raise OptionError(
             "{option} has no effect on a prompt that is not put into a chat template: leave it "
