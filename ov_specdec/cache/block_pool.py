@@ -10,7 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from itertools import count
 from typing import NamedTuple
 
-from ov_specdec.cache import common_prefix
+from ov_specdec.cache.slot import common_prefix
 from ov_specdec.errors import CacheFullError
 
 Root = tuple[Hashable]

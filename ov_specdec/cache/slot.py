@@ -1,9 +1,11 @@
-"""`Slot`, the KV cache of one sequence, and its namespace, within which prefixes are shared."""
+"""`Slot`, the KV cache of one sequence; its namespace, within which prefixes are shared."""
 
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+from itertools import compress, count
+from operator import ne
 from typing import Any
 
 import numpy as np
@@ -88,3 +90,11 @@ class EncoderInput:
         """The ids of a text; empty for a recording."""
         is_text = np.issubdtype(self.values.dtype, np.integer)
         return self.values[0].tolist() if is_text else []
+
+
+def common_prefix(tokens: Sequence[int], others: Sequence[int]) -> int:
+    """The length of the common prefix of two sequences."""
+    shorter = min(len(tokens), len(others))
+    if tokens[:shorter] == others[:shorter]:
+        return shorter
+    return next(compress(count(), map(ne, tokens, others)), shorter)

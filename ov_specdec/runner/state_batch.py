@@ -10,8 +10,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache import common_prefix
-from ov_specdec.cache.slot import Slot
+from ov_specdec.cache.slot import Slot, common_prefix
 from ov_specdec.errors import SessionError
 from ov_specdec.runner.base import LOGITS_INDICES, LONG, Runner
 from ov_specdec.sampling.logits import Logits
