@@ -177,13 +177,13 @@ class SpeculativePipeline(Pipeline):
         generation_config: a `transformers.GenerationConfig` that replaces the pipeline's defaults.
         Options of transformers without an effect are dropped: see `foreign_names`.
         """
-        known, defaults = GenerationOptions.model_fields.keys(), self._defaults
+        text_to_text, defaults = self._open_generator().prompts.text_to_text, self._defaults
+        known = GenerationOptions.model_fields.keys()
         # As in transformers, None counts as not given.
         own = {k: v for k, v in named.items() if v is not None or k not in known}
         if not own.keys() <= known:
             own = drop_neutral(own)
         if (config := own.pop("generation_config", None)) is not None:
-            text_to_text = self._open_generator().prompts.text_to_text
             start = text_to_text.decoder_start_token_id if text_to_text else None
             defaults = defaults_of(config, own, start)
         if options is not None:
