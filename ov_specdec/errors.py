@@ -55,8 +55,7 @@ class SpecdecError(Exception):
         super().__init__(message)
         named = {k: v if isinstance(v, Option) else Option(k, v) for k, v in options.items()}
         pieces = re.split(rf"{{({'|'.join(named)})}}", message) if named else [message]
-        parts = [named[p] if i % 2 else p for i, p in enumerate(pieces)]
-        self._parts: list[str | Option] = [part for part in parts if part]
+        self._parts = [named[p] if i % 2 else p for i, p in enumerate(pieces) if p]
         first = self._parts[0] if self._parts else ""
         at_fault = first if isinstance(first, Option) else Option("")
         self.option: str | None = at_fault.name or None

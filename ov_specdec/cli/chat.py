@@ -64,11 +64,9 @@ def chat(
     main, draft = pipeline["main"], pipeline["draft"]
     name = "the embedded model" if main is None else model_name(main)
     if load_tokenizer(locate(main)).chat_template is None:  # known before the model is compiled
-        raise OptionError(
-            f"{name if main is None else '{main}'} has no chat template: give a chat model as "
-            "main, or continue a text with ov-specdec generate",
-            main=main,
-        )
+        problem = f"{name if main is None else '{main}'} has no chat template"
+        remedy = "give a chat model as main, or continue a text with ov-specdec generate"
+        raise OptionError(f"{problem}: {remedy}", main=main)
     require_utf8("the system message", system or "")
     messages: list[Message] = [{"role": "system", "content": system}] if system else []
     known = by_flag(click.get_current_context().command)

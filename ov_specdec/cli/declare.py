@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from pydantic.fields import FieldInfo
 
 from ov_specdec.cli.terminal import GroupedOption, with_errors
-from ov_specdec.errors import ModelError, Option, OptionError, shorten
+from ov_specdec.errors import ModelError, OptionError, shorten
 from ov_specdec.files import ENCODING
 from ov_specdec.models.locate import check_place
 from ov_specdec.options.model import by_group, display_of, kinds_of, options_of_function
@@ -250,10 +250,8 @@ def _take_models(roles: Sequence[str], names: Sequence[str], options: dict[str, 
     context = click.get_current_context()
     for role, name in zip(roles, names, strict=False):
         if context.get_parameter_source(role) is ParameterSource.COMMANDLINE:
-            raise OptionError(
-                f"{role.upper()} is '{name}', and {{option}}: give it once",
-                option=Option(role, options[role]),
-            )
+            problem = f"{role.upper()} is '{name}', and {{{role}}}"
+            raise OptionError(f"{problem}: give it once", **{role: options[role]})
         options[role] = name
 
 

@@ -12,7 +12,7 @@ from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import command
 from ov_specdec.cli.options import make_pipeline, shared_options
 from ov_specdec.cli.terminal import Transcript, print_json
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
@@ -53,7 +53,7 @@ def generate(
     for name in ("logprobs", "prompt_logprobs"):
         if (value := getattr(generation, name)) is not None and not as_json:
             raise OptionError(
-                "{option} is shown with --json only: give that too", option=Option(name, value)
+                f"{{{name}}} is shown with --json only: give that too", **{name: value}
             )
     models = make_pipeline(pipeline)
     if as_json:

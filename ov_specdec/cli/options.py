@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from ov_specdec.cli.declare import WAYS, Command, options_of, take, typed
 from ov_specdec.cli.terminal import console
-from ov_specdec.errors import Option, OptionError
+from ov_specdec.errors import OptionError
 from ov_specdec.generation.pipeline_options import PipelineOptions, SpeechPipelineOptions
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import locate
@@ -95,10 +95,8 @@ def read_prompt(given: Sequence[str], text: str | None) -> str:
     if given and text is not None:
         raise OptionError("give a PROMPT or --prompt-file, not both")
     if len(given) > 1:
-        raise OptionError(
-            f"the prompt is {len(given)} arguments: put it into quotes, as in "
-            f"{quote(' '.join(given))}"
-        )
+        remedy = f"put it into quotes, as in {quote(' '.join(given))}"
+        raise OptionError(f"the prompt is {len(given)} arguments: {remedy}")
     name, prompt = "the prompt", given[0] if given else text
     if prompt is None:
         if sys.stdin is None or sys.stdin.isatty():
@@ -125,12 +123,11 @@ def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
 
     Refuses others that were given.
     """
-    if others := sorted(typed(pipeline).keys() - SpeechPipelineOptions.model_fields.keys()):
-        raise OptionError(
-            "{option} has no effect with a speech model: leave it out",
-            option=Option(others[0], pipeline[others[0]]),
-        )
-    return {name: pipeline[name] for name in SpeechPipelineOptions.model_fields if name in pipeline}
+    known = SpeechPipelineOptions.model_fields
+    for name in sorted(typed(pipeline).keys() - known.keys()):
+        problem = f"{{{name}}} has no effect with a speech model"
+        raise OptionError(f"{problem}: leave it out", **{name: pipeline[name]})
+    return {name: pipeline[name] for name in known if name in pipeline}
 
 
 def make_speech_pipeline(arguments: Mapping[str, Any]) -> SpeechPipeline:

@@ -18,7 +18,7 @@ from ov_specdec.cli.options import (
     verify_invariance,
 )
 from ov_specdec.cli.terminal import by_flag, console
-from ov_specdec.errors import Option, OptionError, requiring, suggest
+from ov_specdec.errors import OptionError, requiring, suggest
 from ov_specdec.options.model import Options, option
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.server.settings import (
@@ -128,9 +128,8 @@ def serve(**options: Any) -> None:
     binding = Binding(**take(options, Binding.model_fields))
     scale, speech = _scale(asked.replicas, asked.autoscale), is_speech(pipeline["main"])
     if not scale and asked.address is not None:
-        raise OptionError(
-            f"--address '{asked.address}' has no effect without --replicas: give both"
-        )
+        problem = f"--address '{asked.address}' has no effect without --replicas"
+        raise OptionError(f"{problem}: give both")
     load: partial[Any] = partial(_load, pipeline)
     if speech:
         load = partial(make_speech_pipeline, speech_arguments(pipeline))
@@ -198,9 +197,8 @@ def _serve_replicas(
 ) -> None:
     for name in ("uds", "ssl_certfile", "ssl_keyfile", "root_path"):
         if getattr(binding, name):
-            raise OptionError(
-                "{option} has no effect with several replicas: leave it out", option=Option(name)
-            )
+            problem = f"{{{name}}} has no effect with several replicas"
+            raise OptionError(f"{problem}: leave it out", **{name: ...})
     with requiring("several replicas need Ray Serve", "cluster"):
         from ov_specdec.cluster.application import ClusterArgs, serve_replicas
     checked = ClusterArgs.model_validate(args)

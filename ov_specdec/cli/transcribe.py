@@ -81,11 +81,9 @@ def _complete(given: dict[str, Any], max_new_tokens: int | None, form: Format) -
     if max_new_tokens is not None:
         given["max_new_tokens"] = max_new_tokens
     if TranscriptionOptions.from_kwargs(given).word_timestamps and form not in WITH_WORDS:
-        raise OptionError(
-            f"{{word_timestamps}} has no effect on {form}: add --format "
-            f"{' or --format '.join(WITH_WORDS)}",
-            word_timestamps=True,
-        )
+        problem = f"{{word_timestamps}} has no effect on {form}"
+        remedy = f"add --format {' or --format '.join(WITH_WORDS)}"
+        raise OptionError(f"{problem}: {remedy}", word_timestamps=True)
     return given
 
 

@@ -124,9 +124,8 @@ def _find_pairings(
     if not is_pair and asked.output is not None:
         raise OptionError(f"--output '{asked.output}' has no effect without DRAFT: give both")
     if not is_pair and not asked.other_drafts and pairing is not None:
-        raise OptionError(
-            f"--pairing {pairing} has no effect without a draft model: give DRAFT or --other-draft"
-        )
+        problem = f"--pairing {pairing} has no effect without a draft model"
+        raise OptionError(f"{problem}: give DRAFT or --other-draft")
     main_folder, drafts = locate(main), [locate(name) for name in asked.other_drafts]
     if is_pair:
         drafts.insert(0, locate(draft, "draft"))

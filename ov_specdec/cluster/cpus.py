@@ -48,11 +48,9 @@ def largest_size(nodes: list[list[int]], count: int) -> int:
     for size in range(total // count, 0, -1):
         if len(masks(nodes, size)) >= count:
             return size
-    raise DeviceError(
-        f"{count} replicas are more than the {total} CPUs of this machine: start fewer, or give "
-        "{num_threads} and other machines",
-        num_threads=...,
-    )
+    problem = f"{count} replicas are more than the {total} CPUs of this machine"
+    remedy = "start fewer, or give {num_threads} and other machines"
+    raise DeviceError(f"{problem}: {remedy}", num_threads=...)
 
 
 def claim(nodes: list[list[int]], size: int) -> tuple[tuple[int, ...], ExitStack]:
@@ -65,11 +63,10 @@ def claim(nodes: list[list[int]], size: int) -> tuple[tuple[int, ...], ExitStack
                 lock = FileLock(folder / f"{cpu}.lock", blocking=False, thread_local=False)
                 locks.enter_context(lock)
             return mask, locks.pop_all()
-    raise DeviceError(
-        f"no {size} CPUs of one NUMA node are left for a replica here, of {sum(map(len, nodes))}: "
-        "start fewer replicas, or lower {num_threads}",
-        num_threads=...,
-    )
+    total = sum(map(len, nodes))
+    problem = f"no {size} CPUs of one NUMA node are left for a replica here, of {total}"
+    remedy = "start fewer replicas, or lower {num_threads}"
+    raise DeviceError(f"{problem}: {remedy}", num_threads=...)
 
 
 def pin(cpus: Sequence[int]) -> None:

@@ -48,10 +48,8 @@ def find_method(name: str) -> Method:
     length = re.fullmatch(r"constant-([1-9]\d*)", name)
     if length and int(length[1]) <= MAX_DRAFT_LENGTH:
         return "model", {"num_assistant_tokens": int(length[1])}
-    raise OptionError(
-        f"method '{name}' does not exist: use {', '.join(METHODS)} or constant-N, N from 1 to "
-        f"{MAX_DRAFT_LENGTH}"
-    )
+    known = f"{', '.join(METHODS)} or constant-N, N from 1 to {MAX_DRAFT_LENGTH}"
+    raise OptionError(f"method '{name}' does not exist: use {known}")
 
 
 @dataclass(frozen=True)

@@ -75,9 +75,8 @@ def read_prompts(file: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError) as error:
         raise OptionError(f"--prompt-file '{file}' cannot be read as text: {error}") from error
     except (ValueError, KeyError, TypeError) as error:
-        raise OptionError(
-            f"--prompt-file '{file}': each line must be a JSON object with \"prompt\" ({error})"
-        ) from error
+        problem = f'each line must be a JSON object with "prompt" ({error})'
+        raise OptionError(f"--prompt-file '{file}': {problem}") from error
     if not lines:
         raise OptionError(f"--prompt-file '{file}' holds no prompt: write one per line")
     return tuple(lines)

@@ -90,10 +90,9 @@ class Tuner:
         self._start, self._seconds = perf_counter(), seconds
         folder = ModelFolder.read(main)
         if folder.is_encoder_decoder:
-            raise OptionError(
-                f"no profile is made for encoder-decoder models such as '{main}': leave out DRAFT, "
-                f"and compare drafters with --other-draft {draft}"
-            )
+            problem = f"no profile is made for encoder-decoder models such as '{main}'"
+            remedy = f"leave out DRAFT, and compare drafters with --other-draft {draft}"
+            raise OptionError(f"{problem}: {remedy}")
         self.pair = pair_fingerprint(folder, ModelFolder.read(draft), device, RuntimeConfig.kv)
         """The models, device and versions that the profile applies to."""
 

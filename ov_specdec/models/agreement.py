@@ -53,11 +53,9 @@ def verifiable(loaded: LoadedModel) -> LoadedModel:
         second = difference(loaded)
         reason = f"{reason}; {second}" if second else ""
     if reason:
-        raise ModelError(
-            f"{loaded.folder.path}: {reason}, so draft tokens could not be verified: use another "
-            "model, or {precision} if its precision rounds strongly",
-            precision="exact",
-        )
+        problem = f"{loaded.folder.path}: {reason}, so draft tokens could not be verified"
+        remedy = "use another model, or {precision} if its precision rounds strongly"
+        raise ModelError(f"{problem}: {remedy}", precision="exact")
     return loaded
 
 

@@ -48,12 +48,9 @@ def limit_memory(
         by_device.setdefault(model.config.target, []).append(model.runner)
     for device, runners in by_device.items():
         if kv_cache_size is not None and any(runner.bytes_per_token == 0 for runner in runners):
-            raise OptionError(
-                "{kv_cache_size} has no effect on a stateful KV cache: leave it out, or use {kv} "
-                "(encoder-decoder models have no paged one)",
-                kv_cache_size=kv_cache_size,
-                kv="paged",
-            )
+            problem = "{kv_cache_size} has no effect on a stateful KV cache"
+            remedy = "leave it out, or use {kv} (encoder-decoder models have no paged one)"
+            raise OptionError(f"{problem}: {remedy}", kv_cache_size=kv_cache_size, kv="paged")
         bytes_per_token = sum(runner.bytes_per_token for runner in runners)
         if not bytes_per_token:
             continue

@@ -120,11 +120,10 @@ def _load_encoders(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> lis
     (main, config), *drafts = models
     if not main.folder.is_encoder_decoder:
         if config.encoder_device is not None:
-            raise OptionError(
-                f"{{encoder_device}} has no effect with {main.folder.path}, which is a decoder: "
-                "leave it out",
-                encoder_device=config.encoder_device,
+            problem = (
+                f"{{encoder_device}} has no effect with {main.folder.path}, which is a decoder"
             )
+            raise OptionError(f"{problem}: leave it out", encoder_device=config.encoder_device)
         return [None] * len(models)
     encoders: list[Encoder | None] = [_load_encoder(main, config)]
     for draft, own in drafts:

@@ -99,10 +99,8 @@ def find_device(name: str) -> Device:
     core, name = openvino_core(), name.upper()
     kind, _, wanted = name.partition(":")
     if kind in ("HETERO", "MULTI", "BATCH"):
-        raise DeviceError(
-            f"device '{name}' spreads a model over devices, and a KV cache has to be on one: name "
-            "one of them, or AUTO"
-        )
+        problem = f"device '{name}' spreads a model over devices, and a KV cache has to be on one"
+        raise DeviceError(f"{problem}: name one of them, or AUTO")
     available = core.available_devices
     names = [name]
     if kind == "AUTO":
@@ -110,9 +108,8 @@ def find_device(name: str) -> Device:
     found = [each for own in names for each in (own, f"{own}.0") if each in available]
     if not found:
         hint = " (an Intel GPU is GPU)" if kind in ("CUDA", "MPS", "XPU", "HIP") else ""
-        raise DeviceError(
-            f"device '{name}' is not available: OpenVINO finds {', '.join(available)} here{hint}"
-        )
+        there = f"OpenVINO finds {', '.join(available)} here{hint}"
+        raise DeviceError(f"device '{name}' is not available: {there}")
     full_name = core.get_property(found[0], "FULL_DEVICE_NAME")
     capabilities = tuple(core.get_property(found[0], "OPTIMIZATION_CAPABILITIES"))
     return Device(found[0], full_name, capabilities)
@@ -160,10 +157,9 @@ class RuntimeConfig:
             is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
             precision = "f16" if device.computes_in("f16") and not is_accurate else "f32"
         if not device.computes_in(precision):
-            raise DeviceError(
-                f"precision '{precision}' is not offered by {device.name} here, which lists "
-                f"{', '.join(device.capabilities)}: use default, f32 or exact"
-            )
+            listed = f"{device.name} here, which lists {', '.join(device.capabilities)}"
+            problem = f"precision '{precision}' is not offered by {listed}"
+            raise DeviceError(f"{problem}: use default, f32 or exact")
         # By channel, the CPU's default, all tokens of a block share a scale, so that a draft token
         # changes the keys of those before it.
         properties = {"KEY_CACHE_QUANT_MODE": "BY_TOKEN"} if device.is_cpu else {}
@@ -198,9 +194,8 @@ def _cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str,
         return {}
     computes = properties["INFERENCE_PRECISION_HINT"]
     if computes not in ("f16", "f32"):
-        raise DeviceError(
-            f"INFERENCE_PRECISION_HINT={computes} does not run on {device.name}: use f16 or f32"
-        )
+        problem = f"INFERENCE_PRECISION_HINT={computes} does not run on {device.name}"
+        raise DeviceError(f"{problem}: use f16 or f32")
     chosen = properties.get("KV_CACHE_PRECISION", computes)
     allowed = (computes, *COMPRESSED) if computes == "f16" else (computes,)
     if chosen not in allowed:
@@ -230,11 +225,10 @@ def compile_model(
         options = {**(CPU_OPTIONS if device.is_cpu else {}), **properties}
         compiled = openvino_core().compile_model(model, device.name, options)
     except RuntimeError as error:
-        settings = ", ".join(f"{key}={value}" for key, value in properties.items())
-        raise DeviceError(
-            f"{path} does not compile for {device.name} with {settings or 'defaults'} "
-            f"({openvino_message(error)}): check the properties, or try another kv or precision"
-        ) from error
+        settings = ", ".join(f"{key}={value}" for key, value in properties.items()) or "defaults"
+        reason = f"for {device.name} with {settings} ({openvino_message(error)})"
+        remedy = "check the properties, or try another kv or precision"
+        raise DeviceError(f"{path} does not compile {reason}: {remedy}") from error
     is_one_thread = device.is_cpu and compiled.get_property("INFERENCE_NUM_THREADS") == 1
     return OneThreadModel(compiled) if is_one_thread else compiled
 

@@ -56,15 +56,12 @@ class ExportedModel:
         if folder.encoder_ir.is_file():  # a missing one is reported elsewhere
             inputs = {port.any_name for port in read_model(folder.encoder_ir).inputs}
             if "input_ids" not in inputs:
-                raise ModelError(
-                    f"{folder.path} reads {', '.join(sorted(inputs))}, not texts: use a model for "
-                    "text, or for speech SpeechPipeline or ov-specdec transcribe"
-                )
+                problem = f"{folder.path} reads {', '.join(sorted(inputs))}, not texts"
+                speech = "for speech SpeechPipeline or ov-specdec transcribe"
+                raise ModelError(f"{problem}: use a model for text, or {speech}")
         if folder.decoder_start_token_id is None:
-            raise ModelError(
-                f"the configuration in {folder.path} names no decoder_start_token_id: add it to "
-                "generation_config.json"
-            )
+            problem = f"the configuration in {folder.path} names no decoder_start_token_id"
+            raise ModelError(f"{problem}: add it to generation_config.json")
         return TextToText(folder.decoder_start_token_id, folder.forced_bos_token_id)
 
 
@@ -83,10 +80,9 @@ def read_ir(folder: ModelFolder) -> ov.Model:
     """Read a decoder's IR. `ModelError` if it is not a stateful decoder over token ids."""
     model = read_model(folder.ir)
     if folder.model_type in NEVER_DRAFT and recurrent_state(model) is not None:
-        raise ModelError(
-            f"{folder.path} has recurrent layers of '{folder.model_type}', whose passes cannot "
-            "verify draft tokens: use openvino.genai, which decodes plainly, or another model"
-        )
+        problem = f"{folder.path} has recurrent layers of '{folder.model_type}'"
+        remedy = "use openvino.genai, which decodes plainly, or another model"
+        raise ModelError(f"{problem}, whose passes cannot verify draft tokens: {remedy}")
     inputs = {name for port in model.inputs for name in port.names}
     needed, task = {"input_ids"}, "text-generation-with-past"
     known = {*needed, "attention_mask", "position_ids", "beam_idx"}
@@ -95,15 +91,11 @@ def read_ir(folder: ModelFolder) -> ov.Model:
         known = {*needed, "beam_idx", "cache_position", "encoder_attention_mask"}
         task = "text2text-generation-with-past or automatic-speech-recognition-with-past"
     if not needed <= inputs or not model.get_variables():
-        raise ModelError(
-            f"{folder.ir} is not a stateful decoder: export it with ov-specdec export, or with "
-            f"optimum-cli export openvino --task {task}"
-        )
+        how = f"ov-specdec export, or with optimum-cli export openvino --task {task}"
+        raise ModelError(f"{folder.ir} is not a stateful decoder: export it with {how}")
     if unknown := [port.any_name for port in model.inputs if not port.names & known]:
-        raise ModelError(
-            f"{folder.ir} has an input '{unknown[0]}', which text decoders do not have: "
-            f"use a model exported with --task {task}"
-        )
+        problem = f"{folder.ir} has an input '{unknown[0]}', which text decoders do not have"
+        raise ModelError(f"{problem}: use a model exported with --task {task}")
     connect_positions(model)
     return model
 
@@ -113,9 +105,8 @@ def read_model(ir: Path) -> ov.Model:
     try:
         return openvino_core().read_model(ir)
     except RuntimeError as error:
-        raise ModelError(
-            f"{ir} cannot be read ({openvino_message(error)}): export the model again"
-        ) from error
+        problem = f"{ir} cannot be read ({openvino_message(error)})"
+        raise ModelError(f"{problem}: export the model again") from error
 
 
 def pair_tokenizers(
@@ -127,18 +118,16 @@ def pair_tokenizers(
     models, whose encoders would need different ids, for a parallel draft model, and if nothing is
     in common that a pairing needs.
     """
+    problem = ""
     if main.folder.is_encoder_decoder:
-        raise TokenizerMismatchError(
-            "draft and main are encoder-decoder models with different tokenizers, which cannot be "
-            "paired: use a draft of the same family, or {drafter}",
-            drafter="suffix",
-        )
-    if draft.folder.mask_token is not None:
-        raise TokenizerMismatchError(
-            f"draft '{draft.folder.path}' drafts in parallel, which needs the main model's "
-            "tokenizer: use a draft of the same family, or {drafter}",
-            drafter="suffix",
-        )
+        models = "draft and main are encoder-decoder models with different tokenizers"
+        problem = f"{models}, which cannot be paired"
+    elif draft.folder.mask_token is not None:
+        needed = "which needs the main model's tokenizer"
+        problem = f"draft '{draft.folder.path}' drafts in parallel, {needed}"
+    if problem:
+        remedy = "use a draft of the same family, or {drafter}"
+        raise TokenizerMismatchError(f"{problem}: {remedy}", drafter="suffix")
     pieces = PieceTokenizer(main.tokenizer), PieceTokenizer(draft.tokenizer)
     pair = TokenizerPair(*pieces, main.vocab_size, draft.vocab_size, pairing)
     pair.require_possible()
@@ -151,23 +140,17 @@ def compare_models(main: ExportedModel, draft: ExportedModel) -> GuardReport:
     Raises `ModelError` if only one of them has an encoder, and for a mask token outside the draft.
     """
     if main.folder.is_encoder_decoder != draft.folder.is_encoder_decoder:
-        kinds = ("a decoder", "an encoder-decoder model")
-        raise ModelError(
-            f"main '{main.folder.path}' is {kinds[main.folder.is_encoder_decoder]}, draft "
-            f"'{draft.folder.path}' {kinds[draft.folder.is_encoder_decoder]}: give two of one kind"
-        )
-    mask_token = draft.folder.mask_token
-    if mask_token is not None and mask_token >= draft.logits_width:
-        raise ModelError(
-            f"{draft.folder.path}/config.json gives the mask token {mask_token} (pard_token or "
-            f"ptd_token_id), and the model has {draft.logits_width} tokens: correct it, or export "
-            "the model again"
-        )
+        kinds = "a decoder", "an encoder-decoder model"
+        kind, other = kinds[::-1] if main.folder.is_encoder_decoder else kinds
+        models = f"main '{main.folder.path}' is {kind}, draft '{draft.folder.path}' {other}"
+        raise ModelError(f"{models}: give two of one kind")
+    mask_token, width = draft.folder.mask_token, draft.logits_width
+    if mask_token is not None and mask_token >= width:
+        given = f"{draft.folder.path}/config.json gives the mask token {mask_token}"
+        problem = f"{given} (pard_token or ptd_token_id), and the model has {width} tokens"
+        raise ModelError(f"{problem}: correct it, or export the model again")
     report = compare_tokenizers(
-        main.tokenizer,
-        draft.tokenizer,
-        main_width=main.logits_width,
-        draft_width=draft.logits_width,
+        main.tokenizer, draft.tokenizer, main_width=main.logits_width, draft_width=width
     )
     if not main.folder.features and not draft.folder.features:
         return report

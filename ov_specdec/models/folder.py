@@ -145,11 +145,10 @@ class _File(BaseModel):
             return cls.model_validate(content)
         except ValidationError as error:
             first = error.errors()[0]
-            reason = first["msg"][0].lower() + first["msg"][1:]
-            raise ModelError(
-                f"{file} gives {first['loc'][0]} as {shorten(content.get(str(first['loc'][0])))} "
-                f"({reason}): correct it, or export the model again"
-            ) from error
+            name, message = str(first["loc"][0]), first["msg"]
+            reason = message[0].lower() + message[1:]
+            problem = f"{file} gives {name} as {shorten(content.get(name))} ({reason})"
+            raise ModelError(f"{problem}: correct it, or export the model again") from error
 
 
 class _Config(_File):

@@ -81,14 +81,10 @@ def defaults_of(
     given: other options, which take precedence. decoder_start_token_id: the model's own, which it
     may repeat. Raises `OptionError` for an unsupported option that would change the output.
     """
-    to_dict = getattr(config, "to_diff_dict", lambda: config)
-    content = to_dict()
+    content = getattr(config, "to_diff_dict", lambda: config)()
     if not isinstance(content, Mapping):
-        raise OptionError(
-            "{generation_config} must be a transformers.GenerationConfig, or map its options to "
-            "values",
-            generation_config=config,
-        )
+        kinds = "be a transformers.GenerationConfig, or map its options to values"
+        raise OptionError(f"{{generation_config}} must {kinds}", generation_config=config)
     values = {
         name: value
         for name, value in content.items()

@@ -203,10 +203,8 @@ def configure(
         return config, BatchInvariance(False, "batch_invariant=False")
     if reason := _obstacle(folder, config):
         if wanted is True:
-            raise OptionError(
-                f"{{batch_invariant}} is not possible with {reason}: use 'auto'",
-                batch_invariant=True,
-            )
+            problem = f"{{batch_invariant}} is not possible with {reason}"
+            raise OptionError(f"{problem}: use 'auto'", batch_invariant=True)
         return config, BatchInvariance(False, reason)
     on = replace(config, batch_invariant=True)
     if wanted is True:
@@ -256,12 +254,10 @@ def _first_that_passes(
         if not difference:
             return candidate
         differences.append(f"{candidate.precision}: {difference}")
-    raise DeviceError(
-        f"{{batch_invariant}} is not possible for {folder.path} on this machine, where logits "
-        f"differ ({'; '.join(differences)}): use {{auto}}",
-        batch_invariant=True,
-        auto=Option("batch_invariant", "auto"),
-    )
+    where = f"{folder.path} on this machine, where logits differ ({'; '.join(differences)})"
+    problem = f"{{batch_invariant}} is not possible for {where}"
+    auto = Option("batch_invariant", "auto")
+    raise DeviceError(problem + ": use {auto}", batch_invariant=True, auto=auto)
 
 
 def find_difference(folder: ModelFolder, config: RuntimeConfig) -> str:

@@ -51,10 +51,9 @@ def locate(name: str | Path | None, role: str = "main") -> Path:
         if (folder / decoder_file(folder)).is_file():
             return folder
         if (folder / "config.json").is_file():
-            raise ModelError(
-                f"'{name}' holds no {IR_FILE}: export the model first, "
-                f"for example: ov-specdec export --main {quote(str(name))} --weight-format int8"
-            )
+            example = f"ov-specdec export --main {quote(str(name))} --weight-format int8"
+            remedy = f"export the model first, for example: {example}"
+            raise ModelError(f"'{name}' holds no {IR_FILE}: {remedy}")
         if any(folder.glob(f"*{GGUF}")):
             raise ModelError(f"'{name}' holds GGUF files, {NO_GGUF}")
         raise ModelError(f"'{name}' holds no model: give the folder that holds {IR_FILE}")
@@ -115,24 +114,18 @@ def _download(name: str) -> Path:
     try:
         folder = Path(snapshot_download(name, allow_patterns=HUB_FILES))
     except LocalEntryNotFoundError as error:
-        raise ModelError(
-            f"'{name}' is neither a local folder nor, without a network, in the Hub's cache: "
-            f"{similar(name, 'give a folder, or connect')}"
-        ) from error
+        problem = f"'{name}' is neither a local folder nor, without a network, in the Hub's cache"
+        remedy = similar(name, "give a folder, or connect")
+        raise ModelError(f"{problem}: {remedy}") from error
     except HfHubHTTPError as error:
-        remedy = "check the name, and for a gated model log in with: hf auth login"
-        raise ModelError(
-            f"the Hub refuses '{name}' ({str(error).splitlines()[0]}): {similar(name, remedy)}"
-        ) from error
+        problem = f"the Hub refuses '{name}' ({str(error).splitlines()[0]})"
+        remedy = similar(name, "check the name, and for a gated model log in with: hf auth login")
+        raise ModelError(f"{problem}: {remedy}") from error
     except connection_errors() as error:
-        remedy = "check the network and its proxy, or give a folder"
-        raise ModelError(
-            f"'{name}' cannot be downloaded ({type(error).__name__}: {error}): "
-            f"{similar(name, remedy)}"
-        ) from error
+        problem = f"'{name}' cannot be downloaded ({type(error).__name__}: {error})"
+        remedy = similar(name, "check the network and its proxy, or give a folder")
+        raise ModelError(f"{problem}: {remedy}") from error
     if not (folder / decoder_file(folder)).is_file():
-        raise ModelError(
-            f"'{name}' on the Hub is not an OpenVINO model: export it first, "
-            f"for example: ov-specdec export --main {name}"
-        )
+        remedy = f"export it first, for example: ov-specdec export --main {name}"
+        raise ModelError(f"'{name}' on the Hub is not an OpenVINO model: {remedy}")
     return folder

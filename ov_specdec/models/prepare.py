@@ -95,28 +95,26 @@ def prepare(exported: ExportedModel, config: RuntimeConfig) -> Prepared:
     folder = exported.folder
     context, max_length = folder.context_length, config.max_model_len or folder.context_length
     if max_length > context:
-        raise OptionError(
-            f"{{max_model_len}} is more than the context of {folder.path}, {context} tokens: "
-            "lower it",
-            max_model_len=max_length,
-        )
-    if folder.is_encoder_decoder:
-        prepared = _prepare_encoder_decoder(exported, config, max_length)
-    else:
-        prepared = _prepare_decoder(exported, config, max_length)
+        problem = f"{{max_model_len}} is more than the context of {folder.path}, {context} tokens"
+        raise OptionError(f"{problem}: lower it", max_model_len=max_length)
+    make = _prepare_encoder_decoder if folder.is_encoder_decoder else _prepare_decoder
+    prepared = make(exported, config, max_length)
     model, is_paged = prepared.exported.model, prepared.kv == "paged"
     if not is_paged:
         _check_stateful(config, prepared.reason)
     select_rows(model, axis=0 if is_paged else 1)
     if config.kept_tokens is not None:
         cut_vocabulary(model, sorted(config.kept_tokens))
-    if folder.original_length is not None and not choose_factors(model, folder.original_length):
-        raise ModelError(
-            f"{folder.path}/config.json has other factors for texts of more than "
-            f"{folder.original_length} tokens (LongRoPE), but its graph does not select them: "
-            "export the model again with ov-specdec export, or set max_position_embeddings in "
-            f"config.json to {folder.original_length} to use it for shorter texts"
+    length = folder.original_length
+    if length is not None and not choose_factors(model, length):
+        problem = (
+            f"{folder.path}/config.json has other factors for texts of more than {length} tokens "
+            "(LongRoPE), but its graph does not select them"
         )
+        limit = (
+            f"set max_position_embeddings in config.json to {length} to use it for shorter texts"
+        )
+        raise ModelError(f"{problem}: export the model again with ov-specdec export, or {limit}")
     return prepared
 
 
@@ -128,11 +126,8 @@ def _prepare_decoder(exported: ExportedModel, config: RuntimeConfig, max_length:
     max_masked = _max_masked(exported, config)
     kv, reason, model = choose_backend(exported, config, max_length)
     if state is not None and not device.is_cpu:
-        raise DeviceError(
-            f"{folder.path} has recurrent states ('{state}'), which have not been run on "
-            f"{device.name}: use {{device}}",
-            device="CPU",
-        )
+        problem = f"{folder.path} has recurrent states ('{state}'), which have not been run on"
+        raise DeviceError(f"{problem} {device.name}: use {{device}}", device="CPU")
     common: dict[str, Any] = {"max_length": max_length, "vocab_size": exported.vocab_size}
     common["original_context"] = folder.original_length
     make_runner: Callable[..., Runner]
@@ -148,12 +143,9 @@ def _prepare_decoder(exported: ExportedModel, config: RuntimeConfig, max_length:
         if state is not None:
             reason = f"{reason}; its recurrent states cannot be rolled back: nothing is drafted"
     elif config.max_masked_tokens is not None:
-        raise OptionError(
-            f"{{max_masked_tokens}} has no effect on {folder.path}, whose KV cache is paged: "
-            "leave it out, or add {kv}",
-            max_masked_tokens=config.max_masked_tokens,
-            kv="stateful",
-        )
+        given = {"max_masked_tokens": config.max_masked_tokens, "kv": "stateful"}
+        problem = f"{{max_masked_tokens}} has no effect on {folder.path}, whose KV cache is paged"
+        raise OptionError(problem + ": leave it out, or add {kv}", **given)
     else:
         memory, is_invariant = block_memory(device), config.batch_invariant
         make_runner = partial(PagedModel, memory=memory, is_invariant=is_invariant, **common)
@@ -177,12 +169,10 @@ def choose_backend(
     try:
         if folder.chunk is not None and folder.chunk < max_length:
             # OpenVINO's transformation drops chunks.
-            raise ModelError(
-                f"this model attends in chunks of {folder.chunk} tokens, which a paged KV cache "
-                "does not support: use {kv}, or {max_model_len}",
-                kv="stateful",
-                max_model_len=folder.chunk,
-            )
+            chunks = f"chunks of {folder.chunk} tokens, which a paged KV cache does not support"
+            problem, remedy = f"this model attends in {chunks}", "use {kv}, or {max_model_len}"
+            given: dict[str, Any] = {"kv": "stateful", "max_model_len": folder.chunk}
+            raise ModelError(f"{problem}: {remedy}", **given)
         num_windowed = len(windows(model))
         to_paged(model)
         require_windows(model, num_windowed)
@@ -217,24 +207,19 @@ def _prepare_encoder_decoder(
     exported: ExportedModel, config: RuntimeConfig, max_length: int
 ) -> Prepared:
     """The decoder of an encoder-decoder model, whose states are trimmed at once."""
+    model = f"{exported.folder.path}, an encoder-decoder model"
     if config.kv == "paged":
-        raise OptionError(
-            f"{{kv}} cannot be used with {exported.folder.path}, an encoder-decoder model: leave "
-            "it out",
-            kv="paged",
-        )
+        problem = f"{{kv}} cannot be used with {model}"
+        raise OptionError(f"{problem}: leave it out", kv="paged")
     if config.max_masked_tokens:
-        raise OptionError(
-            f"{{max_masked_tokens}} cannot be used with {exported.folder.path}, an "
-            "encoder-decoder model, whose KV cache is always trimmed: leave it out",
-            max_masked_tokens=config.max_masked_tokens,
+        problem = (
+            f"{{max_masked_tokens}} cannot be used with {model}, whose KV cache is always trimmed"
         )
+        raise OptionError(f"{problem}: leave it out", max_masked_tokens=config.max_masked_tokens)
     axes = sequence_axes(exported.model, OWN_STATES)
     if not axes:
-        raise ModelError(
-            f"{exported.folder.ir} has no states '{OWN_STATES}': export the model again with "
-            "optimum-intel 2.1 or later"
-        )
+        remedy = "export the model again with optimum-intel 2.1 or later"
+        raise ModelError(f"{exported.folder.ir} has no states '{OWN_STATES}': {remedy}")
     make_runner = partial(
         EncoderDecoderModel, axes=axes, max_length=max_length, vocab_size=exported.vocab_size
     )
@@ -244,14 +229,10 @@ def _prepare_encoder_decoder(
 def _check_stateful(config: RuntimeConfig, reason: str) -> None:
     """Refuse settings that a stateful KV cache does not support."""
     if config.static_sizes:
-        raise OptionError(
-            "{static_shapes} needs a paged KV cache, and the main model's is stateful "
-            f"({reason}): leave it out",
-            static_shapes=config.static_sizes,
-        )
+        needs = "{static_shapes} needs a paged KV cache, and the main model's is stateful"
+        raise OptionError(f"{needs} ({reason}): leave it out", static_shapes=config.static_sizes)
     if not config.has_readable_states:
         chosen = config.openvino_properties()["KV_CACHE_PRECISION"]
-        raise DeviceError(
-            f"KV_CACHE_PRECISION={chosen} cannot be used with a stateful KV cache on "
-            f"{config.target.name}, whose states could not be read: leave it out"
-        )
+        problem = f"KV_CACHE_PRECISION={chosen} cannot be used with a stateful KV cache on"
+        device = f"{config.target.name}, whose states could not be read"
+        raise DeviceError(f"{problem} {device}: leave it out")

@@ -55,9 +55,8 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OptionError(
-            f"the profile '{path}' cannot be written ({error.strerror}): give another --output"
-        ) from error
+        problem = f"the profile '{path}' cannot be written ({error.strerror})"
+        raise OptionError(f"{problem}: give another --output") from error
 
 
 def read_profile(path: Path) -> Profile:
@@ -67,9 +66,8 @@ def read_profile(path: Path) -> Profile:
         for name in ("main_properties", "draft_properties"):
             require(name, getattr(profile, name), Mapping[str, str], "a mapping of names to texts")
     except (OSError, *UNREADABLE) as error:
-        raise OptionError(
-            f"the profile '{path}' cannot be read ({error}): run ov-specdec tune again"
-        ) from error
+        problem = f"the profile '{path}' cannot be read ({error})"
+        raise OptionError(f"{problem}: run ov-specdec tune again") from error
     return profile
 
 
@@ -98,10 +96,9 @@ def find_profile(
     try:
         found = read_profile(path)
         if found.pair != pair:
-            raise OptionError(
-                f"the profile '{path}' was made for another pair of models, machine, KV backend "
-                "or version of OpenVINO: run ov-specdec tune again"
-            )
+            other = "another pair of models, machine, KV backend or version of OpenVINO"
+            problem = f"the profile '{path}' was made for {other}"
+            raise OptionError(f"{problem}: run ov-specdec tune again")
     except OptionError as error:
         if profile != "auto":
             raise

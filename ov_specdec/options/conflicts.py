@@ -83,10 +83,7 @@ def _check_constraints(options: Any) -> None:
         refuse(options, "{tool_choice} has no effect without {tools}: give both")
     names = [definition_of(tool)["name"] for tool in options.tools]
     if options.tool_choice not in ("required", *names):
-        raise OptionError(
-            f"{{tool_choice}} names none of the tools: give one of {', '.join(names)}",
-            tool_choice=options.tool_choice,
-        )
+        refuse(options, f"{{tool_choice}} names none of the tools: give one of {', '.join(names)}")
 
 
 def constraints_of(options: Any) -> list[str]:
@@ -109,11 +106,8 @@ def given_chat_options(options: Any, names: Iterable[str] = CHAT_OPTIONS) -> lis
 def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:
     """Refuse arguments of a chat template that other options set."""
     if taken := [each for each in given if each in NOT_FOR_TEMPLATES]:
-        raise OptionError(
-            f"{{chat_template_kwargs}} contains '{taken[0]}', which another option sets: leave it "
-            "out there",
-            chat_template_kwargs=...,
-        )
+        problem = f"{{chat_template_kwargs}} contains '{taken[0]}', which another option sets"
+        raise OptionError(f"{problem}: leave it out there", chat_template_kwargs=...)
     return given
 
 
@@ -127,6 +121,5 @@ def refuse(options: Any, message: str, name: str = "") -> NoReturn:
     named = {each: ... if value is None else value for each, value in values.items()}
     if name:
         named["option"] = Option(name, values[name])
-    raise OptionError(
-        message if ": " in message else f"{message}: leave out one of the two", **named
-    )
+    remedy = "" if ": " in message else ": leave out one of the two"
+    raise OptionError(f"{message}{remedy}", **named)

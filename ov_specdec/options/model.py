@@ -178,11 +178,8 @@ def require_utf8(what: str, text: str, **options: object) -> None:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise OptionError(
-            f"{what} is not valid text at character {error.start} ({error.reason}): give it as "
-            "UTF-8",
-            **options,
-        ) from error
+        problem = f"{what} is not valid text at character {error.start} ({error.reason})"
+        raise OptionError(f"{problem}: give it as UTF-8", **options) from error
 
 
 def by_group(fields: Mapping[str, FieldInfo]) -> dict[str, list[str]]:

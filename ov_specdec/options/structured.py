@@ -54,11 +54,8 @@ def read_tools(given: AnyTools) -> tuple[Mapping[str, Any], ...]:
     for tool in tools:
         name = definition_of(tool).get("name")
         if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
-            raise OptionError(
-                f"{{tools}} holds the name {shorten(name)}: give up to 128 letters, digits or "
-                "_.:/-",
-                tools=...,
-            )
+            problem = f"{{tools}} holds the name {shorten(name)}"
+            raise OptionError(f"{problem}: give up to 128 letters, digits or _.:/-", tools=...)
         if name in known:
             raise OptionError(f"{{tools}} holds '{name}' twice: rename one of the two", tools=...)
         known.add(name)
@@ -72,11 +69,8 @@ def _as_tool(function: Callable[..., Any]) -> Mapping[str, Any]:
     try:
         described: Mapping[str, Any] = get_json_schema(function)
     except Exception as error:  # of several kinds that are not documented
-        raise OptionError(
-            f"{{tools}} holds {shorten(function)}, which cannot be described ({error}): give a "
-            "schema",
-            tools=...,
-        ) from error
+        problem = f"{{tools}} holds {shorten(function)}, which cannot be described ({error})"
+        raise OptionError(f"{problem}: give a schema", tools=...) from error
     return described
 
 
