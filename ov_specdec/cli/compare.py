@@ -29,8 +29,7 @@ COMPARED = ("plain", "speculative")
 
 
 @command(
-    "[MAIN] [PROMPT]",
-    partial(shared_options, without=LOGPROBS, max_new_tokens=MEASURED_TOKENS),
+    "[MAIN] [PROMPT]", partial(shared_options, without=LOGPROBS, max_new_tokens=MEASURED_TOKENS)
 )
 def compare(
     prompt: Prompt,

@@ -20,13 +20,7 @@ from ov_specdec.cli.terminal import console
 from ov_specdec.errors import requiring
 from ov_specdec.options.model import option
 from ov_specdec.pipeline import SpeculativePipeline
-from ov_specdec.server.settings import (
-    LOOPBACK_NAMES,
-    Host,
-    check_address,
-    in_url,
-    is_loopback,
-)
+from ov_specdec.server.settings import LOOPBACK_NAMES, Host, check_address, in_url, is_loopback
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 

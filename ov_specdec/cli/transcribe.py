@@ -16,13 +16,7 @@ from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.options.model import by_group, option
 from ov_specdec.speech.audio import require_libraries
 from ov_specdec.speech.options import TranscriptionOptions
-from ov_specdec.speech.segments import (
-    WITH_WORDS,
-    Format,
-    TranscriptionResult,
-    collect,
-    write,
-)
+from ov_specdec.speech.segments import WITH_WORDS, Format, TranscriptionResult, collect, write
 from ov_specdec.speech_pipeline import SpeechPipeline
 
 SPEECH = SpeechPipelineOptions.model_fields

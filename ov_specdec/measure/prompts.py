@@ -32,10 +32,7 @@ _LOOPS = (
         "    def get(self, path):\n        return self.request(path)\n\n"
         "    def post(self, path):\n        return self.request(path)\n\n",
     ),
-    (
-        "class Door:\n",
-        "    def close(self):\n        return self._close()\n\n",
-    ),
+    ("class Door:\n", "    def close(self):\n        return self._close()\n\n"),
     (
         'def mean(values):\n    """\n    Parameters\n    ----------\n    x : array_like\n',
         "        The array of shape (n_samples,)\n",

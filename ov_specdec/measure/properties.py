@@ -11,12 +11,7 @@ from typing import Any
 from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.measure.methods import interleave, open_measured
 from ov_specdec.measure.prompts import TUNING
-from ov_specdec.models.devices import (
-    RuntimeConfig,
-    describe_machine,
-    find_device,
-    usable_cores,
-)
+from ov_specdec.models.devices import RuntimeConfig, describe_machine, find_device, usable_cores
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.profile import Profile, pair_fingerprint
 from ov_specdec.pipeline import SpeculativePipeline

@@ -21,13 +21,7 @@ from ov_specdec.graph.paging import (
     uses_positions,
 )
 from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv
-from ov_specdec.models.devices import (
-    NOT_PAGED,
-    Backend,
-    RuntimeConfig,
-    block_memory,
-    compile_model,
-)
+from ov_specdec.models.devices import NOT_PAGED, Backend, RuntimeConfig, block_memory, compile_model
 from ov_specdec.models.exported import ExportedModel, read_ir
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel

@@ -251,10 +251,7 @@ class GenerationOptions(Options):
         (), "Constrain the output to this text.", flag="choice", metavar="TEXT", field=None
     )
     grammar: Text | None = option(
-        None,
-        "Constrain the output to a Lark grammar.",
-        metavar="TEXT-FILE",
-        field=None,
+        None, "Constrain the output to a Lark grammar.", metavar="TEXT-FILE", field=None
     )
     logprobs: int | None = option(
         None,
