@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import gradio as gr
+import pandas as pd
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
@@ -90,8 +91,8 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
     def form_of(values: Values) -> dict[str, Any]:
         return {name: values[each] for name, each in settings.items()}
 
-    def sweep(values: Values) -> Iterator[tuple[Any, ...]]:
-        yield from _sweep(pipeline, lambda: prompt_of(values, values[state]), form_of(values))
+    def measure(values: Values) -> Iterator[pd.DataFrame]:
+        return comparison.sweep(pipeline, prompt_of(values, values[state]), form_of(values))
 
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.Markdown(INTRODUCTION, elem_id="introduction")
@@ -106,7 +107,7 @@ def make_page(pipeline: SpeculativePipeline) -> gr.Blocks:
         with gr.Tab("Side by side"):
             state = side_by_side(run, inputs, example, decode, text if has_chat else None)
         with gr.Tab("Speed against temperature"):
-            _sweep_tab(sweep, {state, *inputs}, has_chat=has_chat)
+            _sweep_tab(measure, {state, *inputs}, has_chat=has_chat)
     return page
 
 
@@ -120,27 +121,24 @@ def _text_box(*, has_chat: bool) -> gr.Textbox:
     return text
 
 
-def _sweep(
-    pipeline: SpeculativePipeline, prompt: Callable[[], Prompt], form: dict[str, Any]
-) -> Iterator[tuple[Any, ...]]:
-    """The status, and both tables, after each step."""
-    try:
-        for step, table in enumerate(comparison.sweep(pipeline, prompt(), form), 1):
-            rates = table[table["method"] == "speculative"]
-            yield status_html(f"{step} of {comparison.NUM_STEPS}."), table, rates
-    except SpecdecError as error:
-        raise shown_error(error) from error
-    # gradio infers nominal axes from an empty table, and keeps them.
-    yield status_html("Done."), gr.skip(), gr.skip()
-
-
 def _sweep_tab(
-    sweep: Callable[[Values], Iterator[tuple[Any, ...]]],
+    measure: Callable[[Values], Iterator[pd.DataFrame]],
     inputs: set[gr.components.Component],
     *,
     has_chat: bool,
 ) -> None:
     """The speed against temperature, of a conversation or a prompt."""
+
+    def sweep(values: Values) -> Iterator[tuple[Any, ...]]:
+        try:
+            for step, table in enumerate(measure(values), 1):
+                rates = table[table["method"] == "speculative"]
+                yield status_html(f"{step} of {comparison.NUM_STEPS}."), table, rates
+        except SpecdecError as error:
+            raise shown_error(error) from error
+        # gradio infers nominal axes from an empty table, and keeps them.
+        yield status_html("Done."), gr.skip(), gr.skip()
+
     what = "the conversation up to its last message" if has_chat else "the prompt"
     gr.Markdown(SWEEP.format(what))
     with gr.Row(equal_height=True):
@@ -148,8 +146,7 @@ def _sweep_tab(
         stop = gr.Button("Stop", elem_id="stop-sweep")
         with gr.Column(scale=6, min_width=260):
             status = html("sweep-status", status_html("Ready."))
-    plots = _plots()
-    outputs = [status, *plots]
+    outputs = [status, *_plots()]
     running = start.click(sweep, inputs, outputs, show_progress_on=status, **ONE_AT_A_TIME)
     running.failure(lambda: status_html(STOPPED), None, status, queue=False)
     stop.click(None, cancels=running)
