@@ -87,15 +87,8 @@ def option(
     display: see `Display`.
     """
     extra: Any = {"display": Display(**display)}
-    return Field(
-        default,
-        description=description,
-        ge=ge,
-        gt=gt,
-        le=le,
-        repr=not is_secret,
-        json_schema_extra=extra,
-    )
+    shown: Any = {"repr": not is_secret, "json_schema_extra": extra}
+    return Field(default, description=description, ge=ge, gt=gt, le=le, **shown)
 
 
 WORDS = {
