@@ -20,10 +20,7 @@ def cut(shown: str) -> str:
 def suggest(
     name: str, known: Iterable[str], otherwise: str, *, most: int = 3, cutoff: float = 0.6
 ) -> str:
-    """A hint for an unknown name: the most similar names, or else `otherwise`.
-
-    cutoff: 0 to 1, the required similarity.
-    """
+    """A hint for an unknown name: the most similar names, or else `otherwise`."""
     close = difflib.get_close_matches(name, list(known), n=most, cutoff=cutoff)
     return f"did you mean {' or '.join(close)}?" if close else otherwise
 

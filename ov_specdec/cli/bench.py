@@ -119,10 +119,7 @@ def bench(**options: Any) -> None:
 def _measure(
     answers: Mapping[str, Answer], loads: Sequence[Sequence[Sequence[str]]]
 ) -> tuple[list[Turn], BaseException | None]:
-    """All turns, or those before an error or Ctrl-C, and that; raises it if there are none.
-
-    Tells after a warm-up how long they will take. loads: at each concurrency.
-    """
+    """All turns, or those before an error or Ctrl-C, and that; raises it if there are none."""
     turns: list[Turn] = []
     num_turns = sum(map(len, loads))
     with progress("Measuring", len(answers) * (len(loads) + num_turns)) as update:

@@ -78,10 +78,7 @@ def shared_options(
 
 
 def check_generation(given: Mapping[str, Any], pipeline: Mapping[str, Any]) -> GenerationOptions:
-    """The options of a generation; refuses invalid ones before models are loaded.
-
-    given: by the user; the pipeline has defaults for others, and may take them from the model.
-    """
+    """The options of a generation; refuses invalid ones before models are loaded."""
     options = GenerationOptions(**given)
     PipelineOptions(**pipeline).kind.check(options)
     return options
@@ -119,10 +116,7 @@ def is_speech(main: str | None) -> bool:
 
 
 def speech_arguments(pipeline: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments of `SpeculativePipeline` that `SpeechPipeline` takes too.
-
-    Refuses others that were given.
-    """
+    """The arguments that `SpeechPipeline` takes too; refuses others that were given."""
     known = SpeechPipelineOptions.model_fields
     for name in sorted(typed(pipeline).keys() - known.keys()):
         problem = f"{{{name}}} has no effect with a speech model"

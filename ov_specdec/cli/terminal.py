@@ -46,10 +46,7 @@ def print_json(content: Mapping[str, Any]) -> None:
 
 
 class Transcript:
-    """An answer as it is shown: reasoning, text, and each call in lines of their own.
-
-    output: what was shown so far.
-    """
+    """An answer as it is shown: reasoning, text, and each call in lines of their own."""
 
     def __init__(self) -> None:
         self.output = ResultBuilder()

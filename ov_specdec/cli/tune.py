@@ -115,10 +115,7 @@ def tune(
 def _find_pairings(
     main: str | None, draft: str | None, pairing: PairingName | None, asked: TuneOptions
 ) -> list[tuple[Path, UsedPairing | None]]:
-    """The folders of draft models, the pair's first, and how each is paired.
-
-    Not all can be, which is known before a search of minutes.
-    """
+    """The folders of draft models, the pair's first, and how each is paired; not all can be."""
     require_main(main, draft)
     is_pair = main is None or draft is not None
     if not is_pair and asked.output is not None:

@@ -83,8 +83,7 @@ class Run:
 class Comparison:
     """Both runs, so far.
 
-    models: their description. message: the visitor's, in a conversation. samples: whether the texts
-    are independent samples.
+    message: the visitor's, in a conversation. samples: whether the texts are independent samples.
     """
 
     models: str = ""
@@ -176,7 +175,6 @@ def messages_of(turns: Sequence[Comparison], system: str = "") -> list[Message]:
     """A conversation up to the last message, for `SpeculativePipeline.stream`.
 
     Answers are those of plain decoding, which are complete even if a visitor stopped the other run.
-    system: the system message; none if blank. `OptionError` if there is no message to answer.
     """
     if not turns:
         raise OptionError("the conversation is empty: send a message first")
@@ -195,10 +193,7 @@ def messages_of(turns: Sequence[Comparison], system: str = "") -> list[Message]:
 def sweep(
     pipeline: SpeculativePipeline, prompt: Prompt, form: Mapping[str, Any]
 ) -> Iterator[pd.DataFrame]:
-    """Measure all temperatures, interleaved; yields a table of medians after each step.
-
-    Raises `OptionError` for an invalid prompt.
-    """
+    """Measure all temperatures, interleaved; yields a table of medians after each step."""
     # Without a seed, since draft lengths are not adaptive with one.
     most = min(form["max_new_tokens"] or SWEEP_TOKENS, SWEEP_TOKENS)
     given = {**form, "max_new_tokens": most, "seed": None}

@@ -37,10 +37,7 @@ ENOUGH_TURNS = 4
 
 @dataclass(frozen=True)
 class Candidate:
-    """A drafter to time, with its draft model and pairing, if it has them.
-
-    profile: the file of the pair's profile; None: no profile.
-    """
+    """A drafter to time, with its draft model, pairing and profile, if it has them."""
 
     drafter: DrafterName
     draft: Path | None = None
@@ -131,10 +128,7 @@ def measure_all(
     arguments: Mapping[str, Any],
     note: Callable[[Candidate], object],
 ) -> list[Gain]:
-    """The gains of candidates, in order, until the end by `perf_counter`; at least the first's.
-
-    note: called with each candidate. See `measure_gain`.
-    """
+    """The gains of candidates, in order, until the end by `perf_counter`; at least the first's."""
     gains: list[Gain] = []
     for index, candidate in enumerate(candidates):
         left = end - perf_counter()

@@ -72,8 +72,7 @@ class Found:
 class Tuner:
     """Measures one pair on one device. Compiles a model again for each trial.
 
-    seconds: for all measurements and for comparing drafters after them. note: called with what is
-    measured.
+    seconds: for these measurements and those of drafters. note: called with what is measured.
     """
 
     def __init__(
@@ -92,10 +91,7 @@ class Tuner:
         """The models, device and versions that the profile applies to."""
 
     def run(self) -> tuple[Profile, Mapping[Role, Found]]:
-        """Measure everything: the settings, and what was found for each model.
-
-        Raises `DeviceError` if the device refuses even its defaults.
-        """
+        """The settings, and what was found for each; `DeviceError` if even defaults are refused."""
         found: dict[Role, Found] = {}
         for role in ("draft", "main"):
             end = self._start + SHARES[role] * self._seconds
@@ -126,11 +122,7 @@ class Tuner:
         return sum(passes.at(size) for size in PASS_TOKENS[role])
 
     def _compare_with_exact(self, properties: Properties) -> tuple[float, str, Mapping[str, float]]:
-        """What settings of the main model change.
-
-        The fraction of greedy choices that differ from those in `exact`, whether passes are
-        batch-invariant, and milliseconds of passes by their tokens.
-        """
+        """Changed greedy choices against `exact`, batch invariance, and milliseconds of passes."""
         self._note("agreement with exact precision")
         options: dict[str, Any] = {"max_new_tokens": 16, "ignore_eos": True}
         with self._open("main", precision="exact") as exact:

@@ -83,20 +83,14 @@ def difference(loaded: LoadedModel) -> str:
 
 
 class Agreement(NamedTuple):
-    """How two ways of decoding agree. finding: in a line.
-
-    is_broken: whether they differ by more than rounding.
-    """
+    """How two ways of decoding agree, in a line; and whether they differ by more than rounding."""
 
     finding: str
     is_broken: bool = False
 
 
 def compare_caches(folder: ModelFolder) -> Agreement:
-    """Prefill the same text on both KV caches of a decoder, past each of its windows, in f32.
-
-    Raises errors of loading.
-    """
+    """Prefill the same text on both KV caches of a decoder, past each of its windows, in f32."""
     # The ends of windows, chunks and LongRoPE's short factors, and an early position.
     own = folder.sliding_window, folder.chunk, folder.original_length
     sizes = {*own, *windows(read_ir(folder))}

@@ -29,8 +29,7 @@ from ov_specdec.runner.encoder_decoder import Aligner, Encoder
 class LoadedModel:
     """A compiled model, its KV backend, and the reason for that backend.
 
-    folder, config: that it was read from, and its settings. compiler: of its static shapes, if it
-    may have some.
+    compiler: of its static shapes, if it may have some.
     """
 
     runner: Runner
@@ -69,8 +68,7 @@ def load_model(exported: ExportedModel, config: RuntimeConfig) -> LoadedModel:
 def load_models(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> list[LoadedModel]:
     """Compile models in parallel, each on the device and KV backend of its config.
 
-    May change their graphs. Raises `DeviceError` if a device does not support a setting,
-    `ModelError` for a model whose KV cache cannot be rolled back.
+    May change their graphs. Raises `DeviceError` for a setting, `ModelError` for a model.
     """
     prepared = [prepare(exported, config) for exported, config in models]
     # Only compilation, which releases the GIL: a thread that changes a graph under the GIL and one
@@ -94,10 +92,7 @@ def load_stateful(folder: ModelFolder, config: RuntimeConfig, reason: str) -> Lo
 def _open(
     prepared: Prepared, compiled: Callable[[], ov.CompiledModel], encoder: Encoder | None
 ) -> LoadedModel:
-    """A runner on a compiled model, on another KV backend if it did not compile for the first.
-
-    Raises the `DeviceError` if there is no other.
-    """
+    """A runner on a compiled model, on another KV backend if it did not compile for the first."""
     folder, config = prepared.exported.folder, prepared.config
     try:
         model = compiled()
@@ -112,11 +107,7 @@ def _open(
 
 
 def _load_encoders(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> list[Encoder | None]:
-    """Compile the encoders of a main model and of its draft, if any; None for decoder-only models.
-
-    A draft shares the main model's encoder if its folder has none, or one with the same weights.
-    Raises `ModelError` if the main model has none, `DeviceError` if a device does not support one.
-    """
+    """The encoders of a main model and of its draft, which may share one; None for decoder-only."""
     (main, config), *drafts = models
     if not main.folder.is_encoder_decoder:
         if config.encoder_device is not None:

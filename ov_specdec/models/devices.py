@@ -93,8 +93,7 @@ def openvino_core() -> ov.Core:
 def find_device(name: str) -> Device:
     """The device called `name`: a listed one, "GPU.0" for "GPU", or the best for "AUTO".
 
-    Names are case-insensitive. Raises `DeviceError` if it does not exist here, or cannot hold a KV
-    cache.
+    Raises `DeviceError` if it does not exist here, or cannot hold a KV cache.
     """
     core, name = openvino_core(), name.upper()
     kind, _, wanted = name.partition(":")
@@ -148,10 +147,7 @@ class RuntimeConfig:
         return find_device(self.device)
 
     def openvino_properties(self) -> dict[str, str]:
-        """OpenVINO properties; given ones replace those of other settings.
-
-        Raises `DeviceError` for settings that the device does not support.
-        """
+        """OpenVINO properties, given ones first; `DeviceError` for unsupported settings."""
         device, given, precision = self.target, self.properties or {}, self.precision
         if precision == "default" and not device.is_cpu:  # the CPU needs no help
             is_accurate = given.get("EXECUTION_MODE_HINT") == "ACCURACY"
@@ -187,8 +183,7 @@ class RuntimeConfig:
 def _cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
     """The precision of KV caches for these properties; empty except on a GPU.
 
-    A GPU's own choice has unreadable states, and differs between passes. It supports caches in the
-    inference precision. Raises `DeviceError` for an unsupported pair.
+    A GPU's own choice has unreadable states, and differs between passes.
     """
     if device.kind != "GPU":
         return {}

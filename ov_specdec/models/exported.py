@@ -46,10 +46,7 @@ class ExportedModel:
         return self.folder.eos_token_ids or frozenset([] if fallback is None else [fallback])
 
     def text_to_text(self) -> TextToText | None:
-        """How the decoder of an encoder-decoder model starts; None for a decoder-only model.
-
-        Raises `ModelError` for a speech model, and for one without a decoder start token.
-        """
+        """How an encoder-decoder model starts; None for others. `ModelError` for a speech model."""
         folder = self.folder
         if not folder.is_encoder_decoder:
             return None
@@ -66,10 +63,7 @@ class ExportedModel:
 
 
 def open_exported(path: Path, chat_template: str | Path | None = None) -> ExportedModel:
-    """Read a model folder. `ModelError` names a missing part.
-
-    chat_template: see `load_tokenizer`.
-    """
+    """Read a folder; `ModelError` names a missing part. chat_template: see `load_tokenizer`."""
     folder = ModelFolder.read(path)
     tokenizer, model = load_tokenizer(path, chat_template), read_ir(folder)
     width = int(model.output("logits").partial_shape[-1].get_length())
@@ -135,10 +129,7 @@ def pair_tokenizers(
 
 
 def compare_models(main: ExportedModel, draft: ExportedModel) -> GuardReport:
-    """The tokenizer guard's report on two models.
-
-    Raises `ModelError` if only one of them has an encoder, and for a mask token outside the draft.
-    """
+    """The tokenizer guard's report on two models; `ModelError` if they are of two kinds."""
     if main.folder.is_encoder_decoder != draft.folder.is_encoder_decoder:
         kinds = "a decoder", "an encoder-decoder model"
         kind, other = kinds[::-1] if main.folder.is_encoder_decoder else kinds
@@ -183,10 +174,7 @@ def pair_models(
 
 
 def find_pairing(main: Path, draft: Path, pairing: PairingName | None) -> UsedPairing | None:
-    """The pairing of the models of two folders; None if they have the same tokenizer.
-
-    Raises as `pair_models` does.
-    """
+    """The pairing of the models of two folders; None if they have the same tokenizer."""
     _, found = pair_models([open_exported(main), open_exported(draft)], pairing)
     return found.used if found else None
 

@@ -192,8 +192,7 @@ class _Features(_File):
 def _original_length(config: _Config, file: Path) -> int | None:
     """Maximum length for LongRoPE's short factors; None for other models.
 
-    Long factors identify LongRoPE, since its name has changed. Some models have settings for each
-    kind of layer.
+    Long factors identify it, since its name has changed. Each kind of layer may have its own.
     """
     rope = config.rope_parameters or config.rope_scaling
     if not isinstance(rope, Mapping):

@@ -54,10 +54,9 @@ NOT_CHECKED = "not checked yet on this machine with these settings"
 
 @dataclass(frozen=True)
 class InvarianceVerdict:
-    """The result of a check.
+    """The result of a check: the first pass whose logits differed; "" if none did.
 
-    difference: the first pass whose logits differed; "" if none did. max_pass_tokens: maximum
-    tokens of passes that agree; None: any number.
+    max_pass_tokens: maximum tokens of passes that agree; None: any number.
     """
 
     difference: str
@@ -117,8 +116,7 @@ class Invariance:
     def passes(self) -> Generator[float, None, None]:
         """Run what is left of the check, one pass at each `next`; yields the fraction done.
 
-        The models must not be in use. Closed before its end, it frees its sequences, and another
-        one continues.
+        The models must not be in use. Closed before its end, another one continues.
         """
         runner = self._runner
         if runner is None:
@@ -313,10 +311,7 @@ def _prompt(size: int, end: int) -> Iterator[ComparedPass]:
 
 
 def _chunks(size: int, end: int) -> Iterator[ComparedPass]:
-    """Prefill the text in chunks of a size, and compare the last row of each.
-
-    None is of a single token.
-    """
+    """Prefill the text in chunks, none of a single token, and compare the last row of each."""
     name = f"a prompt in passes over {size} tokens"
     begins = [*range(0, end - 1, size), end]
     for begin, after in pairwise(begins):

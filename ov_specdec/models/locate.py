@@ -22,10 +22,7 @@ HUB_FILES = ["openvino_*.xml", "openvino_*.bin", "*.json", "*.jinja"]
 
 
 def embedded_folder(role: str) -> Path:
-    """The folder of the embedded `main` or `draft`.
-
-    An installed package contains the pair; in a checkout it is in `models/`.
-    """
+    """The folder of the embedded `main` or `draft`, in the package or in a checkout."""
     package = Path(__file__).parent.parent
     for folder in (package / "models" / role, package.parent / "models" / role):
         if (folder / IR_FILE).is_file():
@@ -41,8 +38,7 @@ def decoder_file(folder: Path) -> str:
 def locate(name: str | Path | None, role: str = "main") -> Path:
     """The folder that holds the IR called `name`: a local folder, or else a Hub repository.
 
-    None: the embedded model of this role. A Hub repository (`owner/name`) is downloaded once, into
-    the Hub's own cache.
+    None: the embedded model of this role. A repository is downloaded once, into the Hub's cache.
     """
     if name is None:
         return embedded_folder(role)

@@ -41,18 +41,13 @@ CompileShape = Callable[[int], Callable[[], ov.CompiledModel]]
 
 @dataclass(frozen=True)
 class Prepared:
-    """A model ready to compile.
-
-    make_runner: of the compiled model, and of an `encoder` where it has one. is_recurrent: it has
-    recurrent states besides its KV cache.
-    """
+    """A model ready to compile. make_runner: of it, and of an `encoder` where it has one."""
 
     exported: ExportedModel
     config: RuntimeConfig
     kv: Backend
     reason: str
     make_runner: Callable[..., Runner]
-    is_recurrent: bool = False
 
     @property
     def may_fall_back(self) -> bool:
@@ -81,11 +76,7 @@ class Prepared:
 
 
 def prepare(exported: ExportedModel, config: RuntimeConfig) -> Prepared:
-    """Choose the KV backend of a model, and change its graph for it.
-
-    Raises `DeviceError` and `OptionError` for settings that contradict each other, and `ModelError`
-    for an unsupported model.
-    """
+    """Choose the KV backend of a model, and change its graph for it; raises for what cannot be."""
     folder = exported.folder
     context, max_length = folder.context_length, config.max_model_len or folder.context_length
     if max_length > context:
@@ -144,7 +135,7 @@ def _prepare_decoder(exported: ExportedModel, config: RuntimeConfig, max_length:
         memory, is_invariant = block_memory(device), config.batch_invariant
         make_runner = partial(PagedModel, memory=memory, is_invariant=is_invariant, **common)
     exported = replace(exported, model=model)
-    return Prepared(exported, config, kv, reason, make_runner, state is not None)
+    return Prepared(exported, config, kv, reason, make_runner)
 
 
 def choose_backend(

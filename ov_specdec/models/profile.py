@@ -22,8 +22,7 @@ from ov_specdec.options.model import require
 class Profile:
     """OpenVINO properties of both models, for one pair on one machine.
 
-    pair: identifies pair and machine (see `pair_fingerprint`). report: the measurements behind the
-    choice.
+    pair: see `pair_fingerprint`. report: the measurements behind the choice.
     """
 
     pair: str

@@ -114,8 +114,7 @@ def check_template(given: Mapping[str, Any]) -> Mapping[str, Any]:
 def refuse(options: Any, message: str, name: str = "") -> NoReturn:
     """Raise an `OptionError`, with the values of the options that the message names.
 
-    message: without a remedy, one of the two is to be left out. name: of the option that it names
-    `{option}`. An option that is None has no value.
+    name: of the option that it names `{option}`. Without a remedy, one of two is to be left out.
     """
     values = {each: getattr(options, each) for each in type(options).model_fields}
     named = {each: ... if value is None else value for each, value in values.items()}

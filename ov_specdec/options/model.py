@@ -82,10 +82,7 @@ def option(
     is_secret: bool = False,
     **display: Any,
 ) -> Any:
-    """An option as the default of a field or parameter; `...` if it has to be given.
-
-    display: see `Display`.
-    """
+    """An option as the default of a field or parameter; `...` if it has to be given."""
     extra: Any = {"display": Display(**display)}
     shown: Any = {"repr": not is_secret, "json_schema_extra": extra}
     return Field(default, description=description, ge=ge, gt=gt, le=le, **shown)
@@ -118,8 +115,7 @@ def display_of(field: FieldInfo) -> Display:
 class Options(BaseModel):
     """Named options, checked when made: `OptionError` names an invalid value and its remedy.
 
-    Numbers and lists may be numpy's; they become Python's. noun: of an
-    option, for messages. hints: what to give instead of unknown ones.
+    Numbers and lists may be numpy's; they become Python's. hints: what to give for unknown ones.
     """
 
     model_config = ConfigDict(
@@ -149,8 +145,7 @@ def require_known(
 ) -> None:
     """Refuse an unknown name.
 
-    kind: of the name, for the message. hints: what to give instead, by unknown names: another name,
-    or a sentence.
+    kind: of the name. hints: what to give instead, by unknown names: a name, or a sentence.
     """
     for name, value in given.items():
         if name not in known:
@@ -164,10 +159,7 @@ def require_known(
 
 
 def require_utf8(what: str, text: str, **options: object) -> None:
-    """Refuse a text with lone surrogates, which no tokenizer takes.
-
-    what: it is, for the message, which may name `options`.
-    """
+    """Refuse a text with lone surrogates, which no tokenizer takes. what: may name `options`."""
     try:
         text.encode()
     except UnicodeEncodeError as error:

@@ -110,10 +110,7 @@ def change_parts(
 
 
 def simplify(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A schema without keywords that say nothing, of which llguidance refuses some.
-
-    Raises `ValueError`: see `require_exact`.
-    """
+    """A schema without keywords that say nothing, of which llguidance refuses some."""
     require_exact(schema)
     parts = change_parts(schema, simplify)
     kept = {key: value for key, value in parts.items() if not _says_nothing(key, value)}
