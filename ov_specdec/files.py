@@ -133,9 +133,6 @@ def keep_section(path: Path | None, section: str, value: object) -> None:
     try:
         write_section(path, section, TypeAdapter(type(value)).dump_python(value, mode="json"))
     except OSError as error:
-        warnings.warn(
-            f"what is measured cannot be kept in '{path.parent}' ({error.strerror}), so each "
-            "process measures again: set XDG_CACHE_HOME to a writable folder",
-            RuntimeWarning,
-            stacklevel=1,
-        )
+        problem = f"what is measured cannot be kept in '{path.parent}' ({error.strerror})"
+        remedy = "so each process measures again: set XDG_CACHE_HOME to a writable folder"
+        warnings.warn(f"{problem}, {remedy}", RuntimeWarning, stacklevel=1)

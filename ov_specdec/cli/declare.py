@@ -171,8 +171,7 @@ def options_of(
 
     names: of those to take; none: all but `without`. defaults: others than in Python.
     """
-    known = [name for name, field in fields.items() if flag_name(name, field)]
-    chosen = names or [name for name in known if name not in without]
+    chosen = names or [n for n in fields if flag_name(n, fields[n]) and n not in without]
     groups = {name: group for group, own in by_group(fields).items() for name in own}
 
     def decorate(command: Command) -> Command:

@@ -52,9 +52,8 @@ def generate(
     """Continue PROMPT: text on stdout as it comes, then a line of statistics on stderr."""
     for name in ("logprobs", "prompt_logprobs"):
         if (value := getattr(generation, name)) is not None and not as_json:
-            raise OptionError(
-                f"{{{name}}} is shown with --json only: give that too", **{name: value}
-            )
+            problem = f"{{{name}}} is shown with --json only"
+            raise OptionError(f"{problem}: give that too", **{name: value})
     models = make_pipeline(pipeline)
     if as_json:
         result = models.generate(prompt, generation)

@@ -170,11 +170,8 @@ def _open(settings: Settings, binding: Binding) -> tuple[Settings, Binding]:
         check_socket(binding.uds)
         return settings, binding
     if not settings.api_keys and not is_loopback(binding.host):
-        click.echo(
-            f"warning: anyone who can reach {binding.host} can use this server: give "
-            "--api-key-file",
-            err=True,
-        )
+        problem = f"anyone who can reach {binding.host} can use this server"
+        click.echo(f"warning: {problem}: give --api-key-file", err=True)
     elif not settings.api_keys and not settings.allowed_hosts:
         settings = settings.model_copy(update={"allowed_hosts": LOOPBACK_NAMES})
     port = check_address(binding.host, binding.port)

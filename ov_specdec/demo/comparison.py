@@ -143,10 +143,8 @@ class Comparison:
         if ids == others:
             return "Both texts are the same, token for token."
         if self.samples:
-            return (
-                "The texts differ, as they should: they are independent samples from the same "
-                "distribution."
-            )
+            samples = "independent samples from the same distribution"
+            return f"The texts differ, as they should: they are {samples}."
         return (
             f"The texts differ after {common_prefix(ids, others)} tokens: the two most likely "
             "tokens were nearly tied there, and a pass over several tokens rounds differently from "

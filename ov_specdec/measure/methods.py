@@ -21,7 +21,6 @@ from ov_specdec.results.chunks import GenerationResult, ResultBuilder
 P = TypeVar("P")
 R = TypeVar("R")
 
-
 BASELINE = "plain"
 """The method of plain decoding: with a draft length of 0, a pipeline with any drafter does it."""
 

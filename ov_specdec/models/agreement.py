@@ -76,10 +76,9 @@ def difference(loaded: LoadedModel) -> str:
     tolerance = EXACT_TOLERANCE if loaded.config.precision == "exact" else TOLERANCE
     if found <= tolerance:
         return ""
-    return (
-        f"on a {loaded.kv} KV cache the logits of a pass over {COMPARED_TOKENS} tokens differ from "
-        f"passes over one (distance {found:.2f}, above {tolerance} for rounding)"
-    )
+    logits = f"logits of a pass over {COMPARED_TOKENS} tokens differ from passes over one"
+    distance = f"(distance {found:.2f}, above {tolerance} for rounding)"
+    return f"on a {loaded.kv} KV cache the {logits} {distance}"
 
 
 class Agreement(NamedTuple):

@@ -70,12 +70,10 @@ def limit_memory(
 
 
 def _too_small(kv_cache_size: float, gb_per_token: float, needed: int) -> OptionError:
-    return OptionError(
-        f"{{kv_cache_size}} has no room for {LEAST_TOKENS} tokens: give more (1,000 tokens of "
-        f"these models take {1000 * gb_per_token:.2g} GB, the maximum batch "
-        f"{needed * gb_per_token:.2g}), or leave it out",
-        kv_cache_size=kv_cache_size,
-    )
+    problem = f"{{kv_cache_size}} has no room for {LEAST_TOKENS} tokens"
+    takes = f"take {1000 * gb_per_token:.2g} GB, the maximum batch {needed * gb_per_token:.2g}"
+    remedy = f"give more (1,000 tokens of these models {takes}), or leave it out"
+    return OptionError(f"{problem}: {remedy}", kv_cache_size=kv_cache_size)
 
 
 def _limit(runners: Sequence[Runner], num_tokens: int, num_states: int) -> None:

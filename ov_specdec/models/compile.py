@@ -118,8 +118,7 @@ def _load_encoders(models: Sequence[tuple[ExportedModel, RuntimeConfig]]) -> lis
         return [None] * len(models)
     encoders: list[Encoder | None] = [_load_encoder(main, config)]
     for draft, own in drafts:
-        is_shared = _shares_encoder(main, draft)
-        encoders.append(encoders[0] if is_shared else _load_encoder(draft, own))
+        encoders.append(encoders[0] if _shares_encoder(main, draft) else _load_encoder(draft, own))
     return encoders
 
 

@@ -161,12 +161,9 @@ def pair_models(
     main, draft = exported
     report = compare_models(main, draft)
     if draft.folder.num_bytes > main.folder.num_bytes:
-        warnings.warn(
-            f"the draft model '{draft.folder.path}' is larger than the main model "
-            f"'{main.folder.path}', which makes decoding slower: swap the two",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        than = f"larger than the main model '{main.folder.path}', which makes decoding slower"
+        message = f"the draft model '{draft.folder.path}' is {than}: swap the two"
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
     if pairing is None or report.compatible:
         report.require()
         return report, None

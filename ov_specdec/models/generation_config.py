@@ -100,7 +100,5 @@ def defaults_of(
 
 
 def _unusable(path: Path, reason: str) -> ModelError:
-    return ModelError(
-        f"{path}: {reason}; correct it, or leave it out with {{generation_config}}",
-        generation_config="none",
-    )
+    problem = f"{path}: {reason}; correct it, or leave it out with {{generation_config}}"
+    return ModelError(problem, generation_config="none")
