@@ -242,12 +242,36 @@ PACKAGE = Path(ov_specdec.__file__).parent
 
 def messages_of(path):
     """The texts of messages in a file's errors, and the options that they are given."""
-    for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    assigned = [each for each in ast.walk(tree) if isinstance(each, ast.Assign | ast.AnnAssign)]
+    assigned.sort(key=lambda each: each.lineno)
+
+    def values(node, line):
+        """What an expression holds, with what its names were given last before a line."""
+        yield from (own for own in ast.walk(node) if isinstance(own, ast.Constant | ast.Dict))
+        for name in {own.id for own in ast.walk(node) if isinstance(own, ast.Name)}:
+            for each in reversed([each for each in assigned if each.lineno < line]):
+                target = each.targets[0] if isinstance(each, ast.Assign) else each.target
+                names = [own.id for own in ast.walk(target) if isinstance(own, ast.Name)]
+                if name in names and each.value is not None:
+                    several = isinstance(each.value, ast.Tuple) and len(names) > 1
+                    own = each.value.elts[names.index(name)] if several else each.value
+                    yield from values(own, each.lineno)
+                    break
+
+    for call in ast.walk(tree):
         name = ast.unparse(call.func) if isinstance(call, ast.Call) else ""
         if hasattr(errors, name) and name.endswith("Error") and call.args:
-            texts = [each.value for each in ast.walk(call.args[0]) if hasattr(each, "value")]
-            text = " ".join(each for each in texts if isinstance(each, str))
-            yield text, {keyword.arg for keyword in call.keywords if keyword.arg}
+            found = [
+                own.value for own in values(call.args[0], call.lineno) if hasattr(own, "value")
+            ]
+            given = {keyword.arg for keyword in call.keywords if keyword.arg}
+            for keyword in call.keywords:
+                for own in () if keyword.arg else values(keyword.value, call.lineno):
+                    given |= {
+                        key.value for key in getattr(own, "keys", ()) if hasattr(key, "value")
+                    }
+            yield " ".join(each for each in found if isinstance(each, str)), given
 
 
 def test_the_messages_of_errors_name_the_options_that_they_are_given():
