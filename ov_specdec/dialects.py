@@ -2,11 +2,12 @@
 
 from collections.abc import Sequence
 
+from ov_specdec.anthropic.dialect import ANTHROPIC
 from ov_specdec.api.dialect import Dialect
 from ov_specdec.ollama.dialect import OLLAMA
 from ov_specdec.openai.dialect import OPENAI
 
-DIALECTS: Sequence[Dialect] = (OPENAI, OLLAMA)
+DIALECTS: Sequence[Dialect] = (OPENAI, ANTHROPIC, OLLAMA)
 """Paths that have none speak the first."""
 
 

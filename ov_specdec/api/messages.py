@@ -1,9 +1,9 @@
 """Messages of requests as messages of chat templates, and the functions that they may call."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import from_json
 
 from ov_specdec.api.body import Loose, check_size
@@ -38,6 +38,13 @@ Arguments = Annotated[
     BeforeValidator(_read_arguments, json_schema_input_type=str | dict[str, Any]),
     said("a JSON object or the text of one"),
 ]
+
+
+def require(item: BaseModel, names: Iterable[str], where: str) -> None:
+    """Refuse an item without one of these fields. where: its path."""
+    for name in names:
+        if getattr(item, name) is None:
+            raise invalid(f"{where}.{name}", f"{where}.{name} is missing: give it")
 
 
 def called(call_id: str | None, name: str, arguments: Mapping[str, Any] | None) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Literal, get_args
 from pydantic import Field
 
 from ov_specdec.api.body import Loose
-from ov_specdec.api.errors import invalid
 from ov_specdec.api.messages import (
     REASONING,
     Arguments,
@@ -14,6 +13,7 @@ from ov_specdec.api.messages import (
     Message,
     called,
     read_messages,
+    require,
     text_parts,
 )
 from ov_specdec.openai.structured import CallType, flat_name
@@ -51,9 +51,7 @@ class InputItem(Loose):
 
     def for_template(self, where: str) -> dict[str, Any]:
         """A message of this alone, if it says anything. where: its path, for errors."""
-        for name in NEEDED.get(self.type, ()):
-            if getattr(self, name) is None:
-                raise invalid(f"{where}.{name}", f"{where}.{name} is missing: give it")
+        require(self, NEEDED.get(self.type, ()), where)
         if self.type == "message":
             return Message(role=self.role or "", content=self.content).for_template()
         if self.type in get_args(OutputType):

@@ -48,7 +48,7 @@ def make_app(
         version=version("ov-specdec"),
         description="Speculative decoding on OpenVINO.",
         lifespan=lifespan,
-        responses={"default": {"description": "An error, in the shape of the interface."}},
+        responses={"default": {"description": "An error, in the shape of its interface."}},
     )
     app.add_exception_handler(HTTPException, _answer_http_error)
     settings = service.settings

@@ -13,15 +13,23 @@ import pytest
 
 from lab.benchmarks.figures.tools import agents_tools
 from ov_specdec import SpeculativePipeline
+from ov_specdec.anthropic.answer import MessagesAnswer
 from tests.support.agents import called, scripted
 from tests.support.server import NAME, official_client, serving
 from tests.support.tiny import EOS
 from tests.support.tools import TEMPLATES
 
-PAGE = (Path(__file__).parents[2] / "docs" / "tools.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "".join((DOCS / name).read_text(encoding="utf-8") for name in ("tools.md", "agents.md"))
 CLIENTS = Path(__file__).parent / "clients"
 PACKAGES = (
-    *("@openai/codex@0.169", "opencode-ai@1.18", "cline@3.0.65", "openai@6"),
+    *(
+        "@anthropic-ai/claude-code@2.1.197",
+        "@openai/codex@0.169",
+        "opencode-ai@1.18",
+        "cline@3.0.65",
+        "openai@6",
+    ),
     *("ai@6", "@ai-sdk/openai-compatible@2", "zod@4"),
 )
 
@@ -41,9 +49,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def block(language, server, name=NAME):
-    """A block of the page, for a server and a model."""
-    code = re.search(rf"^```{language}\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[1]
+def block(language, server, name=NAME, under=""):
+    """The first block of the pages under a heading, for a server and a model."""
+    page = PAGE[PAGE.index(under) :]
+    code = re.search(rf"^```{language}\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)[1]
     here = code.replace("http://127.0.0.1:8000", server.url)
     assert here != code
     return here.replace('"main"', f'"{name}"').replace("local/main", f"local/{name}")
@@ -199,11 +208,37 @@ def test_cline_edits_a_file(pipeline, programs, folder):
         scripted(pipeline, lambda prompt: answers[results(prompt)]),
         serving(pipeline, served_model_name="main") as server,
     ):
-        commands = block("bash", server, "main")
+        commands = block("bash", server, "main", "## Cline")
         path = f"{programs}{os.pathsep}{os.environ['PATH']}"
         told = run(["bash", "-ec", commands], folder, HOME=str(folder), PATH=path)
     assert (folder / "greeting.txt").read_text() == "goodbye\n"
     assert "It is done." in told
+
+
+@pytest.mark.deep
+def test_claude_code_edits_a_file_and_runs_a_command(pipeline, programs, folder, monkeypatch):
+    file, ended, end = str(folder / "greeting.txt"), [], MessagesAnswer.end
+    answers = [
+        called("Read", file_path=file),
+        called("Edit", file_path=file, old_string="hello", new_string="goodbye"),
+        called("Bash", command="cp greeting.txt copy.txt", description="Copy the file"),
+        "It is done.",
+    ]
+    monkeypatch.setattr(
+        MessagesAnswer, "end", lambda self: (ended.extend(self.stats), end(self))[1]
+    )
+    with (
+        scripted(pipeline, lambda prompt: answers[results(prompt)]),
+        serving(pipeline, served_model_name="main") as server,
+    ):
+        commands = block("bash", server, "main", "## Claude Code").strip()
+        asked = f"{commands} -p 'Say goodbye.' --allowedTools Read,Edit,Bash"
+        path = f"{programs}{os.pathsep}{os.environ['PATH']}"
+        told = run(["bash", "-ec", asked], folder, HOME=str(folder), PATH=path)
+    assert told == "It is done.\n"
+    assert (folder / "copy.txt").read_text() == "goodbye\n"
+    assert len(ended) == len(answers)
+    assert all(each.cached_tokens >= 0.95 * each.prompt_tokens for each in ended[1:])
 
 
 @pytest.mark.deep
