@@ -18,6 +18,7 @@ from ov_specdec.api.dialect import Query, Served
 from ov_specdec.api.errors import Json, invalid
 from ov_specdec.api.messages import REASONING, Function, called, read_messages, require, text_parts
 from ov_specdec.options.generation import GenerationOptions
+from ov_specdec.text.chat import ROLE_ELSE
 from ov_specdec.text.prompt import Prompt
 
 IGNORED = ("cache_control", "container", "context_management", "metadata", "service_tier")
@@ -75,7 +76,10 @@ class Block(Loose):
 
 
 class Turn(Loose):
-    """A message. A role of neither the user nor the assistant counts as system, in its place."""
+    """A message. A role of neither the user nor the assistant counts as system, in its place.
+
+    Where a template takes the system only at the begin, it is the user's.
+    """
 
     role: Annotated[str, Field(min_length=1)]
     content: Annotated[
@@ -97,10 +101,9 @@ class Turn(Loose):
             {"role": "tool", "tool_call_id": each.tool_use_id, "content": content_of(each.content)}
             for each in of["tool_result"]
         ]
-        own: Json = {
-            "role": self.role if self.role in ("user", "assistant") else "system",
-            "content": content_of(of["text"]),
-        }
+        own: Json = {"role": self.role, "content": content_of(of["text"])}
+        if self.role not in ("user", "assistant"):
+            own |= {"role": "system", ROLE_ELSE: "user"}
         if thoughts := "".join(each.thinking or "" for each in of["thinking"]):
             own |= dict.fromkeys(REASONING, thoughts)
         if of["tool_use"]:

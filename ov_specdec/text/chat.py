@@ -29,6 +29,9 @@ ROLES = ("system", "user", "assistant")
 PROBES, KEY = ("5831074692", "2964701385"), "7460182953"
 """Texts, and a key of parts, that show how a template writes contents: none changes digits."""
 
+ROLE_ELSE = "_role_else"
+"""Key of the role that a message has instead, where a template takes no later system messages."""
+
 ASKED: Message = {"role": "user", "content": "?"}
 SEVERAL = [*({"role": "system", "content": probe} for probe in PROBES), ASKED]
 CALLED = {"id": "aB3dE5gH7", "type": "function", "function": {"name": "f", "arguments": {}}}
@@ -118,11 +121,12 @@ class ChatTemplate:
                     f"{{option}}: the model's chat template ignores {shorten(name)}, leave it out",
                     option=Option(option),
                 )
-        first = [*takewhile(lambda message: message["role"] == "system", messages)]
+        first: list[Message] = [*takewhile(lambda message: message["role"] == "system", messages)]
+        later = [self._placed(message) for message in messages[len(first) :]]
         if len(first) > 1 and not self.writes(GenerationOptions(), *SEVERAL):
             text = "\n\n".join(in_lines(message["content"]) for message in first)
-            messages = [{"role": "system", "content": text}, *messages[len(first) :]]
-        pairs = pairwise([{"role": "system"}, *messages])
+            first = [{"role": "system", "content": text}]
+        pairs = pairwise([{"role": "system"}, *first, *later])
         messages = [self._fitted(*pair, options) for pair in pairs]
         try:
             text = self._render(messages, options)
@@ -136,6 +140,15 @@ class ChatTemplate:
             ) from error
         require_utf8("the rendered prompt", text)
         return text
+
+    def _placed(self, message: Message) -> Message:
+        """A message whose role the template takes in its place, if it has another one for that."""
+        if (other := message.get(ROLE_ELSE)) is None:
+            return message
+        later = {"role": message["role"], "content": " ".join(PROBES)}
+        is_taken = self.writes(GenerationOptions(), ASKED, later, ASKED)
+        own = {key: value for key, value in message.items() if key != ROLE_ELSE}
+        return own if is_taken else {**own, "role": other}
 
     def _fitted(self, previous: Message, message: Message, options: GenerationOptions) -> Message:
         """A message whose content is of a kind that the template takes."""

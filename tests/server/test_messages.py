@@ -12,6 +12,7 @@ from ov_specdec.api.body import UnknownFields, read
 from ov_specdec.api.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server import reply
+from ov_specdec.text.chat import ROLE_ELSE
 from tests.support.agents import called, scripted
 from tests.support.server import NAME, paused, serving
 
@@ -51,7 +52,7 @@ def called_as(**arguments):
             ("user", [TEXT, {**TEXT, "cache_control": {}}]),
             [{"role": "user", "content": [TEXT] * 2}],
         ),
-        (("ctx", "a"), [{"role": "system", "content": "a"}]),
+        (("ctx", "a"), [{"role": "system", "content": "a", ROLE_ELSE: "user"}]),
         (
             (
                 "assistant",

@@ -8,6 +8,7 @@ from transformers import AutoTokenizer
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text import chat
+from ov_specdec.text.chat import ROLE_ELSE
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.chats import (
     ANSWER,
@@ -352,6 +353,9 @@ def test_the_first_messages_of_the_system_are_one_where_templates_take_one(takes
     refused = "only first" if takes == RAISES else "leaves out the text of later system messages"
     with pytest.raises(OptionError, match=refused):
         text(takes_one, [USER, SYSTEM])
+    later = [USER, {**SYSTEM, ROLE_ELSE: "user"}, USER]
+    assert text(takes_one, later) == f"user: {other}; user: {own}; user: {other}; "
+    assert text(takes_all, later) == f"user: {other}; system: {own}; user: {other}; "
 
 
 @pytest.mark.parametrize(
