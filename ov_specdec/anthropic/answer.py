@@ -45,7 +45,8 @@ class MessagesAnswer(Answer[MessagesBody]):
         """Note a chunk; its events, the first of which know the length of the prompt."""
         is_first = not self.choices[index].chunks
         self.note(index, chunk)
-        begun = [self._event("message_start", message=self._message([]))] * is_first
+        message = {**self._message([]), "stop_reason": None, "stop_sequence": None}
+        begun = [self._event("message_start", message=message)] * is_first
         return [*begun, *(event for part in chunk.joined_parts for event in self._add(part))]
 
     def end(self) -> list[bytes]:
@@ -103,10 +104,14 @@ class MessagesAnswer(Answer[MessagesBody]):
     def _message(self, content: list[Json]) -> Json:
         """The message as far as it has come, with this content."""
         output = self.choices[0]
-        stop, cached = None, 0
+        stop, cached, num_tokens = None, 0, len(output.token_ids)
         reason = output.finish_reason and STOP_REASONS.get(output.finish_reason, "end_turn")
-        if output.stats is not None:
-            stop, cached = output.stats.stop_string, output.stats.cached_tokens
+        if (stats := output.stats) is not None:
+            stop, cached, num_tokens = (
+                stats.stop_string,
+                stats.cached_tokens,
+                stats.generated_tokens,
+            )
         return {
             "id": self.id,
             "type": "message",
@@ -119,7 +124,7 @@ class MessagesAnswer(Answer[MessagesBody]):
                 "input_tokens": output.chunks[0].num_prompt_tokens - cached,
                 "cache_read_input_tokens": cached,
                 "cache_creation_input_tokens": 0,
-                "output_tokens": len(output.token_ids),
+                "output_tokens": num_tokens,
             },
         }
 

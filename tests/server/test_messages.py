@@ -234,6 +234,7 @@ def test_events_are_blocks_one_after_the_other_each_closed(server, pipeline, len
     assert (first["type"], ending["type"], last["type"]) == (
         *("message_start", "message_delta", "message_stop"),
     )
+    assert first["message"]["stop_reason"] is None
     begun, ended = first["message"]["usage"], ending["usage"]
     names = ("input_tokens", "cache_read_input_tokens")
     assert sum(map(begun.get, names)) == sum(map(ended.get, names)) > 50
