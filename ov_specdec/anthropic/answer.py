@@ -103,15 +103,9 @@ class MessagesAnswer(Answer[MessagesBody]):
 
     def _message(self, content: list[Json]) -> Json:
         """The message as far as it has come, with this content."""
-        output = self.choices[0]
-        stop, cached, num_tokens = None, 0, len(output.token_ids)
+        output, stats = self.choices[0], self.choices[0].stats
+        stop, cached = (stats.stop_string, stats.cached_tokens) if stats else (None, 0)
         reason = output.finish_reason and STOP_REASONS.get(output.finish_reason, "end_turn")
-        if (stats := output.stats) is not None:
-            stop, cached, num_tokens = (
-                stats.stop_string,
-                stats.cached_tokens,
-                stats.generated_tokens,
-            )
         return {
             "id": self.id,
             "type": "message",
@@ -124,7 +118,7 @@ class MessagesAnswer(Answer[MessagesBody]):
                 "input_tokens": output.chunks[0].num_prompt_tokens - cached,
                 "cache_read_input_tokens": cached,
                 "cache_creation_input_tokens": 0,
-                "output_tokens": num_tokens,
+                "output_tokens": stats.generated_tokens if stats else len(output.token_ids),
             },
         }
 
