@@ -10,8 +10,9 @@ from ov_specdec.cli.declare import command, options_of, take
 from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError, TokenizerMismatchError
-from ov_specdec.models.export import Int4Options, WeightFormat, export_model
+from ov_specdec.models.export import Int4Options, WeightFormat, export_model, needs_main
 from ov_specdec.models.exported import compare_checkpoints, open_exported, pair_models
+from ov_specdec.models.locate import IR_FILE
 from ov_specdec.options.model import Options, option
 from ov_specdec.text.pairing import PairingName
 
@@ -52,6 +53,8 @@ def export(pairing: PairingName | None, **options: Any) -> None:
     Models that were exported before are skipped. The tokenizers of a pair have to be the same,
     unless --pairing is given. `ov-specdec tune` measures whether a model pays as its own draft.
 
+    EAGLE-3 heads and PARD-2 models read hidden states of --main, which may be exported already.
+
     Optimum exports some families only with certain versions of transformers. Where it asks for
     another one, add that as --transformers.
     """
@@ -63,11 +66,14 @@ def export(pairing: PairingName | None, **options: Any) -> None:
         "trust_remote_code": asked.trust_remote_code,
         "transformers": asked.transformers,
     }
-    folders = []
+    main, draft, folders = asked.main, asked.draft, list[Path]()
+    if main and draft and Path(main, IR_FILE).is_file() and needs_main(draft):
+        folders, chosen = [Path(main)], chosen[1:]
     for name, format_ in chosen:
         # If no model is int4, the first export refuses these options.
         own = int4 if format_ == "int4" or not wants_int4 else None
-        exported = export_model(name, asked.output, format_, own, **how)
+        first = folders[0] if folders else None
+        exported = export_model(name, asked.output, format_, own, main=first, **how)
         click.echo(f"{exported.folder}{'' if exported.is_new else ' (exists already)'}")
         folders.append(exported.folder)
     if len(folders) == 2:
@@ -98,7 +104,7 @@ def _choose(asked: ExportOptions, pairing: PairingName | None) -> list[tuple[str
     if main is not None and draft is not None and pairing is None:
         with console.status("Comparing tokenizers"):
             report = compare_checkpoints(main, draft, trust_remote_code=asked.trust_remote_code)
-        if report is not None and not report.compatible:
+        if report is not None and not report.compatible and not needs_main(draft):
             raise TokenizerMismatchError(
                 f"{report.finding}, so nothing was exported: name a draft of the same family, or "
                 "add {pairing}",

@@ -8,6 +8,7 @@ from typing import Literal
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.drafters.base import Drafter
 from ov_specdec.drafters.earlier_outputs import EarlierOutputs
+from ov_specdec.drafters.hidden_states import HeadCache, HeadDrafter
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.other_tokenizer import (
     IntersectionCache,
@@ -67,6 +68,8 @@ def draft_model(given: DrafterInput) -> Drafter:
         raise SessionError("a drafter with a draft model was made without one")
     namespace = given.encoder_input or given.namespace
     floor = given.options.assistant_confidence_threshold
+    if given.draft.feature_size is not None:
+        return HeadDrafter(HeadCache(given.draft, namespace), given.draft_sampler, floor)
     if given.pairing is None:
         return ModelDrafter(DraftCache(given.draft, namespace), given.draft_sampler, floor)
     paired = given.draft, given.pairing, given.tokens, namespace

@@ -201,6 +201,8 @@ def _configure(
     """How to compile the models; why passes are not invariant; and the file of a profile."""
     main, *drafts = options.configs
     file, folder, wanted = None, exported[0].folder, main.precision
+    if drafts:
+        main = replace(main, projection=exported[1].folder.projection)
     others = SLOWER if wanted == "default" and not main.properties else ()
     if drafts:
         if options.draft_vocabulary != "full":

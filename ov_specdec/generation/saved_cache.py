@@ -65,7 +65,9 @@ def _files(models: Sequence[LoadedModel], path: str | Path) -> list[tuple[Loaded
         )
     path = Path(path)
     draft = path.with_name(f"{path.stem}.draft{path.suffix}")
-    return list(zip(models, (path, draft), strict=False))
+    pairs = zip(models, (path, draft), strict=False)
+    # A draft that reads hidden states begins after what is cached.
+    return [(model, file) for model, file in pairs if model.runner.feature_size is None]
 
 
 def _write(path: Path, sequence: CachedSequence, fingerprint: str, cache_salt: str | None) -> None:

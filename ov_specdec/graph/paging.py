@@ -6,7 +6,7 @@ import openvino as ov
 from openvino import opset13 as ops
 
 from ov_specdec.errors import ModelError, openvino_message
-from ov_specdec.runner.base import LOGITS_INDICES, LONG
+from ov_specdec.runner.base import FEATURES, LOGITS_INDICES, LONG
 
 KEY, WINDOW, ALIBI_SLOPES, SINKS = 1, 10, 11, 20
 """Indices among the inputs of OpenVINO's paged attention: a window of 0 is none, and without ALiBi
@@ -162,9 +162,14 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
     It computes the logits of all tokens. Raises `ModelError` if OpenVINO cannot do it.
     """
     static = model.clone()
-    per_token = {"input_ids", "position_ids", LOGITS_INDICES}
+    shapes = {}
+    for port in static.inputs:
+        if port.names & {"input_ids", "position_ids", LOGITS_INDICES}:
+            shapes[port] = ov.PartialShape([num_tokens])
+        elif FEATURES in port.names:
+            shapes[port] = ov.PartialShape([num_tokens, 1, port.partial_shape[2]])
     try:
-        static.reshape({p: [num_tokens] for p in static.inputs if p.names & per_token})
+        static.reshape(shapes)
     except RuntimeError as error:
         raise ModelError(
             f"this model has no static shape for passes over {num_tokens} tokens "
@@ -177,6 +182,8 @@ def static_shape(model: ov.Model, num_tokens: int) -> ov.Model:
 def last_product(model: ov.Model) -> ov.Node | None:
     """The matrix product of the logits."""
     node = model.output("logits").get_node().input_value(0).get_node()
+    if node.get_type_name() == "ScatterUpdate":  # of a draft that has some of the tokens
+        node = node.input_value(2).get_node()
     # A bias, scaling, capping.
     while node.get_type_name() in ("Convert", "Add", "Subtract", "Multiply", "Divide", "Tanh"):
         node = node.input_value(0).get_node()

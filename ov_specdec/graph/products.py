@@ -180,7 +180,7 @@ def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:
     `OptionError` for a draft model whose last layer is not a matrix product with readable weights.
     """
     result, product = model.output("logits").get_node(), last_product(model)
-    if product is None:
+    if product is None or result.input_value(0).get_node().get_type_name() == "ScatterUpdate":
         raise _unreadable(kept)
     width = result.get_input_partial_shape(0)[-1].get_length()
     channels = 0 if product.get_attributes()["transpose_b"] else 1
@@ -191,10 +191,16 @@ def cut_vocabulary(model: ov.Model, kept: Sequence[int]) -> None:
             _cut(node.input(1), -1, width, kept)  # a bias
         node = node.input_value(0).get_node()
     model.validate_nodes_and_infer_types()
+    scatter_logits(model, kept, width)
+
+
+def scatter_logits(model: ov.Model, tokens: Sequence[int], width: int) -> None:
+    """Put the logits of some tokens in rows of all `width`, in place; others are `OUTSIDE`."""
+    result = model.output("logits").get_node()
     logits = result.input_value(0)
     rows = ops.slice(ops.shape_of(logits), *map(ops.constant, ([0], [-1], [1])))
     full = ops.broadcast(ops.constant(OUTSIDE), ops.concat([rows, ops.constant([width])], 0))
-    scattered = ops.scatter_update(full, ops.constant(np.array(kept)), logits, ops.constant(-1))
+    scattered = ops.scatter_update(full, ops.constant(np.array(tokens)), logits, ops.constant(-1))
     result.input(0).replace_source_output(scattered.output(0))
     scattered.output(0).set_names(logits.names)
     logits.set_names(set())
@@ -219,7 +225,7 @@ def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
 
 def _unreadable(kept: Sequence[int]) -> OptionError:
     return OptionError(
-        "{draft_vocabulary} needs a draft model whose last layer is a matrix product in int8, "
-        "fp16 or fp32: export it so, or leave the option out",
+        "{draft_vocabulary} needs a draft model of all tokens, whose last layer is a matrix product "
+        "in int8, fp16 or fp32: export it so, or leave the option out",
         draft_vocabulary=len(kept),
     )

@@ -19,7 +19,7 @@ from ov_specdec.models.devices import (
     describe_machine,
 )
 from ov_specdec.models.exported import ExportedModel, open_exported, read_ir, read_model
-from ov_specdec.models.folder import ModelFolder
+from ov_specdec.models.folder import ModelFolder, digest_of
 from ov_specdec.models.prepare import CompileShape, Prepared, prepare
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import Aligner, Encoder
@@ -53,6 +53,8 @@ def fingerprint(folder: ModelFolder, config: RuntimeConfig, kv: KvBackend) -> st
         form.append("generated tokens are sequences of their own")
     if folder.original_length is not None:
         form.append(f"original_length {folder.original_length}")
+    if config.projection is not None:
+        form.append(f"hidden states {digest_of(config.projection)}")
     # Processors of several generations may share a name, and a variable may limit instructions.
     acts_as = [os.environ.get(name, "") for name in ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")]
     machine = [describe_machine(config.device), *device.capabilities, *acts_as]

@@ -119,7 +119,8 @@ class RuntimeConfig:
     """How one model of a pipeline is compiled: options of the pipeline, by their names, and more.
 
     kv_reason: why `kv` is not "auto". batch_invariant: run passes of a paged model in the
-    batch-invariant form. kept_tokens: those whose logits are computed; None: all.
+    batch-invariant form. kept_tokens: those whose logits are computed; None: all. projection: the
+    IR of what it gives to a draft model of its hidden states; None: nothing.
     """
 
     device: str = "CPU"
@@ -135,6 +136,7 @@ class RuntimeConfig:
     batch_invariant: bool = False
     max_model_len: int | None = None
     kept_tokens: frozenset[int] | None = None
+    projection: Path | None = None
 
     @property
     def static_sizes(self) -> list[int]:

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -21,6 +21,7 @@ from filelock import FileLock, Timeout
 
 from ov_specdec.errors import ExportError, OptionError, install
 from ov_specdec.files import expand_home, read_json
+from ov_specdec.models.heads import add_pard2, kind_of_draft, write_eagle3
 from ov_specdec.models.locate import (
     DECODER_FILE,
     ENCODER_FILE,
@@ -96,6 +97,7 @@ def export_model(
     weight_format: WeightFormat,
     int4: Int4Options | None = None,
     *,
+    main: Path | None = None,
     trust_remote_code: bool = False,
     transformers: str | None = None,
 ) -> Exported:
@@ -105,9 +107,10 @@ def export_model(
     is never taken for a finished one. A finished export of the same model is kept; given int4
     options are part of its name, and a folder of another model is an error.
 
+    main: the exported main model, which a draft model that reads its hidden states needs.
     trust_remote_code: run Python code from the checkpoint. transformers: the version for the
-    export, if not the installed one. Raises `ExportError` if there is no such model, or Optimum
-    cannot export it, and `OptionError` for int4 options with another format.
+    export, if not the installed one. Raises `ExportError` if there is no such model, or it cannot
+    be exported, and `OptionError` for int4 options with another format.
     """
     int4 = int4 or Int4Options()
     if weight_format != "int4" and (given := int4.arguments()):
@@ -124,23 +127,70 @@ def export_model(
     _check_checkpoint(name)
     require_installed("optimum", "optimum.intel")
     with partial_folder(output, folder.name) as partial:
+        target = partial / folder.name
         checkpoint, config = _read_config(name)
-        task = "text-generation"
-        if config.get("is_encoder_decoder"):
-            is_whisper = config.get("model_type") == "whisper"
-            task = "automatic-speech-recognition" if is_whisper else "text2text-generation"
-        options = ["--task", f"{task}-with-past", "--weight-format", weight_format]
-        options += ["--trust-remote-code"] if trust_remote_code else []
-        options += int4.arguments()
-        if weight_format == "int4" and int4.group_size is None:
-            options += ["--group-size-fallback", "adjust"]
-        family = str(config.get("model_type", ""))
-        run_optimum(name, family, partial / folder.name, options, transformers)
-        require_complete(partial / folder.name, "the model may have no fast tokenizer")
-        _require_tokenizer(checkpoint, name)  # of a Hub model, it has been downloaded only now
-        write_origin(partial / folder.name, name)
-        (partial / folder.name).rename(folder)
+        kind = kind_of_draft(config, name)
+        if kind is not None and main is None:
+            raise ExportError(
+                f"'{name}' reads hidden states of a main model, and so its export needs one: add "
+                "{main}",
+                main="NAME",
+            )
+        if kind == "eagle3" and main is not None:
+            write_eagle3(name, config, main, target, lambda ir: _compress(ir, weight_format, int4))
+        else:
+            options = _optimum_options(config, weight_format, int4)
+            options += ["--trust-remote-code"] if trust_remote_code else []
+            run_optimum(name, str(config.get("model_type", "")), target, options, transformers)
+            require_complete(target, "the model may have no fast tokenizer")
+            _require_tokenizer(checkpoint, name)  # of a Hub model, it has been downloaded only now
+            if kind == "pard2" and main is not None:
+                add_pard2(name, config, main, target)
+        write_origin(target, name)
+        target.rename(folder)
     return Exported(folder, is_new=True)
+
+
+def _optimum_options(
+    config: Mapping[str, Any], weight_format: WeightFormat, int4: Int4Options
+) -> list[str]:
+    task = "text-generation"
+    if config.get("is_encoder_decoder"):
+        is_whisper = config.get("model_type") == "whisper"
+        task = "automatic-speech-recognition" if is_whisper else "text2text-generation"
+    options = ["--task", f"{task}-with-past", "--weight-format", weight_format, *int4.arguments()]
+    if weight_format == "int4" and int4.group_size is None:
+        options += ["--group-size-fallback", "adjust"]
+    return options
+
+
+def _compress(model: Any, weight_format: WeightFormat, int4: Int4Options) -> Any:
+    """Compress the weights of an IR, as Optimum does by default."""
+    import nncf
+
+    if weight_format == "int8":
+        return nncf.compress_weights(model)
+    if weight_format == "fp16":
+        return model
+    modes = nncf.CompressWeightsMode
+    adjusts = nncf.AdvancedCompressionParameters(
+        group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST
+    )
+    return nncf.compress_weights(
+        model,
+        mode=modes.INT4_SYM if int4.sym else modes.INT4_ASYM,
+        group_size=int4.group_size,
+        ratio=int4.ratio,
+        advanced_parameters=adjusts,
+    )
+
+
+def needs_main(name: str) -> bool:
+    """Whether a checkpoint is a draft model that reads the main model's hidden states.
+
+    It then gets the main model's tokenizer. Raises `ExportError` for one that cannot be used.
+    """
+    return kind_of_draft(_read_config(name)[1], name) is not None
 
 
 def python_with(transformers: str | None) -> list[str]:
@@ -211,13 +261,18 @@ def _check_checkpoint(name: str) -> None:
 
 
 def _require_tokenizer(checkpoint: Path, name: str) -> None:
-    """Refuse a checkpoint without a vocabulary: transformers would invent a tokenizer."""
+    """Refuse a checkpoint without a vocabulary: transformers would invent a tokenizer.
+
+    Heads have none.
+    """
     if (checkpoint / "source.spm").is_file():
         raise ExportError(
             f"'{name}' has Marian's tokenizer (source.spm), which cannot be saved as a "
             "tokenizer.json: use a model with another one, such as T5, mBART or NLLB"
         )
-    if not any(all(any(checkpoint.glob(file)) for file in kind.split()) for kind in TOKENIZERS):
+    if any(all(any(checkpoint.glob(file)) for file in kind.split()) for kind in TOKENIZERS):
+        return
+    if kind_of_draft(read_json(checkpoint / "config.json"), name) != "eagle3":
         raise ExportError(
             f"'{name}' has no tokenizer (no tokenizer.json, tokenizer.model, vocab.json with "
             "merges.txt, vocab.txt, ...): put the tokenizer files of the model that it was made "

@@ -12,6 +12,7 @@ from ov_specdec.errors import ModelError, TokenizerMismatchError, openvino_messa
 from ov_specdec.graph.paging import connect_positions, recurrent_state
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.folder import ModelFolder
+from ov_specdec.runner.base import FEATURES
 from ov_specdec.runner.encoder_decoder import HIDDEN_STATES
 from ov_specdec.text.guard import GuardReport, compare_tokenizers, list_differences
 from ov_specdec.text.pairing import PairingName, PieceTokenizer, TokenizerPair, UsedPairing
@@ -79,7 +80,7 @@ def read_ir(folder: ModelFolder) -> ov.Model:
         raise ModelError(f"{problem}, whose passes cannot verify draft tokens: {remedy}")
     inputs = {name for port in model.inputs for name in port.names}
     needed, task = {"input_ids"}, "text-generation-with-past"
-    known = {*needed, "attention_mask", "position_ids", "beam_idx"}
+    known = {*needed, "attention_mask", "position_ids", "beam_idx", FEATURES}
     if folder.is_encoder_decoder:
         needed = {"input_ids", HIDDEN_STATES}
         known = {*needed, "beam_idx", "cache_position", "encoder_attention_mask"}
@@ -109,16 +110,18 @@ def pair_tokenizers(
     """The tokenizers of two models that need a pairing.
 
     Raises `TokenizerMismatchError` for an unsupported kind of tokenizer, for encoder-decoder
-    models, whose encoders would need different ids, for a parallel draft model, and if nothing is
-    in common that a pairing needs.
+    models, whose encoders would need different ids, for a draft that drafts in parallel or reads
+    hidden states, and if nothing is in common that a pairing needs.
     """
     problem = ""
     if main.folder.is_encoder_decoder:
         models = "draft and main are encoder-decoder models with different tokenizers"
         problem = f"{models}, which cannot be paired"
-    elif draft.folder.mask_token is not None:
+    elif draft.folder.projection is not None or draft.folder.mask_token is not None:
+        reads_states = draft.folder.projection is not None
+        does = "reads hidden states" if reads_states else "drafts in parallel"
         needed = "which needs the main model's tokenizer"
-        problem = f"draft '{draft.folder.path}' drafts in parallel, {needed}"
+        problem = f"draft '{draft.folder.path}' {does}, {needed}"
     if problem:
         remedy = "use a draft of the same family, or {drafter}"
         raise TokenizerMismatchError(f"{problem}: {remedy}", drafter="suffix")

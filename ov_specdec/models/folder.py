@@ -11,7 +11,7 @@ from typing_extensions import Self
 
 from ov_specdec.errors import ModelError, shorten
 from ov_specdec.files import read_json
-from ov_specdec.models.locate import DECODER_FILE, ENCODER_FILE, decoder_file
+from ov_specdec.models.locate import DECODER_FILE, ENCODER_FILE, PROJECTION_FILE, decoder_file
 
 CONTEXT_KEYS = (
     *("max_target_positions", "max_position_embeddings"),
@@ -67,6 +67,12 @@ class ModelFolder:
         return self.path / ENCODER_FILE
 
     @property
+    def projection(self) -> Path | None:
+        """The IR of what a draft model reads of the main model's hidden states; None: nothing."""
+        file = self.path / PROJECTION_FILE
+        return file if file.is_file() else None
+
+    @property
     def is_encoder_decoder(self) -> bool:
         """Whether the decoder attends to the output of an encoder."""
         return self.ir.name == DECODER_FILE
@@ -77,19 +83,8 @@ class ModelFolder:
         return _num_bytes(self.ir.with_suffix(".bin"))
 
     def digest(self) -> str:
-        """A digest that identifies the model: of its graphs, and samples of its weights."""
-        digest = hashlib.sha256()
-        for ir in filter(Path.is_file, (self.ir, self.encoder_ir)):
-            digest.update(ir.read_bytes())
-            weights = ir.with_suffix(".bin")
-            size = _num_bytes(weights)
-            digest.update(str(size).encode())
-            if size:
-                with weights.open("rb") as file:
-                    for sample in range(NUM_SAMPLES):
-                        file.seek(sample * size // NUM_SAMPLES)
-                        digest.update(file.read(SAMPLE_BYTES))
-        return digest.hexdigest()
+        """A digest that identifies the model."""
+        return digest_of(*filter(Path.is_file, (self.ir, self.encoder_ir)))
 
     @classmethod
     def read(cls, path: Path) -> "ModelFolder":
@@ -128,6 +123,22 @@ class ModelFolder:
             model_type=config.model_type,
             mask_token=config.ptd_token_id if config.pard_token is None else config.pard_token,
         )
+
+
+def digest_of(*irs: Path) -> str:
+    """A digest that identifies IRs: of their graphs, and samples of their weights."""
+    digest = hashlib.sha256()
+    for ir in irs:
+        digest.update(ir.read_bytes())
+        weights = ir.with_suffix(".bin")
+        size = _num_bytes(weights)
+        digest.update(str(size).encode())
+        if size:
+            with weights.open("rb") as file:
+                for sample in range(NUM_SAMPLES):
+                    file.seek(sample * size // NUM_SAMPLES)
+                    digest.update(file.read(SAMPLE_BYTES))
+    return digest.hexdigest()
 
 
 Length = Annotated[int, Field(ge=0)] | None

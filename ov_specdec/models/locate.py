@@ -11,6 +11,9 @@ IR_FILE = "openvino_model.xml"
 DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
 """The two parts of an encoder-decoder model."""
 
+PROJECTION_FILE = "openvino_projection.xml"
+"""What a draft model reads of the main model's hidden states, computed by the main model."""
+
 GGUF = ".gguf"
 NO_GGUF = (
     "a format that is not read: export the original model from its folder or Hub name, for "

@@ -10,6 +10,7 @@ import openvino as ov
 
 from ov_specdec.errors import DeviceError, ModelError, OptionError
 from ov_specdec.graph.attention import has_mask_table, lost_cap, require_windows, windows
+from ov_specdec.graph.hidden_states import add_hidden_states
 from ov_specdec.graph.paging import (
     choose_factors,
     has_delta_rule,
@@ -22,7 +23,7 @@ from ov_specdec.graph.paging import (
 )
 from ov_specdec.graph.products import center_keys, cut_vocabulary, fuse_qkv
 from ov_specdec.models.devices import NOT_PAGED, Backend, RuntimeConfig, block_memory, compile_model
-from ov_specdec.models.exported import ExportedModel, read_ir
+from ov_specdec.models.exported import ExportedModel, read_ir, read_model
 from ov_specdec.runner.base import Runner
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.runner.paged import PagedModel
@@ -109,6 +110,7 @@ def _prepare_decoder(exported: ExportedModel, config: RuntimeConfig, max_length:
     if lost := lost_cap(exported.model, folder.attention_cap):
         warnings.warn(f"{folder.path}: {lost}", RuntimeWarning, stacklevel=2)
     max_masked = _max_masked(exported, config)
+    _give_states(exported.model, config)
     kv, reason, model = choose_backend(exported, config, max_length)
     if state is not None and not device.is_cpu:
         problem = f"{folder.path} has recurrent states ('{state}'), which have not been run on"
@@ -167,12 +169,31 @@ def choose_backend(
         if config.kv == "paged":
             raise
         # The attempt may have changed the model partly.
-        return "stateful", str(error), read_ir(folder)
+        return "stateful", str(error), _give_states(read_ir(folder), config)
     if device.is_cpu:  # a GPU does not quantize keys by token, and its plugin fuses products itself
         center_keys(model)
         fuse_qkv(model)
     reason = "drops rejected draft tokens at no cost" if config.kv == "auto" else config.kv_reason
     return "paged", reason, model
+
+
+def _give_states(model: ov.Model, config: RuntimeConfig) -> ov.Model:
+    """The same decoder, which also gives hidden states if a draft model reads them."""
+    if config.projection is None:
+        return model
+    if (state := recurrent_state(model)) is not None:
+        raise ModelError(
+            f"the draft model reads hidden states, which a model with recurrent states ('{state}') "
+            "does not give: use another draft, or another drafter"
+        )
+    if not config.target.is_cpu:
+        raise DeviceError(
+            f"the draft model reads hidden states, which has not been run on {config.device}: use "
+            "{device}",
+            device="CPU",
+        )
+    add_hidden_states(model, read_model(config.projection))
+    return model
 
 
 def _max_masked(exported: ExportedModel, config: RuntimeConfig) -> int:
@@ -193,6 +214,10 @@ def _prepare_encoder_decoder(
 ) -> Prepared:
     """The decoder of an encoder-decoder model, whose states are trimmed at once."""
     model = f"{exported.folder.path}, an encoder-decoder model"
+    if config.projection is not None:
+        raise ModelError(
+            f"the draft model reads hidden states, which {model}, does not give: use another draft"
+        )
     if config.kv == "paged":
         problem = f"{{kv}} cannot be used with {model}"
         raise OptionError(f"{problem}: leave it out", kv="paged")

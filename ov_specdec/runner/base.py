@@ -17,6 +17,9 @@ LOGITS_INDICES = "logits_indices"
 LONG = "takes_long_factors"
 """Input that selects the rotary factors of a pass (LongRoPE), []."""
 
+FEATURES, STATES = "hidden_states", "last_hidden_state"
+"""Input of the hidden states that a draft model reads, and output of those that a model gives."""
+
 HiddenStates: TypeAlias = NDArray[np.float32]
 """Hidden states of tokens before the logits, [num_tokens, hidden_size]."""
 
@@ -27,7 +30,8 @@ class Span(NamedTuple):
     """Tokens that a forward pass appends to one sequence. num_rows: of logits, of the last tokens.
 
     num_generated: last tokens that are not of the prompt, such as draft tokens. hidden_states:
-    [len(tokens), hidden_size], which the pass fills; None: not requested.
+    [len(tokens), hidden_size], which the pass fills; None: not requested. features: hidden states
+    of the main model that it reads, [len(tokens), feature_size]; None: zeros.
     """
 
     slot: Slot
@@ -35,6 +39,7 @@ class Span(NamedTuple):
     num_rows: int
     num_generated: int = 0
     hidden_states: HiddenStates | None = None
+    features: HiddenStates | None = None
 
 
 class ForwardOutput(NamedTuple):
@@ -57,17 +62,17 @@ class ForwardOutput(NamedTuple):
 class HiddenStatesReader(Protocol):
     """A drafter that reads the main model's hidden states, such as a draft head.
 
-    Cached tokens have no hidden states. So the main model reuses only a prefix that the drafter
-    holds too, and the drafter observes all other tokens before it proposes. If KV caches are freed
-    meanwhile, its proposal is dropped, because its observations may be lost.
+    Cached tokens have no hidden states. The drafter says how many of them it can do without, and
+    observes all other tokens before it proposes. If KV caches are freed meanwhile, its proposal is
+    dropped, because its observations may be lost.
     Source: Li et al. (EAGLE-3, arXiv 2503.01840).
     """
 
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """The length of the prefix of these tokens for which it needs no hidden states.
 
-        Called while the main model's cache is empty: at the start, and after it was freed. A
-        drafter with its own KV cache calls `CachedSequence.hold`.
+        tokens: those that the main model has cached, at the start and after its cache was freed. It
+        reads the others again. A drafter with its own KV cache calls `CachedSequence.hold`.
         """
 
     def observe(self, start: int, tokens: Sequence[int], hidden_states: HiddenStates) -> None:
@@ -87,7 +92,8 @@ class Runner(ABC):
     sequences; None: what the memory allows. original_context: length above which a sequence has the
     namespace `LongRopeNamespace`; None: no such length. spare: holds the rows that pad a
     pass, and never any token; None: passes are not padded. hidden_size: of a token's
-    hidden state; None: passes give none. mask_token: stands for tokens not drafted yet, if one pass
+    hidden state; None: passes give none. feature_size: of a hidden state that it reads with each
+    token; None: it reads none. mask_token: stands for tokens not drafted yet, if one pass
     of the model drafts several; None: it drafts one. is_invariant: whether passes have the
     batch-invariant form. is_verified: whether a check on this machine found them batch-invariant.
     max_pass_tokens: maximum tokens of a pass; larger ones are split. None: any number.
@@ -100,6 +106,7 @@ class Runner(ABC):
     original_context: int | None = None
     spare: Slot | None = None
     hidden_size: int | None = None
+    feature_size: int | None = None
     mask_token: int | None = None
     is_invariant: bool = False
     is_verified: bool = False
@@ -192,6 +199,14 @@ def require_own(slot: Slot, kind: type[S], owner: object) -> S:
             "the sequence belongs to another model: a model takes only sequences that it opened"
         )
     return slot
+
+
+def state_sizes(compiled: Any) -> tuple[int | None, int | None]:
+    """The widths of the hidden states that a compiled model gives and reads; None for neither."""
+    ports = {name: port for port in (*compiled.inputs, *compiled.outputs) for name in port.names}
+    found = (ports.get(name) for name in (STATES, FEATURES))
+    sizes = [None if port is None else int(port.partial_shape[-1].get_length()) for port in found]
+    return sizes[0], sizes[1]
 
 
 def check_room(current: int, num_tokens: int, max_length: int) -> None:

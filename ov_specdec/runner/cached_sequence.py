@@ -47,6 +47,7 @@ class CachedSequence:
             )
         self.runner = runner
         self.readers = readers
+        self._takes_states = bool(readers)
         self._num_prompt_tokens = num_prompt_tokens
         self._namespace = namespace
         self._slot = runner.open(namespace)
@@ -150,10 +151,15 @@ class CachedSequence:
             size, rows = part, 1
         tokens = self._needed(start, start + size)
         states = None
-        if self.readers:
+        if self._takes_states:
             states = np.empty((len(tokens), self.runner.hidden_size or 0), np.float32)
         num_generated = min(max(start + size - self._num_read, 0), size)
-        return Span(self._slot, tokens, rows, num_generated, states)
+        features = self.features(start, start + size)
+        return Span(self._slot, tokens, rows, num_generated, states, features)
+
+    def features(self, start: int, end: int) -> HiddenStates | None:  # noqa: ARG002
+        """Hidden states to read with the tokens in these places; None: zeros."""
+        return None
 
     def fed(self, span: Span, logits: Logits, num_sequences: int) -> None:
         """Take the logits of a pass over this span, and those of other sequences."""
@@ -178,9 +184,12 @@ class CachedSequence:
         of_prompt = self._num_read - self._least
         shared = min(total - self._num_rows, len(self._sequence) - 1, of_prompt)
         tokens = self._sequence[: max(shared, 0)]
+        matched = kept = self._slot.match_prefix(tokens)
         for reader in self.readers:
-            tokens = tokens[: reader.match_prefix(tokens)]
-        matched = self._slot.match_prefix(tokens)
+            kept = reader.match_prefix(tokens[:kept])
+        if kept < matched:  # blocks that others share cannot be rolled back
+            self._slot.free(tokens[:matched])
+            matched = self._slot.match_prefix(tokens[:kept])
         self._cached = list(tokens[:matched])
         self._num_compared = matched
 
@@ -193,6 +202,18 @@ class CachedSequence:
             self._need(tokens)
             self.match_prefix()
         return common_prefix(self._cached, tokens)
+
+    def keep(self, length: int) -> None:
+        """Drop all but the first `length` tokens, though the next ones may be the same."""
+        self._agree_with_slot()
+        if length < len(self._cached):
+            self._rollback(length)
+
+    def reopen(self, namespace: Hashable) -> None:
+        """Free the cache, and begin another sequence in another namespace."""
+        self.free()
+        self._namespace, self._slot = namespace, self.runner.open(namespace)
+        self._sequence, self._draft_tokens, self._num_rows = (), (), 0
 
     def free(self) -> None:
         """Free the cache; its content stays in the prefix cache until evicted."""

@@ -10,7 +10,7 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.runner.base import LOGITS_INDICES, LONG, Span
+from ov_specdec.runner.base import FEATURES, LOGITS_INDICES, LONG, STATES, Span, state_sizes
 from ov_specdec.runner.block_memory import CacheTensor
 from ov_specdec.sampling.logits import Logits
 
@@ -55,6 +55,8 @@ class Feed:
         tokens = [tokens for tokens, _ in layout]
         fed = [max(own, 2) for own in tokens] if form.repeats_tokens else tokens
         begins = [0, *accumulate(fed)]
+        self.begins: Sequence[int] = begins
+        """The first row of each span in the pass, and the number of rows."""
         needed = np.concatenate(
             [b + np.arange(n - rows, n) for b, (n, rows) in zip(begins, layout, strict=False)]
         )
@@ -138,6 +140,8 @@ class PackedModel:
         self._request = compiled.create_infer_request()
         outputs = [port.names for port in compiled.outputs]
         self._logits = next(index for index, names in enumerate(outputs) if "logits" in names)
+        self._states = next((i for i, names in enumerate(outputs) if STATES in names), None)
+        self._feature_size = state_sizes(compiled)[1]
         self._inputs = {name for port in compiled.inputs for name in port.names}
         self._all_rows = size is not None or LOGITS_INDICES not in self._inputs
         self._feeds: dict[tuple[Layout, Form], Feed] = {}
@@ -160,7 +164,7 @@ class PackedModel:
     ) -> Logits:
         """One pass. The needed rows of logits [rows, vocab], a view that the next one overwrites.
 
-        states: inputs of recurrent layers.
+        It fills the hidden states of spans. states: inputs of recurrent layers.
         """
         layout = tuple((len(span.tokens), span.num_rows) for span in spans)
         form = form._replace(all_rows=self._all_rows)
@@ -174,13 +178,24 @@ class PackedModel:
             if name in self._inputs and self._bound.get(name) is not tensor:
                 self._request.set_tensor(name, tensor)
                 self._bound[name] = tensor
+        if self._feature_size is not None:
+            features = np.zeros((feed.begins[-1], 1, self._feature_size), np.float32)
+            for span, begin in zip(spans, feed.begins, strict=False):
+                if span.features is not None:
+                    features[begin : begin + len(span.tokens), 0] = span.features
+            self._request.set_tensor(FEATURES, ov.Tensor(features, shared_memory=True))
         try:
-            outputs = self._request.infer(share_outputs=True)
+            outputs = [*self._request.infer(share_outputs=True).values()]
         except RuntimeError:  # a request whose pass failed is not reused
             self._request = self._compiled.create_infer_request()
             self._bound.clear()
             self.use_caches(self._caches)
             raise
-        logits: Logits = [*outputs.values()][self._logits]
+        if self._states is not None:
+            for span, begin in zip(spans, feed.begins, strict=False):
+                if span.hidden_states is not None:
+                    rows = outputs[self._states][begin : begin + len(span.tokens), 0]
+                    span.hidden_states[:] = rows
+        logits: Logits = outputs[self._logits]
         needed: Logits = logits.reshape(-1, logits.shape[-1])[feed.needed]
         return needed

@@ -20,7 +20,7 @@ from ov_specdec.cache.state_table import (
     StateTable,
 )
 from ov_specdec.errors import CacheFullError
-from ov_specdec.runner.base import Runner, Span, check_room, require_own
+from ov_specdec.runner.base import Runner, Span, check_room, require_own, state_sizes
 from ov_specdec.runner.block_memory import BlockMemory, CacheTensor, HostMemory, bytes_of_block
 from ov_specdec.runner.packed import Form, PackedModel
 from ov_specdec.sampling.logits import Logits
@@ -61,6 +61,8 @@ def part_of(part: SpanPart, begin: int, end: int) -> SpanPart:
         tokens=span.tokens[begin:end],
         num_rows=min(max(span.num_rows - before, 0), size),
         num_generated=min(max(span.num_generated - before, 0), size),
+        hidden_states=None if span.hidden_states is None else span.hidden_states[begin:end],
+        features=None if span.features is None else span.features[begin:end],
     )
     return SpanPart(part.past + begin, part.table, own)
 
@@ -126,6 +128,7 @@ class PagedModel(Runner):
         self.max_length = max_length
         self.original_context = original_context
         self.vocab_size = vocab_size
+        self.hidden_size, self.feature_size = state_sizes(compiled)
         self.is_invariant = is_invariant
         self._model = PackedModel(compiled)
         self._static: dict[int, PackedModel] = {}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from ov_specdec.cache.slot import Slot, common_prefix
 from ov_specdec.errors import SessionError
-from ov_specdec.runner.base import LOGITS_INDICES, LONG, Runner
+from ov_specdec.runner.base import FEATURES, LOGITS_INDICES, LONG, STATES, Runner, Span
 from ov_specdec.sampling.logits import Logits
 
 
@@ -47,22 +47,28 @@ class StateBatch:
         if self.num_entries - max(row.length for row in rows) > max_masked:
             self.take(rows)
 
-    def forward(self, spans: Mapping["StatefulSlot", Sequence[int]], num_logits: int) -> Logits:
+    def forward(
+        self, spans: Mapping["StatefulSlot", Span], num_logits: int, feature_size: int | None = None
+    ) -> Logits:
         """Append tokens to some of the rows, and drop rows that are not in use.
 
         Logits [rows, num_logits, vocab] of the last positions, in the order of `rows`; a view that
-        the next pass overwrites.
+        the next pass overwrites. It fills the hidden states of spans. feature_size: see `Runner`.
         """
-        rows, width = self.held, max(map(len, spans.values()))
+        rows, width = self.held, max(len(span.tokens) for span in spans.values())
         total = self.num_entries + width
         ids, positions = np.zeros((2, len(rows), width), np.int64)
         mask = np.zeros((len(rows), total), np.int64)
-        for i, row in enumerate(rows):
+        features = np.zeros((len(rows), width, feature_size or 0), np.float32)
+        sizes = [len(spans[row].tokens) if row in spans else 0 for row in rows]
+        for i, (row, size) in enumerate(zip(rows, sizes, strict=True)):
             mask[i, : self.num_entries] = row.mask
-            if tokens := spans.get(row):
-                ids[i, -len(tokens) :] = tokens
-                mask[i, -len(tokens) :] = 1
-                positions[i, -len(tokens) :] = np.arange(row.length, row.length + len(tokens))
+            if size:
+                ids[i, -size:] = spans[row].tokens
+                mask[i, -size:] = 1
+                positions[i, -size:] = np.arange(row.length, row.length + size)
+                if (given := spans[row].features) is not None:
+                    features[i, -size:] = given
         continued = [row.index for row in rows] if self.num_entries else range(len(rows))
         feed = {
             "input_ids": ids,
@@ -71,13 +77,16 @@ class StateBatch:
             "beam_idx": np.array(continued, np.int32),
             LOGITS_INDICES: np.arange(width - num_logits, width),
             LONG: np.array(self.has_long_rope),
+            FEATURES: features,
         }
         with self._emptied_by_errors():
-            given = {name: array for name, array in feed.items() if name in self.inputs}
-            self.request.infer(given, share_inputs=True, share_outputs=True)
-            for i, row in enumerate(rows):
+            inputs = {name: array for name, array in feed.items() if name in self.inputs}
+            self.request.infer(inputs, share_inputs=True, share_outputs=True)
+            for i, (row, size) in enumerate(zip(rows, sizes, strict=True)):
                 row.index, row.mask = i, mask[i]
-                row.length += len(spans.get(row, ()))
+                row.length += size
+                if size and (taken := spans[row].hidden_states) is not None:
+                    taken[:] = self.request.get_tensor(STATES).data[i, -size:]
             self.rows, self.num_entries = rows, total
         logits: Logits = self.request.get_tensor("logits").data
         return logits[:, -num_logits:]

@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import openvino as ov
 
-from ov_specdec.runner.base import Span, require_own
+from ov_specdec.runner.base import Span, require_own, state_sizes
 from ov_specdec.runner.state_batch import BatchedModel, StateBatch, StatefulSlot
 from ov_specdec.sampling.logits import Logits
 
@@ -55,6 +55,7 @@ class StatefulModel(BatchedModel):
     ) -> None:
         self.max_length = max_length
         self.original_context = original_context
+        self.hidden_size, self.feature_size = state_sizes(compiled)
         self.axes = axes
         self._compiled = compiled
         self._inputs = frozenset(name for port in compiled.inputs for name in port.names)
@@ -86,7 +87,7 @@ class StatefulModel(BatchedModel):
                 batch = self._batch_of(list(group))
                 batch.trim(self.max_masked)
                 num_logits = max(span.num_rows for span in group.values())
-                rows = batch.forward({s: span.tokens for s, span in group.items()}, num_logits)
+                rows = batch.forward(group, num_logits, self.feature_size)
                 for slot, span in group.items():
                     logits[slot] = rows[slot.index, -span.num_rows :, : self._vocab_size]
         except BaseException:

@@ -68,12 +68,12 @@ def save_tokenizer(
 
 
 def save_checkpoint(
-    architecture: str, folder: Path, *, noise: float = 0.0, width: int = VOCAB_SIZE
+    architecture: str, folder: Path, *, noise: float = 0.0, width: int = VOCAB_SIZE, **more: Any
 ) -> None:
     """Save a random model, the same for the same architecture, plus noise on its weights.
 
     noise: standard deviation relative to each weight's own; a little makes a draft that agrees with
-    the model without noise sometimes. width: columns of the logits.
+    the model without noise sometimes. width: columns of the logits. more: of its configuration.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -106,7 +106,7 @@ def save_checkpoint(
     }[architecture]
     torch.manual_seed(1)
     model_type = {"longrope": "phi3"}.get(architecture, architecture)
-    config = AutoConfig.for_model(model_type, **common, **settings)
+    config = AutoConfig.for_model(model_type, **{**common, **settings, **more})
     model = AutoModelForCausalLM.from_config(config).eval()
     with torch.no_grad():
         for weight in model.parameters():

@@ -33,7 +33,8 @@ HEAVY = (
 # Inside functions, or in modules that are imported inside functions: see the test at the end.
 MAY_IMPORT_HEAVY = (
     *("cluster/", "demo/", "server/"),
-    *("models/optimum_process.py", "sampling/from_options.py", "speech/audio.py"),
+    *("models/eagle3.py", "models/heads.py", "models/optimum_process.py"),
+    *("sampling/from_options.py", "speech/audio.py"),
 )
 
 FILES = [

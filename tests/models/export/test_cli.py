@@ -47,6 +47,7 @@ def checkpoints(tmp_path):
     samples = {"main": SAMPLE, "draft": "something else entirely, with other merges"}
     for name, sample in samples.items():
         save_tokenizer(tmp_path / name, sample=sample)
+        (tmp_path / name / "config.json").write_text("{}")
     return [tmp_path / name for name in samples]
 
 

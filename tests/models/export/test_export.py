@@ -17,6 +17,7 @@ from ov_specdec.models.export import (
     export_model,
     python_with,
 )
+from ov_specdec.models.heads import Eagle3Config
 from tests.support.command_line import run
 from tests.support.kept import save_checkpoint as save_family
 from tests.support.optimum import names, stub_optimum
@@ -248,3 +249,42 @@ def test_a_family_is_exported_with_the_version_that_it_wants(tmp_path, capfd):
     assert "Maximum required is 5.0" in capfd.readouterr().err
     exported = export_model(str(tmp_path / "gemma3"), tmp_path, "int8", transformers="5.0")
     assert exported.is_new
+
+
+HEAD = {"architectures": ["LlamaForCausalLMEagle3"], "model_type": "llama"}
+SPECULATORS = {"architectures": ["Eagle3Speculator"], "transformer_layer_config": HEAD}
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({**HEAD, "pard_token": 3}, "P-EAGLE drafts several tokens"),
+        ({"architectures": ["PEagleDraftModel"]}, "P-EAGLE drafts several tokens"),
+        ({"architectures": ["DFlashDraftModel"]}, "DFlash attends to later tokens"),
+        ({"speculators_model_type": "mtp"}, "MTP heads belong to models with recurrent layers"),
+        ({"architectures": ["EagleLlamaForCausalLM"]}, "EAGLE-1 and EAGLE-2 read the last layer"),
+        (HEAD, "reads hidden states of a main model, and so its export needs one: add main='NAME'"),
+    ],
+)
+def test_heads_that_cannot_be_used_are_refused_with_the_reason(tmp_path, config, complaint):
+    source = make_source(tmp_path / "head", **config)
+    with pytest.raises(ExportError, match=complaint):
+        export_model(source, tmp_path / "models", "fp16")
+
+
+@pytest.mark.parametrize(
+    ("config", "complaint"),
+    [
+        ({**SPECULATORS, "norm_twice": True}, "has the setting 'norm_twice', which is not known"),
+        ({**SPECULATORS, "norm_before_fc": True, "fc_norm": True}, "both norm_before_fc and fc_"),
+        ({**HEAD, "eagle_config": {}}, "has the setting 'eagle_config', which is not known"),
+        ({**HEAD, "model_type": "mamba"}, "has layers of 'mamba', not of llama or qwen3"),
+        (
+            {**HEAD, "sliding_window": 64, "layer_types": ["sliding_attention"]},
+            "attends to a window of 64 tokens, fewer than the 2048",
+        ),
+    ],
+)
+def test_settings_of_a_head_that_would_change_it_are_refused(config, complaint):
+    with pytest.raises(ExportError, match=complaint):
+        Eagle3Config.read(config, "head")
