@@ -225,7 +225,7 @@ def _cut(port: ov.Input, axis: int, width: int, kept: Sequence[int]) -> None:
 
 def _unreadable(kept: Sequence[int]) -> OptionError:
     return OptionError(
-        "{draft_vocabulary} needs a draft model of all tokens, whose last layer is a matrix product "
-        "in int8, fp16 or fp32: export it so, or leave the option out",
+        "{draft_vocabulary} needs a draft model of all tokens, whose last layer is a matrix "
+        "product in int8, fp16 or fp32: export it so, or leave the option out",
         draft_vocabulary=len(kept),
     )
