@@ -137,7 +137,7 @@ def test_a_field_of_another_kind_is_an_error_of_its_dialect(server, path):
             assert answer.status_code < 500, (name, value, answer.text)
             if answer.status_code >= 400:
                 assert_is_an_error(path, answer.json())
-    assert taken > 0
+    assert taken > 0 or error_of(kind, body)  # some paths only say that a model is chosen
 
 
 def references(schema):
