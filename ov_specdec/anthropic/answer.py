@@ -45,9 +45,11 @@ class MessagesAnswer(Answer[MessagesBody]):
         """Note a chunk; its events, the first of which know the length of the prompt."""
         is_first = not self.choices[index].chunks
         self.note(index, chunk)
+        events = [event for part in chunk.joined_parts for event in self._add(part)]
+        if not is_first:
+            return events
         message = {**self._message([]), "stop_reason": None, "stop_sequence": None}
-        begun = [self._event("message_start", message=message)] * is_first
-        return [*begun, *(event for part in chunk.joined_parts for event in self._add(part))]
+        return [self._event("message_start", message=message), *events]
 
     def end(self) -> list[bytes]:
         """The events after the last chunk."""

@@ -18,7 +18,11 @@ TYPES = {
 def error_body(error: ApiError) -> Json:
     """The body of an answer that is an error."""
     kind = TYPES.get(error.status, "api_error" if error.status >= 500 else "invalid_request_error")
-    told = too_long(error.message) if error.code == "context_length_exceeded" else error.message
+    told = error.message
+    if error.code == "context_length_exceeded":
+        told = too_long(told)
+    elif error.code in ("too_many_tokens", "kv_cache_full"):
+        told = f"prompt is too long: {told}"  # so that clients compact here too
     return {"type": "error", "error": {"type": kind, "message": told}}
 
 

@@ -1,5 +1,6 @@
 """Requests of /v1/messages: their fields, and the messages and options that are read from them."""
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -24,7 +25,7 @@ from ov_specdec.text.prompt import Prompt
 IGNORED = ("cache_control", "container", "context_management", "metadata", "service_tier")
 """Fields that change nothing, whatever they hold."""
 
-BILLING = "x-anthropic-billing-header:"
+BILLING = re.compile(r"\Ax-anthropic-billing-header:.*\n*")
 """Begins a block of Claude Code that is another one in each request: no prefix would be reused."""
 
 NEEDED: Mapping[str, tuple[str, ...]] = {
@@ -157,7 +158,11 @@ class OutputConfig(Body):
 
 @with_options(
     GenerationOptions,
-    ("temperature", "top_k", "top_p", "stop_strings", "cache_salt", "chat_template_kwargs"),
+    (
+        *("temperature", "top_k", "top_p", "min_p", "seed", "logit_bias", "repetition_penalty"),
+        *("presence_penalty", "frequency_penalty"),
+        *("stop_strings", "cache_salt", "chat_template_kwargs"),
+    ),
     stop_strings="stop_sequences",
 )
 class Conversation(Body):
@@ -174,6 +179,9 @@ class Conversation(Body):
     }
     neutral_values: ClassVar[NeutralValues] = {
         "mcp_servers": ([],),
+        "n": (1,),
+        "response_format": Refused("give output_config.format"),
+        "stop": Refused("give stop_sequences"),
         "output_format": Refused("give output_config.format"),
     }
 
@@ -208,8 +216,8 @@ class Conversation(Body):
             for index, turn in enumerate(self.messages)
             for message in turn.for_template(f"messages[{index}]")
         ]
-        told = [block for block in self.system or () if not block.text.startswith(BILLING)]
-        if system := content_of(told):
+        told = [b.model_copy(update={"text": BILLING.sub("", b.text)}) for b in self.system or ()]
+        if system := content_of([block for block in told if block.text]):
             read.insert(0, ("system", {"role": "system", "content": system}))
         paths, messages = zip(*read, strict=True)
         return (read_messages([*messages], paths),)
@@ -229,8 +237,9 @@ class Conversation(Body):
             options["json_schema"] = output.format and output.format.content
         if self.thinking:
             options["thinking_token_budget"] = self.thinking.budget_tokens
-            if self.thinking.type == "disabled":
-                options["reasoning_effort"] = "none"
+            asked = options.get("reasoning_effort")
+            efforts = {"disabled": "none", "enabled": asked or "auto"}
+            options["reasoning_effort"] = efforts.get(self.thinking.type, asked)
         if choice := self.tool_choice:
             require(choice, ["name"] * (choice.type == "tool"), "tool_choice")
             named = {"type": "function", "function": {"name": choice.name}}

@@ -35,17 +35,6 @@ class Served:
     parsers: tuple[str, str]
     most: int
 
-    def check(self, name: str | None) -> None:
-        """Refuse a model that is not served; None is accepted, and Ollama's tag of the latest."""
-        known = {each.removesuffix(LATEST) for each in self.names}
-        if name is not None and name.removesuffix(LATEST) not in known:
-            raise ApiError(
-                404,
-                f"the model {shorten(name)} is not served here: it is '{self.names[0]}'",
-                "model",
-                "model_not_found",
-            )
-
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The ids of a prompt; `ApiError` if it is longer than any request may be."""
         most = max(self.max_length, self.most)
@@ -54,6 +43,18 @@ class Served:
         except ContextLengthError as error:
             message = f"the prompt has more than max_request_tokens={most} tokens: send less"
             raise invalid(None, message, "too_many_tokens") from error
+
+
+def check_model(name: str | None, names: Sequence[str]) -> None:
+    """Refuse a model that is not served; None is accepted, and Ollama's tag of the latest."""
+    known = {each.removesuffix(LATEST) for each in names}
+    if name is not None and name.removesuffix(LATEST) not in known:
+        raise ApiError(
+            404,
+            f"the model {shorten(name)} is not served here: it is '{names[0]}'",
+            "model",
+            "model_not_found",
+        )
 
 
 class Generating(NamedTuple):

@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 
 from ov_specdec.api.answer import Answer
 from ov_specdec.api.body import GenerationBody, UnknownFields, read
-from ov_specdec.api.dialect import Dialect, Generating
+from ov_specdec.api.dialect import Dialect, Generating, check_model
 from ov_specdec.api.errors import FIELDS, ApiError, explain, from_exception, invalid
 from ov_specdec.cli.app import end_interrupted
 from ov_specdec.cli.declare import command, options_of, take
@@ -233,10 +233,7 @@ class BatchRun:
             raise invalid("stream", "stream=true has no effect in a batch: leave it out")
         if not ask.num_choices:
             raise invalid(None, "the request has no prompt: give one")
-        if ask.model not in (None, *self.names):
-            problem = f"this run serves the model '{name}', not '{ask.model}'"
-            remedy = "change the request, or give --served-model-name"
-            raise ApiError(404, f"{problem}: {remedy}", "model", "model_not_found")
+        check_model(ask.model, self.names)
         answer = post.answer(ask, name, self.pipeline.tokenizer)
         self._answers[request.custom_id] = dialect, answer
         options = complete_request(self.pipeline, ask.options)

@@ -76,7 +76,7 @@ class ServeOptions(Options):
         unset="no key",
         metavar="TEXT-FILE",
     )
-    ollama: bool = option(False, "Serve on Ollama's port, 11434, unless --port is given.")
+    ollama: bool = option(False, "Listen on Ollama's port, 11434.")
     log_level: Literal["debug", "info", "warning", "error"] = option(
         "info", "Minimum level of log messages."
     )
@@ -120,7 +120,7 @@ class ServeOptions(Options):
     options_of(ServeOptions.model_fields),
 )
 def serve(**options: Any) -> None:
-    """Serve the models over HTTP, with the interfaces of OpenAI and Ollama."""
+    """Serve the models over HTTP, to clients of OpenAI, Anthropic and Ollama."""
     asked = ServeOptions(**take(options, ServeOptions.model_fields))
     pipeline = take(options, PIPELINE)
     if asked.ollama and "port" not in typed(options):

@@ -77,11 +77,12 @@ class HeadCache(DraftCache):
 
     def reuse(self, tokens: Sequence[int]) -> int:
         """How many of these tokens, which the main model has cached, it need not read again."""
+        self.free()  # what it cached may be of other states; `hold` finds the rest again
         if len(tokens) >= self._start:
             self._place(self._start, tokens)
         self._num_known = self.hold(tokens[self._start :])
         needed = self._start + self._num_known - 1
-        if self.states.first <= needed and len(tokens) <= self.states.end:
+        if len(tokens) <= self.states.end:
             return len(tokens)
         if len(tokens) - needed <= MOST_RECOMPUTED:
             return max(needed, 0)

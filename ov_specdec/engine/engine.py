@@ -151,7 +151,9 @@ class Engine:
         # Once, or again after each preemption.
         while batch := self.scheduler.batch(model, num_prefilled):
             caches = [sequence.fed_cache for sequence in batch if sequence.fed_cache is not None]
-            prefills = [sequence.state is State.PREFILL for sequence in batch]  # until they resume
+            # Until they resume. A first pass runs an encoder too, where there is one.
+            states = zip(batch, caches, strict=True)
+            prefills = [s.state is State.PREFILL or not cache.length for s, cache in states]
             try:
                 limits = zip(caches, batch.values(), strict=True)
                 spans = [cache.span(limit) for cache, limit in limits]

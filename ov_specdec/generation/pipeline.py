@@ -65,11 +65,11 @@ class Pipeline:
     ) -> CostCurve:
         """Measure the cost of passes and compile static shapes now, instead of during use.
 
-        The measurement takes two seconds, or 5 % of the loading time, unless the user's cache
-        folder has it from an earlier process. Each static shape takes about as long as loading.
-        progress: called with the fraction done, first of the one and then of the other. seconds:
-        measure in any case, for this time; above 0. Raises `OptionError`, and `SessionError` while
-        a generation is running.
+        That is a few passes of each size, for at most two seconds or 5 % of the loading time,
+        unless the user's cache folder has them from an earlier process. Each static shape takes
+        about as long as loading. progress: called with the fraction done, first of the one and then
+        of the other. seconds: run passes in any case, for this time; above 0. Raises `OptionError`,
+        and `SessionError` while a generation is running.
         """
         self.measure_costs(progress, seconds=seconds)
         loop = self._open_generator().loop

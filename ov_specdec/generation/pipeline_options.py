@@ -250,7 +250,7 @@ class PipelineOptions(ModelOptions):
         group="Computation",
     )
     max_batch_size: int = option(
-        16, "Maximum concurrent sequences; others wait.", ge=1, group="Requests"
+        16, "Maximum concurrent sequences; more wait.", ge=1, group="Requests"
     )
     max_prefill_tokens_per_step: int | None = option(
         None,

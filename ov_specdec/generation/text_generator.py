@@ -72,6 +72,7 @@ class TextGenerator:
         self.texts.grammars.close()
         for shapes in self.loop.engine.shapes.values():
             shapes.close()
+        self.sequences.learned.costs.keep()
         if self.sequences.invariance is not None:
             self.sequences.invariance.close()
 

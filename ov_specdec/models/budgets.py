@@ -88,7 +88,7 @@ def _limit(runners: Sequence[Runner], num_tokens: int, num_states: int) -> None:
 
 
 MEASURING_SHARE, MEASURING_SECONDS = 0.05, 2.0
-"""Time for measuring costs: a fraction of loading time, and a minimum in seconds."""
+"""Maximum time for passes that show costs: a fraction of loading time, and a minimum in seconds."""
 
 
 def kept_costs(models: Sequence[LoadedModel], load_seconds: float) -> KeptCosts:

@@ -4,7 +4,7 @@ from hashlib import sha256
 from typing import ClassVar
 
 from ov_specdec.api.body import UnknownFields
-from ov_specdec.api.dialect import Dialect, Framing, Generating, Query, Served
+from ov_specdec.api.dialect import Dialect, Framing, Generating, Query, Served, check_model
 from ov_specdec.api.errors import Json, invalid
 from ov_specdec.ollama.answers import OllamaAnswer, as_time, error_body
 from ov_specdec.ollama.requests import ChatRequest, GenerateRequest
@@ -46,7 +46,7 @@ class Show(Query):
 
     def answer(self, served: Served) -> Json:
         """What it is, and what its template can do."""
-        served.check(self.name)
+        check_model(self.name, served.names)
         template, family = served.tokenizer.chat_template or "", served.model_type
         form = read_format(served.tokenizer, *served.parsers)
         able = {

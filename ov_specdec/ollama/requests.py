@@ -115,15 +115,19 @@ class ChatRequest(OllamaRequest):
     tools: Annotated[list[ChatTool], Field(fail_fast=True)] | None = None
 
     def read_prompts(self) -> tuple[Prompt, ...]:
-        """The messages, with ids of calls and results in their order: some templates need them."""
+        """The messages, with ids of calls and of their results, by name, else in order."""
         messages = [message.for_template() for message in self.messages or ()]
-        numbers, ids = count(), list[str]()
+        numbers, waiting = count(), list[tuple[str, str]]()
         for message in messages:
-            calls = message.get("tool_calls", ())
-            ids += [call.setdefault("id", f"call{next(numbers):05}") for call in calls]
-            if message["role"] == "tool" and ids:
-                message.setdefault("tool_call_id", ids.pop(0))
-            if name := message.get("tool_name"):
+            if calls := message.get("tool_calls"):
+                ids = [call.setdefault("id", f"call{next(numbers):05}") for call in calls]
+                waiting = [*zip((call["function"]["name"] for call in calls), ids, strict=True)]
+            name = message.get("tool_name")
+            if message["role"] == "tool" and waiting:
+                own = next((each for each in waiting if each[0] == name), waiting[0])
+                waiting.remove(own)
+                message.setdefault("tool_call_id", own[1])
+            if name:
                 message["name"] = name
         return (read_messages(messages),) if messages else ()
 

@@ -1,6 +1,6 @@
 """OpenAI's interface as a table."""
 
-from ov_specdec.api.dialect import Dialect, Generating, Served
+from ov_specdec.api.dialect import Dialect, Generating, Served, check_model
 from ov_specdec.api.errors import Json
 from ov_specdec.openai.audio import (
     MEDIA_TYPES,
@@ -24,7 +24,7 @@ def models(served: Served) -> Json:
 
 def model(served: Served, model: str) -> Json:
     """The model, if it has this name."""
-    served.check(model)
+    check_model(model, served.names)
     return {
         "id": model,
         "object": "model",

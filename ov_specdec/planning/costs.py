@@ -131,14 +131,17 @@ Progress = Callable[[float], None]
 class Costs:
     """The costs of passes; these are constant."""
 
-    pace = 0.0
-    """Seconds for a unit of the curve; 0 if unknown."""
+    is_learned = False
+    """Whether the curve is in seconds of this machine."""
 
     def __init__(self, curve: CostCurve) -> None:
         self.curve = curve
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> None:
         """Learn what use has not shown yet. seconds: for so long, in any case."""
+
+    def keep(self) -> None:
+        """Keep what was learned for later processes."""
 
     def set_static(self, role: Role, sizes: frozenset[int]) -> None:
         """Set a model's static shapes."""

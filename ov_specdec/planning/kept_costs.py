@@ -71,9 +71,10 @@ class KeptCosts(LearnedCosts):
 
     def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
         """Learn from the passes of a step, and keep that from time to time."""
+        before = self._num_learned
         super().learn(role, passes)
-        if self._num_learned % KEPT_AFTER == 0:
-            self._keep()
+        if self._num_learned > before and self._num_learned % KEPT_AFTER == 0:
+            self.keep()
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> None:
         """Run passes of all sizes, unless a file has their costs. seconds: in any case."""
@@ -91,17 +92,20 @@ class KeptCosts(LearnedCosts):
                     progress(min(spent / most, 1.0))
                 if spent > most:
                     break
-        self._finish()
+        if progress is not None:
+            progress(1.0)
+        self.keep()
 
     def passes(self) -> Generator[None, None, None]:
         """Run passes of all sizes, one at each `next`. The models must not be in use.
 
         If memory has no room for some, use shows what they cost.
         """
-        for role, model in reversed(self._models.items()):
+        for role, model in self._models.items():
             with suppress(CacheFullError):
                 yield from self._passes(role, model)
-        self._finish()
+        self.curve = replace(self.curve, is_measured=True)
+        self.keep()
 
     def _passes(self, role: Role, model: Runner) -> Generator[None, None, None]:
         draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
@@ -148,13 +152,10 @@ class KeptCosts(LearnedCosts):
         finally:
             slot.free()
 
-    def _finish(self) -> None:
-        self.curve = replace(self.curve, is_measured=True)
-        self._keep()
-
-    def _keep(self) -> None:
-        """Write the file; warns if the folder cannot be written."""
-        keep_section(self._path, "costs", self.curve)
+    def keep(self) -> None:
+        """Write the file, if there is anything new; warns if the folder cannot be written."""
+        if self.is_learned:
+            keep_section(self._path, "costs", self.curve)
 
 
 def read_curve(path: Path | None) -> CostCurve | None:

@@ -32,8 +32,9 @@ speed with known costs, and later texts 0.97 to 1.0. With 0.7 for `SLOPE` a mach
 NOISE, FIRST_NOISE = 0.1, 0.3
 """Deviation of a pass from its cost, and of the first one of a size, which OpenVINO prepares."""
 
-PACE, FORGOTTEN = 0.03, 0.003
-"""What changes from pass to pass: the pace of the machine, and each estimate."""
+PACE, FORGOTTEN = 0.03, 1e-4
+"""How much the machine's pace changes from step to step, and by which share all uncertainty becomes
+that of the first estimates again: else sizes out of use would follow any disturbed pass in time."""
 
 LOG_LIMITS = log(1e-12), log(86_000.0)
 """Of estimated seconds, whatever files and clocks say: they stay finite, and can be kept."""
@@ -78,9 +79,8 @@ class LearnedCosts(Costs):
             of_all += own
             self._covariance += (role == "draft") * DRAFT_SCALE**2 * np.outer(own, own)
             self._covariance[begin : begin + NUM, begin : begin + NUM] += _uncertainty()
+        self._prior = self._covariance.copy()
         self._covariance += SCALE**2 * np.outer(of_all, of_all)
-        self._diagonal = np.einsum("ii->i", self._covariance)  # a view
-        self._unrest = np.array([PACE**2, *[FORGOTTEN**2] * (size - 1)])
         self._static: dict[str, frozenset[int]] = {role: frozenset() for role in models}
         self._last_size: dict[str, int] = {}
         self._seen: set[tuple[str, int]] = set()
@@ -88,18 +88,18 @@ class LearnedCosts(Costs):
 
     def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
         """Learn from passes of a step, unless one reads a prompt behind cached tokens."""
-        seconds, first = dict[int, float](), False
+        seconds, first, is_usual = dict[int, float](), False, bool(passes)
         for done in passes:
             is_prompt = done.num_prefill == done.num_tokens and not done.num_read
-            if done.num_prefill and not (is_prompt and self._learns_prompts):
-                return
+            is_usual &= not done.num_prefill or (is_prompt and self._learns_prompts)
             size = min(done.num_tokens, GRID[-1])
             for index, part in self._parts(role, size, done.num_read):
                 seconds[index] = seconds.get(index, 0.0) + part
-            self._last_size[role] = size
+            if size not in self._static[role]:  # which leaves the others prepared
+                self._last_size[role] = size
             first |= bool(self._seen) and (role, size) not in self._seen
             self._seen.add((role, size))
-        if not passes:
+        if not is_usual:
             return
         expected = sum(seconds.values()) - seconds.get(self._begin[role] + STATIC, 0.0)
         observed = sum(done.seconds for done in passes)
@@ -140,7 +140,8 @@ class LearnedCosts(Costs):
         surprise: logarithm of observed by expected seconds. gradient: of expected seconds'
         logarithm, by the estimates at these indices.
         """
-        self._diagonal += self._unrest
+        self._covariance += FORGOTTEN * (self._prior - self._covariance)
+        self._covariance[0, 0] += PACE**2
         with_observed = self._covariance[:, indices] @ gradient
         variance = float(gradient @ with_observed[indices]) + noise
         most = MOST * sqrt(variance)
@@ -150,15 +151,17 @@ class LearnedCosts(Costs):
         self._covariance -= np.outer(with_observed, with_observed)
 
     def _show(self) -> None:
-        """Make the curve of the estimates."""
+        """Make the curve of the estimates, at the present pace."""
         curves = dict[str, PassCurve]()
         for role, begin in self._begin.items():
-            values = np.exp(self._state[begin : begin + NUM]).tolist()
+            own = self._state[begin : begin + NUM] + self._state[0]
+            own[STATIC] -= self._state[0]  # which has no unit
+            values = np.exp(own.clip(*LOG_LIMITS)).tolist()
             seconds = dict(zip(GRID, values[:ROWS], strict=True))
             static, factor = self._static[role], min(values[STATIC], 2.0)
             curves[role] = PassCurve(seconds, values[CHANGE], values[READ], static, factor)
         self.curve = CostCurve(**curves, is_measured=self.curve.is_measured)
-        self.pace = exp(self._state[0])
+        self.is_learned = self._num_learned > 0
 
 
 def _logarithms(passes: PassCurve) -> Numbers:

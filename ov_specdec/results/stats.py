@@ -38,7 +38,8 @@ class RoundStats:
     cached_tokens: tokens in the main model's KV cache before.
     draft_pass_tokens: tokens fed to the draft model.
     expected_accepted: expected number of accepted draft tokens.
-    expected_seconds: planned ones of the main model's pass, against `verify_seconds`; 0: unknown.
+    expected_seconds: of the main model's pass without a change of its size, against
+    `verify_seconds`; 0: unknown.
     declined: a match that the policy rejected, by source and confidence, and whether its first
     draft token was right.
     num_sequences: sequences in the main model's pass; seconds are of the whole pass.

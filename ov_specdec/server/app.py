@@ -15,7 +15,7 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
 from ov_specdec.api import body as bodies
-from ov_specdec.api.dialect import Dialect, Generating, Query
+from ov_specdec.api.dialect import Dialect, Generating, Query, check_model
 from ov_specdec.api.errors import ApiError, Json, from_exception
 from ov_specdec.dialects import DIALECTS
 from ov_specdec.errors import OptionError, suggest
@@ -97,7 +97,7 @@ def _add_post(
             record = request.state.record
             return Reply(service, record, entered(request), post, dialect.stream)
         async with entered(request) as (content, _):
-            (served := service.model).check(content.model)
+            check_model(content.model, (served := service.model).names)
             try:
                 return await run_in_thread(lambda: JSONResponse(content.answer(served)))
             except OptionError as error:

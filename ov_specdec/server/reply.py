@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 
 from ov_specdec.api.answer import Answer
 from ov_specdec.api.body import GenerationBody
-from ov_specdec.api.dialect import Framing, Generating
+from ov_specdec.api.dialect import Framing, Generating, check_model
 from ov_specdec.api.errors import ApiError, invalid
 from ov_specdec.dialects import INPUTS
 from ov_specdec.engine.sequence import Cancelled
@@ -62,7 +62,7 @@ class Reply(Response):
         async with self.entered as (request, grow):
             self.record.user = request.user_name
             served = self.service.model
-            served.check(request.model)
+            check_model(request.model, served.names)
             if isinstance(request, GenerationBody):
                 grow(request.num_choices, request.choices_per_prompt)
                 if request.conversation_field and served.tokenizer.chat_template is None:
