@@ -88,9 +88,14 @@ def test_calls_and_results_are_read_in_their_order(content, text):
     assert user == {"role": "user", "content": "a"}
 
 
-@pytest.mark.parametrize("text", ["You help.", [{"type": "text", "text": "You help."}]])
+BILLING = "x-anthropic-billing-header: cc_version=2; cch=1a2;"
+
+
+@pytest.mark.parametrize(
+    "text", ["You help.", f"{BILLING}\nYou help.", [{"type": "text", "text": "You help."}]]
+)
 def test_the_system_prompt_is_without_what_changes_with_each_request(text):
-    billing = {"type": "text", "text": "x-anthropic-billing-header: cc_version=2; cch=1a2;"}
+    billing = {"type": "text", "text": BILLING}
     system = text if isinstance(text, str) else [billing, *text]
     [prompt] = messages(system=system).prompts
     assert prompt == [{"role": "system", "content": "You help."}, *HELLO]
@@ -102,7 +107,11 @@ def test_the_system_prompt_is_without_what_changes_with_each_request(text):
     [
         ({"stop_sequences": ["a"], "top_k": 3}, {"stop_strings": ["a"], "top_k": 3}),
         ({"temperature": 0.5, "top_p": 0.9}, {"temperature": 0.5, "top_p": 0.9}),
-        ({"thinking": {"type": "enabled", "budget_tokens": 9}}, {"thinking_token_budget": 9}),
+        (
+            {"thinking": {"type": "enabled", "budget_tokens": 9}},
+            {"thinking_token_budget": 9, "reasoning_effort": "auto"},
+        ),
+        ({"seed": 3, "min_p": 0.1}, {"seed": 3, "min_p": 0.1}),
         ({"thinking": {"type": "disabled"}}, {"reasoning_effort": "none"}),
         ({"thinking": {"type": "adaptive"}}, {}),
         ({"output_config": {"effort": "high"}}, {"reasoning_effort": "high"}),

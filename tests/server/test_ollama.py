@@ -187,13 +187,13 @@ def test_what_would_change_the_output_is_refused_by_name(server, fields, param):
     assert answer.json()["error"].startswith(param) or param == "..."
 
 
-def test_results_get_the_ids_of_their_calls():
+@pytest.mark.parametrize("order", [("f", "g"), ("g", "f")])
+def test_results_get_the_ids_of_their_calls(order):
     calls = [{"function": {"name": name, "arguments": {"a": 1}}} for name in ("f", "g")]
-    results = [{"role": "tool", "content": name, "tool_name": name} for name in ("f", "g")]
+    results = [{"role": "tool", "content": name, "tool_name": name} for name in order]
     answer = {"role": "assistant", "content": "", "thinking": "Hm.", "tool_calls": calls}
     body = read(ChatRequest, {"messages": [*MESSAGES, answer, *results]}, STRICT)
     [[_, said, *given]] = body.prompts
-    ids = [call["id"] for call in said["tool_calls"]]
-    assert (said["reasoning_content"], len({*ids})) == ("Hm.", 2)
-    assert [each["tool_call_id"] for each in given] == ids
-    assert [each["name"] for each in given] == ["f", "g"]
+    ids = {call["function"]["name"]: call["id"] for call in said["tool_calls"]}
+    assert (said["reasoning_content"], len({*ids.values()})) == ("Hm.", 2)
+    assert {each["name"]: each["tool_call_id"] for each in given} == ids
