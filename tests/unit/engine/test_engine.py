@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.planning.costs import CostCurve, Costs, PassCurve
+from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, PassCurve
 from ov_specdec.planning.plan import Plan
 from ov_specdec.planning.policies import ConstantLength, HeuristicLength
 from ov_specdec.sampling.samplers import Sampler
@@ -107,3 +107,19 @@ def test_what_a_rollback_loses_besides_is_fed_again():
     assert len(main.passes) == len(rounds)  # what is missing is fed with the rest
     assert main.rollbacks
     assert all(length % 4 == 0 for length in main.rollbacks + draft.rollbacks)
+
+
+def test_the_first_pass_of_a_draft_model_reads_a_prompt():
+    """It may run an encoder too, whose seconds are no draft token's."""
+    drafts = []
+
+    class Noting(Costs):
+        def learn(self, role, passes):
+            drafts.extend(passes if role == "draft" else ())
+
+    drafter, _ = drafting(counting)
+    text = running.sequence(ScriptedModel(counting), [5, 6], 16, drafter, ConstantLength(2))
+    list(running.rounds(text, costs=Noting(NOMINAL)))
+    assert drafts[0].num_prefill == drafts[0].num_tokens > 0
+    assert len(drafts) > 4
+    assert not any(done.num_prefill for done in drafts[1:])
