@@ -2,6 +2,7 @@
 
 import pytest
 
+from ov_specdec.drafters import hidden_states
 from ov_specdec.drafters.hidden_states import HeadCache, HeadDrafter
 from ov_specdec.planning.plan import Plan
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
@@ -25,7 +26,8 @@ def main_model(**more):
 
 
 @pytest.mark.parametrize("window", [16, 1000])
-def test_an_idle_head_drafts_after_a_preemption_of_a_text_beyond_its_window(window):
+def test_an_idle_head_drafts_after_a_preemption_of_a_text_beyond_its_window(window, monkeypatch):
+    monkeypatch.setattr(hidden_states, "SLACK", 4)
     drafter, head, main = reading(main_model(max_length=1000), window)
     text = list(range(40))
     alone(main.advance(text[:-1]))
