@@ -87,8 +87,8 @@ class StaticShapes:
         """
         for done in passes:
             if not done.num_prefill:
-                size = next((size for size in GRID if size >= done.num_tokens), done.num_tokens)
-                self._demand[size] += 1
+                needed = max(done.num_tokens, self._least)
+                self._demand[next((size for size in GRID if size >= needed), needed)] += 1
         if self._size and self._compiled is None:
             return
         self._due -= seconds
@@ -149,11 +149,15 @@ class StaticShapes:
         if self._thread is not None and self._thread.is_alive():
             set_policy(self._thread.native_id, "SCHED_OTHER")
 
+    @property
+    def _least(self) -> int:
+        """The smallest size: a single token may be padded to two."""
+        return 2 if self._runner.is_invariant else 1
+
     def _next(self) -> int:
         """The size to compile next; 0 for none."""
-        self._due = SECONDS
+        self._due, least = SECONDS, self._least
         static = self._runner.static_shapes | self._refused
-        least = 2 if self._runner.is_invariant else 1  # a single token is padded to two
         if self._sizes is not None:
             given = (max(size, least) for size in self._sizes)
             return next((size for size in given if size not in static), 0)

@@ -1,7 +1,7 @@
 """What passes cost: seconds by their tokens, by what they read, and by changes of their size."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -94,11 +94,6 @@ class CostCurve:
     main: PassCurve
     draft: PassCurve | None = None
     is_measured: bool = False
-
-    def with_static(self, role: Role, sizes: frozenset[int]) -> "CostCurve":
-        """The curve with static shapes of these sizes."""
-        passes = getattr(self, role)
-        return self if passes is None else replace(self, **{role: replace(passes, static=sizes)})
 
     @cached_property
     def drafting(self) -> tuple[float, float]:

@@ -120,7 +120,7 @@ class Planner:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         self._forget_others(load)
         lengths, size, seconds = self._choose(estimates, load)
-        seconds *= self.costs.is_learned
+        seconds = seconds if self.costs.is_learned else 0.0
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.acceptance, seconds)
             for each, n in zip(estimates, lengths, strict=True)

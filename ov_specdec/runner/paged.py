@@ -28,7 +28,7 @@ from ov_specdec.sampling.logits import Logits
 CACHES = ("key_cache.", "value_cache.")
 """Prefixes of the inputs of the KV cache, one of each per layer."""
 
-STATES = ("conv_state_table.", "gated_delta_state_table.")
+RECURRENT = ("conv_state_table.", "gated_delta_state_table.")
 """The same of recurrent states, [num_states, ...]; a layer has one or both. OpenVINO's operations
 read the state before a pass from the first given block of a sequence, and write states after its
 tokens to the others."""
@@ -134,7 +134,7 @@ class PagedModel(Runner):
         self._static: dict[int, PackedModel] = {}
         ports = {name: port for port in compiled.inputs for name in port.names}
         self._ports = {name: port for name, port in ports.items() if name.startswith(CACHES)}
-        self._state_ports = {n: port for n, port in ports.items() if n.startswith(STATES)}
+        self._state_ports = {n: port for n, port in ports.items() if n.startswith(RECURRENT)}
         self.bytes_per_state = sum(map(bytes_of_block, self._state_ports.values()))
         self._states = StatePool(NUM_STATES) if self._state_ports else None
         self._state_memory = HostMemory()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any
 from unittest.mock import patch
@@ -95,7 +96,8 @@ def _costs(run: Run) -> Costs:
     curve = run.curve
     if curve is None:
         return Costs(NOMINAL)
-    curve = curve.with_static("main", frozenset(run.main.static_shapes))
-    if run.draft is not None:
-        curve = curve.with_static("draft", frozenset(run.draft.static_shapes))
+    curve = replace(curve, main=replace(curve.main, static=frozenset(run.main.static_shapes)))
+    if run.draft is not None and curve.draft is not None:
+        static = frozenset(run.draft.static_shapes)
+        curve = replace(curve, draft=replace(curve.draft, static=static))
     return Costs(curve)

@@ -3,7 +3,7 @@
 import json
 import warnings
 from copy import deepcopy
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
@@ -89,7 +89,7 @@ def test_every_plan_is_valid_whatever_static_shapes_and_costs_change(curve, take
             if isinstance(change, CostCurve):
                 costs.curve = change
             elif change is not None:
-                costs.curve = costs.curve.with_static("main", change)
+                costs.curve = replace(costs.curve, main=replace(costs.curve.main, static=change))
             plans, size = planner.plan(estimates, load)
             assert len(plans) == len(estimates)
             assert all(map(is_valid, plans))
