@@ -183,10 +183,19 @@ class RuntimeConfig:
 
 
 def _cache_precision(device: Device, properties: Mapping[str, str]) -> dict[str, str]:
-    """The precision of KV caches for these properties; empty except on a GPU.
+    """The precision of KV caches for these properties, where it is not the device's own choice.
 
-    A GPU's own choice has unreadable states, and differs between passes.
+    A CPU's, u8, is unpacked for each query. Where it computes in f32, f16 takes 0.79 to 0.97 of the
+    time for passes of SmolLM2-135M over 1,500 tokens, of 1.5 B parameters the same (two cores of a
+    Zen 3); likelihoods of texts differ by 0.001. A GPU's choice has unreadable states, and differs
+    between passes.
     """
+    if device.is_cpu:
+        own = "bf16" if device.computes_in("bf16") else "f32"
+        computes = properties.get("INFERENCE_PRECISION_HINT", own)
+        is_accurate = properties.get("EXECUTION_MODE_HINT") == "ACCURACY"
+        is_chosen = "KV_CACHE_PRECISION" in properties or is_accurate or computes != "f32"
+        return {} if is_chosen else {"KV_CACHE_PRECISION": "f16"}
     if device.kind != "GPU":
         return {}
     computes = properties["INFERENCE_PRECISION_HINT"]

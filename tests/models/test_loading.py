@@ -13,6 +13,7 @@ from ov_specdec.generation.pipeline import check_devices
 from ov_specdec.graph.paging import sequence_axes
 from ov_specdec.models import prepare
 from ov_specdec.models.devices import (
+    Device,
     RuntimeConfig,
     find_device,
 )
@@ -203,6 +204,22 @@ def test_a_gpu_is_told_the_precision_of_its_caches(with_gpus, options, computes,
     assert properties["INFERENCE_PRECISION_HINT"] == computes
     assert properties["KV_CACHE_PRECISION"] == keeps
     assert not {"KEY_CACHE_QUANT_MODE", "INFERENCE_NUM_THREADS"} & properties.keys()
+
+
+@pytest.mark.parametrize(
+    ("capability", "options", "keeps"),
+    [
+        *(("INT8", {}, "f16"), ("BF16", {}, None), ("BF16", {"precision": "f32"}, "f16")),
+        *(("INT8", {"precision": "exact"}, "f32"), ("BF16", {"precision": "bf16"}, None)),
+        ("INT8", {"properties": {"KV_CACHE_PRECISION": "u8"}}, "u8"),
+        ("INT8", {"properties": {"EXECUTION_MODE_HINT": "ACCURACY"}}, None),
+    ],
+)
+def test_a_cpu_that_computes_in_f32_keeps_caches_in_f16(monkeypatch, capability, options, keeps):
+    cpu = Device("CPU", "a CPU", ("FP32", capability))
+    monkeypatch.setattr("ov_specdec.models.devices.find_device", lambda name: cpu)
+    properties = RuntimeConfig(**options).openvino_properties()
+    assert properties.get("KV_CACHE_PRECISION") == keeps
 
 
 @pytest.mark.parametrize(

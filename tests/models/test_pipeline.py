@@ -196,7 +196,7 @@ WRONG = {
     ),
     "no draft": ({"draft": None, "drafter": "model"}, "no draft model for main"),
     "no device": ({"draft_device": "TPU"}, "'TPU' is not available: OpenVINO finds .*CPU"),
-    "no property": ({"properties": {"NO_SUCH": "1"}}, "NO_SUCH=1 .*Unsupported property"),
+    "no property": ({"properties": {"NO_SUCH": "1"}}, "NO_SUCH=1.*Unsupported property"),
 }
 
 
