@@ -1,13 +1,12 @@
 """`Engine`: runs sequences together, step by step; only it runs passes meanwhile."""
 
 from collections.abc import Mapping
-from itertools import compress
-from operator import mul
+from operator import itemgetter
 from time import perf_counter
 from types import MappingProxyType
 
 from ov_specdec.engine.round import next_round
-from ov_specdec.engine.scheduler import Scheduler, StepLimits
+from ov_specdec.engine.scheduler import Scheduler, Share, StepLimits
 from ov_specdec.engine.sequence import Sequence, State
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.errors import CacheFullError
@@ -60,7 +59,6 @@ class Engine:
         drafts = self._run_drafts()
         main = self._forward(self._main)
         self._limit_masks()
-        self.scheduler.sweep()
         self._learn({"draft": drafts, "main": [main] if main else []})
 
     def cancel_all(self) -> None:
@@ -91,14 +89,16 @@ class Engine:
 
     def _limit_masks(self) -> None:
         """End the sequence with the slowest masks, once those of all have taken too long."""
-        grammars = {s: g for s in self.scheduler.running if (g := s.request.grammar) is not None}
-        seconds = {each: grammar.take_seconds() for each, grammar in grammars.items()}
-        self._owed = max(self._owed + sum(seconds.values()), 0.0)
+        running = self.scheduler.running
+        masked = [(g.take_seconds(), s, g) for s in running if (g := s.request.grammar) is not None]
+        for seconds, *_ in masked:
+            self._owed += seconds
+        self._owed = max(self._owed, 0.0)
         if self._owed > MAX_OWED:
-            slowest = max(seconds, key=seconds.__getitem__)
             self._owed = 0.0
+            _, slowest, grammar = max(masked, key=itemgetter(0))
             if not slowest.has_ended:
-                slowest.end(grammars[slowest].too_slow())
+                slowest.end(grammar.too_slow())
 
     def _complete(self, sequence: Sequence, round_: Round) -> None:
         """Learn from a complete round and publish it; the sequence may end with it."""
@@ -128,18 +128,18 @@ class Engine:
                 planned.append(sequence)
                 estimates.append(answer)
         # Sequences with offers decode. Without any, the planner still chooses the size to pad to.
-        if not any(s.request.policy.is_planned and s.state is State.DECODE for s in running):
+        decoding = [s for s in running if s.state is State.DECODE and s.request.policy.is_planned]
+        if not decoding:
             return
         self._step_plan = self._planner.plan(estimates, self.scheduler.load)
         for sequence, plan in zip(planned, self._step_plan.plans, strict=True):
             self._resume(sequence, plan.within(sequence.room))
 
     def _run_drafts(self) -> list[PassStats]:
-        passes: list[PassStats] = []
-        while self._draft is not None and (
-            done := self._forward(self._draft, sum(each.num_prefill for each in passes))
-        ):
+        passes, num_prefilled = list[PassStats](), 0
+        while self._draft is not None and (done := self._forward(self._draft, num_prefilled)):
             passes.append(done)
+            num_prefilled += done.num_prefill
         return passes
 
     def _forward(self, model: Runner, num_prefilled: int = 0) -> PassStats | None:
@@ -150,40 +150,42 @@ class Engine:
         begin = perf_counter()
         # Once, or again after each preemption.
         while batch := self.scheduler.batch(model, num_prefilled):
-            caches = [sequence.fed_cache for sequence in batch if sequence.fed_cache is not None]
-            # Until they resume. A first pass runs an encoder too, where there is one.
-            states = zip(batch, caches, strict=True)
-            prefills = [s.state is State.PREFILL or not cache.length for s, cache in states]
+            num_tokens = num_read = num_prefill = 0
+            spans = list[Span]()
             try:
-                limits = zip(caches, batch.values(), strict=True)
-                spans = [cache.span(limit) for cache, limit in limits]
-                sizes, lengths = [len(span.tokens) for span in spans], [c.length for c in caches]
-                padding = self._padding(model, batch, sum(sizes))
-                forward(caches, spans, padding)
+                for share in batch:
+                    spans.append(share.cache.span(share.limit))
+                    size, length = len(spans[-1].tokens), spans[-1].slot.length
+                    num_tokens, num_read = num_tokens + size, num_read + size * length
+                    # A first pass runs an encoder too, where there is one.
+                    if share.sequence.state is State.PREFILL or not length:
+                        num_prefill += size
+                padding = self._padding(model, batch, num_tokens)
+                forward([share.cache for share in batch], spans, padding)
                 self._owed -= perf_counter() - begin
             except CacheFullError as error:
                 self.scheduler.preempt(error)
                 continue
             except Exception as error:
-                for sequence in batch:
-                    sequence.end(error)
+                for share in batch:
+                    share.sequence.end(error)
                 return None
-            for sequence in batch:
-                self._resume(sequence)
-            num_tokens = sum(sizes) + sum(len(span.tokens) for span in padding)
-            num_read = sum(map(mul, sizes, lengths))
-            num_prefill, seconds = sum(compress(sizes, prefills)), perf_counter() - begin
-            return PassStats(num_tokens, num_read, num_prefill, seconds)
+            for share in batch:
+                self._resume(share.sequence)
+            for span in padding:
+                num_tokens += len(span.tokens)
+            return PassStats(num_tokens, num_read, num_prefill, perf_counter() - begin)
         return None
 
-    def _padding(self, model: Runner, batch: dict[Sequence, int], num_tokens: int) -> list[Span]:
+    def _padding(self, model: Runner, batch: list[Share], num_tokens: int) -> list[Span]:
         """Spare rows of a pass over so many tokens.
 
         If the size of a pass may change a text, only passes of the main model with planned draft
         lengths are padded. Passes of a draft model have its static shapes' sizes, unless they
         prefill.
         """
-        decoding = [each for each in batch if each.state is State.DECODE]
+        running = [share.sequence for share in batch]
+        decoding = [each for each in running if each.state is State.DECODE]
         if model is not self._main:
             return model.padding(num_tokens) if len(decoding) == len(batch) else []
         may_pad = model.is_verified or any(each.request.policy.is_planned for each in decoding)
@@ -191,8 +193,10 @@ class Engine:
 
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
         """Let costs and static shapes follow the passes of this step."""
-        seconds = sum(done.seconds for own in passes.values() for done in own)
+        seconds = sum([done.seconds for own in passes.values() for done in own])
+        goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]
         for role, own in passes.items():
-            self._costs.learn(role, own)
+            if own:
+                self._costs.learn(role, own)
             if role in self.shapes:
-                self.shapes[role].learn(own, seconds, is_idle=not self.scheduler.running)
+                self.shapes[role].learn(own, seconds, is_idle=not goes_on)

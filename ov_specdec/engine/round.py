@@ -7,11 +7,12 @@ Plain decoding proposes nothing. Source: Leviathan et al., algorithm 1 (arXiv 22
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
+from time import perf_counter
 
 from ov_specdec.drafters.base import Proposal, Steps
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.planning.plan import NO_PLAN, Offer, Plan
-from ov_specdec.results.stats import Round, RoundStats, Stopwatch
+from ov_specdec.results.stats import Round, RoundStats
 from ov_specdec.runner.base import ForwardOutput
 from ov_specdec.sampling.logits import Logits, TokenLogprobs, token_logprobs
 from ov_specdec.sampling.samplers import process
@@ -24,16 +25,21 @@ SCORED_PER_PASS = 64
 
 
 def next_round(sequence: Sequence) -> Steps[Round]:
-    """The next round of a sequence. If requested, the first one begins with scores of the prompt.
-
-    Its record has the passes of both. All tokens of the prompt are fed, and none is cached.
-    """
+    """The next round of a sequence; if requested, the first begins with scores of the prompt."""
     num_top = sequence.request.options.prompt_logprobs
     if num_top is None or not sequence.is_first_round:
-        return (yield from decode(sequence))
-    watch, num_tokens = Stopwatch(), len(sequence.tokens)
+        return decode(sequence)
+    return score_and_decode(sequence, num_top)
+
+
+def score_and_decode(sequence: Sequence, num_top: int) -> Steps[Round]:
+    """The scores of the prompt, and a round. Its record has the passes of both.
+
+    All tokens of the prompt are fed, and none is cached.
+    """
+    begin, num_tokens = perf_counter(), len(sequence.tokens)
     scored, num_passes = yield from score_prompt(sequence, num_top)
-    seconds = watch.total()
+    seconds = perf_counter() - begin
     round_ = yield from decode(sequence)
     stats = replace(
         round_.stats,
@@ -48,21 +54,25 @@ def next_round(sequence: Sequence) -> Steps[Round]:
 
 def decode(sequence: Sequence) -> Steps[Round]:
     """One round, as a coroutine: it waits for passes, and asks for a draft length."""
-    watch, forced = Stopwatch(), sequence.force()
+    begin, grammar = perf_counter(), sequence.request.grammar
+    forced = [] if grammar is None else sequence.force(grammar)
     proposal = yield from propose(sequence, forced)
-    draft, draft_seconds = proposal.draft.after(forced), watch.lap()
+    draft = proposal.draft.after(forced) if forced else proposal.draft
+    drafted = perf_counter()
     sequence.num_drafted = len(proposal.draft.tokens)
     # Rejected draft tokens are rolled back when the cache is fed next.
     done = yield from sequence.cache.advance(sequence.tokens, draft.tokens)
     result = verify(sequence.request.sampler, sequence.tokens, done.logits, draft)
     new = sequence.extend([*draft.tokens[: result.num_accepted], result.next_token])
     num_from_draft = min(result.num_accepted, len(new))  # the text may end within the draft
-    sequence.cache.observe_accepted(num_from_draft)
-    logprobs = score(sequence, new, done.logits)
+    if sequence.cache.readers:
+        sequence.cache.observe_accepted(num_from_draft)
+    num_top = sequence.request.options.logprobs
+    logprobs = [] if num_top is None else score(sequence, new, done.logits, num_top)
     # Forced tokens come first, and are no draft tokens of the drafter.
     num_forced = min(len(forced), result.num_accepted)
     num_accepted = result.num_accepted - num_forced
-    stats = record(proposal, done, num_forced, num_accepted, new, draft_seconds, watch)
+    stats = record(proposal, done, num_forced, num_accepted, new, begin, drafted)
     return Round(new, num_from_draft, draft.tokens, stats, logprobs, [])
 
 
@@ -129,11 +139,9 @@ def score_prompt(sequence: Sequence, num_top: int) -> Steps[tuple[list[TokenLogp
     return scored, num_passes
 
 
-def score(sequence: Sequence, new: list[int], logits: Logits) -> list[TokenLogprobs]:
-    """The log-probabilities of the newest tokens, if requested. logits: their rows."""
-    num_top, tokens = sequence.request.options.logprobs, sequence.tokens
-    if num_top is None:
-        return []
+def score(sequence: Sequence, new: list[int], logits: Logits, num_top: int) -> list[TokenLogprobs]:
+    """The log-probabilities of the newest tokens. logits: their rows."""
+    tokens = sequence.tokens
     is_raw = sequence.request.options.logprobs_mode == "raw_logprobs"
     processors = () if is_raw else sequence.request.sampler.processors
     histories = (tokens[: len(tokens) - len(new) + i] for i in range(len(new)))
@@ -147,11 +155,11 @@ def record(
     num_forced: int,
     num_accepted: int,
     new: list[int],
-    draft_seconds: float,
-    watch: Stopwatch,
+    begin: float,
+    drafted: float,
 ) -> RoundStats:
-    """The record of a round that ends now. watch: has run since its draft."""
-    plan = proposal.plan
+    """The record of a round that ends now. begin, drafted: when it began, and had its draft."""
+    plan, now = proposal.plan, perf_counter()
     # A text that ends within the forced tokens has no token to compare a match with.
     offers = proposal.offers if num_forced < len(new) else ()
     return RoundStats(
@@ -159,10 +167,10 @@ def record(
         num_accepted=num_accepted,
         num_forced=num_forced,
         num_generated=len(new),
-        draft_seconds=draft_seconds,
-        verify_seconds=watch.lap() - done.rollback_seconds,
+        draft_seconds=drafted - begin,
+        verify_seconds=now - drafted - done.rollback_seconds,
         rollback_seconds=done.rollback_seconds,
-        seconds=watch.total(),
+        seconds=now - begin,
         pass_tokens=done.num_tokens,
         num_passes=done.num_passes,
         source=plan.offer.source,

@@ -4,12 +4,14 @@ Source: continuous batching, Yu et al. (Orca, OSDI 2022); chunked prefill beside
 et al. (Sarathi-Serve, arXiv 2403.02310).
 """
 
-from collections import Counter
-from collections.abc import Callable, Hashable, Iterable
+from collections import Counter, deque
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from operator import attrgetter
 from time import monotonic
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from ov_specdec.engine.fair_queue import FairQueue
 from ov_specdec.engine.sequence import Cancelled, Sequence, State
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.costs import GRID
@@ -36,6 +38,62 @@ SPARE_TOKENS = 64
 """Free tokens for a few rounds that an admitted sequence needs besides its prompt."""
 
 
+class OfTenant(Protocol):
+    """What a tenant wants to run. Tenants share a machine as equals, however much each wants."""
+
+    @property
+    def tenant(self) -> Hashable:
+        """Whose it is."""
+
+
+T = TypeVar("T", bound=OfTenant)
+
+
+class FairQueue(Generic[T]):
+    """Items that wait to run. The next is of the tenant with the fewest running ones.
+
+    Of such tenants it is the one whose turn was longest ago, and the items of one tenant are in
+    order of arrival. Not thread-safe, except for iteration.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hashable, deque[T]] = {}
+        """By tenant, in the order of their turns."""
+
+    def __iter__(self) -> Iterator[T]:
+        # From any thread: `list` keeps the GIL, as these iterators are in C.
+        return iter(list(chain.from_iterable(self._waiting.values())))
+
+    def __len__(self) -> int:
+        return sum(map(len, self._waiting.values()))
+
+    def add(self, item: T, *, is_first: bool = False) -> None:
+        """Append an item to those of its tenant; is_first: or prepend it."""
+        queue = self._waiting.setdefault(item.tenant, deque())
+        queue.appendleft(item) if is_first else queue.append(item)
+
+    def next(self, running: Iterable[T] = ()) -> T | None:
+        """The next item; None if there is none."""
+        if not self._waiting:
+            return None
+        counts = Counter(map(attrgetter("tenant"), running))
+        tenant = min(self._waiting, key=counts.__getitem__)
+        return self._waiting[tenant][0]
+
+    def take(self, item: T) -> None:
+        """Remove an item that is to run; the turn passes on to other tenants."""
+        self.remove(item)
+        if queue := self._waiting.pop(item.tenant, None):
+            self._waiting[item.tenant] = queue
+
+    def remove(self, item: T) -> None:
+        """Remove an item that no longer wants to run; its tenant keeps its turn."""
+        queue = self._waiting[item.tenant]
+        queue.remove(item)
+        if not queue:
+            del self._waiting[item.tenant]
+
+
 @dataclass(frozen=True)
 class StepLimits:
     """Limits of one step.
@@ -52,6 +110,14 @@ class StepLimits:
 
     max_batch_size: int = 16
     max_prefill_tokens_per_step: int = 48
+
+
+class Share(NamedTuple):
+    """What a pass has of a sequence: at most `limit` of the tokens that its cache lacks."""
+
+    sequence: Sequence
+    cache: CachedSequence
+    limit: int
 
 
 class Scheduler:
@@ -90,23 +156,22 @@ class Scheduler:
             self._admit(sequence)
         return self.running
 
-    def batch(self, model: Runner, num_prefilled: int = 0) -> dict[Sequence, int]:
-        """A model's next pass: sequences that wait for it, with the maximum of tokens of each.
+    def batch(self, model: Runner, num_prefilled: int = 0) -> list[Share]:
+        """A model's next pass: the shares of sequences that wait for it.
 
         Those of tenants that prefill fewer tokens come first, so that a short prompt does not wait
         for long ones of others. num_prefilled: prompt tokens that it prefilled in this step.
         """
-        batch: dict[Sequence, int] = {}
+        batch, waiting = list[Share](), list[tuple[Sequence, CachedSequence]]()
         budget: int | None = None
-        lacking = Counter[Hashable]()
-        waiting = list[tuple[Sequence, CachedSequence]]()
         for sequence in self.running:
-            if sequence.state is State.PREFILL:
-                lacking[sequence.tenant] += sequence.num_pending
             cache = sequence.fed_cache
             if cache is not None and cache.runner is model and not sequence.is_cancelled:
                 waiting.append((sequence, cache))
         if len(waiting) > 1:
+            lacking = Counter[Hashable]()
+            for sequence in self._split()[0]:
+                lacking[sequence.tenant] += sequence.num_pending
             waiting.sort(key=lambda each: lacking[each[0].tenant])
         for sequence, cache in waiting:
             num_tokens = cache.num_pending
@@ -119,7 +184,7 @@ class Scheduler:
                 num_tokens = min(num_tokens, budget)
                 budget -= max(num_tokens, 0)
             if num_tokens > 0:
-                batch[sequence] = num_tokens
+                batch.append(Share(sequence, cache, num_tokens))
         return batch
 
     @property
@@ -160,12 +225,11 @@ class Scheduler:
 
     def sweep(self) -> None:
         """Remove sequences that have ended or were cancelled."""
-        for queue in (self.running, self.waiting):
-            for sequence in [*queue]:
-                if sequence.is_cancelled:
-                    sequence.end(Cancelled())
-                if sequence.state is State.ENDED:
-                    queue.remove(sequence)
+        for sequence in chain(self.running.copy(), self.waiting):
+            if sequence.is_cancelled:
+                sequence.end(Cancelled())
+            if sequence.state is State.ENDED:
+                (self.running if sequence in self.running else self.waiting).remove(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
         """Preempt the last admitted sequence of the tenant with the most running ones.

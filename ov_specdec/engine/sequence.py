@@ -152,13 +152,12 @@ class Sequence:
 
     def _set_running_state(self) -> None:
         cache = self.fed_cache
-        is_lagging = cache is not None and cache.num_prefill > MAX_LAG
-        self.state = State.PREFILL if self.is_first_round or is_lagging else State.DECODE
+        lags = self.is_first_round or (cache is not None and cache.num_prefill > MAX_LAG)
+        self.state = State.PREFILL if lags else State.DECODE
 
-    def force(self) -> list[int]:
-        """The tokens that the grammar forces next, as far as a pass may verify draft tokens."""
-        grammar = self.request.grammar
-        if grammar is None or self.request.options.num_assistant_tokens == 0:
+    def force(self, grammar: Grammar) -> list[int]:
+        """The tokens that its grammar forces next, as far as a pass may verify draft tokens."""
+        if self.request.options.num_assistant_tokens == 0:
             return []
         forced = grammar.forced()[: max(self.room, 0)]
         self.num_forced = len(forced)

@@ -22,8 +22,6 @@ class Draft(NamedTuple):
 
     def after(self, forced: Sequence[int]) -> "Draft":
         """The draft behind tokens that a grammar forces, which are always accepted."""
-        if not forced:
-            return self
         probs = None if self.probs is None else [*map(one_hot, forced), *self.probs]
         return Draft([*forced, *self.tokens], probs)
 

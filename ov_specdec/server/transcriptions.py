@@ -10,7 +10,7 @@ from time import monotonic
 from prometheus_client import Metric
 
 from ov_specdec.api.body import Form
-from ov_specdec.engine.fair_queue import FairQueue
+from ov_specdec.engine.scheduler import FairQueue
 from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.results.stats import NOT_INVARIANT
 from ov_specdec.server.engine import STEP_TIMEOUT, InputKind, join_salt, stalled

@@ -36,7 +36,7 @@ def determined(journal: Journal) -> Iterator[None]:
     seeds, make = count(), np.random.default_rng
     with (
         patch("ov_specdec.engine.engine.perf_counter", lambda: journal.clock),
-        patch("ov_specdec.results.stats.perf_counter", lambda: journal.clock),
+        patch("ov_specdec.engine.round.perf_counter", lambda: journal.clock),
         patch("ov_specdec.runner.cached_sequence.perf_counter", lambda: journal.clock),
         patch("numpy.random.default_rng", lambda: make(next(seeds))),
     ):
