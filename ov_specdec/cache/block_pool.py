@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
 from itertools import count
+from operator import attrgetter
 from typing import NamedTuple
 
 from ov_specdec.cache.slot import common_prefix
@@ -172,4 +173,4 @@ class BlockPool:
 
 
 def _index(siblings: Sequence[Node], tokens: tuple[int, ...]) -> int:
-    return bisect_left(siblings, tokens, key=lambda node: node.tokens)
+    return bisect_left(siblings, tokens, key=attrgetter("tokens"))

@@ -97,6 +97,7 @@ class Runner(ABC):
     of the model drafts several; None: it drafts one. is_invariant: whether passes have the
     batch-invariant form. is_verified: whether a check on this machine found them batch-invariant.
     max_pass_tokens: maximum tokens of a pass; larger ones are split. None: any number.
+    capacity: maximum tokens of all sequences together; None: the device manages the memory.
     bytes_per_token: of KV cache; 0 if the device manages it. bytes_per_state: of one state of the
     recurrent layers; 0 without such layers.
     """
@@ -111,6 +112,7 @@ class Runner(ABC):
     is_invariant: bool = False
     is_verified: bool = False
     max_pass_tokens: int | None = None
+    capacity: int | None = None
     bytes_per_token: int = 0
     bytes_per_state: int = 0
 
@@ -149,11 +151,6 @@ class Runner(ABC):
         """Free room in tokens, besides those of current sequences; None: unlimited."""
         return None
 
-    @property
-    def capacity(self) -> int | None:
-        """Maximum tokens of all sequences together; None: the device manages the memory."""
-        return None
-
     def limit(self, num_tokens: int, num_states: int = 0) -> None:  # noqa: B027
         """Set the maximum tokens of all sequences together, before there are any.
 
@@ -187,9 +184,13 @@ class Runner(ABC):
         """
         self.read_kv(slot)
 
-    def _check(self, spans: Sequence[Span]) -> None:
+    def _slots_of(self, spans: Sequence[Span], kind: type[S], owner: object) -> list[S]:
+        """Their slots in the runner's own form, with room for them; else `SessionError`."""
+        slots = list[S]()
         for span in spans:
-            check_room(span.slot.length, len(span.tokens), self.max_length)
+            slots.append(require_own(span.slot, kind, owner))
+            check_room(slots[-1].length, len(span.tokens), self.max_length)
+        return slots
 
 
 def require_own(slot: Slot, kind: type[S], owner: object) -> S:

@@ -116,7 +116,8 @@ class CachedSequence:
         begin = perf_counter()
         self._need(tokens, draft_tokens)
         self._num_rows, self._logits, self._num_fed, self._num_passes = num_rows, None, 0, 0
-        self._choose_factors(total)
+        if self.runner.original_context is not None:
+            self._choose_factors(total, self.runner.original_context)
         self._rollback_others(total - num_rows)
         if not self._cached:
             self.match_prefix()
@@ -147,7 +148,7 @@ class CachedSequence:
         start, rows, size = len(self._cached), self._num_rows, self.num_pending
         if not self._num_fed:
             self._num_cached = start
-        if (part := self._part(limit)) < size:
+        if size > max(limit, rows) and (part := self._part(limit, size - rows)) < size:
             size, rows = part, 1
         tokens = self._needed(start, start + size)
         states = None
@@ -234,7 +235,8 @@ class CachedSequence:
     def restore(self, tokens: Sequence[int], tensors: Mapping[str, NDArray[Any]]) -> None:
         """Restore `tokens` from tensors of `read_kv`; `SessionError` if they do not fit."""
         self.discard()
-        self._choose_factors(len(tokens))
+        if self.runner.original_context is not None:
+            self._choose_factors(len(tokens), self.runner.original_context)
         self.runner.write_kv(self._slot, tensors, len(tokens))
         self._need(tokens)
         self._cached, self._num_compared = list(tokens), len(tokens)
@@ -252,19 +254,16 @@ class CachedSequence:
             num_read = min(len(tokens), self._num_prompt_tokens or len(tokens))
             self._num_read, self._least = num_read if num_read > 1 else 0, 2
 
-    def _part(self, limit: int) -> int:
-        """Tokens of the next pass: all pending ones, or up to `limit` and one more.
+    def _part(self, limit: int, most: int) -> int:
+        """Tokens of the next pass: up to `limit`, and one more of a prompt.
 
-        Tokens whose rows are needed stay together, and none of a prompt is left alone.
+        None of a prompt is left alone. With more than `most`, those whose rows are needed would not
+        stay together: then all pending ones are fed.
         """
-        size, left = self.num_pending, self._num_read - len(self._cached)
-        most = size - self._num_rows
-        part = max(min(limit, most), 1)
-        if size <= max(limit, self._num_rows):
-            return size
+        left, part = self._num_read - len(self._cached), max(min(limit, most), 1)
         if part < left and min(part, left - part) < self._least:
             part = left if left < 4 else 2 if part == 1 else part - 1
-        return part if part <= most else size
+        return part if part <= most else self.num_pending
 
     def _observe(self) -> None:
         """Pass hidden states of fed tokens to readers, except for unverified draft tokens."""
@@ -274,10 +273,9 @@ class CachedSequence:
                 reader.observe(start, tokens[:num_own], states[:num_own])
         self._unobserved.clear()
 
-    def _choose_factors(self, num_tokens: int) -> None:
+    def _choose_factors(self, num_tokens: int, original: int) -> None:
         """Restart if a sequence of `num_tokens` tokens has other rotary factors (LongRoPE)."""
-        original = self.runner.original_context
-        has_long_rope = original is not None and num_tokens > original
+        has_long_rope = num_tokens > original
         if has_long_rope is not self._slot.has_long_rope:
             self.free()
             namespace = LongRopeNamespace(self._namespace) if has_long_rope else self._namespace

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ov_specdec.cache.slot import EncoderInput, Slot, common_prefix
 from ov_specdec.errors import SessionError
 from ov_specdec.results.stats import Stopwatch
-from ov_specdec.runner.base import LOGITS_INDICES, Runner, Span, require_own
+from ov_specdec.runner.base import LOGITS_INDICES, Runner, Span
 from ov_specdec.sampling.logits import Logits
 
 ATTENTION_MASK = "attention_mask"
@@ -116,9 +116,7 @@ class EncoderDecoderModel(Runner):
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """Append tokens to one sequence; after an error it is empty."""
-        self._check(spans)
-        [span] = spans
-        slot = require_own(span.slot, DecoderSlot, self)
+        [span], [slot] = spans, self._slots_of(spans, DecoderSlot, self)
         if self.holder is not slot:
             self.take_over(slot, ())
         size = len(span.tokens)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, chain
-from operator import add
+from operator import add, attrgetter
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -105,14 +105,14 @@ class Feed:
         states: inputs of recurrent layers.
         """
         lengths = np.array(past)
-        tokens = np.array([*chain.from_iterable(span.tokens for span in spans)])
+        tokens = np.array([*chain.from_iterable(map(attrgetter("tokens"), spans))])
         self._arrays["input_ids"][:] = tokens[self._token]
         self._arrays["position_ids"][:] = lengths[self._sequence] + self._index
         self._arrays["past_lens"][:] = lengths
         self._arrays["max_context_len"][...] = max(map(add, past, self._fed))
         if self._blocks != blocks:
-            self._blocks = [own.copy() for own in blocks]
-            self._arrays["block_indices_begins"][1:] = np.cumsum([len(own) for own in blocks])
+            self._blocks = [*map(list, blocks)]
+            self._arrays["block_indices_begins"][1:] = np.cumsum([*map(len, blocks)])
             self._put("block_indices", [*chain.from_iterable(blocks)])
         for name, values in states.items():
             self._put(name, values)
@@ -127,6 +127,15 @@ class Feed:
             array = self._arrays[name] = np.empty(len(values), np.int32)
             self.tensors[name] = ov.Tensor(array, shared_memory=True)
         array[:] = values
+
+
+def features_of(spans: Sequence[Span], begins: Sequence[int], width: int) -> NDArray[np.float32]:
+    """The hidden states that the tokens of a pass are read with, [tokens, 1, width]."""
+    features = np.zeros((begins[-1], 1, width), np.float32)
+    for span, begin in zip(spans, begins, strict=False):
+        if span.features is not None:
+            features[begin : begin + len(span.tokens), 0] = span.features
+    return features
 
 
 class PackedModel:
@@ -166,23 +175,14 @@ class PackedModel:
 
         It fills the hidden states of spans. states: inputs of recurrent layers.
         """
-        layout = tuple((len(span.tokens), span.num_rows) for span in spans)
-        form = form._replace(all_rows=self._all_rows)
-        feed = self._feeds.get((layout, form))
-        if feed is None:
-            if len(self._feeds) >= MAX_FEEDS:
-                self._feeds.clear()
-            feed = self._feeds[layout, form] = Feed(layout, form)
+        feed = self._feed_of(spans, form._replace(all_rows=self._all_rows))
         feed.fill(spans, past, blocks, states)
         for name, tensor in feed.tensors.items():
             if name in self._inputs and self._bound.get(name) is not tensor:
                 self._request.set_tensor(name, tensor)
                 self._bound[name] = tensor
         if self._feature_size is not None:
-            features = np.zeros((feed.begins[-1], 1, self._feature_size), np.float32)
-            for span, begin in zip(spans, feed.begins, strict=False):
-                if span.features is not None:
-                    features[begin : begin + len(span.tokens), 0] = span.features
+            features = features_of(spans, feed.begins, self._feature_size)
             self._request.set_tensor(FEATURES, ov.Tensor(features, shared_memory=True))
         try:
             outputs = [*self._request.infer(share_outputs=True).values()]
@@ -199,3 +199,13 @@ class PackedModel:
         logits: Logits = outputs[self._logits]
         needed: Logits = logits.reshape(-1, logits.shape[-1])[feed.needed]
         return needed
+
+    def _feed_of(self, spans: Sequence[Span], form: Form) -> Feed:
+        """The inputs of passes with this layout, made if needed."""
+        layout = tuple([(len(span.tokens), span.num_rows) for span in spans])
+        feed = self._feeds.get((layout, form))
+        if feed is None:
+            if len(self._feeds) >= MAX_FEEDS:
+                self._feeds.clear()
+            feed = self._feeds[layout, form] = Feed(layout, form)
+        return feed

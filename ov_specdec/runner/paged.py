@@ -1,7 +1,7 @@
 """Runner on a paged KV cache, where a sequence has a table of blocks: rollback sets a counter."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from itertools import accumulate, chain, groupby, pairwise
+from collections.abc import Hashable, Mapping, Sequence
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,12 +45,13 @@ class SpanPart(NamedTuple):
     span: Span
 
 
-def split(part: SpanPart) -> Iterator[SpanPart]:
+def split(part: SpanPart) -> list[SpanPart]:
     """The tokens of the prompt together, and each generated one by itself."""
-    span, size = part.span, len(part.span.tokens)
-    num_read = size - span.num_generated
-    for begin, end in pairwise([0, *range(num_read or 1, size + 1)]):
-        yield part_of(part, begin, end)
+    size = len(part.span.tokens)
+    ends = range(size - part.span.num_generated or 1, size + 1)
+    if len(ends) == 1:
+        return [part]
+    return [part_of(part, begin, end) for begin, end in pairwise([0, *ends])]
 
 
 def part_of(part: SpanPart, begin: int, end: int) -> SpanPart:
@@ -67,14 +68,14 @@ def part_of(part: SpanPart, begin: int, end: int) -> SpanPart:
     return SpanPart(part.past + begin, part.table, own)
 
 
-def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPart]]:
+def divide(parts: Sequence[SpanPart], most: int | None) -> list[list[SpanPart]]:
     """Divide parts into passes over at most `most` tokens each, in order. most: None for any.
 
     Those with several tokens are cut into such, as attention sums single queries differently. With
     an f32 cache, a generated token does not find the prompt before it in its own pass.
     """
-    taken: list[SpanPart] = []
-    room = most = most or sum(len(part.span.tokens) for part in parts)
+    passes, taken = list[list[SpanPart]](), list[SpanPart]()
+    room = most = most or sum([len(part.span.tokens) for part in parts])
     for part in parts:
         begin, num_tokens = 0, len(part.span.tokens)
         while begin < num_tokens:
@@ -82,13 +83,13 @@ def divide(parts: Sequence[SpanPart], most: int | None) -> Iterator[list[SpanPar
             size = left if left <= room else min(room, left - 2)
             is_prompts = taken and taken[-1].table is part.table and part.span.num_generated
             if size < min(left, 2) or (is_prompts and not taken[-1].span.num_generated):
-                yield taken
+                passes.append(taken)
                 taken, room = [], most
             else:
-                taken.append(part_of(part, begin, begin + size))
+                is_whole = size == num_tokens
+                taken.append(part if is_whole else part_of(part, begin, begin + size))
                 begin, room = begin + size, room - size
-    if taken:
-        yield taken
+    return [*passes, taken] if taken else passes
 
 
 class SpareTable(BlockTable):
@@ -143,6 +144,7 @@ class PagedModel(Runner):
         self.bytes_per_token = sum(map(bytes_of_block, self._ports.values())) // self.block_size
         self.memory: BlockMemory = memory or HostMemory()
         self.pool = BlockPool(-(-max_length // self.block_size), self.memory.copy)
+        self.capacity = self.pool.size * self.block_size
         self.spare = SpareTable(self.pool, self.block_size)
 
     @property
@@ -174,6 +176,7 @@ class PagedModel(Runner):
         Raises `CacheFullError` if the device has no memory for them.
         """
         self.pool.size = max(num_tokens // self.block_size, 1)
+        self.capacity = self.pool.size * self.block_size
         if self._states is not None:
             if num_states < LEAST_STATES:
                 raise CacheFullError(
@@ -183,11 +186,6 @@ class PagedModel(Runner):
                 )
             self._states = StatePool(num_states)
         self._allocate()
-
-    @property
-    def capacity(self) -> int:
-        """Maximum tokens of all sequences together."""
-        return self.pool.size * self.block_size
 
     @property
     def num_free(self) -> int:
@@ -214,8 +212,7 @@ class PagedModel(Runner):
         Sequences with different rotary factors have separate passes. After an error each sequence
         is unchanged.
         """
-        self._check(spans)
-        tables = [require_own(span.slot, BlockTable, self.pool) for span in spans]
+        tables = self._slots_of(spans, BlockTable, self.pool)
         self.spare.has_long_rope = tables[0].has_long_rope  # needs no pass of its own
         wholes = [SpanPart(t.length, t, span) for t, span in zip(tables, spans, strict=True)]
         try:
@@ -247,44 +244,43 @@ class PagedModel(Runner):
 
     def _forward_spans(self, wholes: Sequence[SpanPart]) -> list[Logits]:
         """The logits of spans whose tables have room, from one or several passes."""
-        # A pass has one kind of rotary factors.
-        order = sorted(range(len(wholes)), key=lambda i: wholes[i].table.has_long_rope)
-        passes = list[list[SpanPart]]()
-        for _, own in groupby((wholes[i] for i in order), lambda each: each.table.has_long_rope):
-            parts = [*own]
-            if self.separates_generated:
-                parts = [*chain.from_iterable(map(split, parts))]
-            passes += divide(parts, self.max_pass_tokens)
+        # A pass has one kind of rotary factors, the short ones first.
+        parts: dict[bool, list[SpanPart]] = {False: [], True: []}
+        begins, separates = {False: 0, True: 0}, self.separates_generated
+        for whole in wholes:
+            has_long_rope = whole.table.has_long_rope
+            parts[has_long_rope] += split(whole) if separates else [whole]
+            begins[True] += 0 if has_long_rope else whole.span.num_rows
+        most = self.max_pass_tokens
+        passes = [each for own in parts.values() if own for each in divide(own, most)]
         if len(passes) == 1:
             rows = self._forward_pass(passes[0])
         else:  # the next pass overwrites the logits of this one
             rows = np.concatenate([self._forward_pass(parts).copy() for parts in passes])
-        ends = accumulate(wholes[i].span.num_rows for i in order)
-        logits = {
-            i: rows[end - wholes[i].span.num_rows : end] for i, end in zip(order, ends, strict=True)
-        }
-        return [logits[i] for i in range(len(wholes))]
+        logits = list[Logits]()
+        for whole in wholes:
+            begin, num_rows = begins[whole.table.has_long_rope], whole.span.num_rows
+            logits.append(rows[begin : begin + num_rows])
+            begins[whole.table.has_long_rope] += num_rows
+        return logits
 
     def _forward_pass(self, parts: Sequence[SpanPart]) -> Logits:
         """One pass; the needed rows of its parts, in order."""
         sizes = [len(part.span.tokens) for part in parts]
-        repeats_tokens = self.is_invariant and not self.separates_generated
+        repeats_tokens = self.is_invariant and self._states is not None
         if repeats_tokens:
             sizes = [max(size, 2) for size in sizes]
         elif self.is_invariant and sum(sizes) == 1:
             self.spare.append(1)
             spare = [SpanPart(0, self.spare, span) for span in self.padding(1, planned=2)]
             parts, sizes = [*parts, *spare], [1, 1]
-        blocks = [part.table.blocks for part in parts]
+        past, tables, spans = zip(*parts, strict=True)
+        blocks = [table.blocks for table in tables]
         if repeats_tokens:  # a repeated one may be beyond the blocks of its sequence
             blocks = [[*own, self.pool.size] for own in blocks]
-        rows = self._static.get(sum(sizes), self._model).forward(
-            [part.span for part in parts],
-            [part.past for part in parts],
-            blocks,
-            Form(False, self.is_invariant, repeats_tokens, parts[0].table.has_long_rope),
-            {} if self._states is None else self._states_of(parts),
-        )
+        form = Form(False, self.is_invariant, repeats_tokens, tables[0].has_long_rope)
+        states = {} if self._states is None else self._states_of(parts)
+        rows = self._static.get(sum(sizes), self._model).forward(spans, past, blocks, form, states)
         return rows[:, : self.vocab_size]
 
     def _states_of(self, parts: Sequence[SpanPart]) -> dict[str, Sequence[int]]:

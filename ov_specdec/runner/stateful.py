@@ -4,7 +4,7 @@ from collections.abc import Hashable, Mapping, Sequence
 
 import openvino as ov
 
-from ov_specdec.runner.base import Span, require_own, state_sizes
+from ov_specdec.runner.base import Span, state_sizes
 from ov_specdec.runner.state_batch import BatchedModel, StateBatch, StatefulSlot
 from ov_specdec.sampling.logits import Logits
 
@@ -78,8 +78,7 @@ class StatefulModel(BatchedModel):
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         """One or several passes, by length. After an error its sequences are empty."""
-        self._check(spans)
-        slots = [require_own(span.slot, StatefulSlot, self) for span in spans]
+        slots = self._slots_of(spans, StatefulSlot, self)
         past = [slot.length for slot in slots]
         logits: dict[StatefulSlot, Logits] = {}
         try:

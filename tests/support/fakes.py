@@ -111,7 +111,7 @@ class ScriptedModel(Runner):
 
     def forward(self, spans: Sequence[Span]) -> list[Logits]:
         past = [span.slot.length for span in spans]
-        self._check(spans)
+        self._slots_of(spans, BlockTable, self.pool)
         try:
             for span in spans:
                 span.slot.append(len(span.tokens))
