@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from math import inf
 
 from ov_specdec.cache.slot import EncoderInput
-from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.factory import DrafterInput, DrafterKind
-from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.drafters.suffix_index import EarlierOutputs, SuffixIndex
 from ov_specdec.engine.output import Output, Reader
 from ov_specdec.engine.sequence import Request, Sequence
 from ov_specdec.models.invariance import Invariance
@@ -17,8 +16,8 @@ from ov_specdec.planning.policies import ConstantLength, LearnedStats, make_poli
 from ov_specdec.results.stats import NOT_INVARIANT, GenerationStats, LengthLimit
 from ov_specdec.runner.base import HiddenStatesReader, Runner
 from ov_specdec.runner.cached_sequence import CachedSequence
-from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.sampling.samplers import make_samplers
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.grammar import parser_of
 from ov_specdec.text.pairing import TokenizerPair
@@ -71,27 +70,24 @@ class SequenceFactory:
         drafters = self.drafter.make(given)
         readers = [drafter for drafter in drafters if isinstance(drafter, HiddenStatesReader)]
         length, limit = self._length_limit(len(tokens), options.max_new_tokens)
-        request = Request(
-            tokens,
-            length,
-            sampler,
-            drafters,
-            make_policy(options, self.learned, self.main) if drafters else ConstantLength(0),
-            options,
-            grammar,
-            options.cache_salt if tenant is None else tenant,
-        )
-        models = [self.main] if self.draft is None else [self.main, self.draft]
-        rooms = [n for model in models if (n := model.max_sequences) is not None]
+        policy = make_policy(options, self.learned, self.main) if drafters else ConstantLength(0)
+        owner = options.cache_salt if tenant is None else tenant
+        asked = tokens, length, sampler, drafters, policy, options, grammar, owner
         stats = GenerationStats(
             len(prompt),
             batch_invariant=self.invariance.status if self.invariance else NOT_INVARIANT,
-            max_sequences=min(rooms, default=None),
+            max_sequences=self._max_sequences,
             length_limit=limit,
         )
         output = Output(text, stats, self.kept_tokens, partial(parser_of, options, grammar), reader)
         cache = CachedSequence(self.main, source or namespace, readers, len(tokens))
-        return Sequence(request, cache, output, remember)
+        return Sequence(Request(*asked), cache, output, remember)
+
+    @cached_property
+    def _max_sequences(self) -> int | None:
+        models = [self.main] if self.draft is None else [self.main, self.draft]
+        rooms = [n for model in models if (n := model.max_sequences) is not None]
+        return min(rooms, default=None)
 
     def _length_limit(self, num_tokens: int, max_new_tokens: int | None) -> tuple[int, LengthLimit]:
         """The maximum length of a sequence of `num_tokens`, and the limit that sets it."""

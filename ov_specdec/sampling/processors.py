@@ -3,10 +3,7 @@
 A processor takes the tokens so far (prompt and output) and one row of logits [vocab]. It returns a
 new row, and never writes to its argument. The result depends on the arguments alone: in
 verification a row gets the same history as in plain decoding. A processor with state of the text
-is a `Follower` too. The order is that of transformers: logit_bias, repetition_penalty,
-presence_penalty with frequency_penalty, no_repeat_ngram_size, encoder_no_repeat_ngram_size,
-bad_words_ids, min_new_tokens, forced_bos_token_id, suppress_tokens, the user's own, and last a
-`Grammar`.
+is a `Follower` too. `make_processors` (`samplers.py`) has their order.
 
 `GenerationOptions` checks valid ranges. A token id is valid from 0 to vocab - 1.
 Source: the processors of transformers (transformers/generation/logits_process.py).
@@ -14,12 +11,13 @@ Source: the processors of transformers (transformers/generation/logits_process.p
 
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Protocol, TypeAlias, runtime_checkable
+from functools import cached_property, partial
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from ov_specdec.errors import LogitsError, OptionError
 from ov_specdec.sampling.logits import Logits
 
 LogitsProcessor: TypeAlias = Callable[[Sequence[int], Logits], Logits]
@@ -207,3 +205,62 @@ def _forbid(logits: Logits, ids: NDArray[np.int64]) -> Logits:
     result = logits.copy()
     result[ids] = -np.inf
     return result
+
+
+@dataclass(frozen=True)
+class UserLogitsProcessor:
+    """A user's function as a processor, with a check of its result."""
+
+    function: Callable[..., Any]
+
+    def __call__(self, tokens: Sequence[int], logits: Logits) -> Logits:
+        """The function's row; `OptionError` if it is none, or if the function misses an index.
+
+        Raises `LogitsError` if it makes NaN, or more than float32 can hold, of other logits.
+        """
+        try:  # with copies, because the function may write to its arguments
+            row = np.asarray(self._run(list(tokens), logits.copy()))
+        except IndexError as error:
+            raise OptionError(
+                f"{{logits_processor}} {self.function!r} failed ({error}): it gets a list of "
+                f"token ids and one row of logits of shape {logits.shape}, without a batch axis",
+                logits_processor=...,
+            ) from error
+        if row.shape != logits.shape or not np.issubdtype(row.dtype, np.floating):
+            raise OptionError(
+                f"{{logits_processor}} {self.function!r} returned {row.dtype} of shape "
+                f"{row.shape}: it must return a row of logits of shape {logits.shape}",
+                logits_processor=...,
+            )
+        peak, most = row.max(), np.finfo(np.float32).max
+        if logits.max() <= most and not peak <= most:
+            raise LogitsError(
+                f"{{logits_processor}} {self.function!r} returned {peak}: it must return numbers "
+                "or -inf",
+                logits_processor=...,
+            )
+        return row
+
+    @cached_property
+    def _run(self) -> Callable[..., Any]:
+        is_of_transformers = _is_of_transformers(self.function)
+        return partial(_call, self.function) if is_of_transformers else self.function
+
+    def follow(self, tokens: Sequence[int]) -> None:
+        """Pass accepted tokens to a function that keeps state of the text."""
+        if isinstance(self.function, Follower):
+            self.function.follow(list(tokens))
+
+
+def _is_of_transformers(function: Callable[..., Any]) -> bool:
+    """Whether it is a `transformers.LogitsProcessor`, without importing transformers."""
+    names = {(each.__module__, each.__name__) for each in type(function).__mro__}
+    return ("transformers.generation.logits_process", "LogitsProcessor") in names
+
+
+def _call(processor: Callable[..., Any], tokens: Sequence[int], logits: Logits) -> Any:
+    """Call a processor of transformers, with torch tensors that have a batch axis."""
+    import torch  # installed, since the processor needs it
+
+    ids = torch.tensor([list(tokens)], dtype=torch.long)
+    return processor(ids, torch.from_numpy(logits.copy())[None])[0].numpy()

@@ -4,14 +4,30 @@ One sampler serves plain decoding, drafting and verification, so all three have 
 distributions: every row goes through the same processors, with the history of plain decoding.
 """
 
+import math
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+import numpy as np
+
+from ov_specdec.options.conflicts import SAMPLING_OPTIONS
+from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.sampling.distribution import Distribution, RandomDecisions
-from ov_specdec.sampling.logits import Logits, most_likely
+from ov_specdec.sampling.grammar import Grammar
+from ov_specdec.sampling.logits import Logits, check_row
 from ov_specdec.sampling.noise import Noise
-from ov_specdec.sampling.processors import LogitsProcessor
+from ov_specdec.sampling.processors import (
+    BadWords,
+    ForcedBos,
+    LogitBias,
+    LogitsProcessor,
+    MinNewTokens,
+    NoRepeatNgram,
+    OccurrencePenalty,
+    RepetitionPenalty,
+    UserLogitsProcessor,
+)
 from ov_specdec.sampling.warpers import LogitsWarper
 
 
@@ -50,7 +66,11 @@ class Sampler:
         row: logits [vocab]. Raises `LogitsError` for a row that gives no distribution.
         """
         if self.rng is None:
-            return Chosen(most_likely(process(self.processors, tokens, row)))
+            row = process(self.processors, tokens, row)
+            token = int(row.argmax())  # of ties the lowest id, of NaN its own
+            if not math.isfinite(row[token]):
+                check_row(row)  # which raises
+            return Chosen(token)
         distribution = self.distribution(tokens, row)
         if isinstance(self.rng, RandomDecisions):
             return Chosen(self.rng.draw(distribution), distribution)
@@ -67,3 +87,63 @@ def process(processors: Sequence[LogitsProcessor], tokens: Sequence[int], row: L
     for processor in processors:
         row = processor(tokens, row)
     return row
+
+
+def make_samplers(
+    options: GenerationOptions,
+    prompt_length: int,
+    eos_token_ids: Set[int],
+    prompt_ids: Sequence[int] = (),
+    grammar: Grammar | None = None,
+) -> tuple[Sampler, Sampler]:
+    """The samplers of the main and of the draft model for one generation.
+
+    Without a seed, one random generator takes all decisions. With one, both models share the same
+    noise. prompt_length: tokens of the sequence that are not output. prompt_ids: the prompt, which
+    for an encoder-decoder model is not part of the sequence. grammar: the last processor.
+    """
+    processors = make_processors(options, prompt_length, eos_token_ids, prompt_ids)
+    if grammar is not None:
+        processors += (grammar,)
+    greedy = Sampler(processors, eos_token_ids)
+    if not options.samples:
+        return greedy, greedy
+    given = {name: getattr(options, name) for name in SAMPLING_OPTIONS}
+    warper = LogitsWarper(**{name: value for name, value in given.items() if value is not None})
+    rng: RandomDecisions | Noise = (
+        RandomDecisions(np.random.default_rng())
+        if options.seed is None
+        else Noise(options.seed, options.choice)
+    )
+    sampler = replace(greedy, warper=warper, rng=rng)
+    return sampler, sampler if options.assistant_do_sample else greedy
+
+
+def make_processors(
+    options: GenerationOptions, prompt_length: int, ends: Set[int], prompt_ids: Sequence[int]
+) -> tuple[LogitsProcessor, ...]:
+    """The processors of the options, in the order of transformers."""
+    encoder_size, forced = options.encoder_no_repeat_ngram_size, options.forced_bos_token_id
+    min_new_tokens = max(options.min_new_tokens, options.min_tokens)
+    chain: list[LogitsProcessor] = []
+    if options.logit_bias:
+        chain.append(LogitBias(options.logit_bias))
+    if options.repetition_penalty != 1.0:
+        chain.append(RepetitionPenalty(options.repetition_penalty))
+    penalties = options.presence_penalty, options.frequency_penalty
+    if any(penalties):
+        chain.append(OccurrencePenalty(*penalties, prompt_length))
+    if options.no_repeat_ngram_size > 0:
+        chain.append(NoRepeatNgram(options.no_repeat_ngram_size))
+    if encoder_size > 0:
+        chain.append(NoRepeatNgram(encoder_size, prompt_ids))
+    if options.bad_words_ids:
+        chain.append(BadWords(options.bad_words_ids, ends))
+    if min_new_tokens > 0:
+        chain.append(MinNewTokens(min_new_tokens, prompt_length, ends))
+    if forced is not None:
+        chain.append(ForcedBos(forced))
+    if options.suppress_tokens:
+        chain.append(BadWords([[token] for token in options.suppress_tokens]))
+    chain += map(UserLogitsProcessor, options.logits_processor)
+    return tuple(chain)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from ov_specdec import GenerationOptions, LogitsError, OptionError
-from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.processors import BadWords, LogitBias, MinNewTokens, RepetitionPenalty
+from ov_specdec.sampling.samplers import make_samplers
 
 PROMPT = "def area("
 OPTIONS = {"max_new_tokens": 40, "ignore_eos": True}

@@ -34,7 +34,7 @@ HEAVY = (
 MAY_IMPORT_HEAVY = (
     *("cluster/", "demo/", "server/"),
     *("models/eagle3.py", "models/heads.py", "models/optimum_process.py"),
-    *("sampling/from_options.py", "speech/audio.py"),
+    *("sampling/processors.py", "speech/audio.py"),
 )
 
 FILES = [

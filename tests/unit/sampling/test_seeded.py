@@ -10,9 +10,8 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.plan import Offer
 from ov_specdec.planning.policies import ConstantLength
-from ov_specdec.sampling.from_options import make_samplers
 from ov_specdec.sampling.noise import Noise
-from ov_specdec.sampling.samplers import Sampler
+from ov_specdec.sampling.samplers import Sampler, make_samplers
 from ov_specdec.sampling.verification import Draft
 from tests.support.drafting import (
     PROMPT,
