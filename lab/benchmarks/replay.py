@@ -20,7 +20,7 @@ from lab.benchmarks.record import Row, select
 from lab.benchmarks.simulation import DRAFTERS, Output, output_of, rounds_of
 from lab.benchmarks.tables import markdown
 from ov_specdec.cli.terminal import with_errors
-from ov_specdec.drafters.earlier_outputs import EarlierOutputs
+from ov_specdec.drafters.suffix_index import EarlierOutputs
 from ov_specdec.errors import OptionError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs

@@ -10,9 +10,8 @@ from itertools import takewhile
 
 from lab.benchmarks.record import Row
 from ov_specdec.drafters.base import Drafter, Proposal
-from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.suffix import SuffixDrafter
-from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.drafters.suffix_index import EarlierOutputs, SuffixIndex
 from ov_specdec.engine.round import declined
 from ov_specdec.planning.costs import CostCurve
 from ov_specdec.planning.plan import NO_PLAN, Offer, Offers, Plan

@@ -1,11 +1,11 @@
-"""Answers of /v1/messages, whole and as server-sent events."""
+"""Answers of /v1/messages, whole and as server-sent events; errors in the same form."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from pydantic_core import from_json
 
-from ov_specdec.anthropic.errors import error_body
 from ov_specdec.anthropic.requests import MessagesBody
 from ov_specdec.api.answer import Answer, encode_event, make_metrics, new_call_id
 from ov_specdec.api.errors import ApiError, Json
@@ -14,6 +14,16 @@ from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Part, Reason
 
 SIGNATURE = "unsigned"
 """Clients reject reasoning without one, and send it back."""
+
+TYPES_OF_ERRORS = {
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    503: "overloaded_error",
+    504: "timeout_error",
+}
 
 STOP_REASONS = {"length": "max_tokens", "tool_calls": "tool_use"}
 """By finish reason; others end a turn."""
@@ -126,3 +136,25 @@ class MessagesAnswer(Answer[MessagesBody]):
 
     def _event(self, name: str, /, **fields: Any) -> bytes:
         return encode_event({"type": name, **fields}, name)
+
+
+def error_body(error: ApiError) -> Json:
+    """The body of an answer that is an error."""
+    kind = TYPES_OF_ERRORS.get(
+        error.status, "api_error" if error.status >= 500 else "invalid_request_error"
+    )
+    told = error.message
+    if error.code == "context_length_exceeded":
+        told = too_long(told)
+    elif error.code in ("too_many_tokens", "kv_cache_full"):
+        told = f"prompt is too long: {told}"  # so that clients compact here too
+    return {"type": "error", "error": {"type": kind, "message": told}}
+
+
+def too_long(message: str) -> str:
+    """The message of `text.prompt.overflow` in the words at which clients compact."""
+    maximum, counted = re.search(r"\d+", message), re.search(r"with (\d+ tokens)", message)
+    most = maximum[0] if maximum else ""
+    return (
+        f"prompt is too long: {counted[1] if counted else f'over {most} tokens'} > {most} maximum"
+    )

@@ -1,7 +1,6 @@
 """Anthropic's interface as a table."""
 
-from ov_specdec.anthropic.answer import MessagesAnswer
-from ov_specdec.anthropic.errors import error_body
+from ov_specdec.anthropic.answer import MessagesAnswer, error_body
 from ov_specdec.anthropic.requests import CountBody, MessagesBody
 from ov_specdec.api.answer import encode_event
 from ov_specdec.api.dialect import Dialect, Framing, Generating

@@ -7,7 +7,6 @@ from typing import Literal
 
 from ov_specdec.cache.slot import EncoderInput
 from ov_specdec.drafters.base import Drafter
-from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.hidden_states import HeadCache, HeadDrafter
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.other_tokenizer import (
@@ -17,7 +16,7 @@ from ov_specdec.drafters.other_tokenizer import (
 )
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
-from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.drafters.suffix_index import EarlierOutputs, SuffixIndex
 from ov_specdec.errors import Option, OptionError, SessionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.policies import follows_itself
@@ -123,10 +122,11 @@ class DrafterKind:
         return suffix_matches in self.makes
 
     def make(self, given: DrafterInput) -> tuple[Drafter, ...]:
-        """The drafters of one sequence; none for plain decoding.
+        """The drafters of one sequence; none for plain decoding. Checks its options.
 
         Reference texts are searched with every kind of drafter.
         """
+        self.check(given.options)
         makes = self.makes
         if given.options.reference_texts and not self.searches_earlier:
             makes = (suffix_matches, *makes)

@@ -3,7 +3,7 @@
 import random
 from threading import Thread
 
-from ov_specdec.drafters.earlier_outputs import EarlierOutputs
+from ov_specdec.drafters.suffix_index import EarlierOutputs
 
 
 def known(outputs, namespace, text):

@@ -4,9 +4,8 @@ from threading import Event, current_thread
 
 import pytest
 
-from ov_specdec.drafters.earlier_outputs import EarlierOutputs
 from ov_specdec.drafters.prompt_lookup import PromptLookup
-from ov_specdec.drafters.suffix_index import SuffixIndex
+from ov_specdec.drafters.suffix_index import EarlierOutputs, SuffixIndex
 from ov_specdec.engine.output import Reader
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.pairing import Translation
