@@ -10,7 +10,7 @@ from ov_specdec.cli.declare import MODELS, command, options_of
 from ov_specdec.cli.options import COMPILATION, PIPELINE, verify_invariance
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import TokenizerMismatchError
-from ov_specdec.generation.pipeline_options import require_main
+from ov_specdec.generation.pipeline_options import is_pair
 from ov_specdec.measure.methods import open_measured
 from ov_specdec.measure.prompts import TUNING
 from ov_specdec.models.agreement import Agreement, compare_caches
@@ -58,9 +58,7 @@ def check(main: str | None, draft: str | None, device: str, **options: Any) -> N
     For another --device than the CPU, it compares texts with those of the CPU instead. The exit
     code is 1 if a text differs that must not; please report that.
     """
-    require_main(main, draft)
-    is_pair = main is None or draft is not None
-    if is_pair and not show_comparison(main, draft):
+    if is_pair(main, draft) and not show_comparison(main, draft):
         sys.exit(FAILED)
     folder = ModelFolder.read(locate(main))
     if not find_device(device).is_cpu:
@@ -153,8 +151,7 @@ def _compare(
 
 def verify_passes(main: str | None, draft: str | None, **options: Any) -> BatchInvariance:
     """Whether passes of the main model agree, with the settings of the pair."""
-    is_pair = main is None or draft is not None
-    options |= {"draft": draft} if is_pair else {"drafter": "none"}
+    options |= {"draft": draft} if is_pair(main, draft) else {"drafter": "none"}
     for size in (1, 2):  # passes over one sequence and over several have different forms
         with console.status("Loading models"):
             pipeline = open_measured(main, profile="auto", max_batch_size=size, **options)

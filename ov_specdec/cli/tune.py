@@ -1,6 +1,6 @@
 """`ov-specdec tune`: find the fastest settings and drafter on this machine."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
@@ -16,7 +16,7 @@ from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console, print_json
 from ov_specdec.errors import OptionError
 from ov_specdec.files import record_file
-from ov_specdec.generation.pipeline_options import require_main
+from ov_specdec.generation.pipeline_options import is_pair
 from ov_specdec.measure.drafters import (
     Gain,
     decide,
@@ -89,11 +89,12 @@ def tune(
     settings = tuned = None
     with console.status("Measuring") as status, TemporaryDirectory() as scratch:
         note: Callable[[object], None] = lambda what: status.update(f"Measuring {what}")  # noqa: E731
-        if is_pair := main is None or draft is not None:
+        vocabularies: Iterable[int] = ()
+        if is_pair(main, draft):
             tuner = Tuner(given["main"], paired[0][0], device, asked.seconds, note)
             settings = PairSettings.search(tuner, asked.output)
             tuned = settings.write(Path(scratch, "tuned"))
-        vocabularies = possible_vocabularies(*paired[0]) if is_pair else ()
+            vocabularies = possible_vocabularies(*paired[0])
         candidates = make_candidates(paired, tuned, vocabularies)
         gains = measure_all(candidates, start + asked.seconds, prompts, given, note)
     best, is_clear = decide(gains)
@@ -116,15 +117,14 @@ def _find_pairings(
     main: str | None, draft: str | None, pairing: PairingName | None, asked: TuneOptions
 ) -> list[tuple[Path, UsedPairing | None]]:
     """The folders of draft models, the pair's first, and how each is paired; not all can be."""
-    require_main(main, draft)
-    is_pair = main is None or draft is not None
-    if not is_pair and asked.output is not None:
+    has_draft = is_pair(main, draft)
+    if not has_draft and asked.output is not None:
         raise OptionError(f"--output '{asked.output}' has no effect without DRAFT: give both")
-    if not is_pair and not asked.other_drafts and pairing is not None:
+    if not has_draft and not asked.other_drafts and pairing is not None:
         problem = f"--pairing {pairing} has no effect without a draft model"
         raise OptionError(f"{problem}: give DRAFT or --other-draft")
     main_folder, drafts = locate(main), [locate(name) for name in asked.other_drafts]
-    if is_pair:
+    if has_draft:
         drafts.insert(0, locate(draft, "draft"))
     return [(folder, find_pairing(main_folder, folder, pairing)) for folder in drafts]
 

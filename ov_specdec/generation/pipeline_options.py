@@ -141,7 +141,7 @@ class ModelOptions(Options):
 
     @model_validator(mode="after")
     def _check_models(self) -> Self:
-        require_main(self.main, self.draft)
+        is_pair(self.main, self.draft)
         if self.kind.has_draft_model and self.main is not None and self.draft is None:
             check_place(self.main)  # one that does not exist is the first problem
             raise OptionError(
@@ -330,7 +330,8 @@ class SpeechPipelineOptions(ModelOptions):
     )
 
 
-def require_main(main: str | Path | None, draft: str | Path | None) -> None:
-    """Refuse a draft without a main model: the embedded main model has its own."""
+def is_pair(main: str | Path | None, draft: str | Path | None) -> bool:
+    """Whether there is a draft; the embedded main model has one, and refuses others."""
     if draft is not None and main is None:
         raise OptionError("{draft} needs {main}: give that too", draft=str(draft), main=...)
+    return main is None or draft is not None
