@@ -6,22 +6,93 @@ from typing import Any
 
 from typing_extensions import Self, Unpack
 
-from ov_specdec.errors import OptionError, shorten
+from ov_specdec.errors import CLOSED, OptionError, SessionError, shorten
 from ov_specdec.generation.batch import Batch
-from ov_specdec.generation.pipeline import Pipeline, make_generator, open_models
+from ov_specdec.generation.pipeline import make_generator, open_models
 from ov_specdec.generation.pipeline_options import PipelineOptions
 from ov_specdec.generation.saved_cache import load_caches, save_caches
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
+from ov_specdec.models.compile import LoadedModel
 from ov_specdec.models.exported import pair_models
-from ov_specdec.models.generation_config import defaults_of, fill, read_sampling_defaults
+from ov_specdec.models.generation_config import defaults_of, read_sampling_defaults
+from ov_specdec.options.conflicts import fill
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.kwargs import GenerationKwargs, PipelineKwargs
 from ov_specdec.options.model import require
-from ov_specdec.planning.costs import Progress
+from ov_specdec.planning.costs import CostCurve, Progress
 from ov_specdec.results.chunks import GenerationResult, collect
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
-from ov_specdec.text.prompt import Prompt, take_prompt
+from ov_specdec.text.prompt import Prompt
+
+
+class Pipeline:
+    """Loaded models and the generator that runs on them, until `close`, or the end of `with`."""
+
+    _generator: TextGenerator | None  # None once the pipeline is closed
+
+    @property
+    def main(self) -> LoadedModel:
+        """The main model. Raises `SessionError` once the pipeline is closed."""
+        return self._open_generator().models[0]
+
+    @property
+    def draft(self) -> LoadedModel | None:
+        """The draft model, if the drafter has one."""
+        return next(iter(self._open_generator().models[1:]), None)
+
+    @property
+    def costs(self) -> CostCurve:
+        """The cost curve of passes, as learned so far; before the first one it is nominal.
+
+        Raises `SessionError` once the pipeline is closed.
+        """
+        return self._open_generator().sequences.learned.costs.curve
+
+    def prepare(
+        self, progress: Progress | None = None, *, seconds: float | None = None
+    ) -> CostCurve:
+        """Measure the cost of passes and compile static shapes now, instead of during use.
+
+        That is a few passes of each size, for at most two seconds or 5 % of the loading time,
+        unless the user's cache folder has them from an earlier process. Each static shape takes
+        about as long as loading. progress: called with the fraction done, first of the one and then
+        of the other. seconds: run passes in any case, for this time; above 0. Raises `OptionError`,
+        and `SessionError` while a generation is running.
+        """
+        self.measure_costs(progress, seconds=seconds)
+        loop = self._open_generator().loop
+        with loop.alone():
+            for shapes in loop.engine.shapes.values():
+                shapes.complete(progress)
+        return self.costs
+
+    def measure_costs(
+        self, progress: Progress | None = None, *, seconds: float | None = None
+    ) -> CostCurve:
+        """The first part of `prepare`: no static shapes are compiled."""
+        generator = self._open_generator()
+        costs = generator.sequences.learned.costs
+        with generator.loop.alone():
+            costs.prepare(progress, seconds)
+            return costs.curve
+
+    def close(self) -> None:
+        """Free the models. Running generations end within one pass."""
+        if self._generator is not None:
+            self._generator.close()
+        self._generator = None
+
+    def _open_generator(self) -> TextGenerator:
+        if self._generator is None:
+            raise SessionError(CLOSED)
+        return self._generator
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 class SpeculativePipeline(Pipeline):
@@ -107,7 +178,7 @@ class SpeculativePipeline(Pipeline):
         chat template. `cancel` and `close` of the returned stream end the generation.
         """
         generator = self._open_generator()
-        asked, given = take_prompt(prompt, named)
+        asked, given = _take_prompt(prompt, named)
         return generator.stream(asked, self.complete_options(options, **given))
 
     def generate_batch(
@@ -177,22 +248,21 @@ class SpeculativePipeline(Pipeline):
         generation_config: a `transformers.GenerationConfig` that replaces the pipeline's defaults.
         Options of transformers without an effect are dropped: see `foreign_names`.
         """
-        text_to_text, defaults = self._open_generator().prompts.text_to_text, self._defaults
-        known = GenerationOptions.model_fields.keys()
-        # As in transformers, None counts as not given.
-        own = {k: v for k, v in named.items() if v is not None or k not in known}
+        own: dict[str, Any] = {**named}
+        defaults, known = self._defaults, GenerationOptions.model_fields.keys()
         if not own.keys() <= known:
             own = drop_neutral(own)
         if (config := own.pop("generation_config", None)) is not None:
-            start = text_to_text.decoder_start_token_id if text_to_text else None
-            defaults = defaults_of(config, own, start)
+            start = self._open_generator().prompts.text_to_text
+            defaults = defaults_of(config, own, start.decoder_start_token_id if start else None)
         if options is not None:
             if not isinstance(options, GenerationOptions):
                 raise OptionError(
                     f"{shorten(options)} has no name: options are given by name, such as "
                     "max_new_tokens=64, and a GenerationConfig as generation_config"
                 )
-            own = {name: getattr(options, name) for name in options.model_fields_set} | own
+            given = {k: v for k, v in own.items() if v is not None or k not in known}
+            own = {name: getattr(options, name) for name in options.model_fields_set} | given
         return GenerationOptions(**fill(own, defaults))
 
     def save_cache(self, path: str | Path) -> None:
@@ -243,3 +313,20 @@ def complete_request(
 
 def _is_list(value: object) -> bool:
     return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _take_prompt(
+    prompt: Prompt | None, options: Mapping[str, Any]
+) -> tuple[Prompt, dict[str, Any]]:
+    """Take a prompt from the options, where transformers has it. Returns it and the other options.
+
+    Raises `OptionError` if there is no prompt, or more than one.
+    """
+    others = dict(options)
+    mask = others.pop("attention_mask", None)
+    asked = [prompt, others.pop("inputs", None), others.pop("input_ids", None)]
+    prompts = [each for each in asked if each is not None]
+    if len(prompts) != 1:
+        given = f"the prompt is given {len(prompts)} times" if prompts else "there is no prompt"
+        raise OptionError(f"{given}: give one, such as generate('Hello')")
+    return prompts[0] if mask is None else {"input_ids": prompts[0], "attention_mask": mask}, others

@@ -13,7 +13,7 @@ from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.errors import CLOSED, ModelError, SessionError
-from ov_specdec.generation.pipeline import Pipeline, open_models
+from ov_specdec.generation.pipeline import open_models
 from ov_specdec.generation.pipeline_options import SpeechPipelineOptions
 from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
@@ -22,6 +22,7 @@ from ov_specdec.models.compile import load_aligner, load_models
 from ov_specdec.models.exported import FEATURES_CHECK, compare_models
 from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
+from ov_specdec.pipeline import Pipeline
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
@@ -131,7 +132,9 @@ class SpeechPipeline(Pipeline):
         """The same, for recordings of strangers: see `read_audio`."""
         whisper = self._open_whisper()
         chosen = TranscriptionOptions.from_kwargs(options)
-        whisper.generator.check(chosen.at(0.0))
+        first, generator = chosen.at(0.0), whisper.generator
+        generator.prompts.check(first)
+        generator.sequences.drafter.check(first)
         if chosen.word_timestamps:
             whisper.aligner()  # compile it, or fail, before decoding starts
         samples = read_audio(audio, whisper.extractor.sampling_rate, max_seconds, on_block)

@@ -184,8 +184,7 @@ class Engine:
         lengths are padded. Passes of a draft model have its static shapes' sizes, unless they
         prefill.
         """
-        running = [share.sequence for share in batch]
-        decoding = [each for each in running if each.state is State.DECODE]
+        decoding = [each.sequence for each in batch if each.sequence.state is State.DECODE]
         if model is not self._main:
             return model.padding(num_tokens) if len(decoding) == len(batch) else []
         may_pad = model.is_verified or any(each.request.policy.is_planned for each in decoding)
@@ -198,5 +197,5 @@ class Engine:
         for role, own in passes.items():
             if own:
                 self._costs.learn(role, own)
-            if role in self.shapes:
-                self.shapes[role].learn(own, seconds, is_idle=not goes_on)
+        for role, shapes in self.shapes.items():
+            shapes.learn(passes[role], seconds, is_idle=not goes_on)

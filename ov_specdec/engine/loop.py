@@ -80,7 +80,7 @@ class EngineLoop:
         """
         self.add(sequence)
         try:
-            while not sequence.has_ended or sequence.output.unread:
+            while sequence.state is not State.ENDED or sequence.output.unread:
                 if sequence.output.unread:
                     yield sequence.output.unread.popleft()
                 else:

@@ -95,11 +95,10 @@ class Output:
             chunks.append(self._chunk(round_, slice(cut, end), own, rejected))
         if self._text.stop_string:
             finish_reason, self.stats.stop_string = "stop", self._text.stop_string
-        if self._kept_tokens is not None:
-            self.stats.outside_draft_vocabulary += sum(
-                token not in self._kept_tokens for chunk in chunks for token in chunk.token_ids
-            )
-        stats, num_generated = round_.stats, sum([len(chunk.token_ids) for chunk in chunks])
+        shown = [token for chunk in chunks for token in chunk.token_ids]
+        if (kept := self._kept_tokens) is not None:
+            self.stats.outside_draft_vocabulary += sum(token not in kept for token in shown)
+        stats, num_generated = round_.stats, len(shown)
         if num_generated < stats.num_generated:
             forced = min(stats.num_forced, num_generated)
             num_accepted = min(stats.num_accepted, num_generated - forced)

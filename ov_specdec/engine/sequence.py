@@ -139,8 +139,8 @@ class Sequence:
         if self.output.begun is not None:
             for cache in self.caches:
                 cache.match_prefix()
-        self.output.begin()
         self._set_running_state()
+        self.output.begin()
 
     def wait_for(self, what: Offers | CachedSequence | None) -> None:
         """Note what its round waits for; None: the round is complete."""

@@ -1,16 +1,14 @@
-"""`Pipeline`: what pipelines for text and for speech share; and how its models are opened."""
+"""How the models of a pipeline are opened, and its generator made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from typing_extensions import Self
-
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.static_shapes import StaticShapes
-from ov_specdec.errors import CLOSED, DeviceError, OptionError, SessionError
+from ov_specdec.errors import DeviceError, OptionError
 from ov_specdec.files import expand_home
 from ov_specdec.generation.pipeline_options import ModelOptions, PipelineOptions
 from ov_specdec.generation.sequence_factory import SequenceFactory
@@ -23,7 +21,7 @@ from ov_specdec.models.exported import ExportedModel, open_exported
 from ov_specdec.models.invariance import SLOWER, Invariance, configure, open_invariance
 from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import find_profile
-from ov_specdec.planning.costs import CostCurve, Costs, Progress, Role
+from ov_specdec.planning.costs import Costs, Role
 from ov_specdec.planning.policies import LearnedStats
 from ov_specdec.results.stats import BatchInvariance, Stopwatch
 from ov_specdec.runner.paged import PagedModel
@@ -35,75 +33,6 @@ USUAL_STEPS: Mapping[str, Mapping[int, int]] = {
     "parallel": {8: 8, 16: 4},
 }
 """Initial counts of passes by their tokens, for a process that has not decoded yet."""
-
-
-class Pipeline:
-    """Loaded models and the generator that runs on them, until `close`, or the end of `with`."""
-
-    _generator: TextGenerator | None  # None once the pipeline is closed
-
-    @property
-    def main(self) -> LoadedModel:
-        """The main model. Raises `SessionError` once the pipeline is closed."""
-        return self._open_generator().models[0]
-
-    @property
-    def draft(self) -> LoadedModel | None:
-        """The draft model, if the drafter has one."""
-        return next(iter(self._open_generator().models[1:]), None)
-
-    @property
-    def costs(self) -> CostCurve:
-        """The cost curve of passes, as learned so far; before the first one it is nominal.
-
-        Raises `SessionError` once the pipeline is closed.
-        """
-        return self._open_generator().sequences.learned.costs.curve
-
-    def prepare(
-        self, progress: Progress | None = None, *, seconds: float | None = None
-    ) -> CostCurve:
-        """Measure the cost of passes and compile static shapes now, instead of during use.
-
-        That is a few passes of each size, for at most two seconds or 5 % of the loading time,
-        unless the user's cache folder has them from an earlier process. Each static shape takes
-        about as long as loading. progress: called with the fraction done, first of the one and then
-        of the other. seconds: run passes in any case, for this time; above 0. Raises `OptionError`,
-        and `SessionError` while a generation is running.
-        """
-        self.measure_costs(progress, seconds=seconds)
-        loop = self._open_generator().loop
-        with loop.alone():
-            for shapes in loop.engine.shapes.values():
-                shapes.complete(progress)
-        return self.costs
-
-    def measure_costs(
-        self, progress: Progress | None = None, *, seconds: float | None = None
-    ) -> CostCurve:
-        """The first part of `prepare`: no static shapes are compiled."""
-        generator = self._open_generator()
-        costs = generator.sequences.learned.costs
-        with generator.loop.alone():
-            costs.prepare(progress, seconds)
-            return costs.curve
-
-    def close(self) -> None:
-        """Free the models. Running generations end within one pass."""
-        if self._generator is not None:
-            self._generator.close()
-        self._generator = None
-
-    def _open_generator(self) -> TextGenerator:
-        if self._generator is None:
-            raise SessionError(CLOSED)
-        return self._generator
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def check_devices(configs: Sequence[RuntimeConfig]) -> None:

@@ -1,10 +1,12 @@
 """`TextGenerator`: encodes a prompt, makes its sequence, and has the engine run it."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Set
 from collections.abc import Sequence as Many
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from math import inf
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -15,7 +17,6 @@ from ov_specdec.engine.loop import EngineLoop
 from ov_specdec.engine.output import Reader
 from ov_specdec.engine.sequence import Sequence
 from ov_specdec.errors import OptionError
-from ov_specdec.generation.prompt_encoder import PromptEncoder
 from ov_specdec.generation.sequence_factory import SequenceFactory, namespace_of
 from ov_specdec.models.compile import LoadedModel
 from ov_specdec.options.conflicts import constraints_of
@@ -26,7 +27,7 @@ from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
 from ov_specdec.text.grammar import Grammars
-from ov_specdec.text.prompt import Prompt, TextToText
+from ov_specdec.text.prompt import Prompt, PromptEncoder, TextToText, escaped_copy, may_fit
 from ov_specdec.text.template_format import read_format
 from ov_specdec.text.tokenizer import Tokenizer
 
@@ -61,10 +62,13 @@ class TextGenerator:
         parsers: tuple[str, str] = ("auto", "auto"),
     ) -> None:
         self.sequences, self.loop, self.answers, self.models = sequences, loop, answers, models
-        self.prompts = PromptEncoder(sequences.main, tokenizer, vocab_size, text_to_text)
+        room = sequences.main.max_length, sequences.main.capacity
+        self.prompts = PromptEncoder(tokenizer, vocab_size, *room, text_to_text)
         self.texts = AnswerTexts(tokenizer, vocab_size, sequences.eos_token_ids, parsers)
         self.last_cached: tuple[Many[int], str | None] = ((), None)
         """Tokens and salt of the last finished generation with `cache_prompt`."""
+        self._references = WeakValueDictionary[Any, SuffixIndex]()
+        """The reference texts of unfinished generations."""
 
     def close(self) -> None:
         """End all generations within one pass, and what works for them."""
@@ -113,10 +117,9 @@ class TextGenerator:
             options = start.complete(options, self.prompts.tokenizer)
             tokens = [start.decoder_start_token_id]
             source = EncoderInput(np.array([ids]), namespace_of(options))
-        self.check(options)
         text, grammar = self.texts.open(ids, tokens, options, until)
-        has_copy = self.sequences.drafter.searches_earlier and self.texts.has_json_calls(options)
-        references = self.prompts.references(ids, options, has_copy=has_copy)
+        repeats = options.reference_texts or options.tools
+        references = self._references_of(ids, options) if repeats else None
         given = tokens, options, text, references, source, grammar
         return self.sequences.make(*given, reader, tenant, self._remember)
 
@@ -133,11 +136,30 @@ class TextGenerator:
         text = IncrementalDetokenizer(lambda *_: b"", [])
         return self._read(self.sequences.make(prompt, options, text, references, encoder_input))
 
-    def check(self, options: GenerationOptions) -> None:
-        """Refuse options that the models, the drafter or the chat template do not support."""
-        self.prompts.check(options)
-        self.sequences.drafter.check(options)
-        self.texts.check(options)
+    def _references_of(self, ids: list[int], options: GenerationOptions) -> SuffixIndex | None:
+        """The index of the reference texts, which all choices of a request share.
+
+        It has the prompt `ids` too, as calls in JSON repeat them.
+        """
+        texts, context = tuple(options.reference_texts), self.prompts.context
+        repeats = self.sequences.drafter.searches_earlier and self.texts.has_json_calls(options)
+        tokenizer = self.prompts.tokenizer
+        copy = escaped_copy(ids, tokenizer) if repeats else []
+        if not texts and not copy:
+            return None
+        key = (options.cache_salt, texts, tuple(copy))
+        if (known := self._references.get(key)) is not None:
+            return known
+        may_all_fit = all(may_fit(text, tokenizer, context) for text in texts)
+        encoded = [tokenizer.encode_rendered(text).ids for text in texts if may_all_fit]
+        if not may_all_fit or sum(map(len, encoded)) > context:
+            raise OptionError(
+                f"{{reference_texts}} have more tokens than the model's context, {context}: "
+                "shorten them",
+                reference_texts=texts,
+            )
+        self._references[key] = index = SuffixIndex(filter(None, [*encoded, copy]))
+        return index
 
     def _read(self, sequence: Sequence) -> GenerationStream:
         return GenerationStream(self.loop.read(sequence), partial(self.loop.cancel, sequence))
@@ -189,9 +211,9 @@ class AnswerTexts:
         """How answers mark calls and reasoning, as far as the chat template shows it."""
         return read_format(self.tokenizer, *self.parsers)
 
-    def check(self, options: GenerationOptions) -> None:
+    def _check_tools(self, options: GenerationOptions) -> None:
         """Refuse tools that the chat template does not show how to call."""
-        if options.tools and self.format.calls is None:
+        if self.format.calls is None:
             if reason := self.format.reason:
                 raise OptionError(
                     f"{{tools}} cannot be used with this model ({reason}): leave it out, or give "
@@ -223,7 +245,10 @@ class AnswerTexts:
 
         ids: of the prompt. tokens: those before the answer. until: see `Grammars.compile`.
         """
-        form, constraints = self.format_of(options), constraints_of(options)
+        if options.tools:
+            self._check_tools(options)
+        form, ends = self.format_of(options), options.ending_ids(self.eos_token_ids)
+        constraints = constraints_of(options)
         end = self.tokenizer.decode_all(ids[-PROMPT_END:]) if form.reasoning else ""
         is_reasoning = form.reasoning is not None and form.reasoning.is_open(end)
         has_calls = form.calls is not None and not options.may_call
@@ -234,23 +259,22 @@ class AnswerTexts:
             tokens,
             options.stop_strings,
             options.include_stop_str_in_output,
-            self._hidden(options, read, has_constraint=bool(constraints)),
+            self._hidden(options, read, ends, has_constraint=bool(constraints)),
             options.min_tokens,
             AnswerParser(read, options.tools, is_reasoning) if parts else None,
         )
         calls = options.tools and form.calls
         if not (constraints or calls or options.thinking_token_budget is not None):
             return text, None
-        eos = options.ending_ids(self.eos_token_ids)
-        make = self.grammars.compile(options, eos, form, is_reasoning, until)
+        make = self.grammars.compile(options, ends, form, is_reasoning, until)
         has_forced = options.forced_bos_token_id is not None and len(tokens) == 1
         return text, make(len(tokens), int(has_forced))
 
     def _hidden(
-        self, options: GenerationOptions, form: AnswerFormat, *, has_constraint: bool
+        self, options: GenerationOptions, form: AnswerFormat, ends: Set[int], has_constraint: bool
     ) -> dict[int, str]:
         """The tokens that the text leaves out, with their names, but not the markers of parts."""
-        skips, ends = options.skip_special_tokens, options.ending_ids(self.eos_token_ids)
+        skips = options.skip_special_tokens
         special = self.tokenizer.special_tokens if skips else {}
         markers = {*form.tokens.values()} - ends
         hidden = {token: name for token, name in special.items() if token not in markers}

@@ -27,6 +27,27 @@ NOT_FOR_TEMPLATES = (
 """Arguments of a chat template that transformers sets from other options."""
 
 
+def fill(given: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """The given options with defaults for the others.
+
+    defaults: those that a `GenerationConfig` sets, including do_sample, unless there is none. None
+    counts as not given. If a given option decides about sampling, contradicting defaults do not
+    apply.
+    """
+    own, others = {k: v for k, v in given.items() if v is not None}, {**defaults}
+    if "tgt_lang" in own:
+        others.pop("forced_bos_token_id", None)  # another language's
+    if own.get("ignore_eos"):
+        others.pop("eos_token_id", None)
+    draws = own.get("do_sample", others.get("do_sample", False))
+    if "do_sample" not in own and not own.keys().isdisjoint(SAMPLING_OPTIONS):
+        others.pop("do_sample", None)  # the given options imply it
+        draws = own.get("temperature") != 0
+    for name in () if draws else SAMPLING_OPTIONS:
+        others.pop(name, None)
+    return {**given, **others, **own}
+
+
 def require_no_conflict(options: Any) -> Any:
     """The options of a generation, unless some contradict or need each other."""
     if options.max_new_tokens == 0 and options.prompt_logprobs is None:

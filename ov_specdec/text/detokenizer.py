@@ -153,9 +153,11 @@ class IncrementalDetokenizer:
 
     def take(self) -> tuple[str, tuple[Part, ...]]:
         """The text that may be shown now, and with a parser all parts; once each."""
-        stops = () if self.stop_string else self._stop_strings
-        begun = [n for s in stops for n in range(1, len(s)) if self._held.endswith(s[:n])]
-        return self._take(len(self._held) - max(begun, default=0))
+        num_begun = 0
+        for stop in () if self.stop_string else self._stop_strings:
+            begun = [n for n in range(1, len(stop)) if self._held.endswith(stop[:n])]
+            num_begun = max([num_begun, *begun])
+        return self._take(len(self._held) - num_begun)
 
     def finish(self, *, is_cut: bool = False) -> tuple[str, tuple[Part, ...]]:
         """The rest, an unfinished character included. is_cut: see `AnswerParser.end`."""
@@ -185,7 +187,7 @@ class IncrementalDetokenizer:
         self._held += new
         self._is_shown += [is_shown] * len(new)
         self._num_shown += len(new) * is_shown
-        if self._num_ignored >= 0:
+        if self._num_ignored >= 0 or not self._stop_strings:
             return
         hits = [
             (start, len(stop), stop)

@@ -1,13 +1,13 @@
-"""Encode a prompt (text, token ids or messages) as ids."""
+"""Encode a prompt (text, token ids or messages) as ids, as far as the model has room for it."""
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ov_specdec.errors import ContextLengthError, Option, OptionError, shorten
+from ov_specdec.errors import CacheFullError, ContextLengthError, Option, OptionError, shorten
 from ov_specdec.options.conflicts import given_chat_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import require_utf8
@@ -23,21 +23,6 @@ MAX_ESCAPED = 16_384
 """Tokens at the end of a prompt that are copied, which takes some 60 ms."""
 
 ONE_BY_ONE = "generate takes one prompt, generate_batch a list of them"
-
-
-def take_prompt(prompt: Prompt | None, options: Mapping[str, Any]) -> tuple[Prompt, dict[str, Any]]:
-    """Take a prompt from the options, where transformers has it. Returns it and the other options.
-
-    Raises `OptionError` if there is no prompt, or more than one.
-    """
-    others = dict(options)
-    mask = others.pop("attention_mask", None)
-    asked = [prompt, others.pop("inputs", None), others.pop("input_ids", None)]
-    prompts = [each for each in asked if each is not None]
-    if len(prompts) != 1:
-        given = f"the prompt is given {len(prompts)} times" if prompts else "there is no prompt"
-        raise OptionError(f"{given}: give one, such as generate('Hello')")
-    return prompts[0] if mask is None else {"input_ids": prompts[0], "attention_mask": mask}, others
 
 
 def encode_prompt(
@@ -57,7 +42,7 @@ def encode_prompt(
     given = _as_one(prompt)
     if isinstance(given, Sequence) and len(given) == 0:
         return []
-    if isinstance(given, str):
+    if isinstance(given, str) and not given.isascii():
         require_utf8("the prompt", given)
     messages = _as_messages(given, options, tokenizer)
     _check_used(options, has_template=bool(messages), is_text=isinstance(given, str))
@@ -227,3 +212,63 @@ class TextToText:
         elif forced is None:
             forced = self.forced_bos_token_id
         return options.copy_with(forced_bos_token_id=forced, tgt_lang=None)
+
+
+@dataclass
+class PromptEncoder:
+    """Encodes what a main model reads. vocab_size: ids below it have a token.
+
+    context, capacity: maximum tokens of prompt and output, and those for which the KV cache has
+    room; None: the device manages it. text_to_text: of an encoder-decoder model. generated_tokens:
+    the answers to prompts with a salt.
+    """
+
+    tokenizer: Tokenizer
+    vocab_size: int
+    context: int
+    capacity: int | None = None
+    text_to_text: TextToText | None = None
+    generated_tokens: GeneratedTokens = field(default_factory=GeneratedTokens)
+
+    def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
+        """The prompt's ids; `OptionError` if it is empty, too long or invalid."""
+        context, is_text_to_text = self.context, self.text_to_text is not None
+        for name in () if is_text_to_text else ("src_lang", "tgt_lang"):
+            if (language := getattr(options, name)) is not None:
+                raise OptionError(
+                    "{option} needs an encoder-decoder model: leave it out",
+                    option=Option(name, language),
+                )
+        ids = encode_prompt(prompt, options, self.tokenizer, self.generated_tokens, context)
+        if not ids:
+            raise OptionError("the prompt is empty: give at least one token of text")
+        # An output needs room, except beside a prompt that is the input of an encoder.
+        if len(ids) > context or (len(ids) == context and not is_text_to_text):
+            raise overflow(f"{len(ids)} tokens", context)
+        num_new = 1 if options.max_new_tokens is None else options.max_new_tokens
+        needed = min(len(ids) + num_new, context)
+        if self.capacity is not None and needed > self.capacity and not is_text_to_text:
+            raise CacheFullError(
+                f"prompt and {{max_new_tokens}} need {needed} tokens of KV cache, "
+                f"{{kv_cache_size}} has room for {self.capacity}: raise it, or lower "
+                "{max_new_tokens}",
+                max_new_tokens=...,
+                kv_cache_size=...,
+            )
+        self._require_ids("the prompt", ids)
+        self.check(options)
+        return ids
+
+    def check(self, options: GenerationOptions) -> None:
+        """Refuse options with ids that the main model does not have."""
+        for name, ids in options.token_ids().items():
+            if ids:
+                self._require_ids("{option}", ids, option=Option(name))
+
+    def _require_ids(self, where: str, ids: Iterable[int], **options: object) -> None:
+        for token in ids:
+            if not 0 <= token < self.vocab_size:
+                most = self.vocab_size - 1
+                raise OptionError(
+                    f"{where} holds token id {token}: the model has 0 to {most}", **options
+                )

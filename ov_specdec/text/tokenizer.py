@@ -56,6 +56,8 @@ class Tokenizer:
             if chat_template is None
             else {"default": _read_chat_template(chat_template)}
         )
+        self.chat_template: str | None = self._templates.get("default")
+        """The model's chat template, if it has one."""
 
     def __call__(self, text: str, return_tensors: str | None = None) -> "BatchEncoding":
         """As in transformers: `input_ids` and `attention_mask` of a text.
@@ -71,11 +73,6 @@ class Tokenizer:
         content = {"input_ids": ids, "attention_mask": [1] * len(ids)}
         is_batch = return_tensors is not None
         return BatchEncoding(content, tensor_type=return_tensors, prepend_batch_axis=is_batch)
-
-    @property
-    def chat_template(self) -> str | None:
-        """The model's chat template, if it has one."""
-        return self._templates.get("default")
 
     @cached_property
     def full_spec(self) -> dict[str, Any]:

@@ -6,7 +6,8 @@ import shutil
 import pytest
 
 from ov_specdec import GenerationOptions, ModelError, OptionError, SpeculativePipeline
-from ov_specdec.models.generation_config import fill, read_sampling_defaults
+from ov_specdec.models.generation_config import read_sampling_defaults
+from ov_specdec.options.conflicts import fill
 
 QWEN = {"do_sample": True, "temperature": 0.7, "top_k": 20, "top_p": 0.8, "repetition_penalty": 1.1}
 IDLE = {"temperature": 0.6, "top_p": 0.9, "no_repeat_ngram_size": 3}

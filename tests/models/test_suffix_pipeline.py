@@ -6,7 +6,7 @@ import pytest
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.drafters.suffix_index import SuffixIndex
-from ov_specdec.generation import prompt_encoder
+from ov_specdec.generation import text_generator
 from tests.support.agents import called, follow
 
 PROMPT = "def area("
@@ -112,6 +112,6 @@ def test_a_file_is_drafted_from_its_escaped_copy(agent_model, monkeypatch):
         for _ in range(2):
             found.append(pipeline.generate([{"role": "user", "content": FILE}], **options))
             assert json.loads(found[-1].tool_calls[0].arguments) == {"text": FILE}
-            monkeypatch.setattr(prompt_encoder, "escaped_copy", lambda *_: [])
+            monkeypatch.setattr(text_generator, "escaped_copy", lambda *_: [])
     passes = [result.stats.main_passes for result in found]
     assert passes[1] > 1.3 * passes[0]
