@@ -19,6 +19,7 @@ from lab.benchmarks.figures.results import (
     count,
     methods,
     plain_of,
+    singles,
     speedups,
 )
 from lab.benchmarks.options import PATH
@@ -92,8 +93,8 @@ def save_svg(figure: Any, file: Path, about: str) -> None:
         axes.set_facecolor("none")
         axes.tick_params(colors=INK)
         axes.spines[:].set_color(INK)
-    settings = {**ink, "svg.fonttype": "none", "svg.hashsalt": "0"}
-    with matplotlib.rc_context(settings):
+    given = {**ink, "svg.fonttype": "none", "svg.hashsalt": "0"}
+    with matplotlib.rc_context(given):
         metadata = {"Date": None, "Creator": None, "Description": about}
         figure.savefig(file, transparent=True, metadata=metadata)
     drawn = file.read_text(encoding="utf-8").replace(INK, "currentColor")
@@ -103,10 +104,9 @@ def save_svg(figure: Any, file: Path, about: str) -> None:
 
 def speed(axes: Any, results: Results) -> None:
     """For each pair the default, and the best of openvino.genai's settings."""
-    found = {pair: results.rows(part, heat=0.0) for pair, part in SINGLE.items()}
-    shown = {pair: rows for pair, rows in found.items() if rows}
-    for place, (pair, rows) in enumerate(reversed(shown.items())):
-        peer, plain = best(rows, "genai") or "", plain_of(pair, results)
+    shown = singles(results, heat=0.0)
+    for place, rows in enumerate(reversed(shown.values())):
+        peer, plain = best(rows, "genai") or "", plain_of(rows, results)
         bars = {"default": (0.2, ORANGE), peer: (-0.2, GREY if peer == "genai-plain" else BLUE)}
         for method, (offset, colour) in bars.items():
             own = by_prompt(select(rows, method=method))
@@ -122,7 +122,7 @@ def speed(axes: Any, results: Results) -> None:
         at_right = axes.get_yaxis_transform()
         axes.text(1.0, place, of_best, ha="right", va="center", fontsize=8, transform=at_right)
     axes.margins(x=0.2)
-    axes.set_yticks(range(len(shown)), [PAIRS[pair] for pair in reversed(shown)], fontsize=8)
+    axes.set_yticks(range(len(shown)), reversed(shown), fontsize=8)
     axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
     axes.barh(0, 0, color=ORANGE, label="ov-specdec, default")
     axes.barh(0, 0, color=BLUE, label="openvino.genai, best setting")
@@ -131,12 +131,62 @@ def speed(axes: Any, results: Results) -> None:
     axes.set_xlabel(f"{said}\n(n = {counts})", fontsize=8)
 
 
+def settings(axes: Any, results: Results) -> None:
+    """All draft lengths and drafters, over plain decoding: what the default is to find."""
+    shown = singles(results, heat=0.0)
+    for place, rows in enumerate(reversed(shown.values())):
+        for name in methods(rows):
+            if name != "plain" and (ratios := speedups(rows, name)):
+                family, length = split(name)
+                above, colour, mark = FAMILIES.get(family, (0.0, GREY, "o"))
+                at = (median(ratios), place + above)
+                axes.plot(*at, mark, color=colour, markersize=8 if family == "default" else 4)
+                said, near = str(length or ""), {"textcoords": "offset points", "ha": "center"}
+                axes.annotate(said, at, (0, 4), fontsize=6, **near)
+    axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
+    axes.set_yticks(range(len(shown)), reversed(shown), fontsize=8)
+    for family, (_, colour, mark) in FAMILIES.items():
+        axes.plot([], [], mark, color=colour, markersize=5, label=label(family))
+    axes.set_xlabel("times plain decoding, greedy; numbers: draft tokens of a round", fontsize=8)
+
+
+FAMILIES = {
+    "default": (0.0, ORANGE, "D"),
+    "constant": (0.2, ORANGE, "o"),
+    "suffix": (0.2, GREEN, "s"),
+    "both": (0.2, INK, "s"),
+    "genai-plain": (-0.2, GREY, "o"),
+    "genai-draft": (-0.2, BLUE, "o"),
+    "genai-confidence": (-0.2, BLUE, "x"),
+    "genai-prompt-lookup": (-0.2, GREEN, "o"),
+}
+"""Where methods stand beside a pair's place, and how they look."""
+
+
+def tasks(axes: Any, results: Results) -> None:
+    """The chat model's tasks: default, and openvino.genai plain and with prompt lookup."""
+    rows = results.rows("tasks")
+    lookup = best(rows, "genai-prompt-lookup") or ""
+    found = {name: select(rows, task=name) for name in dict.fromkeys(row["task"] for row in rows)}
+    looks = {"default": (0.25, ORANGE), "genai-plain": (0.0, GREY), lookup: (-0.25, BLUE)}
+    for place, own in enumerate(reversed(found.values())):
+        for method, (above, colour) in looks.items():
+            if ratios := speedups(own, method):
+                axes.barh(place + above, median(ratios), 0.23, color=colour)
+    axes.set_yticks(range(len(found)), [n.replace("_", " ") for n in reversed(found)], fontsize=8)
+    axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
+    for method, (_, colour) in looks.items():
+        axes.barh(0, 0, color=colour, label=label(method))
+    counts = ", ".join(str(count(own)) for own in found.values())
+    axes.set_xlabel(f"times plain decoding\n(n = {counts})", fontsize=8)
+
+
 def temperature(axes: Any, results: Results) -> None:
     """The default and openvino.genai's settings, greedily and at temperatures."""
     rows = results.rows(SINGLE[LARGE])
     heats = sorted({row["heat"] for row in rows})
-    settings = (name for name in methods(rows, "genai") if name != "genai-plain")
-    for method in ("default", *settings):
+    others = (name for name in methods(rows, "genai") if name != "genai-plain")
+    for method in ("default", *others):
         own = [speedups(select(rows, heat=heat), method, "genai-plain") for heat in heats]
         is_own = method == "default"
         looks = {"color": ORANGE if is_own else BLUE, "linewidth": 2.5 if is_own else 1.2}
@@ -286,6 +336,11 @@ def has(part: str) -> Callable[[Results], bool]:
     return lambda results: bool(results.rows(part))
 
 
+def has_singles(results: Results) -> bool:
+    """Whether a file has single requests."""
+    return bool(singles(results, heat=0.0))
+
+
 def has_rounds(results: Results) -> bool:
     """Whether a file has what `rounds` takes."""
     return bool(of_passes(results) and results.rows(SINGLE[LARGE]))
@@ -295,9 +350,21 @@ Draw = Callable[[Any, Results], None]
 CHARTS: Mapping[str, tuple[str, Callable[[Results], bool], Draw, tuple[float, float]]] = {
     "speed": (
         "Speed over openvino.genai's plain decoding, greedy; median and quartiles",
-        has(SINGLE[LARGE]),
+        has_singles,
         speed,
         (8.2, 3.9),
+    ),
+    "settings": (
+        "Speed of all settings that were tried, over plain decoding, greedy",
+        has_singles,
+        settings,
+        (8.2, 4.6),
+    ),
+    "tasks": (
+        "Speed of SmolLM2-135M over plain decoding, by task",
+        has("tasks"),
+        tasks,
+        (8.2, 3.2),
     ),
     "temperature": (
         "Speed over temperature, beside the settings of openvino.genai",

@@ -25,9 +25,10 @@ SETS = {**PROMPT_SETS, "tests": PROMPTS, MIXED: PROMPT_SETS["code"]}
 
 FILES = {
     name: Path(__file__).parent / "prompts" / f"{name}.jsonl"
-    for name in ("heldout", "tasks", "agent_turns")
+    for name in ("heldout", "tasks", "code_chat", "agent_turns")
 }
-"""Sets in files: code that the embedded pair was not trained on, and six tasks for chat models."""
+"""Sets in files: code that the embedded pair was not trained on; six tasks, and code, for chat
+models; and turns of agents."""
 
 MIX = tuple(range(30, 901, 30))
 """Tokens of mixed prompts: from a question to a file."""

@@ -1,7 +1,7 @@
 """`python -m lab.benchmarks figures`: what the pages state, into docs/figures."""
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -13,12 +13,12 @@ from time import monotonic
 import click
 
 from lab.benchmarks import priority
-from lab.benchmarks.figures.given import Given
+from lab.benchmarks.figures.given import Given, embedded
 from lab.benchmarks.figures.parts import PARTS
 from lab.benchmarks.figures.results import FOLDER, cells, rising
 from lab.benchmarks.kernels import restart_limited
 from lab.benchmarks.measuring import Measurements, measure_into
-from lab.benchmarks.options import PATH, several
+from lab.benchmarks.options import PATH, Command, several
 from lab.benchmarks.peers.asks import BenchmarkError
 from lab.benchmarks.record import CPUINFO, LIMIT, Record, current_code, instructions, select
 from lab.benchmarks.texts import Prompts, heldout_text
@@ -54,16 +54,22 @@ COLUMNS = {
     # Intel Core since 2021. Dynamic quantization stays as the plugin sets it there.
     "avx2-vnni": AVX2,
     "avx2-all-kernels": replace(AVX2, limits_kernels=True),
+    # AMD's until Zen 3, and laptops before 2021.
+    "avx2": Column(("avx2",), "AVX2", ("avx_vnni", "avx512", "amx"), F32),
     "native": Column(),
 }
 """By name. "native" is this processor as it is: to try the laboratory, and to compare commits."""
 
-MODELS = Path("models")
-EXPANDED, LARGER = MODELS / "main-expanded-1b-int8", MODELS / "main-expanded-3b-int8"
-INT4 = MODELS / "main-expanded-1b-int4"
-DRAFT = MODELS / "draft-expanded-100m-int8"
-"""What `expand --size 1B` and `--size 3B`, `expand --size 1B --weight-format int4`, and `expand
-models/draft --size 100M` write."""
+
+def model(name: str, says: str, folder: str = "") -> Callable[[Command], Command]:
+    """An option for a model, whose role it names. folder: in `models`, taken where it is there."""
+    default = Path("models", folder)
+
+    def find(context: click.Context, option: click.Parameter, given: str | None) -> Path | None:
+        return locate(given) if given else default if folder and default.is_dir() else None
+
+    says += f" [{default}]" * bool(folder)
+    return click.option(name, callback=find, metavar="DIR", help=says)
 
 
 @click.command()
@@ -72,12 +78,15 @@ models/draft --size 100M` write."""
 @click.option("--minutes", default=90.0, show_default=True, help="Of all parts together, at most.")
 @click.option("--prompts", "most", type=click.IntRange(1), help="Of each part: to try it.")
 @several("--only", str, tuple(PARTS), says="Parts.", among=PARTS)
-@click.option("--expanded", type=PATH, default=EXPANDED, show_default=True, help="A main of 1 B.")
-@click.option("--larger", type=PATH, default=LARGER, show_default=True, help="A main of 3 B.")
-@click.option("--int4", type=PATH, default=INT4, show_default=True, help="The one of 1 B in int4.")
-@click.option("--draft", type=PATH, default=DRAFT, show_default=True, help="Their draft of 100 M.")
-@click.option("--chat", metavar="DIR", help="A chat model, such as SmolLM2-135M-Instruct.")
-@click.option("--speech", metavar="DIR", help="A Whisper.")
+@model("--expanded", "A main of 1 B.", "main-expanded-1b-int8")
+@model("--larger", "A main of 3 B.", "main-expanded-3b-int8")
+@model("--expanded-int4", "The one of 1 B in int4.", "main-expanded-1b-int4")
+@model("--expanded-draft", "Their draft of 100 M.", "draft-expanded-100m-int8")
+@model("--chat", "A chat model, such as SmolLM2-135M-Instruct.")
+@model("--real-main", "A chat model that writes code.")
+@model("--real-int4", "The same in int4.")
+@model("--real-draft", "Their draft.")
+@model("--speech", "A Whisper.")
 @click.option("--recording", "recordings", type=PATH, multiple=True, help="English, for --speech.")
 @click.option("--output", type=PATH, help="[docs/figures/COLUMN.json]")
 def figures(
@@ -85,14 +94,9 @@ def figures(
     minutes: float,
     most: int | None,
     only: tuple[str, ...],
-    expanded: Path,
-    larger: Path,
-    int4: Path,
-    draft: Path,
-    chat: str | None,
-    speech: str | None,
     recordings: tuple[Path, ...],
     output: Path | None,
+    **folders: Path | None,
 ) -> None:
     """Measure what the pages state into one file for each column.
 
@@ -102,17 +106,8 @@ def figures(
     """
     properties = dict(enter(column, instructions(CPUINFO) or []).properties)
     level = priority.take()
-    given = Given(
-        expanded if expanded.is_dir() else None,
-        larger if larger.is_dir() else None,
-        int4 if int4.is_dir() else None,
-        draft if draft.is_dir() else None,
-        locate(chat) if chat else None,
-        locate(speech) if speech else None,
-        recordings,
-        properties,
-        level,
-    )
+    found = {role.replace("_", " "): folder for role, folder in folders.items() if folder}
+    given = Given({**embedded(), **found}, recordings, properties, level)
     options = {"column": column, "properties": properties, "prompts": prompts_of_parts()}
     record = Record.begin(options, given.folders)
     record.machine["priority"] = level
@@ -152,7 +147,7 @@ def has(instructions: Sequence[str], beginning: str) -> bool:
 
 def prompts_of_parts() -> dict[str, str]:
     """Hashes of the prompts and of the contexts before them."""
-    found = {name: Prompts.read(name).digest for name in ("heldout", "tasks")}
+    found = {name: Prompts.read(name).digest for name in ("heldout", "tasks", "code_chat")}
     return {**found, "contexts": sha256(heldout_text().encode()).hexdigest()[:12]}
 
 

@@ -1,6 +1,6 @@
 """What there is to measure: the embedded pair, and models that somebody gave."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,27 +18,37 @@ from ov_specdec.text.tokenizer import load_tokenizer
 SETS = {
     **dict.fromkeys(("embedded", "1b", "1b-int4", "1b-small-draft", "3b"), "heldout"),
     "chat": "tasks",
+    **dict.fromkeys(("real", "real-int4"), "code_chat"),
 }
 """The prompts of each pair."""
+
+ROLES: Mapping[str, Sequence[str]] = {
+    "embedded": ("main", "draft"),
+    "chat": ("chat",),
+    "real": ("real main", "real draft"),
+    "real-int4": ("real int4", "real draft"),
+    "1b-small-draft": ("expanded", "draft"),
+    "1b": ("expanded", "expanded draft"),
+    "1b-int4": ("expanded int4", "expanded draft"),
+    "3b": ("larger", "expanded draft"),
+}
+"""The main model of each pair and its draft, by their roles; a chat model has no draft."""
+
+
+def embedded() -> dict[str, Path]:
+    """The folders of the embedded pair by role."""
+    return {role: embedded_folder(role) for role in ROLES["embedded"]}
 
 
 @dataclass(frozen=True)
 class Given:
-    """Folders of models, and recordings. None: not given.
+    """Folders of models by role, and recordings for a model that has the role "speech".
 
-    expanded, larger: the embedded main at the cost of 1 B and of 3 B parameters. int4: the former
-    in int4. draft: the embedded draft at that of 100 M.
-    chat: a chat model, which has no draft model. speech: a Whisper.
     properties: OpenVINO's, for all models and programs that take them. priority: that of all
     processes. rows: what was measured so far.
     """
 
-    expanded: Path | None = None
-    larger: Path | None = None
-    int4: Path | None = None
-    draft: Path | None = None
-    chat: Path | None = None
-    speech: Path | None = None
+    folders: Mapping[str, Path] = field(default_factory=embedded)
     recordings: tuple[Path, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     priority: str = priority.USUAL
@@ -46,33 +56,17 @@ class Given:
 
     @property
     def pairs(self) -> Mapping[str, Models]:
-        """Main and draft models by name."""
-        main, draft = embedded_folder("main"), embedded_folder("draft")
-        pairs = {"embedded": Models(main, draft, properties=self.properties)}
-        if self.chat:
-            pairs["chat"] = Models(self.chat, properties=self.properties)
-        if self.expanded:
-            pairs["1b-small-draft"] = Models(self.expanded, draft, properties=self.properties)
-        if self.expanded and self.draft:
-            pairs["1b"] = Models(self.expanded, self.draft, properties=self.properties)
-        if self.int4 and self.draft:
-            pairs["1b-int4"] = Models(self.int4, self.draft, properties=self.properties)
-        if self.larger and self.draft:
-            pairs["3b"] = Models(self.larger, self.draft, properties=self.properties)
-        return pairs
-
-    @property
-    def folders(self) -> Mapping[str, Path]:
-        """The models by role, for their hashes."""
-        given = {"expanded": self.expanded, "larger": self.larger, "expanded int4": self.int4}
-        given |= {"expanded draft": self.draft, "chat": self.chat, "speech": self.speech}
-        embedded = {role: embedded_folder(role) for role in ("main", "draft")}
-        return {**embedded, **{role: path for role, path in given.items() if path}}
+        """Main and draft models by name, of those pairs that there are."""
+        return {
+            pair: Models(*(self.folders[role] for role in roles), properties=self.properties)
+            for pair, roles in ROLES.items()
+            if self.folders.keys() >= {*roles}
+        }
 
     def has(self, needs: str) -> bool:
         """Whether there is what a part needs: a pair, or speech."""
         if needs == "speech":
-            return bool(self.speech and self.recordings)
+            return needs in self.folders and bool(self.recordings)
         return needs in self.pairs
 
     @contextmanager

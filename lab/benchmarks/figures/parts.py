@@ -8,21 +8,23 @@ from lab.benchmarks.figures.busy import busy
 from lab.benchmarks.figures.given import Given
 from lab.benchmarks.figures.passes import passes
 from lab.benchmarks.figures.processes import fresh, memory
-from lab.benchmarks.figures.requests import again, of_pairs, requests, second_turns
+from lab.benchmarks.figures.requests import again, long_prompts, of_pairs, requests, second_turns
 from lab.benchmarks.figures.speech import speech
 from lab.benchmarks.figures.structured import MOST, SPACED, structured
+from lab.benchmarks.figures.structured import single as schema_by_schema
 from lab.benchmarks.figures.texts import texts
 from lab.benchmarks.figures.together import together
-from lab.benchmarks.figures.tools import tools
+from lab.benchmarks.figures.tools import own_calls, tools
 from lab.benchmarks.measuring import Measurements
 
 PLAIN = ("plain", "plain-again", "default")
-HELD_OUT, SIX_TASKS = "held-out code", "six tasks"
+HELD_OUT, SIX_TASKS, CODE_CHAT = "held-out code", "six tasks", "code chats"
 PROMPTS = {
     HELD_OUT: "the first n of 8 beginnings of code, of 64 tokens, from packages outside the "
     "training data",
     SIX_TASKS: "the first n of 48 prompts of Spec-Bench, in turn of conversation, translation, "
     "summarization, questions, mathematics and questions about a text",
+    CODE_CHAT: "the first n of 6 questions about code and of 6 edits of code",
 }
 """What captions call prompts."""
 
@@ -44,6 +46,15 @@ METHODS = {
     ),
     "chat": sweep("genai-prompt-lookup", (1, 2, 3, 5, 9), own=False),
 }
+REAL = (
+    *(*PLAIN, "suffix", "both", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 7))),
+    *(f"genai-prompt-lookup-{n}" for n in (3, 7)),
+)
+"""Methods of a real pair, which are slow: openvino.genai's plain decoding is not repeated."""
+
+INT4 = ("plain", "default", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 7)))
+FEW = ("plain", "default", "genai-plain", "genai-draft-2")
+LOOKUP = (*FEW[:3], "genai-prompt-lookup-3")
 LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
 LOADS = {
     "1b": (*sweep("genai-draft", (1, 2, 4), own=False), "default-not-invariant"),
@@ -103,7 +114,80 @@ def several(pair: str, minutes: float, rounds: int) -> Part:
     )
 
 
+def of_real_pair(pair: str, minutes: float, methods: Sequence[str]) -> Part:
+    """Single requests of a real pair, whose tasks are told apart."""
+    measure = partial(
+        requests,
+        pair=pair,
+        methods=methods,
+        temperatures=(0.0,),
+        tokens=48,
+        rounds=1,
+        field="form",
+    )
+    return Part(minutes, pair, f"{CODE_CHAT}; outputs of 48 tokens", measure)
+
+
+def long_texts(
+    pair: str, minutes: float, methods: Sequence[str], cached: Sequence[int], rounds: int
+) -> Part:
+    """Long prompts of a pair, read as a whole."""
+    measure = partial(
+        long_prompts, pair=pair, methods=methods, cached=cached, tokens=48, rounds=rounds
+    )
+    about = "a question after source code, all of it read; outputs of 48 tokens"
+    return Part(minutes, pair, about, measure)
+
+
 PARTS: Mapping[str, Part] = {
+    "real": of_real_pair("real", 14, REAL),
+    "real-int4": of_real_pair("real-int4", 8, INT4),
+    "several-real": Part(
+        9,
+        "real",
+        f"the last 16 tokens of {CODE_CHAT}, after the same cached source code; outputs of 24 "
+        "tokens, timed once all have their first",
+        partial(
+            together,
+            pair="real",
+            methods=FEW,
+            cached=(200, 1500),
+            sizes=(4, 8),
+            tokens=24,
+            rounds=2,
+            own=16,
+            step=0,
+        ),
+    ),
+    "long-real": long_texts("real", 7, FEW, (2000,), rounds=1),
+    "longest-real": long_texts("real", 25, FEW, (8000,), rounds=1),
+    "passes-real": Part(
+        3,
+        "real",
+        "passes of the main model without static shapes, each after another of its kind",
+        partial(passes, pairs=("real",), cached=(200,), rounds=4),
+    ),
+    "structured-real": Part(
+        4,
+        "real",
+        "the first n schemas of each kind, strings of at most 24 characters; compact JSON, but any "
+        "whitespace beside openvino.genai, which knows no other; timed with the compilation of a "
+        "new schema, to the end",
+        partial(
+            schema_by_schema,
+            pair="real",
+            methods=(*FEW, SPACED),
+            rounds=2,
+            kinds=("8 fields", "one text"),
+        ),
+    ),
+    "tools-real": Part(
+        3,
+        "real",
+        "the first n of 12 turns of agents, each answered by a call that is required, of at most "
+        "64 tokens; prompts were read before",
+        partial(own_calls, pair="real", tasks=("searches", "shell"), tokens=64),
+    ),
     "1b": single("1b", 6, tokens=96, rounds=1),
     "1b-int4": single("1b-int4", 6, tokens=96, rounds=1),
     "3b": single("3b", 6, tokens=96, rounds=1),
@@ -137,6 +221,7 @@ PARTS: Mapping[str, Part] = {
             number=3,
         ),
     ),
+    "long-chat": long_texts("chat", 4, LOOKUP, (2000, 8000), rounds=2),
     "several-1b": several("1b", 10, rounds=3),
     "several-chat": several("chat", 5, rounds=6),
     "structured": Part(

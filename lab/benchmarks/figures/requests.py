@@ -5,7 +5,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import count, product
 from time import perf_counter
-from typing import Any
+from typing import Any, Literal
 from zlib import crc32
 
 from lab.benchmarks.figures.given import Given
@@ -14,14 +14,18 @@ from lab.benchmarks.peers.asks import Ask
 from lab.benchmarks.peers.methods import find_method
 from lab.benchmarks.peers.worker import Worker, WorkerProcess
 from lab.benchmarks.record import Key, Row
-from lab.benchmarks.texts import long_text
+from lab.benchmarks.texts import heldout_text, long_text
 from ov_specdec import GenerationResult, SpeculativePipeline
+from ov_specdec.text.tokenizer import load_tokenizer
 
 WARM_UP = 24
 """Tokens of an untimed generation."""
 
 LENGTHS: Mapping[str, Any] = {"plain": 0, "plain-again": 0, "default": "auto"}
 """Draft lengths of methods within one pipeline."""
+
+LATER = 97
+"""Tokens from the begin of a long prompt to that of the next one."""
 
 ANSWER, QUESTION = 16, 20
 """Tokens of the answer in a first turn, and of the question in a second one."""
@@ -37,11 +41,12 @@ def requests(
     *,
     ends: bool = False,
     number: int | None = None,
+    field: Literal["task", "form"] = "task",
 ) -> Measurements:
     """Prompts of a set, one after the other; each by all methods, at each temperature.
 
     tokens: of each output. ends: whether an end-of-sequence token ends it. number: of the first
-    prompts; None takes all.
+    prompts; None takes all. field: that tells the task; tasks that are a "form" have tables apart.
     """
     prompts, turns = given.prompts(pair)[:number], count()
     with given.setup(pair) as setup, WorkerProcess(setup) as worker:
@@ -49,7 +54,7 @@ def requests(
         for round_, number, heat in product(range(rounds), range(len(prompts)), temperatures):
             task, ids = prompts[number]
             turn, ask = next(turns), Ask(ids, tokens, heat, ends)
-            about: Key = {"pair": pair, "task": task, "prompt": number, "heat": heat}
+            about: Key = {"pair": pair, field: task, "prompt": number, "heat": heat}
             for method in in_turns(methods, turn):
                 key: Key = {"turn": turn, "round": round_, **about, "method": method}
                 yield key, partial(measure, method, ask)
@@ -111,6 +116,26 @@ def compact(row: Mapping[str, Any]) -> Row:
         for name, value in row.items()
         if value is not None
     }
+
+
+def long_prompts(
+    given: Given, pair: str, methods: Sequence[str], cached: Sequence[int], tokens: int, rounds: int
+) -> Measurements:
+    """Questions after long source code, all of which each method reads, one after the other.
+
+    cached: tokens of prompts, which are cached while the output is decoded.
+    """
+    text, turns = load_tokenizer(given.pairs[pair].main).encode(heldout_text()), count()
+    questions = [ids for _, ids in given.prompts(pair)]
+    with given.setup(pair) as setup, WorkerProcess(setup) as worker:
+        measure = warmed(worker, methods, questions[-1])
+        for round_, length in product(range(rounds), cached):
+            turn, end = next(turns), questions[round_]
+            ask = Ask([*text[LATER * round_ :][: length - len(end)], *end], tokens)
+            about: Key = {"pair": pair, "cached": length, "prompt": round_}
+            for method in in_turns(methods, turn):
+                key: Key = {"turn": turn, **about, "method": method}
+                yield key, partial(measure, method, ask)
 
 
 def second_turns(given: Given, pairs: Sequence[str], rounds: int, first: int) -> Measurements:

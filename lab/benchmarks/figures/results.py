@@ -16,6 +16,8 @@ NOISY = 0.05
 """Scatter of plain decoding beyond which figures are warned of."""
 
 PAIRS = {
+    "real": "real pair",
+    "real-int4": "real pair, main model in int4",
     "1b": "1 B, draft of 100 M",
     "1b-int4": "1 B in int4, draft of 100 M",
     "3b": "3 B, draft of 100 M",
@@ -26,7 +28,7 @@ PAIRS = {
 """What pairs are called, those first that are nearest to what people have."""
 
 SINGLE = {
-    **{pair: pair for pair in ("1b", "1b-int4", "3b", "1b-small-draft")},
+    **{pair: pair for pair in ("real", "real-int4", "1b", "1b-int4", "3b", "1b-small-draft")},
     **{"chat": "tasks", "embedded": "embedded"},
 }
 """The parts with single requests, by pair."""
@@ -118,6 +120,16 @@ def by_prompt(rows: Sequence[Row], name: str = "speed") -> dict[object, float]:
     return {prompt: median(values) for prompt, values in own.items()}
 
 
+def singles(results: Results, **values: object) -> dict[str, list[Row]]:
+    """Single requests with these values by what they are called: a pair, and a form of prompts."""
+    found = {}
+    for pair, part in SINGLE.items():
+        rows = results.rows(part, **values)
+        for form in dict.fromkeys(row.get("form") for row in rows):
+            found[f"{PAIRS[pair]}, {form}" if form else PAIRS[pair]] = select(rows, form=form)
+    return found
+
+
 def speeds(rows: Sequence[Row], method: str, name: str = "speed") -> list[float]:
     """A figure of a method by prompt."""
     return list(by_prompt(select(rows, method=method), name).values())
@@ -136,15 +148,13 @@ def speedups(
     return list(by_prompt(ratios, "ratio").values())
 
 
-def plain_of(pair: str, results: Results) -> dict[object, float]:
+def plain_of(rows: Sequence[Row], results: Results) -> dict[object, float]:
     """Speeds of openvino.genai's plain decoding by prompt, in the faster of two processes.
 
     Where memory lies makes one slower than another: see `CONTROL`.
     """
-    parts = CONTROL if pair in CONTROL else (SINGLE[pair],)
-    found = [
-        by_prompt(select(results.rows(part, heat=0.0), method="genai-plain")) for part in parts
-    ]
+    others = [results.rows(part, heat=0.0) for part in CONTROL if rows[0]["part"] in CONTROL]
+    found = [by_prompt(select(own, method="genai-plain")) for own in (rows, *others)]
     return max(filter(None, found), key=lambda speeds: median(speeds.values()), default={})
 
 
@@ -153,8 +163,9 @@ def best(rows: Sequence[Row], beginning: str, name: str = "speed") -> str | None
 
     By the geometric mean, to which all prompts count: the median of a few is one of them.
     """
-    names = methods(rows, beginning)
-    return max(names, key=lambda each: geometric_mean(speeds(rows, each, name)), default=None)
+    found = {each: speeds(rows, each, name) for each in methods(rows, beginning)}
+    names = (each for each in found if found[each])
+    return max(names, key=lambda each: geometric_mean(found[each]), default=None)
 
 
 def over_best(rows: Sequence[Row], method: str, beginning: str, name: str = "speed") -> list[float]:

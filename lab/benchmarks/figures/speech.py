@@ -55,9 +55,9 @@ def methods_of(given: Given) -> dict[str, Transcribe]:
     """What transcribes samples, by name. openvino.genai's says nothing about it."""
     import openvino_genai
 
-    pipeline = SpeechPipeline(str(given.speech), properties=dict(given.properties))
+    pipeline = SpeechPipeline(str(given.folders["speech"]), properties=dict(given.properties))
     pipeline.prepare()
-    peer = openvino_genai.WhisperPipeline(str(given.speech), "CPU", **given.properties)
+    peer = openvino_genai.WhisperPipeline(str(given.folders["speech"]), "CPU", **given.properties)
     config = peer.get_generation_config()
     config.language, config.task, config.return_timestamps = "<|en|>", "transcribe", True
 

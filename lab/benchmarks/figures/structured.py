@@ -1,7 +1,7 @@
 """Outputs that fit a JSON schema: alone by all methods, forced tokens, eight at once, a server."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
@@ -100,13 +100,20 @@ def structured(given: Given, pair: str, methods: Sequence[str], rounds: int) -> 
     yield from single(given, pair, methods, rounds)
 
 
-def single(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Measurements:
-    """Schemas of each kind, others in each round, by all methods; and free text of that length."""
+def single(
+    given: Given, pair: str, methods: Sequence[str], rounds: int, kinds: Collection[str] = ()
+) -> Measurements:
+    """Schemas of each kind, others in each round, by all methods; and free text of that length.
+
+    kinds: only these; empty: all of them.
+    """
     ids = load_tokenizer(given.pairs[pair].main).encode(PROMPT)
     with given.setup(pair) as setup, WorkerProcess(setup) as worker:
         measure = warmed(worker, methods, ids)
         for turn in range(rounds):
             for kind, schema in schemas(Random(turn)).items():
+                if kinds and kind not in kinds:
+                    continue
                 key: Key = {"turn": turn, "pair": pair, "prompt": turn, "form": kind}
                 for method in in_turns(methods, f"{turn}, {kind}"):
                     ask = ask_of(ids, schema, method, methods.index(method))

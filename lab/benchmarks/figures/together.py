@@ -6,7 +6,7 @@ from functools import partial
 from itertools import count, product
 
 from lab.benchmarks.figures.given import Given
-from lab.benchmarks.figures.requests import WARM_UP, compact, digest
+from lab.benchmarks.figures.requests import compact, digest
 from lab.benchmarks.measuring import Measurements, in_turns
 from lab.benchmarks.peers.asks import Ask, decoding_speed
 from lab.benchmarks.peers.methods import find_method
@@ -30,59 +30,60 @@ def together(
     sizes: Sequence[int],
     tokens: int,
     rounds: int,
+    own: int = OWN,
+    step: int = STEP,
 ) -> Measurements:
     """Loads of some sizes: tokens per second once all requests have their first token.
 
-    cached: tokens of prompts, nearly all of which are cached.
+    cached: tokens of prompts, nearly all of which are cached. own: last tokens of a prompt, which
+    are not. step: tokens from one context's begin to the next one's; 0: all share one.
     """
     text = load_tokenizer(given.pairs[pair].main).encode(heldout_text())
-    ends = [ids[-OWN:] for _, ids in given.prompts(pair)]
+    ends = [ids[-own:] for _, ids in given.prompts(pair)]
     settings = {"max_batch_size": max(sizes), "kv_cache_gb": KV_CACHE_GB}
     loaders, turns = {find_method(name).loader for name in methods}, count()
     with given.setup(pair, **settings) as setup, ExitStack() as stack:
         workers = {loader: stack.enter_context(WorkerProcess(setup)) for loader in loaders}
         for round_, length, size in product(range(-1, rounds), cached, sizes):
             first, turn = sum(sizes[: sizes.index(size)]), next(turns)
-            prompts = behind_contexts(text, ends, length, round_, first)[:size]
+            contexts = [text[step * n :] for n in range(first, first + size)]
+            prompts = behind_contexts(contexts, ends, length, first + round_)
             about: Key = {"pair": pair, "cached": length, "requests": size, "prompt": round_}
             for name in in_turns(methods, turn):
                 worker = workers[find_method(name).loader]
-                # The first round reads contexts, and prepares passes.
-                measure = partial(serve, worker, name, prompts, tokens if round_ >= 0 else WARM_UP)
-                if round_ < 0:
-                    measure()
-                else:
+                measure = partial(serve, worker, name, prompts, tokens, own)
+                if round_ >= 0:
                     yield {"turn": turn, **about, "method": name}, measure
+                else:  # reads contexts, which may all be the first one, and prepares passes
+                    serve(worker, name, prompts[:1], 1, own)
+                    serve(worker, name, prompts, tokens // 3, own)
 
 
 def behind_contexts(
-    text: list[int], ends: Sequence[list[int]], length: int, round_: int, first: int
+    contexts: Sequence[list[int]], ends: Sequence[list[int]], length: int, first: int
 ) -> list[list[int]]:
-    """Prompts of so many tokens by their place in a load, for any size of load.
+    """Prompts of so many tokens, one behind each context.
 
-    first: number of the first place's context. The same contexts come in each round, and end with
-    another prompt each time: no program has seen an output before.
+    first: which of the ends comes first. The same contexts come in each round, and end with another
+    prompt each time: no program has seen an output before.
     """
-    prompts = []
-    for place in range(first, first + len(ends)):
-        begin = STEP * place
-        own = ends[(place + round_) % len(ends)]
-        prompts.append([*text[begin : begin + length - len(own)], *own])
-    return prompts
+    chosen = (ends[(place + first) % len(ends)] for place in range(len(contexts)))
+    return [
+        [*context[: length - len(end)], *end] for context, end in zip(contexts, chosen, strict=True)
+    ]
 
 
-def serve(worker: WorkerProcess, method: str, prompts: Sequence[list[int]], tokens: int) -> Row:
+def serve(
+    worker: WorkerProcess, method: str, prompts: Sequence[list[int]], tokens: int, own: int
+) -> Row:
     """One load. What a method has kept, prefixes and outputs, no other method finds.
 
     A repetition has the contexts of what it repeats, and other ends: prompts are kept, too.
     """
     owner = method.removesuffix("-again")
     if owner != method:
-        prompts = [[*ids[:-OWN], *reversed(ids[-OWN:])] for ids in prompts]
-    asks = [
-        Ask(ids, tokens, context=f"{owner}, {place} of {len(prompts)}, {len(ids)}")
-        for place, ids in enumerate(prompts)
-    ]
+        prompts = [[*ids[:-own], *reversed(ids[-own:])] for ids in prompts]
+    asks = [Ask(ids, tokens, context=f"{owner}, {digest(ids[:-own])}") for ids in prompts]
     served = worker.ask(Worker.serve, method, asks)
     text = digest(token for each in served for token in each.token_ids)
     return compact({**decoding_speed(served), "text": text})

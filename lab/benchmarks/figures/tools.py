@@ -1,6 +1,7 @@
 """Calls of tools: with drafts and without, edits with escaped copies, first tokens, and loops."""
 
 import json
+from collections.abc import Collection, Sequence
 from functools import partial
 from time import perf_counter
 from typing import Any
@@ -60,18 +61,35 @@ def tools(given: Given, tokens: int, rounds: int) -> Measurements:
     yield from replayed(load_tokenizer(models.main, TEMPLATE))
     with models.pipeline(chat_template=TEMPLATE) as pipeline:
         pipeline.prepare()
-        called(pipeline, turns()[-1], "auto", tokens)
-        for number, turn in enumerate(turns()):
-            for method in in_turns(tuple(LENGTHS), number):
-                key: Key = {"turn": number, "prompt": number, "task": turn["task"]}
-                measure = partial(called, pipeline, turn, LENGTHS[method], tokens)
-                yield {**key, "form": "calls", "method": method}, measure
+        yield from calls(pipeline, turns(), tokens, cache_prompt=False)
         for number in range(rounds):
             key = {"turn": number, "prompt": number, "form": "many tools"}
             yield key, partial(first_token, pipeline, number)
         loop = Loop(pipeline)
         for number in range(2, LOOP + 1):
             yield {"turn": number, "prompt": number, "form": "loop"}, loop.turn
+
+
+def own_calls(given: Given, pair: str, tasks: Collection[str], tokens: int) -> Measurements:
+    """Turns of some tasks with a model that was trained to call tools, on prompts that are kept."""
+    with given.pairs[pair].pipeline() as pipeline:
+        pipeline.prepare()
+        asked = [turn for turn in turns() if turn["task"] in tasks]
+        yield from calls(pipeline, asked, tokens, cache_prompt=True)
+
+
+def calls(
+    pipeline: SpeculativePipeline, asked: Sequence[Row], tokens: int, *, cache_prompt: bool
+) -> Measurements:
+    """Turns, each after an untimed token where prompts are kept, else after that of the first."""
+    for number, turn in enumerate(asked):
+        call = partial(called, pipeline, turn, cache_prompt=cache_prompt)
+        if cache_prompt or not number:
+            call("auto", 1)
+        for method in in_turns(tuple(LENGTHS), number):
+            key: Key = {"turn": number, "prompt": number, "task": turn["task"]}
+            measure = partial(call, LENGTHS[method], tokens)
+            yield {**key, "form": "calls", "method": method}, measure
 
 
 def replayed(tokenizer: Tokenizer) -> Measurements:
@@ -99,10 +117,13 @@ def recorded(tokenizer: Tokenizer, turn: Row) -> Row:
     return {"prompt": ids, "output": output, "escaped": escaped_copy(ids, tokenizer)}
 
 
-def called(pipeline: SpeculativePipeline, turn: Row, length: int | str, tokens: int) -> Row:
+def called(
+    pipeline: SpeculativePipeline, turn: Row, length: int | str, tokens: int, *, cache_prompt: bool
+) -> Row:
     """The call that a model is made to answer a turn with."""
     options: dict[str, Any] = {"tools": agents_tools(), "tool_choice": "required"}
-    options |= {"max_new_tokens": tokens, "num_assistant_tokens": length, "cache_prompt": False}
+    options |= {"max_new_tokens": tokens, "num_assistant_tokens": length}
+    options["cache_prompt"] = cache_prompt
     return timed(partial(pipeline.generate, turn["messages"], **options))
 
 

@@ -10,6 +10,7 @@ from lab.benchmarks.peers.asks import BenchmarkError, Setup
 LOADERS: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "own": ("own", {}),
     "own-not-invariant": ("own", {"batch_invariant": False}),
+    **{f"own-{drafter}": ("own", {"drafter": drafter}) for drafter in ("suffix", "both")},
     "genai": ("genai", {}),
     "genai-draft": ("genai", {"drafts": "model"}),
     "genai-prompt-lookup": ("genai", {"drafts": "lookup"}),
@@ -40,6 +41,8 @@ METHODS: Mapping[str, Method] = {
     "default": Method("default", "own"),
     "default-any-whitespace": Method("default, any whitespace", "own"),
     "default-not-invariant": Method("`batch_invariant=False`", "own-not-invariant"),
+    "suffix": Method("suffix drafts", "own-suffix"),
+    "both": Method("both drafters", "own-both"),
     "without-copies": Method("without escaped copies"),
     "constant": Method("constant length", "own", has_length=True),
     "genai-plain": Method("openvino.genai, plain", "genai", 0),

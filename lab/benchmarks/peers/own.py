@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from time import perf_counter
-from typing import Any, Literal
+from typing import Any
 
 from lab.benchmarks.peers.asks import Ask, Measurement, Progress, Setup
 from ov_specdec.generation.batch import Batch
@@ -67,22 +67,22 @@ def options_of(ask: Ask, length: int | None) -> dict[str, Any]:
     return options
 
 
-def load(setup: Setup, *, batch_invariant: bool | Literal["auto"] = "auto") -> PipelineRunner:
+def load(setup: Setup, **settings: Any) -> PipelineRunner:
     """A pipeline for one request at a time, prepared where the setup says so."""
-    return PipelineRunner(_pipeline(setup, batch_invariant))
+    return PipelineRunner(_pipeline(setup, **settings))
 
 
-def load_engine(setup: Setup, *, batch_invariant: bool | Literal["auto"] = "auto") -> BatchEngine:
+def load_engine(setup: Setup, **settings: Any) -> BatchEngine:
     """A pipeline for many requests at once."""
-    return BatchEngine(_pipeline(setup, batch_invariant))
+    return BatchEngine(_pipeline(setup, **settings))
 
 
-def _pipeline(setup: Setup, batch_invariant: bool | Literal["auto"]) -> SpeculativePipeline:
+def _pipeline(setup: Setup, **settings: Any) -> SpeculativePipeline:
     pipeline = setup.models.pipeline(
-        batch_invariant=batch_invariant,
         max_batch_size=setup.max_batch_size,
         static_shapes=setup.static_shapes,
         kv_cache_size=setup.kv_cache_gb,
+        **settings,
     )
     if setup.is_prepared:
         pipeline.prepare()
