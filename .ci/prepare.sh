@@ -1,4 +1,4 @@
-# Sourced by `run` and `full`: what tests need of the system, and a fresh virtual environment.
+# Sourced by `run` and `full`: what tests need of the system, and a folder for virtual environments.
 # shellcheck shell=bash
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,9 +14,6 @@ command -v chromium > /dev/null || install_packages chromium
 
 folder=$(mktemp -d)
 trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$folder"' EXIT
-python3 -m venv "$folder/venv"
-# shellcheck disable=SC1091
-. "$folder/venv/bin/activate"
 
 # To compile all modules of all packages takes pip a minute; a tenth of them is ever imported. That
 # tenth is compiled once: each of some hundred processes would take seconds for it.

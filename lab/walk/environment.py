@@ -4,7 +4,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -25,14 +24,14 @@ class Environment:
         git = shutil.which("git") or "git"
         copy = [git, "checkout-index", "--all", f"--prefix={self.checkout}/"]
         subprocess.run(copy, cwd=ROOT, check=True)
-        subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True)
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         self._settings: dict[str, Any] = {
             "cwd": self.checkout,
             "text": True,
             "env": {
                 **kept,
-                "PATH": f"{folder / 'venv' / 'bin'}{os.pathsep}{kept['PATH']}",
+                # The README's first line makes it.
+                "PATH": f"{self.checkout / '.venv' / 'bin'}{os.pathsep}{kept['PATH']}",
                 "XDG_CACHE_HOME": str(folder / "cache"),
                 # What pip has downloaded before is as good.
                 "PIP_CACHE_DIR": kept.get("PIP_CACHE_DIR", str(Path.home() / ".cache" / "pip")),

@@ -13,7 +13,6 @@ LASTS = re.compile(r"ov-specdec (serve|demo)\b")
 
 ELSEWHERE = {
     r"export|transcribe|ov-specdec chat|models/[\w.-]+-int8|OpenVINO/": "wants models of the Hub",
-    r"^git clone|^python3 -m venv": "is there",
     r"\[notebook\]|\[test\]|pytest|ruff|mkdocs": "is run by .ci/run",
     r"^(tokens = sequence|self\.scheduler)": "shows the engine",
 }
