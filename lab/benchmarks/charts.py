@@ -17,6 +17,7 @@ from lab.benchmarks.figures.results import (
     best,
     by_prompt,
     count,
+    merged,
     methods,
     plain_of,
     singles,
@@ -62,11 +63,12 @@ def charts(folder: Path, output: Path) -> None:
         file.unlink(missing_ok=True)
         if shown := [each for each in every if has(each)]:
             about = "\n".join(f"{each.name}: {each.stamp}" for each in shown)
+            names = merged(singles(each, heat=0.0) for each in shown)
             figure = Figure(figsize=size, dpi=150, layout="constrained")
             panels = figure.subplots(1, len(shown), squeeze=False, sharex=True, sharey=True)[0]
             for axes, results in zip(panels, shown, strict=True):
                 axes.set_title(results.name, fontsize=9)
-                draw(axes, results)
+                draw(axes, results, names)
                 axes.spines[["top", "right"]].set_visible(False)
                 axes.tick_params(labelsize=8)
             figure.legend(
@@ -102,10 +104,10 @@ def save_svg(figure: Any, file: Path, about: str) -> None:
     file.write_text(f"{head}{STYLE}\n {start}{rest}", encoding="utf-8")
 
 
-def speed(axes: Any, results: Results) -> None:
-    """For each pair the default, and the best of openvino.genai's settings."""
+def speed(axes: Any, results: Results, names: Sequence[str]) -> None:
+    """For each pair, of those that any column has, the default and the best of openvino.genai's."""
     shown = singles(results, heat=0.0)
-    for place, rows in enumerate(reversed(shown.values())):
+    for place, rows in ((-names.index(name), rows) for name, rows in shown.items()):
         peer, plain = best(rows, "genai") or "", plain_of(rows, results)
         bars = {"default": (0.2, ORANGE), peer: (-0.2, GREY if peer == "genai-plain" else BLUE)}
         for method, (offset, colour) in bars.items():
@@ -122,32 +124,32 @@ def speed(axes: Any, results: Results) -> None:
         at_right = axes.get_yaxis_transform()
         axes.text(1.0, place, of_best, ha="right", va="center", fontsize=8, transform=at_right)
     axes.margins(x=0.2)
-    axes.set_yticks(range(len(shown)), reversed(shown), fontsize=8)
+    axes.set_yticks([-n for n in range(len(names))], names, fontsize=8)
     axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
     axes.barh(0, 0, color=ORANGE, label="ov-specdec, default")
     axes.barh(0, 0, color=BLUE, label="openvino.genai, best setting")
     counts = ", ".join(str(count(rows)) for rows in shown.values())
-    said = "times openvino.genai's plain decoding\nright: default / its best, in the same turns"
-    axes.set_xlabel(f"{said}\n(n = {counts})", fontsize=8)
+    said = "times openvino.genai's plain decoding\nright: default / its best"
+    axes.set_xlabel(f"{said}\n(n = {counts})", fontsize=7)
 
 
-def settings(axes: Any, results: Results) -> None:
+def settings(axes: Any, results: Results, names: Sequence[str]) -> None:
     """All draft lengths and drafters, over plain decoding: what the default is to find."""
     shown = singles(results, heat=0.0)
-    for place, rows in enumerate(reversed(shown.values())):
+    for place, rows in ((-names.index(name), rows) for name, rows in shown.items()):
         for name in methods(rows):
             if name != "plain" and (ratios := speedups(rows, name)):
                 family, length = split(name)
                 above, colour, mark = FAMILIES.get(family, (0.0, GREY, "o"))
                 at = (median(ratios), place + above)
-                axes.plot(*at, mark, color=colour, markersize=8 if family == "default" else 4)
+                axes.plot(*at, mark, color=colour, markersize=7 if family == "default" else 3.5)
                 said, near = str(length or ""), {"textcoords": "offset points", "ha": "center"}
                 axes.annotate(said, at, (0, 4), fontsize=6, **near)
     axes.axvline(1.0, color=INK, linestyle=":", linewidth=1)
-    axes.set_yticks(range(len(shown)), reversed(shown), fontsize=8)
+    axes.set_yticks([-n for n in range(len(names))], names, fontsize=8)
     for family, (_, colour, mark) in FAMILIES.items():
         axes.plot([], [], mark, color=colour, markersize=5, label=label(family))
-    axes.set_xlabel("times plain decoding, greedy; numbers: draft tokens of a round", fontsize=8)
+    axes.set_xlabel("times plain decoding\n(numbers: draft tokens)", fontsize=8)
 
 
 FAMILIES = {
@@ -163,7 +165,7 @@ FAMILIES = {
 """Where methods stand beside a pair's place, and how they look."""
 
 
-def tasks(axes: Any, results: Results) -> None:
+def tasks(axes: Any, results: Results, _: Sequence[str]) -> None:
     """The chat model's tasks: default, and openvino.genai plain and with prompt lookup."""
     rows = results.rows("tasks")
     lookup = best(rows, "genai-prompt-lookup") or ""
@@ -181,7 +183,7 @@ def tasks(axes: Any, results: Results) -> None:
     axes.set_xlabel(f"times plain decoding\n(n = {counts})", fontsize=8)
 
 
-def temperature(axes: Any, results: Results) -> None:
+def temperature(axes: Any, results: Results, _: Sequence[str]) -> None:
     """The default and openvino.genai's settings, greedily and at temperatures."""
     rows = results.rows(SINGLE[LARGE])
     heats = sorted({row["heat"] for row in rows})
@@ -222,7 +224,7 @@ def curve(rows: Sequence[Row]) -> Callable[[float], float]:
     return lambda tokens: float(np.interp(tokens, sizes, times))
 
 
-def gain(axes: Any, results: Results) -> None:
+def gain(axes: Any, results: Results, _: Sequence[str]) -> None:
     """The speedup of the best draft length, by acceptance and by the draft's cost."""
     time = curve(of_passes(results))
     accepted, costs = np.linspace(0, 0.98, 50), np.geomspace(0.004, 0.6, 50)
@@ -244,7 +246,7 @@ def gain(axes: Any, results: Results) -> None:
     axes.set_ylabel("pass of the draft / of the main model", fontsize=8)
 
 
-def lengths(axes: Any, results: Results) -> None:
+def lengths(axes: Any, results: Results, _: Sequence[str]) -> None:
     """Tokens per second by draft length and acceptance; a point at the best length."""
     time = curve(of_passes(results))
     _, round_, verify, _ = rounds(results)
@@ -270,7 +272,7 @@ def rounds(results: Results) -> tuple[float, float, float, float]:
     return each, round_, curve(of_passes(results))(DRAFTED + 1), gained
 
 
-def timeline(axes: Any, results: Results) -> None:
+def timeline(axes: Any, results: Results, _: Sequence[str]) -> None:
     """Plain decoding above rounds of drafts, to scale, over the same time."""
     each, round_, verify, gained = rounds(results)
     starts = np.arange(ROUNDS + 1) * round_
@@ -295,7 +297,7 @@ def _after_first(row: Row) -> float:
     return float((row["tokens"] / row["speed"] - row["first"]) / (row["passes"] - 1))
 
 
-def context(axes: Any, results: Results) -> None:
+def context(axes: Any, results: Results, _: Sequence[str]) -> None:
     """Milliseconds of passes over one token of one text and of eight, by what is cached."""
     rows = results.rows("passes", form="invariant")
     lengths = sorted({row["cached"] for row in rows})
@@ -312,7 +314,7 @@ def context(axes: Any, results: Results) -> None:
     axes.set_ylabel("ms of a pass", fontsize=8)
 
 
-def memory(axes: Any, results: Results) -> None:
+def memory(axes: Any, results: Results, _: Sequence[str]) -> None:
     """Own memory of a process, and mapped files, by pair and settings."""
     rows = list(reversed(results.rows("memory")))
     for place, row in enumerate(rows):
@@ -346,7 +348,9 @@ def has_rounds(results: Results) -> bool:
     return bool(of_passes(results) and results.rows(SINGLE[LARGE]))
 
 
-Draw = Callable[[Any, Results], None]
+Draw = Callable[[Any, Results, Sequence[str]], None]
+"""Draws into axes; the last argument are the names of single requests, of all columns."""
+
 CHARTS: Mapping[str, tuple[str, Callable[[Results], bool], Draw, tuple[float, float]]] = {
     "speed": (
         "Speed over openvino.genai's plain decoding, greedy; median and quartiles",

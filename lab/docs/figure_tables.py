@@ -25,6 +25,7 @@ from lab.benchmarks.figures.results import (
     cells,
     count,
     differing,
+    merged,
     over_best,
     rising,
     scatter,
@@ -99,7 +100,7 @@ def show(table: Table, results: Sequence[Results]) -> str:
         for each in results
         if any(part in each.parts for part in table.parts)
     }
-    names = dict.fromkeys(name for lines in found.values() for name in lines)
+    names = merged(found.values())
     if not names:
         return ""
     columns = []

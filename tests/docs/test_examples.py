@@ -60,6 +60,13 @@ def test_the_first_command_of_the_readme_writes_a_long_text_without_loops():
     assert len(zlib.compress(result.text.encode())) > 0.4 * len(result.text)
 
 
+def test_the_first_block_of_the_readme_is_set_up_and_main_job_and_then_the_tests():
+    """`.ci/run` runs its two lines as they are, but for the folder of the environment."""
+    job, tests = SHELL.findall((ROOT / "README.md").read_text("utf-8"))[0].splitlines()
+    assert job.startswith("python3 -m venv .venv && . .venv/bin/activate && pip install . && ")
+    assert tests.startswith("pip install '.[test]' && pytest ")
+
+
 def test_the_guide_runs_from_top_to_bottom(capsys, monkeypatch):
     # Without static shapes, whose compilation takes longer than all else here.
     measure = partialmethod(SpeculativePipeline.measure_costs, seconds=0.2)

@@ -2,9 +2,16 @@
 
 from lab.benchmarks.__main__ import main
 from lab.benchmarks.charts import CHARTS
-from lab.benchmarks.figures.results import FOLDER, Results, differing, over_best, rising
+from lab.benchmarks.figures.results import (
+    FOLDER,
+    Results,
+    differing,
+    merged,
+    over_best,
+    rising,
+)
 from lab.benchmarks.record import Record, select
-from lab.docs.figure_tables import to_best
+from lab.docs.figure_tables import TABLES, show, to_best
 from tests.support.command_line import run
 
 
@@ -22,6 +29,12 @@ def test_the_best_is_one_setting_for_all_prompts():
     assert over_best(rows, "default", "genai") == [0.5, 2.0, 0.5]
 
 
+def test_names_of_several_columns_keep_their_order():
+    assert merged([["1 B", "chat"], ["real", "chat", "last"], ["3 B"]]) == [
+        *("3 B", "real", "1 B", "chat", "last")
+    ]
+
+
 def test_texts_of_the_default_are_compared_with_those_of_plain_decoding():
     rows = rows_of(plain=[1.0] * 3, default=[2.0] * 3, constant_2=[2.0] * 3)
     for row, text in zip(rows, "abcabdxyz", strict=True):
@@ -35,6 +48,29 @@ def test_a_sweep_that_ends_while_rising_bounds_the_ratio_to_its_best():
     assert rising(falling) == "" and rising(rising_) == "genai-draft-10"
     assert to_best(falling, "default", "genai") == "1.25"
     assert to_best(rising_, "default", "genai") == "at most 1.00"
+
+
+def test_a_table_has_the_columns_of_figures_side_by_side():
+    def results(name, **speeds):
+        rows = rows_of(plain=[1.0], default=[2.0], suffix=[3.0])
+        rows += [{**row, "turn": 9, "prompt": 9, "speed": speeds["edits"]} for row in rows[1:2]]
+        rows += [{**row, "turn": 9, "prompt": 9} for row in rows[:1]]
+        for row in rows:
+            row |= {"part": "real", "heat": 0.0}
+            row["form"] = "edits" if row["turn"] else "questions"
+        return Results(name, Record({}, {}, {}, {}, rows=rows))
+
+    columns = [results("one", edits=4.0), results("two", edits=5.0)]
+    head, _, *lines = show(TABLES["defaults"], columns).partition("\n\n")[0].splitlines()
+    assert head == (
+        "|  | default / plain, `one` | default / plain, `two` "
+        "| suffix drafts / plain, `one` | suffix drafts / plain, `two` |"
+    )
+    assert lines == [
+        "| real pair, questions | 2.00 | 2.00 | 3.00 | 3.00 |",
+        "| real pair, edits | 4.00 | 5.00 |  |  |",
+    ]
+    assert show(TABLES["long"], columns) == ""
 
 
 def test_files_are_compared_cell_by_cell(tmp_path):

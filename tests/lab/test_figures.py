@@ -18,10 +18,10 @@ from lab.benchmarks.figures import (
     requests,
     tools,
 )
-from lab.benchmarks.figures.given import SETS, Given
+from lab.benchmarks.figures.given import SETS, Given, embedded
 from lab.benchmarks.figures.parts import Part
 from lab.benchmarks.figures.results import speedups
-from lab.benchmarks.figures.together import together
+from lab.benchmarks.figures.together import behind_contexts, together
 from lab.benchmarks.models import Models
 from lab.benchmarks.peers.asks import BenchmarkError
 from lab.benchmarks.record import Record, select
@@ -131,6 +131,28 @@ def test_single_requests_take_turns_over_prompts_and_temperatures(given):
     assert all(len({row["text"] for row in turn}) == 1 for turn in greedy)
 
 
+def test_tasks_that_are_a_form_are_compared_apart_and_long_prompts_have_their_length(given):
+    arguments = (given, "embedded", ("plain",))
+    rows = measured(requests.requests(*arguments, (0.0,), 4, 1, field="form"), 1)
+    assert (rows[0]["form"], "task" in rows[0]) == ("code", False)
+    rows = measured(requests.long_prompts(*arguments, (90, 120), 4, 2), 4)
+    assert [(row["cached"], row["prompt"]) for row in rows] == [
+        (90, 0),
+        (120, 0),
+        (90, 1),
+        (120, 1),
+    ]
+    assert all(row["tokens"] == 4 and row["first"] > 0 for row in rows)
+
+
+def test_pairs_are_those_whose_models_are_given(tmp_path):
+    assert [*Given().pairs] == ["embedded"]
+    given = Given({**embedded(), "real main": tmp_path, "expanded": tmp_path})
+    assert [*given.pairs] == ["embedded", "1b-small-draft"]
+    given = Given({**given.folders, "real draft": tmp_path / "draft"})
+    assert given.pairs["real"] == Models(tmp_path, tmp_path / "draft")
+
+
 def test_escaped_copies_gain_in_replayed_edits(agent_model):
     rows = measured(tools.replayed(load_tokenizer(agent_model)), None)
     for machine in tools.CURVES:
@@ -138,6 +160,14 @@ def test_escaped_copies_gain_in_replayed_edits(agent_model):
         assert len(own) == 6 * len(tools.EDITS)
         assert median(speedups(own, "default", "without-copies")) > 1.3
         assert median(speedups(own, "default")) > 2
+
+
+@pytest.mark.deep
+def test_calls_of_a_model_that_knows_tools_are_on_prompts_that_are_kept(agent_model, monkeypatch):
+    monkeypatch.setattr(Given, "pairs", {"real": Models(agent_model)})
+    rows = measured(tools.own_calls(Given(), "real", ("shell",), tokens=20), 6)
+    assert [(row["task"], row["turn"]) for row in rows] == [("shell", 0)] * 3 + [("shell", 1)] * 3
+    assert all(row["speed"] > 0 for row in rows)
 
 
 @pytest.mark.deep
@@ -163,6 +193,16 @@ def test_several_requests_are_measured_in_processes(given):
     assert [(row["cached"], row["requests"]) for row in rows[::3]] == [(70, 1), (70, 2)]
     assert [row["prompt"] for row in rows] == [0] * 6
     assert all(row["speed"] > 0 and row["first"] > 0 for row in rows)
+    shared = together(given, "embedded", ("default",), (70,), (2,), 4, 1, own=16, step=0)
+    [row] = measured(shared, 1)
+    assert row["speed"] > 0
+
+
+def test_contexts_are_shared_or_apart_and_ends_are_others():
+    text, ends = [*range(100)], [[-1, -2], [-3, -4], [-5, -6]]
+    apart = behind_contexts([text, text[10:]], ends, 5, first=1)
+    assert apart == [[0, 1, 2, -3, -4], [10, 11, 12, -5, -6]]
+    assert behind_contexts([text, text], ends, 4, first=2) == [[0, 1, -5, -6], [0, 1, -1, -2]]
 
 
 @pytest.mark.deep

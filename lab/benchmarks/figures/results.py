@@ -1,6 +1,6 @@
 """What tables and charts take from a file of figures."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from hashlib import sha256
@@ -128,6 +128,18 @@ def singles(results: Results, **values: object) -> dict[str, list[Row]]:
         for form in dict.fromkeys(row.get("form") for row in rows):
             found[f"{PAIRS[pair]}, {form}" if form else PAIRS[pair]] = select(rows, form=form)
     return found
+
+
+def merged(orders: Iterable[Iterable[str]]) -> list[str]:
+    """The names of several lists once each: before and after the same ones as in their own list."""
+    names: list[str] = []
+    for order in orders:
+        place = 0
+        for name in order:
+            if name not in names:
+                names.insert(place, name)
+            place = names.index(name) + 1
+    return names
 
 
 def speeds(rows: Sequence[Row], method: str, name: str = "speed") -> list[float]:
