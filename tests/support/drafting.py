@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ov_specdec.drafters.hidden_states import HeadCache, HeadDrafter
 from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.drafters.suffix import SuffixDrafter
@@ -29,8 +30,9 @@ def table_pair(size, pairing="auto"):
 
 
 def scripted(model):
-    """A model to run, with the vocabulary of its table."""
-    return ScriptedModel(model, vocab_size=len(model([0])))
+    """A model to run, with the vocabulary of its table, and hidden states for a head."""
+    size = len(model([0]))
+    return ScriptedModel(model, vocab_size=size, hidden_state=lambda _: np.ones(1))
 
 
 def reduced(model):
@@ -47,6 +49,9 @@ def make_drafter(kind, draft, sampler, min_confidence=0.0):
         return SuffixDrafter([[0, 1, 0, 3]], lambda: [earlier])
     if kind in ("intersection", "retokenize"):
         return paired(draft, sampler, table_pair(draft.vocab_size, kind))
+    if kind == "head, reduced":
+        draft.feature_size = 1
+        return HeadDrafter(HeadCache(draft), sampler, min_confidence)
     if kind in ("parallel", "parallel, mask 3"):  # outside the vocabulary, or in it
         draft.mask_token = 3 if "3" in kind else 99
     elif kind not in ("sampled", "reduced"):

@@ -58,7 +58,7 @@ def speculative_output_probs(
     def run(random):
         sampler = Sampler(processors, frozenset(eos), warper, random)
         length, ends = len(PROMPT) + max_new_tokens, {"sampler": sampler, "eos": sampler.ends}
-        drafts = reduced(draft) if kind == "reduced" else draft
+        drafts = reduced(draft) if "reduced" in kind else draft
         drafter = make_drafter(kind, scripted(drafts), sampler, min_confidence)
         own = policy() if callable(policy) else policy
         text = sequence(scripted(main), PROMPT, length, drafter, own, **ends)
@@ -96,7 +96,7 @@ def greatest_difference(a, b):
 @pytest.mark.parametrize(
     "kind",
     [
-        *("sampled", "greedy", "reduced", "parallel", "parallel, mask 3"),
+        *("sampled", "greedy", "reduced", "head, reduced", "parallel", "parallel, mask 3"),
         *("prompt lookup", "suffix", "intersection", "retokenize"),
     ],
 )
