@@ -10,9 +10,11 @@ from ov_specdec.cli.declare import command, options_of, take
 from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError, TokenizerMismatchError
-from ov_specdec.models.export import Int4Options, WeightFormat, export_model, needs_main
+from ov_specdec.models.export import export_model
 from ov_specdec.models.exported import compare_checkpoints, open_exported, pair_models
-from ov_specdec.models.locate import IR_FILE
+from ov_specdec.models.heads import needs_main
+from ov_specdec.models.locate import is_exported, locate
+from ov_specdec.models.weights import Int4Options, WeightFormat
 from ov_specdec.options.model import Options, option
 from ov_specdec.text.pairing import PairingName
 
@@ -67,8 +69,8 @@ def export(pairing: PairingName | None, **options: Any) -> None:
         "transformers": asked.transformers,
     }
     main, draft, folders = asked.main, asked.draft, list[Path]()
-    if main and draft and Path(main, IR_FILE).is_file() and needs_main(draft):
-        folders, chosen = [Path(main)], chosen[1:]
+    if main and draft and is_exported(main) and needs_main(draft):
+        folders, chosen = [locate(main)], chosen[1:]
     for name, format_ in chosen:
         # If no model is int4, the first export refuses these options.
         own = int4 if format_ == "int4" or not wants_int4 else None

@@ -12,10 +12,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
-from itertools import chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from filelock import FileLock, Timeout
 
@@ -26,14 +26,13 @@ from ov_specdec.models.locate import (
     DECODER_FILE,
     ENCODER_FILE,
     IR_FILE,
-    connection_errors,
     decoder_file,
     is_hub_name,
+    read_config,
     similar,
 )
-from ov_specdec.options.model import Options, option
+from ov_specdec.models.weights import Int4Options, WeightFormat, compress
 
-WeightFormat = Literal["fp16", "int8", "int4"]
 NEEDED_FILES = (IR_FILE, "openvino_model.bin", "config.json", "tokenizer.json")
 ENCODER_DECODER_FILES = (
     *(ENCODER_FILE, "openvino_encoder_model.bin", DECODER_FILE, "openvino_decoder_model.bin"),
@@ -57,38 +56,6 @@ class Exported:
 
     folder: Path
     is_new: bool
-
-
-class Int4Options(Options):
-    """Optimum's options for int4 weights; Optimum has defaults for others."""
-
-    group_size: int | None = option(
-        None,
-        "int4: weights that share a scale; -1: a whole row.",
-        ge=-1,
-        unset="Optimum decides, and adjusts it",
-        expects="at least 1, or -1 for one group to a row",
-        group="Weights",
-    )
-    ratio: float | None = option(
-        None,
-        "int4: fraction of layers in int4, the others in int8.",
-        gt=0,
-        le=1,
-        unset="Optimum decides",
-        metavar="R",
-    )
-    sym: bool = option(False, "int4: omit zero points.", unset="Optimum decides")
-
-    def arguments(self) -> list[str]:
-        """The given options, as command-line arguments."""
-        given = {"--group-size": self.group_size, "--ratio": self.ratio}
-        pairs = [(name, str(value)) for name, value in given.items() if value is not None]
-        return [*chain(*pairs), *["--sym"] * self.sym]
-
-    def suffix(self) -> str:
-        """The given options, as a suffix of a folder's name."""
-        return "".join(f"-{argument.removeprefix('--')}" for argument in self.arguments())
 
 
 def export_model(
@@ -122,22 +89,22 @@ def export_model(
     folder = output / f"{model}-{weight_format}{int4.suffix()}"
     if folder.exists():
         require_complete(folder, f"remove {folder} and export again")
-        require_origin(folder, name)
+        require_origin(folder, name, main)
         return Exported(folder, is_new=False)
     _check_checkpoint(name)
     require_installed("optimum", "optimum.intel")
-    with partial_folder(output, folder.name) as partial:
-        target = partial / folder.name
-        checkpoint, config = _read_config(name)
+    with partial_folder(output, folder.name) as parent:
+        target = parent / folder.name
+        checkpoint, config = read_config(name)
         kind = kind_of_draft(config, name)
         if kind is not None and main is None:
             raise ExportError(
                 f"'{name}' reads hidden states of a main model, and so its export needs one: add "
-                "{main}",
+                "{main}, which may be exported already",
                 main="NAME",
             )
         if kind == "eagle3" and main is not None:
-            write_eagle3(name, config, main, target, lambda ir: _compress(ir, weight_format, int4))
+            write_eagle3(name, config, main, target, partial(compress, weight_format, int4))
         else:
             options = _optimum_options(config, weight_format, int4)
             options += ["--trust-remote-code"] if trust_remote_code else []
@@ -146,7 +113,7 @@ def export_model(
             _require_tokenizer(checkpoint, name)  # of a Hub model, it has been downloaded only now
             if kind == "pard2" and main is not None:
                 add_pard2(name, config, main, target)
-        write_origin(target, name)
+        write_origin(target, name, main if kind else None)
         target.rename(folder)
     return Exported(folder, is_new=True)
 
@@ -162,35 +129,6 @@ def _optimum_options(
     if weight_format == "int4" and int4.group_size is None:
         options += ["--group-size-fallback", "adjust"]
     return options
-
-
-def _compress(model: Any, weight_format: WeightFormat, int4: Int4Options) -> Any:
-    """Compress the weights of an IR, as Optimum does by default."""
-    import nncf
-
-    if weight_format == "int8":
-        return nncf.compress_weights(model)
-    if weight_format == "fp16":
-        return model
-    modes = nncf.CompressWeightsMode
-    adjusts = nncf.AdvancedCompressionParameters(
-        group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST
-    )
-    return nncf.compress_weights(
-        model,
-        mode=modes.INT4_SYM if int4.sym else modes.INT4_ASYM,
-        group_size=int4.group_size,
-        ratio=int4.ratio,
-        advanced_parameters=adjusts,
-    )
-
-
-def needs_main(name: str) -> bool:
-    """Whether a checkpoint is a draft model that reads the main model's hidden states.
-
-    It then gets the main model's tokenizer. Raises `ExportError` for one that cannot be used.
-    """
-    return kind_of_draft(_read_config(name)[1], name) is not None
 
 
 def python_with(transformers: str | None) -> list[str]:
@@ -280,21 +218,6 @@ def _require_tokenizer(checkpoint: Path, name: str) -> None:
         )
 
 
-def _read_config(name: str) -> tuple[Path, dict[str, Any]]:
-    """The folder and content of a checkpoint's config.json, downloaded for a Hub model."""
-    from huggingface_hub import hf_hub_download
-
-    file = Path(name) / "config.json"
-    try:
-        file = file if file.is_file() else Path(hf_hub_download(name, file.name))
-    except (ValueError, *connection_errors()) as error:
-        raise ExportError(
-            f"{name}: config.json cannot be downloaded ({' '.join(str(error).split())}): check the "
-            "name and the network; for a gated or private model, log in with hf auth login"
-        ) from error
-    return file.parent, read_json(file)
-
-
 def require_complete(folder: Path, remedy: str) -> None:
     """Raise `ExportError`, with the remedy, for a folder that lacks a part of a model."""
     is_pair = (folder / DECODER_FILE).is_file() or (folder / ENCODER_FILE).is_file()
@@ -337,27 +260,35 @@ def partial_folder(output: Path, name: str) -> Iterator[Path]:
         lock.release()
 
 
-def write_origin(folder: Path, model: str | Path) -> None:
-    """Write the origin to a folder: the model's folder or Hub name."""
-    (folder / ORIGIN_FILE).write_text(f"{_origin(model)}\n", encoding="utf-8")
+def write_origin(folder: Path, model: str | Path, main: Path | None = None) -> None:
+    """Write the origin to a folder: of the model, and of the main model that it was made for.
+
+    An origin is a Hub name or a folder. main: the exported one, if any.
+    """
+    text = "".join(f"{origin}\n" for origin in _origins(model, main))
+    (folder / ORIGIN_FILE).write_text(text, encoding="utf-8")
 
 
-def require_origin(folder: Path, model: str | Path) -> None:
-    """Raise `ExportError` for a folder that was made from another model.
+def require_origin(folder: Path, model: str | Path, main: Path | None = None) -> None:
+    """Raise `ExportError` for a folder that was made from another model, or for another main model.
 
     A folder without an origin, such as one of other tools, is accepted.
     """
-    file = folder / ORIGIN_FILE
-    if not file.is_file():
-        return
-    found, wanted = file.read_text(encoding="utf-8", errors="replace").strip(), _origin(model)
-    if found != wanted:
+    found, wanted = _read_origins(folder), _origins(model, main)
+    if any(own != other for own, other in zip(found, wanted, strict=False)):
         raise ExportError(
-            f"{folder} was made from {found}, not from {wanted}: choose another --output, or "
-            "remove it"
+            f"{folder} was made from {' for '.join(found)}, not from {' for '.join(wanted)}: "
+            "choose another --output, or remove it"
         )
 
 
-def _origin(model: str | Path) -> str:
+def _origins(model: str | Path, main: Path | None) -> list[str]:
     folder = expand_home(model)
-    return str(folder.resolve()) if folder.is_dir() else str(model)
+    own = str(folder.resolve()) if folder.is_dir() else str(model)
+    return [own] if main is None else [own, (_read_origins(main) or _origins(main, None))[0]]
+
+
+def _read_origins(folder: Path) -> list[str]:
+    file = folder / ORIGIN_FILE
+    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+    return text.splitlines()

@@ -22,7 +22,7 @@ from ov_specdec.graph.products import scatter_logits
 from ov_specdec.models.devices import openvino_core
 from ov_specdec.models.exported import read_ir
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.locate import IR_FILE, PROJECTION_FILE
+from ov_specdec.models.locate import IR_FILE, PROJECTION_FILE, read_config
 
 Tensors = dict[str, Any]
 
@@ -82,6 +82,14 @@ def kind_of_draft(config: Mapping[str, Any], name: str) -> Literal["eagle3", "pa
             "ordinary draft model"
         )
     return None
+
+
+def needs_main(name: str) -> bool:
+    """Whether a checkpoint is a draft model that reads the main model's hidden states.
+
+    It then gets the main model's tokenizer. Raises `ExportError` for one that cannot be used.
+    """
+    return kind_of_draft(read_config(name)[1], name) is not None
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from difflib import get_close_matches
 from pathlib import Path
 from shlex import quote
+from typing import Any
 
-from ov_specdec.errors import ModelError
-from ov_specdec.files import expand_home
+from ov_specdec.errors import ExportError, ModelError
+from ov_specdec.files import expand_home, read_json
 
 IR_FILE = "openvino_model.xml"
 DECODER_FILE, ENCODER_FILE = "openvino_decoder_model.xml", "openvino_encoder_model.xml"
@@ -128,3 +129,31 @@ def _download(name: str) -> Path:
         remedy = f"export it first, for example: ov-specdec export --main {name}"
         raise ModelError(f"'{name}' on the Hub is not an OpenVINO model: {remedy}")
     return folder
+
+
+def read_config(name: str) -> tuple[Path, dict[str, Any]]:
+    """The folder and content of a checkpoint's config.json, downloaded for a Hub model."""
+    from huggingface_hub import hf_hub_download
+
+    file = Path(name) / "config.json"
+    try:
+        file = file if file.is_file() else Path(hf_hub_download(name, file.name))
+    except (ValueError, *connection_errors()) as error:
+        raise ExportError(
+            f"{name}: config.json cannot be downloaded ({' '.join(str(error).split())}): check the "
+            "name and the network; for a gated or private model, log in with hf auth login"
+        ) from error
+    return file.parent, read_json(file)
+
+
+def is_exported(name: str) -> bool:
+    """Whether a folder, or a repository that can be reached, holds the IR of a decoder."""
+    from huggingface_hub import hf_hub_download
+
+    folder = expand_home(name)
+    if folder.is_dir():
+        return (folder / IR_FILE).is_file()
+    try:
+        return Path(hf_hub_download(name, IR_FILE)).is_file()
+    except (ValueError, *connection_errors()):
+        return False

@@ -1,5 +1,6 @@
 """Draft models that read hidden states: what the main model gives, and what they make of it."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from ov_specdec.models import eagle3
 from ov_specdec.models import heads as heads_module
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import RuntimeConfig
-from ov_specdec.models.export import export_model
+from ov_specdec.models.export import ORIGIN_FILE, export_model
 from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.heads import add_pard2
@@ -174,6 +175,25 @@ def test_rows_of_a_head_are_those_of_torch(mains, heads, name, kv):
         ):
             check_rows(pair, reference, proposal, format_.drafted)
             pair.verify(proposal.draft.tokens, number)
+
+
+@pytest.mark.parametrize(("weights", "distance"), [("int8", 0.05), ("int4", 0.4)])
+def test_rows_of_a_head_with_compressed_weights_are_near(mains, heads, tmp_path, weights, distance):
+    (checkpoint, main), format_ = mains["llama"], FORMATS["safeailab"]
+    format_.save(tmp_path / "head")
+    folder = export_model(str(tmp_path / "head"), tmp_path, weights, main=main).folder
+    files = (each / "openvino_model.bin" for each in (folder, heads["safeailab"]))
+    small, large = (file.stat().st_size for file in files)
+    assert small < large
+    runner = loaded(main, folder, precision="exact").runner
+    pair = Pair(runner, loaded(folder, precision="exact").runner, tokens(30))
+    pair.read()
+    drafted = alone(pair.propose(4)).draft.tokens
+    expected = format_.reference(checkpoint).rows(pair.text, drafted[:-1]).numpy()
+    known = [token for token in DRAFTED if token < NUM_IDS]
+    expected = expected[:, : len(known)]
+    found = np.array(pair.sampler.rows)[:, known]
+    assert np.abs(found - expected).mean() < distance * expected.std()
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen3"])
@@ -391,3 +411,14 @@ def test_a_head_for_another_main_model_is_not_exported(mains, tmp_path, change, 
 def test_a_main_model_that_does_not_fit_is_refused(tiny_pair, heads):
     with pytest.raises(ModelError, match="reads hidden state 4 of the main model, whose graph"):
         SpeculativePipeline(tiny_pair[0], heads["safeailab"])
+
+
+def test_a_head_that_was_exported_for_another_main_model_is_not_taken(mains, tmp_path):
+    FORMATS["safeailab"].save(tmp_path / "head")
+    main = shutil.copytree(mains["llama"][1], tmp_path / "main")
+    folder = export_model(str(tmp_path / "head"), tmp_path, "fp16", main=main).folder
+    assert not export_model(str(tmp_path / "head"), tmp_path, "fp16", main=main).is_new
+    (main / ORIGIN_FILE).write_text("owner/tuned\n")
+    complaint = f"{folder} was made from .*head for .*, not from .*head for owner/tuned: choose"
+    with pytest.raises(ExportError, match=complaint):
+        export_model(str(tmp_path / "head"), tmp_path, "fp16", main=main)

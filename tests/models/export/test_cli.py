@@ -62,3 +62,18 @@ def test_tokenizers_that_differ_are_found_before_the_first_export(exports, check
     done = run("export", "--main", main, "--draft", draft, "--pairing", "auto")
     assert done.returncode == 0, done.stderr
     assert len(exports) == 4
+
+
+@pytest.mark.parametrize("place", ["folder", "hub"])
+def test_a_heads_main_model_may_be_exported_already(
+    exports, place, tiny_pair, tmp_path, monkeypatch
+):
+    main = str(tiny_pair[0])
+    (tmp_path / "config.json").write_text('{"architectures": ["LlamaForCausalLMEagle3"]}')
+    if place == "hub":
+        monkeypatch.setattr("huggingface_hub.hf_hub_download", lambda name, file: Path(main, file))
+        monkeypatch.setattr("huggingface_hub.snapshot_download", lambda name, **_: main)
+    done = run("export", "--main", "owner/x" if place == "hub" else main, "--draft", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert exports == [(str(tmp_path), "fp16", [])]
+    assert f"try: ov-specdec generate PROMPT --main {main} --draft" in done.stdout
