@@ -16,7 +16,7 @@ from ov_specdec.api.body import (
     UnknownFields,
     with_options,
 )
-from ov_specdec.api.errors import Json, said
+from ov_specdec.api.errors import Json, invalid, said
 from ov_specdec.api.messages import ChatTool, Message, read_messages
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.parts import ToolCall
@@ -166,6 +166,9 @@ class GenerateRequest(OllamaRequest):
 
     def read_options(self) -> GenerationOptions:
         """See `GenerationBody`."""
+        for name in ("system", "suffix", "think") if self.raw else ():
+            if getattr(self, name):
+                raise invalid(name, f"{name} has no effect with raw=true: leave out one of the two")
         options = {**self.common_options(), "apply_chat_template": not self.raw}
         if self.suffix:
             options["chat_template_kwargs"] = {"suffix": self.suffix}

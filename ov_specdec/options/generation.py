@@ -339,8 +339,8 @@ class GenerationOptions(Options):
     reasoning_effort: Text | None = option(
         None,
         "Ask for so much reasoning, in words of the chat template such as low.",
-        more='Templates that name no effort ignore it; "none" is enable_thinking=False too, and '
-        '"auto" enable_thinking=True alone.',
+        more='Templates that name no effort ignore it. "none" is enable_thinking=False too, others '
+        'enable_thinking=True, and "auto" that alone.',
         metavar="EFFORT",
     )
     thinking_token_budget: int | None = option(

@@ -114,6 +114,8 @@ def simplify(schema: Mapping[str, Any]) -> dict[str, Any]:
     require_exact(schema)
     parts = change_parts(schema, simplify)
     kept = {key: value for key, value in parts.items() if not _says_nothing(key, value)}
+    if kept.get("minContains") == 0 and "maxContains" not in kept:
+        kept.pop("contains", None)
     return {key: kept[key] for key in kept if kept.keys() & PARTNERS.get(key, {key})}
 
 
@@ -134,7 +136,9 @@ def require_exact(schema: Mapping[str, Any]) -> None:
             raise ValueError(f"it holds {cut(number)}, which is not below 2**53")
 
     numbers = {key: schema[key] for key in schema.keys() & OF_NUMBERS}
-    if schema.get("type") == "integer" and schema.get("maximum") == 2**63 - 1:
+    types = schema.get("type")
+    is_whole = isinstance(types, str | list) and "integer" in types and "number" not in types
+    if is_whole and schema.get("maximum") == 2**63 - 1:
         del numbers["maximum"]  # the largest of 64 bits is kept
     json.loads(json.dumps(numbers), parse_int=read, parse_float=read)
 
@@ -156,7 +160,10 @@ def loosen(
 
     root: of all. refuses: whether a schema cannot be kept that has no others in it.
     """
-    given = {"anyOf" if key == "oneOf" else key: value for key, value in schema.items()}
+    given = {key: value for key, value in schema.items() if key != "oneOf"}
+    if "oneOf" in schema:
+        either = {"anyOf": schema["oneOf"]}
+        given |= {"allOf": [*given.get("allOf", ()), either]} if "anyOf" in given else either
     alone = change_parts(given, lambda _: True)
     kept = {key: given[key] for key in alone if not refuses({key: alone[key]})}
     if refuses({key: alone[key] for key in kept}):

@@ -103,6 +103,7 @@ class Access:
         hosts = settings.allowed_hosts and (*LOOPBACK_NAMES, *settings.allowed_hosts)
         self._hosts = [*dict.fromkeys(map(str.lower, hosts))]
         self._digests = [digest_of(key) for key in settings.api_keys]
+        self._key_headers = [name for each in dialects for name in each.key_headers]
         self._on_end = on_end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -161,7 +162,8 @@ class Access:
     def _check_key(self, scope: Scope, record: Record, dialect: Dialect) -> None:
         headers = Request(scope).headers
         kind, _, key = headers.get("authorization", "").partition(" ")
-        keys = [key if kind.lower() == "bearer" else "", *map(headers.get, dialect.key_headers)]
+        # Dialects share paths, such as /v1/models.
+        keys = [key if kind.lower() == "bearer" else "", *map(headers.get, self._key_headers)]
         digests = [digest_of(key.strip()) for key in keys if key]
         pairs = product(digests, self._digests)
         valid = [digest for digest, own in pairs if hmac.compare_digest(digest, own)]

@@ -191,8 +191,9 @@ class ChatTemplate:
         if begins_answer is None:
             begins_answer = not options.continue_final_message
         effort = options.reasoning_effort
-        thinks = {"none": False, "auto": True}.get(effort or "")
-        meant = {"reasoning_effort": effort if not thinks else None, "enable_thinking": thinks}
+        thinks = None if effort is None else effort != "none"
+        named = None if effort == "auto" else effort
+        meant = {"reasoning_effort": named, "enable_thinking": thinks}
         known = {k: value for k, value in meant.items() if value is not None and k in self.text}
         end = monotonic() + MAX_SECONDS
 

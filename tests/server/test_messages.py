@@ -379,6 +379,7 @@ def test_keys_come_in_either_header(pipeline):
         for given in ({"api_key": "secret"}, {"auth_token": "secret"}):
             own = anthropic.Anthropic(base_url=server.url, **given)
             assert own.messages.count_tokens(model="claude-x", messages=HELLO).input_tokens > 1
+            assert [model.id for model in own.models.list()] == [NAME]
         refused = server.post("/v1/messages", **ASKED)
         assert (refused.status_code, refused.json()["type"]) == (401, "error")
         assert refused.json()["error"]["type"] == "authentication_error"

@@ -294,6 +294,7 @@ SCHEMAS_IN_PART = {
         {"a": 4},
     ),
     "oneOf": ({"oneOf": [SMALL, {"type": "integer", "maximum": 2}]}, 2, 4),
+    "oneOf and anyOf": ({"oneOf": [SMALL, {"type": "null"}, SMALL], "anyOf": [SMALL, {}]}, 2, 4),
     "not": ({**SMALL, "not": {"const": 3}}, 2, 4),
     "look-around": ({"type": "string", "maxLength": 2, "pattern": "(?=a)b"}, "ac", "abc"),
     "format": ({"type": "string", "maxLength": 2, "format": "iri"}, "ac", "abc"),

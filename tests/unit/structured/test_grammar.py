@@ -80,6 +80,7 @@ def test_a_schema_within_a_grammar_is_refused_for_its_numbers_too():
         ({"const": 2**53 - 1}, 2**53 - 1, 2**53 - 2),
         ({"type": "integer", "minimum": 1 - 2**53}, 1 - 2**53, -(2**53)),
         ({"type": "integer", "minimum": 0, "maximum": 2**63 - 1}, 2**63 - 1, 2**63),
+        ({"type": ["integer", "null"], "maximum": 2**63 - 1}, 2**63 - 1, 2**63),
         ({"type": "integer", "default": ID, "examples": [{"const": ID}]}, ID, None),
         (
             {"properties": {"const": {"type": "integer"}}, "x-const": ID},

@@ -17,6 +17,7 @@ SILENT = [
     {"propertyNames": {"type": "string", "description": "A key."}},
     {"propertyNames": True, "unevaluatedProperties": {}, "minProperties": 0},
     {"uniqueItems": False, "minItems": 0, "unevaluatedItems": True, "minContains": 2},
+    {"contains": {"type": "null"}, "minContains": 0},
     {"minLength": 0, "title": "t", "description": "d", "$comment": "c"},
     {"dependentRequired": {}, "dependentSchemas": {}},
     {"dependentRequired": {"a": []}, "dependentSchemas": {"a": {}}, "dependencies": {"a": []}},

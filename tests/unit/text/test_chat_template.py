@@ -361,10 +361,10 @@ def test_the_first_messages_of_the_system_are_one_where_templates_take_one(takes
 @pytest.mark.parametrize(
     ("template", "effort", "rendered"),
     [
-        ("{{ reasoning_effort }}{{ enable_thinking }}", "low", "low"),
+        ("{{ reasoning_effort }}{{ enable_thinking }}", "low", "lowTrue"),
         ("{{ reasoning_effort }}{{ enable_thinking }}", "none", "noneFalse"),
         ("{{ enable_thinking }}", "none", "False"),
-        ("{{ enable_thinking }}", "low", ""),
+        ("{{ enable_thinking }}", "low", "True"),
         ("{{ reasoning_effort }}{{ enable_thinking }}", "auto", "True"),
         ("{{ messages | length }}", "high", "1"),
     ],
