@@ -1,13 +1,16 @@
 """Ways to decode of this project, as methods of the laboratory."""
 
 from collections.abc import Iterator
-from time import perf_counter
+from time import perf_counter, sleep
 from typing import Any
 
 from lab.benchmarks.peers.asks import Ask, Measurement, Progress, Setup
 from ov_specdec.generation.batch import Batch
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
+
+LAST_PASS = 1.0
+"""Seconds in which the last pass ends after its answer no longer waits."""
 
 
 class PipelineRunner:
@@ -22,6 +25,7 @@ class PipelineRunner:
         start = perf_counter()
         result = self._pipeline.generate(list(ask.prompt_ids), **options)
         seconds, stats = perf_counter() - start, result.stats
+        rest(self._pipeline)
         return Measurement(
             token_ids=result.token_ids,
             seconds=seconds,
@@ -37,6 +41,7 @@ class BatchEngine:
     """Runs requests together in a `SpeculativePipeline`. Implements `Engine`."""
 
     def __init__(self, pipeline: SpeculativePipeline) -> None:
+        self._pipeline = pipeline
         self._batch: Batch[int] = pipeline.open_batch()
 
     def add(self, number: int, ask: Ask, length: int | None) -> None:
@@ -53,6 +58,15 @@ class BatchEngine:
         for number, chunks in news.items():
             token_ids = [token for chunk in chunks for token in chunk.token_ids]
             yield Progress(number, token_ids, chunks[-1].stats is not None)
+        if not self._batch:
+            rest(self._pipeline)
+
+
+def rest(pipeline: SpeculativePipeline) -> None:
+    """Wait until answers were read again, which would slow down the method that comes next."""
+    answers = pipeline._open_generator().answers
+    while answers.is_pending:
+        sleep(LAST_PASS)
 
 
 def options_of(ask: Ask, length: int | None) -> dict[str, Any]:
