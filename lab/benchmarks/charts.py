@@ -165,7 +165,7 @@ FAMILIES = {
 """Where methods stand beside a pair's place, and how they look."""
 
 
-def tasks(axes: Any, results: Results, _: Sequence[str]) -> None:
+def tasks(axes: Any, results: Results, names: Sequence[str]) -> None:
     """The chat model's tasks: default, and openvino.genai plain and with prompt lookup."""
     rows = results.rows("tasks")
     lookup = best(rows, "genai-prompt-lookup") or ""
@@ -183,7 +183,7 @@ def tasks(axes: Any, results: Results, _: Sequence[str]) -> None:
     axes.set_xlabel(f"times plain decoding\n(n = {counts})", fontsize=8)
 
 
-def temperature(axes: Any, results: Results, _: Sequence[str]) -> None:
+def temperature(axes: Any, results: Results, names: Sequence[str]) -> None:
     """The default and openvino.genai's settings, greedily and at temperatures."""
     rows = results.rows(SINGLE[LARGE])
     heats = sorted({row["heat"] for row in rows})
@@ -224,7 +224,7 @@ def curve(rows: Sequence[Row]) -> Callable[[float], float]:
     return lambda tokens: float(np.interp(tokens, sizes, times))
 
 
-def gain(axes: Any, results: Results, _: Sequence[str]) -> None:
+def gain(axes: Any, results: Results, names: Sequence[str]) -> None:
     """The speedup of the best draft length, by acceptance and by the draft's cost."""
     time = curve(of_passes(results))
     accepted, costs = np.linspace(0, 0.98, 50), np.geomspace(0.004, 0.6, 50)
@@ -246,7 +246,7 @@ def gain(axes: Any, results: Results, _: Sequence[str]) -> None:
     axes.set_ylabel("pass of the draft / of the main model", fontsize=8)
 
 
-def lengths(axes: Any, results: Results, _: Sequence[str]) -> None:
+def lengths(axes: Any, results: Results, names: Sequence[str]) -> None:
     """Tokens per second by draft length and acceptance; a point at the best length."""
     time = curve(of_passes(results))
     _, round_, verify, _ = rounds(results)
@@ -272,7 +272,7 @@ def rounds(results: Results) -> tuple[float, float, float, float]:
     return each, round_, curve(of_passes(results))(DRAFTED + 1), gained
 
 
-def timeline(axes: Any, results: Results, _: Sequence[str]) -> None:
+def timeline(axes: Any, results: Results, names: Sequence[str]) -> None:
     """Plain decoding above rounds of drafts, to scale, over the same time."""
     each, round_, verify, gained = rounds(results)
     starts = np.arange(ROUNDS + 1) * round_
@@ -297,7 +297,7 @@ def _after_first(row: Row) -> float:
     return float((row["tokens"] / row["speed"] - row["first"]) / (row["passes"] - 1))
 
 
-def context(axes: Any, results: Results, _: Sequence[str]) -> None:
+def context(axes: Any, results: Results, names: Sequence[str]) -> None:
     """Milliseconds of passes over one token of one text and of eight, by what is cached."""
     rows = results.rows("passes", form="invariant")
     lengths = sorted({row["cached"] for row in rows})
@@ -314,7 +314,7 @@ def context(axes: Any, results: Results, _: Sequence[str]) -> None:
     axes.set_ylabel("ms of a pass", fontsize=8)
 
 
-def memory(axes: Any, results: Results, _: Sequence[str]) -> None:
+def memory(axes: Any, results: Results, names: Sequence[str]) -> None:
     """Own memory of a process, and mapped files, by pair and settings."""
     rows = list(reversed(results.rows("memory")))
     for place, row in enumerate(rows):

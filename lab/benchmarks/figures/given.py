@@ -1,6 +1,6 @@
 """What there is to measure: the embedded pair, and models that somebody gave."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,9 @@ SETS = {
 }
 """The prompts of each pair."""
 
-ROLES: Mapping[str, Sequence[str]] = {
+ROLES: Mapping[str, tuple[str, str | None]] = {
     "embedded": ("main", "draft"),
-    "chat": ("chat",),
+    "chat": ("chat", None),
     "real": ("real main", "real draft"),
     "real-int4": ("real int4", "real draft"),
     "1b-small-draft": ("expanded", "draft"),
@@ -37,7 +37,7 @@ ROLES: Mapping[str, Sequence[str]] = {
 
 def embedded() -> dict[str, Path]:
     """The folders of the embedded pair by role."""
-    return {role: embedded_folder(role) for role in ROLES["embedded"]}
+    return {role: embedded_folder(role) for role in ("main", "draft")}
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ class Given:
     def pairs(self) -> Mapping[str, Models]:
         """Main and draft models by name, of those pairs that there are."""
         return {
-            pair: Models(*(self.folders[role] for role in roles), properties=self.properties)
-            for pair, roles in ROLES.items()
-            if self.folders.keys() >= {*roles}
+            pair: Models(self.folders[main], self.folders.get(draft or ""), self.properties)
+            for pair, (main, draft) in ROLES.items()
+            if self.folders.keys() >= {main, draft or main}
         }
 
     def has(self, needs: str) -> bool:

@@ -16,6 +16,7 @@ from lab.benchmarks.figures.texts import texts
 from lab.benchmarks.figures.together import together
 from lab.benchmarks.figures.tools import own_calls, tools
 from lab.benchmarks.measuring import Measurements
+from lab.benchmarks.peers.methods import label
 
 PLAIN = ("plain", "plain-again", "default")
 HELD_OUT, SIX_TASKS, CODE_CHAT = "held-out code", "six tasks", "code chats"
@@ -135,7 +136,8 @@ def long_texts(
     measure = partial(
         long_prompts, pair=pair, methods=methods, cached=cached, tokens=48, rounds=rounds
     )
-    about = "a question after source code, all of it read; outputs of 48 tokens"
+    peers = " and ".join(label(name) for name in methods if name.startswith("genai"))
+    about = f"a question after source code, all of it read; outputs of 48 tokens; {peers}"
     return Part(minutes, pair, about, measure)
 
 
@@ -146,7 +148,7 @@ PARTS: Mapping[str, Part] = {
         9,
         "real",
         f"the last 16 tokens of {CODE_CHAT}, after the same cached source code; outputs of 24 "
-        "tokens, timed once all have their first",
+        "tokens, timed once all have their first; openvino.genai plain and with 2 draft tokens",
         partial(
             together,
             pair="real",
@@ -157,6 +159,7 @@ PARTS: Mapping[str, Part] = {
             rounds=2,
             own=16,
             step=0,
+            kv_cache_gb=1.0,
         ),
     ),
     "long-real": long_texts("real", 7, FEW, (2000,), rounds=1),

@@ -19,7 +19,7 @@ OWN, STEP = 64, 97
 """Last tokens of a prompt, which are not cached; and from one context's begin to the next one's."""
 
 KV_CACHE_GB = 4.0
-"""Of each program, for the contexts of all methods: with 2 they evict each other (1 B)."""
+"""For contexts of their own, of all methods: with 2 they evict each other (1 B)."""
 
 
 def together(
@@ -32,15 +32,17 @@ def together(
     rounds: int,
     own: int = OWN,
     step: int = STEP,
+    kv_cache_gb: float = KV_CACHE_GB,
 ) -> Measurements:
     """Loads of some sizes: tokens per second once all requests have their first token.
 
     cached: tokens of prompts, nearly all of which are cached. own: last tokens of a prompt, which
-    are not. step: tokens from one context's begin to the next one's; 0: all share one.
+    are not. step: tokens from one context's begin to the next one's; 0: all share one. kv_cache_gb:
+    of each program.
     """
     text = load_tokenizer(given.pairs[pair].main).encode(heldout_text())
     ends = [ids[-own:] for _, ids in given.prompts(pair)]
-    settings = {"max_batch_size": max(sizes), "kv_cache_gb": KV_CACHE_GB}
+    settings = {"max_batch_size": max(sizes), "kv_cache_gb": kv_cache_gb}
     loaders, turns = {find_method(name).loader for name in methods}, count()
     with given.setup(pair, **settings) as setup, ExitStack() as stack:
         workers = {loader: stack.enter_context(WorkerProcess(setup)) for loader in loaders}

@@ -63,7 +63,7 @@ def tools(given: Given, tokens: int, rounds: int) -> Measurements:
         pipeline.prepare()
         yield from calls(pipeline, turns(), tokens, cache_prompt=False)
         for number in range(rounds):
-            key = {"turn": number, "prompt": number, "form": "many tools"}
+            key: Key = {"turn": number, "prompt": number, "form": "many tools"}
             yield key, partial(first_token, pipeline, number)
         loop = Loop(pipeline)
         for number in range(2, LOOP + 1):
