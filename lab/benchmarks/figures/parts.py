@@ -163,7 +163,7 @@ PARTS: Mapping[str, Part] = {
         ),
     ),
     "long-real": long_texts("real", 7, FEW, (2000,), rounds=1),
-    "longest-real": long_texts("real", 25, FEW, (8000,), rounds=1),
+    "longest-real": long_texts("real", 35, FEW, (8000,), rounds=1),
     "passes-real": Part(
         3,
         "real",

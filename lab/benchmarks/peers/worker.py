@@ -22,7 +22,7 @@ from lab.benchmarks.peers.asks import (
 from lab.benchmarks.peers.methods import find_method, load
 from ov_specdec.errors import SpecdecError
 
-TIMEOUT = 600.0
+TIMEOUT = 1200.0
 """Seconds to load models or to answer, after which a process is given up."""
 
 CLOSING_SECONDS = 10.0
