@@ -260,7 +260,7 @@ def calls(arguments, reasoning=None):
 @pytest.fixture
 def agent(tokenizer, monkeypatch):
     """A conversation in a template with calls and reasoning."""
-    monkeypatch.setattr(tokenizer, "_templates", {"default": AGENT})
+    monkeypatch.setattr(tokenizer, "chat_template", AGENT)
     chat = Conversation(tokenizer)
     chat.ask("Hello")
     return chat
@@ -317,7 +317,7 @@ NEEDS_ID = "{% if m.tool_calls and not m.tool_calls[0].id %}{{ raise_exception('
     ids=["drops reasoning", "needs an id", "another end"],
 )
 def test_an_answer_that_a_template_does_not_write_is_read_again(agent, old, new, monkeypatch):
-    monkeypatch.setattr(agent.tokenizer, "_templates", {"default": AGENT.replace(old, new)})
+    monkeypatch.setattr(agent.tokenizer, "chat_template", AGENT.replace(old, new))
     written = '<think>Of it?</think><call>{"name":"area", "arguments":{"width":3}}</call>'
     agent.call(written, calls({"width": 3}, "Of it?"))
     agent.messages[-1]["tool_calls"][0]["id"] = "1"
