@@ -1,6 +1,7 @@
 """What the training scripts share: shapes, special token, file names under the data folder."""
 
 import argparse
+import copy
 import sys
 from pathlib import Path
 
@@ -48,6 +49,10 @@ SHAPES = {
 }
 MASK = VOCABULARY  # of the parallel draft, behind the tokenizer's ids
 SHAPES["parallel"].update({"vocab_size": VOCABULARY + 1, "pard_token": MASK})
+READ = [2, 8, 13]  # the main's hidden states that drafts read, by transformers' index
+# Those are hundreds of times as large as embeddings.
+SHAPES["pard2"] = copy.deepcopy(SHAPES["parallel"])
+SHAPES["pard2"].update({"spd_type": "pard2", "pard2_scale": 0.002, "pard2_target_layers": READ})
 
 
 def tokens_file(data: Path, side: str) -> Path:

@@ -7,22 +7,24 @@ and then. What the main makes of a row is computed when the row is first met and
 embedding begins as the main's, projected on its principal directions. Result: ``DATA/draft``.
 
 ``--model parallel`` goes on from that draft to one that gives several tokens a pass: it gets twice
-the layers and a token for masks, and is taught on rows with masks alone. Result: ``DATA/parallel``.
+the layers and a token for masks, and is taught on rows with masks alone. ``--model pard2`` does the
+same, and adds the main's hidden states to the embeddings. Result: ``DATA/{parallel,pard2}``.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import torch
 from batches import Batches
 from checkpoint import save_model, save_state
-from config import SHAPES, arguments, say
+from config import SHAPES, arguments, device, say
 from continuations import ROW, continuations_file, load
 from head import Mix, head_loss
 from log import Log
 from masks import MASKS, Layout
-from torch import Tensor
-from train import begin, grow, head, heldout_loss, hidden_states, rate, steps, update
+from torch import Tensor, nn
+from train import begin, build, grow, head, heldout_loss, hidden_states, rate, steps, update
 from transformers import LlamaConfig, LlamaForCausalLM
 
 ALONE = 0.2  # share of the budget without the teacher
@@ -53,22 +55,46 @@ def start(draft: LlamaForCausalLM, teacher: LlamaForCausalLM) -> None:
 def start_parallel(draft: LlamaForCausalLM, before: LlamaForCausalLM) -> None:
     """Begin with another draft, and its mean embedding for the mask."""
     grow(before, len(draft.model.layers))
-    weights = before.state_dict()
-    for name in ("model.embed_tokens.weight", "lm_head.weight"):
-        weights[name] = torch.cat([weights[name], weights[name].mean(0, keepdim=True)])
-    draft.load_state_dict(weights)
+    weights, name = before.model.state_dict(), "embed_tokens.weight"
+    weights[name] = torch.cat([weights[name], weights[name].mean(0, keepdim=True)])
+    draft.model.load_state_dict(weights)
+
+
+def add_projection(draft: LlamaForCausalLM, width: int) -> None:
+    """Give a draft of PARD-2 the projection of features of this width; it adds nothing yet."""
+    draft.target_proj = nn.Linear(width, draft.config.hidden_size, bias=False)
+    nn.init.zeros_(draft.target_proj.weight)
+
+
+def before(states: Tensor, layout: Layout) -> Tensor:
+    """Features [rows, n, D] of PARD-2: states [rows, length, D] of the token before, at first 0.
+
+    Masks repeat those of their text's last token.
+    """
+    zeros = torch.zeros_like(states[:, :1])
+    return torch.cat([zeros, states], 1)[:, layout.positions - layout.depths]
 
 
 class Lessons:
-    """Rows with the main's last hidden states: its own, and CORPUS times as many of the corpus."""
+    """Rows with hidden states of the main: its own, and CORPUS times as many of the corpus.
 
-    def __init__(self, data: Path, teacher: LlamaForCausalLM, row: int, seed: int = 100) -> None:
+    layers: those of `hidden_states`.
+    """
+
+    def __init__(
+        self,
+        data: Path,
+        teacher: LlamaForCausalLM,
+        row: int,
+        layers: Sequence[int] = (-1,),
+        seed: int = 100,
+    ) -> None:
         own = np.fromfile(continuations_file(data), dtype=np.uint16).reshape(-1, row + 1)
         corpus = Batches(data, seed=seed).rows(0, CORPUS * len(own) * row, row)
         both = torch.cat([torch.from_numpy(own.astype(np.int64)), corpus])
         order = torch.randperm(len(both), generator=torch.Generator().manual_seed(seed))
-        self.rows, self.teacher = both[order], teacher
-        width = teacher.config.hidden_size
+        self.rows, self.teacher, self.layers = both[order], teacher, layers
+        width = teacher.config.hidden_size * len(layers)
         self._hidden = torch.empty(len(both), row, width, dtype=torch.bfloat16)
         self._known = 0  # rows whose states are kept; the first pass goes through them in order
 
@@ -78,7 +104,8 @@ class Lessons:
         rows = self.rows[index]
         if self._known < len(self.rows):
             with torch.no_grad():
-                states = hidden_states(self.teacher, rows[:, :-1].to(self.teacher.device))
+                inputs = rows[:, :-1].to(self.teacher.device)
+                states = hidden_states(self.teacher, inputs, layers=self.layers)
             self._hidden[index] = states.to("cpu", torch.bfloat16)
             self._known += count
         return rows[:, :-1], rows[:, 1:], self._hidden[index].float()
@@ -91,8 +118,13 @@ def agreement(
     """How often the likeliest token is the main's, by depth, on rows [rows, length] of text."""
     length = rows.shape[1]
     layout = Layout.chained(length, [torch.arange(0, length - MASKS, every)] * MASKS)
-    told = hidden_states(teacher, rows).float() @ teacher.lm_head.weight.T
-    given = hidden_states(draft, layout.fill(rows, mask), layout).float() @ head(draft).T
+    read = getattr(draft.config, "pard2_target_layers", ())
+    states = hidden_states(teacher, rows, layers=(*read, -1))
+    features, states = states.tensor_split([len(read) * teacher.config.hidden_size], -1)
+    told = states.float() @ teacher.lm_head.weight.T
+    features = before(features, layout) if read else None
+    inputs = layout.fill(rows, mask)
+    given = hidden_states(draft, inputs, layout, features=features).float() @ head(draft).T
     same = (told.argmax(-1)[:, layout.positions] == given.argmax(-1)).float()
     return {f"agree{j}": same[:, layout.depths == j].mean().item() for j in range(MASKS + 1)}
 
@@ -117,12 +149,17 @@ def distil(
     """
     out, shape, teacher = data / name, shape or SHAPES[name], load(data / "main")
     layers, mask = shape.num_hidden_layers, getattr(shape, "pard_token", None)
-    draft, made, clock = begin(out, shape, layers, rates)
+    features_of = getattr(shape, "pard2_target_layers", ())
+    width = len(features_of) * teacher.config.hidden_size
+    draft = build(shape, layers).to(device())
+    if features_of:
+        add_projection(draft, width)
+    made, clock = begin(out, draft, rates)
     if not clock["step"] and mask:
         start_parallel(draft, load(data / "draft"))
     elif not clock["step"]:
         start(draft, teacher)
-    corpus, lessons = Batches(data, seed=50), Lessons(data, teacher, row)
+    corpus, lessons = Batches(data, seed=50), Lessons(data, teacher, row, (*features_of, -1))
     guided = Mix(forward=(1 - TEXT) * (1 - reverse), reverse=(1 - TEXT) * reverse)
     heldout, log = Batches(data, "heldout"), Log(data, name, clock)
 
@@ -132,10 +169,13 @@ def distil(
         log.write(layers, heldout=loss, **(agreement(draft, teacher, texts, mask) if mask else {}))
         save_state(out, draft, made, clock)
         save_model(out, draft, data)
+        if features_of:
+            weights = {"target_proj.weight": draft.target_proj.weight.detach()}
+            torch.save(weights, out / "warp_model.bin")
         return loss
 
     for share in steps(clock, minutes):
-        told, mix, layout = None, Mix(), None
+        told, mix, layout, added = None, Mix(), None, None
         # A parallel draft is made of one that holds on longer texts, and reads only the latest.
         if not mask and (share < ALONE or clock["step"] % EVERY == 0):
             read = clock["tokens"] - clock["taught"]
@@ -143,15 +183,18 @@ def distil(
         else:
             first, count = clock["taught"] // row, tokens_per_step // row
             inputs, targets, states = lessons.take(first, count)
+            features, states = states.tensor_split([width], -1)
             clock["taught"] += tokens_per_step
             if mask:
                 layout = Layout.drawn(row, seed=clock["step"])
                 inputs = layout.fill(inputs, mask)
+                added = before(features, layout).to(draft.device) if features_of else None
                 targets, states = targets[:, layout.positions], states[:, layout.positions]
             told, mix = (states.to(draft.device), teacher.lm_head.weight), guided
         clock["tokens"] += tokens_per_step
         inputs, targets = inputs.to(draft.device), targets.to(draft.device)
-        loss = head_loss(hidden_states(draft, inputs, layout), head(draft), targets, told, mix)
+        given = hidden_states(draft, inputs, layout, features=added)
+        loss = head_loss(given, head(draft), targets, told, mix)
         update(draft, made, loss, rate(clock["step"], share))
         if clock["step"] % 20 == 0:
             log.write(layers, train=loss.item())
@@ -165,7 +208,7 @@ def distil(
 def main() -> None:
     """Distil the main of a data folder."""
     parser = arguments(__doc__.split("\n")[0], minutes=33.0)
-    parser.add_argument("--model", choices=("draft", "parallel"), default="draft")
+    parser.add_argument("--model", choices=("draft", "parallel", "pard2"), default="draft")
     parser.add_argument("--tokens", type=int, default=4096, help="tokens of text in a step")
     parser.add_argument("--reverse", type=float, default=0.0, help="share of reverse KL, 0 to 1")
     args = parser.parse_args()

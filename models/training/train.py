@@ -9,7 +9,7 @@ shallow model sees several times the tokens a minute. Checkpoints go to ``DATA/{
 import copy
 import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -101,10 +101,17 @@ def regrown(model: LlamaForCausalLM, old: list) -> list:
     return made
 
 
-def hidden_states(model: LlamaForCausalLM, inputs: Tensor, layout: Layout | None = None) -> Tensor:
-    """Last hidden states [rows, length, d] of token ids [rows, length].
+def hidden_states(
+    model: LlamaForCausalLM,
+    inputs: Tensor,
+    layout: Layout | None = None,
+    layers: Sequence[int] = (-1,),
+    features: Tensor | None = None,
+) -> Tensor:
+    """Hidden states [rows, length, d] of token ids [rows, length]; of several layers one by one.
 
-    In bf16 on CUDA, and on a CPU that has instructions for it.
+    layers: by transformers' index, -1 is the last. features [rows, length, D]: of another model,
+    which PARD-2 adds to its embeddings. In bf16 on CUDA, and on a CPU that has instructions for it.
     """
     laid = {}
     if layout is not None:
@@ -112,7 +119,12 @@ def hidden_states(model: LlamaForCausalLM, inputs: Tensor, layout: Layout | None
         laid["attention_mask"] = layout.attention().to(inputs.device)
     has_bf16 = inputs.is_cuda or torch.cpu.get_capabilities().get("avx512_bf16", False)
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=has_bf16):
-        return model.model(input_ids=inputs, use_cache=False, **laid).last_hidden_state
+        embeds = model.model.embed_tokens(inputs)
+        if features is not None:
+            embeds = embeds + model.config.pard2_scale * model.target_proj(features)
+        laid |= {"use_cache": False, "output_hidden_states": True}
+        found = model.model(inputs_embeds=embeds, **laid).hidden_states
+    return torch.cat([found[layer] for layer in layers], -1)
 
 
 def head(model: LlamaForCausalLM) -> Tensor:
@@ -156,20 +168,19 @@ def update(model: LlamaForCausalLM, made: list, loss: Tensor, factor: float) -> 
 
 
 def begin(
-    out: Path, shape: LlamaConfig, layers: int, rates: tuple[float, float]
-) -> tuple[LlamaForCausalLM, list, dict]:
-    """Model, optimizers and clock: those of the last state in ``out``, else fresh ones."""
+    out: Path, model: LlamaForCausalLM, rates: tuple[float, float]
+) -> tuple[list, dict[str, float]]:
+    """Optimizers and clock: those of the last state in ``out``, whose weights the model gets."""
     clock = {"step": 0, "seconds": 0.0, "tokens": 0, "taught": 0, "saved": 0.0}
-    model = build(shape, layers).to(device())
     state = load_state(out)
     if state is None:
-        return model, optimizers(model, *rates), clock
+        return optimizers(model, *rates), clock
     grow(model, state["layers"])
     model.load_state_dict(state["model"])
     made = optimizers(model, *rates)
     for optimizer, saved in zip(made, state["optimizers"], strict=True):
         optimizer.load_state_dict(saved)
-    return model, made, state["clock"]
+    return made, state["clock"]
 
 
 def train(
@@ -189,7 +200,8 @@ def train(
     """
     out, depths = data / name, depths or DEPTHS[name]
     batches, heldout = Batches(data), Batches(data, "heldout")
-    model, made, clock = begin(out, shape or SHAPES[name], at(depths, 0.0), rates)
+    model = build(shape or SHAPES[name], at(depths, 0.0)).to(device())
+    made, clock = begin(out, model, rates)
     log = Log(data, name, clock)
 
     def keep() -> float:

@@ -87,12 +87,20 @@ class Eagle3Head(nn.Module):  # type: ignore[misc]
 
         hidden_states: [batch, tokens, width], of the tokens before. attention_mask: of all tokens.
         """
-        embeds = self.embed_tokens(input_ids)
         cache = Past(list(zip(past[::2], past[1::2], strict=True)))
+        mask = causal_mask(attention_mask, input_ids.shape[1])
+        normed, given = self.read(input_ids, hidden_states, mask, position_ids, cache)
+        return self.lm_head(normed), given, *(value for pair in cache.pairs for value in pair)
+
+    def read(
+        self, input_ids: Tensor, hidden_states: Tensor, mask: Tensor, positions: Tensor, past: Past
+    ) -> tuple[Tensor, Tensor]:
+        """The hidden states that logits come from, and those that it gives. mask: see `sdpa`."""
+        embeds = self.embed_tokens(input_ids)
         common = {
-            "position_embeddings": self.rotary_emb(embeds, position_ids * BEYOND_F16),
-            "attention_mask": causal_mask(attention_mask, input_ids.shape[1]),
-            "past_key_values": cache,
+            "position_embeddings": self.rotary_emb(embeds, positions * BEYOND_F16),
+            "attention_mask": mask,
+            "past_key_values": past,
         }
         first, *others = self.layers
         normed = first.hidden_norm(hidden_states)
@@ -103,8 +111,7 @@ class Eagle3Head(nn.Module):  # type: ignore[misc]
         for layer in others:
             hidden = layer(hidden, **common)
         normed = self.norm(hidden)
-        given = normed if self.norm_output else hidden
-        return self.lm_head(normed), given, *(value for pair in cache.pairs for value in pair)
+        return normed, normed if self.norm_output else hidden
 
 
 def causal_mask(attention_mask: Tensor, num_queries: int) -> Tensor:

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import torch
 
-import continuations, corpus, distil, duplicates, evaluate, export, plot, tokenizer, train
+import continuations, corpus, distil, duplicates, eagle3, evaluate, export, plot, tokenizer, train
 import unlikelihood
 from config import llama
 
@@ -50,11 +50,16 @@ shapes[0].update({"hidden_size": 64, "vocab_size": 601, "pard_token": 600})
 for minutes in (0.01, 0.03):
     distil.distil(data, minutes, "parallel", shapes[0], **small)
 depths = json.loads((data / "parallel.jsonl").read_text().splitlines()[-1])
+shapes[0].update({"pard2_target_layers": [1, 2], "pard2_scale": 1.0})
+distil.distil(data, 0.03, "pard2", shapes[0], **small)
+projection = torch.load(data / "pard2" / "warp_model.bin")["target_proj.weight"]
+steps = [eagle3.train(data, minutes, 128, row=64) for minutes in (0.0, 0.05, 0.1)]
 plot.draw(data, data / "loss.svg")
 for name in ("main", "draft"):
     export.export(data / name, data / f"{name}-int8", keep=name == "draft")
 report = evaluate.evaluate(data, data / "main-int8", data / "draft-int8", 2, 1, 2)
-found = {"losses": losses, "depths": depths, "report": asdict(report)}
+found = {"losses": losses, "depths": depths, "report": asdict(report), "steps": steps}
+found["projection"] = projection.abs().max().item()
 print(json.dumps({**found, "text": evaluate.markdown(report)}))
 """
 
@@ -74,6 +79,9 @@ def test_the_scripts_train_distil_and_evaluate_a_pair(tmp_path):
     assert late < early, "further training did not lower the held-out loss"
     assert result["depths"]["layers"] == 2, "twice the draft's"
     assert all(0 <= result["depths"][f"agree{depth}"] <= 1 for depth in range(8))
+    assert result["projection"] > 0, "PARD-2 takes part in the training"
+    first, *_, last = result["steps"]
+    assert sum(last) > sum(first), "training did not make a head's tokens the main's"
     report = result["report"]
     assert set(report["loss"]) == {"main", "draft"}
     assert set(report["acceptance"]) == {"0.0", "0.5", "1.0"}
