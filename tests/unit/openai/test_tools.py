@@ -1,7 +1,6 @@
 """Tools, calls and reasoning in requests and answers, without a model and without sockets."""
 
 import json
-from itertools import pairwise
 
 import pytest
 from openai.types.responses import ResponseStreamEvent
@@ -364,15 +363,6 @@ def test_a_call_that_is_cut_is_in_a_whole_chat_as_in_a_stream():
     assert given == [{"name": "area", "arguments": ""}, {"arguments": '{"wi'}]
 
 
-def test_events_with_parts_keep_scores_origins_and_counts():
-    fields = {"stream_options": {"include_usage": True, "continuous_usage_stats": True}}
-    ask = chat(stream=True, return_origins=True, tools=[FUNCTION], **fields)
-    *events, last = streamed(ask)[1:]
-    assert {event["choices"][0]["origin"] for event in events} == {"plain"}
-    counts = [event["usage"]["completion_tokens"] for event in (*events, last)]
-    assert all(one <= other for one, other in pairwise(counts[:-1]))
-
-
 TOOLS = [{"type": "function", "name": "area"}, {"type": "custom", "name": "apply_patch"}]
 NAMES = [
     "response.created",
@@ -448,12 +438,6 @@ def test_the_input_of_a_custom_tool_is_read_however_it_is_cut(text, is_ascii, se
         pieces = [arguments[i : i + size] for i in range(0, len(arguments), size)]
         given = "".join(reader.push(piece) for piece in pieces)
         assert given == ("" if text == "\ud83d" else text)
-
-
-def test_long_arguments_of_a_custom_tool_take_no_longer_for_each_piece():
-    reader = InputReader()
-    for piece in ['{"input": "', *["abcd\\n"] * 100_000]:
-        reader.push(piece)  # parsed anew for each, they take minutes
 
 
 def test_what_is_cut_is_incomplete():
