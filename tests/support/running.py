@@ -9,7 +9,7 @@ from ov_specdec.drafters.base import Drafter, Proposal
 from ov_specdec.drafters.factory import DrafterInput, draft_model
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.output import Output
+from ov_specdec.engine.output import Output, Reader
 from ov_specdec.engine.scheduler import StepLimits
 from ov_specdec.engine.sequence import Request, Sequence
 from ov_specdec.options.generation import GenerationOptions
@@ -28,8 +28,9 @@ from ov_specdec.text.pairing import TokenizerPair
 class Rounds(Output):
     """Gives its reader the rounds."""
 
-    def __init__(self) -> None:
-        super().__init__(IncrementalDetokenizer(lambda *_: b"", []), GenerationStats(0))
+    def __init__(self, reader: Reader | None = None) -> None:
+        text = IncrementalDetokenizer(lambda *_: b"", [])
+        super().__init__(text, GenerationStats(0), reader=reader)
 
     def add(self, round_: Round, finish_reason: FinishReason | None) -> list[Any]:
         return [round_]
@@ -44,6 +45,7 @@ def sequence(
     *,
     sampler: Sampler = Sampler(),
     eos: Collection[int] = (),
+    output: Output | None = None,
     **more: Any,
 ) -> Sequence:
     """A sequence of a main model that is read at its end."""
@@ -55,7 +57,7 @@ def sequence(
     if eos:
         sampler = replace(sampler, ends=frozenset(eos))
     request = Request(list(tokens), max_length, sampler, drafters, policy, **more)
-    return Sequence(request, cache, Rounds())
+    return Sequence(request, cache, output or Rounds())
 
 
 def plain(main: Runner, tokens: Ids[int], max_length: int, **more: Any) -> Sequence:

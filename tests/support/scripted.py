@@ -1,7 +1,6 @@
 """A text generator over scripted models, whose tokens are letters."""
 
 from threading import Event
-from types import MappingProxyType, SimpleNamespace
 
 from ov_specdec.drafters.factory import kind_of
 from ov_specdec.engine.answers import Answers
@@ -12,25 +11,14 @@ from ov_specdec.generation.sequence_factory import SequenceFactory
 from ov_specdec.generation.text_generator import TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.planning.policies import LearnedStats
+from tests.traces.letters import Letters
 
 PATIENCE = 30.0
 """Seconds after which a thread that should have ended has not."""
 
 
-class Letters:
-    """A tokenizer of 50 letters."""
-
-    chat_template = None
-    special_tokens = MappingProxyType({})
-
-    def encode(self, text, src_lang=None, add_special_tokens=True):
-        return [ord(letter) - ord("A") for letter in text]
-
-    def encode_rendered(self, text, *_, **__):
-        return SimpleNamespace(ids=self.encode(text))
-
-    def piece_after(self, before, token):
-        return chr(ord("A") + token).encode()
+LETTERS = Letters(tuple(map(chr, range(ord("A"), ord("A") + 50))))
+"""A tokenizer of 50 letters."""
 
 
 class Gate:
@@ -66,7 +54,7 @@ def generator(
     learned = LearnedStats() if costs is None else LearnedStats(costs)
     loop = EngineLoop(Engine(main, draft, limits or StepLimits(), learned.costs))
     kind = kind_of(drafter or ("model" if draft else "none"))
-    tokenizer, ends = tokenizer or Letters(), frozenset(eos)
+    tokenizer, ends = tokenizer or LETTERS, frozenset(eos)
     sequences = SequenceFactory(main, kind, ends, draft, pairing, learned)
     return TextGenerator(sequences, loop, Answers(main), tokenizer, main.vocab_size)
 

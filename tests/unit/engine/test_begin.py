@@ -11,7 +11,8 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.pairing import Translation
 from tests.support.drafting import table_pair
 from tests.support.fakes import ScriptedModel
-from tests.support.scripted import PATIENCE, Letters, generator
+from tests.support.scripted import PATIENCE, generator
+from tests.traces.letters import Letters
 
 LENGTH = 3
 PROMPT = "ABCDEFGH" * 50

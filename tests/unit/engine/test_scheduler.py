@@ -11,21 +11,20 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.drafters.prompt_lookup import PromptLookup
 from ov_specdec.engine.engine import Engine
 from ov_specdec.engine.loop import EngineLoop
-from ov_specdec.engine.output import Output, Reader
+from ov_specdec.engine.output import Reader
 from ov_specdec.engine.scheduler import SHARED_SECONDS, StepLimits
-from ov_specdec.engine.sequence import Cancelled, Request, Sequence
+from ov_specdec.engine.sequence import Cancelled
 from ov_specdec.errors import CacheFullError
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, PassCurve
 from ov_specdec.planning.learned_costs import LearnedCosts
 from ov_specdec.planning.planner import Planner
 from ov_specdec.planning.policies import ConstantLength, PlannedLength
-from ov_specdec.results.stats import GenerationStats
-from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence
+from ov_specdec.runner.cached_sequence import PREFILL_CHUNK
 from ov_specdec.sampling.samplers import Sampler
 from ov_specdec.server.metrics import Metrics
-from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from tests.support.fakes import MASK, ScriptedModel, in_parallel, mixing, wrong_at
+from tests.support.running import Rounds, sequence
 from tests.support.scripted import PATIENCE
 
 SCRIPT = mixing(1)
@@ -47,13 +46,10 @@ class Failing:
         return logits
 
 
-class Tokens(Output):
+class Tokens(Rounds):
     """Publishes token ids, and counts draft tokens that were rejected before the last round."""
 
-    def __init__(self, reader):
-        text = IncrementalDetokenizer(lambda *_: b"", [])
-        super().__init__(text, GenerationStats(0), reader=reader)
-        self.num_rejected = 0
+    num_rejected = 0
 
     def cancelled(self):
         return CANCELLED
@@ -106,16 +102,16 @@ class Service:
         policy = ConstantLength(length)
         if length is None:
             policy = PlannedLength(Counts(), Costs(NOMINAL))
-        request = Request(
-            list(prompt),
+        return sequence(
+            self.main,
+            prompt,
             len(prompt) + num_new,
-            Sampler(processors),
             drafters[drafter](),
             policy,
+            sampler=Sampler(processors),
             tenant=tenant,
+            output=Tokens(Reader(**reader) if reader else None),
         )
-        output = Tokens(Reader(**reader) if reader else None)
-        return Sequence(request, CachedSequence(self.main), output)
 
     def submit(self, *requests):
         for request in requests:

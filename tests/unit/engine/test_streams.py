@@ -8,7 +8,7 @@ import pytest
 
 from ov_specdec.engine.output import Reader
 from ov_specdec.engine.scheduler import StepLimits
-from ov_specdec.errors import ContextLengthError, SessionError
+from ov_specdec.errors import SessionError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import collect
 from tests.support.fakes import ScriptedModel, counting, mixing, wrong_at
@@ -238,13 +238,6 @@ def test_an_error_in_a_batch_ends_it():
         batch(pair, PROMPTS, *settings)
     assert pair.num_used == 0
     assert collect(pair.stream("ABC")).token_ids == alone("ABC").token_ids
-
-
-def test_a_prompt_that_is_refused_runs_none_of_the_batch():
-    pair = Pair()
-    with pytest.raises(ContextLengthError, match="with 1000 tokens: shorten it"):
-        batch(pair, ["ABC", [1] * 1000])
-    assert pair.main.passes == []
 
 
 @pytest.mark.parametrize("error", [None, ValueError("this processor is broken")])
