@@ -79,31 +79,24 @@ def unhinted(width):
     """The area of a field."""
 
 
-REFUSED = {
-    "an invalid name": ({"tools": [named('a"b')]}, "tools holds the name 'a\"b': give up to 128"),
-    "no name": ({"tools": [{"type": "web_search"}]}, "tools holds the name None"),
-    "a name twice": ({"tools": [AREA, STOP, AREA]}, "tools holds 'area' twice: rename one"),
-    "no hints": ({"tools": [unhinted]}, r"cannot be described \(.*: give a schema"),
-    "an unknown choice": (
+REFUSED = [
+    ({"tools": [named('a"b')]}, "tools holds the name 'a\"b': give up to 128"),
+    ({"tools": [{"type": "web_search"}]}, "tools holds the name None"),
+    ({"tools": [AREA, STOP, AREA]}, "tools holds 'area' twice: rename one"),
+    ({"tools": [unhinted]}, r"cannot be described \(.*: give a schema"),
+    (
         {"tools": [AREA, STOP], "tool_choice": named("volume")},
         "tool_choice='volume' names none of the tools: give one of area, stop",
     ),
-    "no tools": ({"tool_choice": "required"}, "tool_choice='required' has no effect without tools"),
-    "no end": ({"tools": [AREA], "ignore_eos": True}, "tools=.* contradicts ignore_eos=True"),
-    "no end of reasoning": (
-        {"thinking_token_budget": 5, "ignore_eos": True},
-        "thinking_token_budget=5 ends the text, so it contradicts ignore_eos=True",
-    ),
-    "no template": (
-        {"thinking_token_budget": 0, "apply_chat_template": False},
-        "thinking_token_budget=0 has no effect with apply_chat_template=False",
-    ),
-}
+    ({"tool_choice": "required"}, "tool_choice='required' has no effect without tools"),
+    ({"tools": [AREA], "ignore_eos": True}, "tools=.* contradicts ignore_eos=True"),
+    ({"thinking_token_budget": 5, "ignore_eos": True}, "=5 ends the text, so it contradicts ign"),
+    ({"thinking_token_budget": 0, "apply_chat_template": False}, "=0 has no effect with apply_c"),
+]
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_meant_is_refused_by_name(case):
-    options, complaint = REFUSED[case]
+@pytest.mark.parametrize(("options", "complaint"), REFUSED)
+def test_what_cannot_be_meant_is_refused_by_name(options, complaint):
     with pytest.raises(OptionError, match=complaint) as refused:
         GenerationOptions(**options)
     assert refused.value.option in options

@@ -41,13 +41,6 @@ def test_rows_after_a_rejection_are_not_processed(kind):
     assert recorder.histories == [[7, 8], [7, 8, 1]]
 
 
-def test_rows_after_the_end_of_a_text_are_not_processed():
-    recorder = Recorder()
-    sampler = Sampler((recorder,), frozenset({2}))
-    assert verify(sampler, TOKENS, rows(1, 2, 3), Draft([1, 2])).num_accepted == 2
-    assert recorder.histories == [[7, 8], [7, 8, 1]]
-
-
 def test_ties_go_to_the_lowest_id():
     row = np.array([0.0, 2.0, 2.0, 1.0], np.float32)
     assert verify(Sampler(), [1], row[None], Draft([])).next_token == 1

@@ -88,8 +88,3 @@ def test_a_model_of_english_has_no_language_token():
 def test_an_unknown_language_is_refused_with_a_hint(name, hint):
     with pytest.raises(OptionError, match=hint):
         SETTINGS.language_id(name)
-
-
-def test_start_tokens_name_language_task_and_timestamps():
-    assert SETTINGS.start_tokens(53, "translate", timestamps=True) == [51, 53, 55]
-    assert SETTINGS.start_tokens(52, "transcribe", timestamps=False) == [51, 52, 54, 58]

@@ -186,23 +186,21 @@ def test_nobody_is_told_of_what_came_at_a_high_temperature():
     assert decoder.prompts[-1] == [51, EN, 54]
 
 
-def test_an_output_that_repeats_itself_is_tried_again():
-    decoder = ScriptedDecoder([[9] * 40, [1, 2, END]])
-    found = run(decoder, noise(0.5), language="en")
-    assert decoder.temperatures == [0.0, 0.2]
-    assert (found.text, found.stats.num_retries) == ("1 2", 1)
-    assert len(found.stats.generations) == 2
-
-
-def test_the_last_output_is_taken_if_all_are_rejected():
-    decoder = ScriptedDecoder([([1, END], -2.0), ([2, END], -2.0)])
-    found = run(decoder, noise(0.5), language="en", temperature=(0.0, 0.5))
-    assert (found.text, found.stats.num_retries) == ("2", 1)
-
-
-def test_one_temperature_is_never_tried_again():
-    decoder = ScriptedDecoder([([1, END], -9.0)])
-    assert run(decoder, noise(0.5), language="en", temperature=0).text == "1"
+@pytest.mark.parametrize(
+    ("outputs", "options", "temperatures", "text"),
+    [
+        ([[9] * 40, [1, 2, END]], {}, [0.0, 0.2], "1 2"),  # it repeats itself
+        ([([1, END], -2.0), ([2, END], -2.0)], {"temperature": (0.0, 0.5)}, [0.0, 0.5], "2"),
+        ([([1, END], -9.0)], {"temperature": 0}, [0.0], "1"),
+    ],
+)
+def test_a_rejected_output_is_tried_again_with_each_temperature(
+    outputs, options, temperatures, text
+):
+    decoder = ScriptedDecoder(outputs)
+    found = run(decoder, noise(0.5), language="en", **options)
+    assert (decoder.temperatures, found.text) == (temperatures, text)
+    assert found.stats.num_retries == len(found.stats.generations) - 1 == len(temperatures) - 1
 
 
 @pytest.mark.parametrize(

@@ -72,14 +72,6 @@ def test_windows_are_cut_as_in_transformers(tokens, length):
     assert num_frames == expected > 0
 
 
-def test_windows_are_filled_up_after_the_end():
-    samples = np.ones(3500 * EXTRACTOR.hop_length, np.float32)
-    part = EXTRACTOR.window(EXTRACTOR.features(samples), 3000)
-    assert part.shape == (80, 3000)
-    assert np.count_nonzero(part[:, :500]) == 80 * 500
-    assert not part[:, 500:].any()
-
-
 @pytest.mark.parametrize("tokens", [[1, 2, 3], [7] * 60, list(range(50))])
 @pytest.mark.parametrize("vocab_size", [80, 51865])
 def test_repetition_shows_in_the_compression_ratio(tokens, vocab_size):
