@@ -81,39 +81,36 @@ def test_a_line_is_a_message_to_be_answered(chat):
     assert chat.messages == before
 
 
-def test_clear_leaves_the_system_message(chat):
-    assert "except for the system message" in chat.respond("/clear")
-    assert chat.messages == [SYSTEM]
-    chat.messages = [QUESTION, ANSWER]
-    assert chat.respond("/clear") == "the conversation is empty"
-    assert chat.messages == []
-
-
-def test_undo_removes_the_last_exchange(chat):
-    chat.messages += [AGAIN, ANSWER]
-    assert "'Why?'" in chat.respond("/undo")
-    assert chat.messages == [SYSTEM, QUESTION, ANSWER]
-    chat.respond("/undo")
-    assert chat.messages == [SYSTEM]
-    assert error(chat, "/undo") == "the conversation is empty: write a message first"
-
-
 def test_retry_asks_the_last_message_again(chat):
     chat.respond("/retry")
     assert chat.models.asked == [[SYSTEM, QUESTION]]
     assert chat.messages == [SYSTEM, QUESTION, ANSWER]
-    chat.messages = []
-    assert "is empty" in error(chat, "/retry")
 
 
-def test_the_system_message_is_shown_replaced_and_removed(chat):
-    assert chat.respond("/system") == "system: Be brief."
-    chat.respond("/system  Be  kind.")
-    assert chat.messages[0] == {"role": "system", "content": "Be  kind."}
-    assert chat.respond('/system ""') == "there is no system message"
-    assert chat.messages == [QUESTION, ANSWER]
-    chat.respond("/system Be brief.")
-    assert chat.messages == [SYSTEM, QUESTION, ANSWER]
+@pytest.mark.parametrize(
+    ("before", "line", "note", "after"),
+    [
+        ([SYSTEM, QUESTION, ANSWER], "/clear", "except for the system message", [SYSTEM]),
+        ([QUESTION, ANSWER], "/clear", "the conversation is empty", []),
+        ([SYSTEM, QUESTION, ANSWER, AGAIN, ANSWER], "/undo", "'Why?'", [SYSTEM, QUESTION, ANSWER]),
+        ([SYSTEM, QUESTION, ANSWER], "/undo", "'Hello'", [SYSTEM]),
+        ([QUESTION], "/system", "there is no system message", [QUESTION]),
+        ([SYSTEM, QUESTION], "/system", "system: Be brief.", [SYSTEM, QUESTION]),
+        ([QUESTION], "/system  Be brief.", "system: Be brief.", [SYSTEM, QUESTION]),
+        ([{**SYSTEM, "content": "x"}, AGAIN], "/system Be brief.", "Be brief.", [SYSTEM, AGAIN]),
+        ([SYSTEM, QUESTION], '/system ""', "there is no system message", [QUESTION]),
+    ],
+)
+def test_commands_change_the_conversation(chat, before, line, note, after):
+    chat.messages = before
+    assert note in chat.respond(line)
+    assert chat.messages == after
+
+
+@pytest.mark.parametrize("line", ["/undo", "/retry"])
+def test_of_an_empty_conversation_nothing_is_taken_back(chat, line):
+    chat.messages = [SYSTEM] if line == "/undo" else []
+    assert error(chat, line) == "the conversation is empty: write a message first"
 
 
 def test_a_saved_conversation_is_loaded_again(chat, tmp_path, monkeypatch):

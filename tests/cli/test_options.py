@@ -16,7 +16,6 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 
 import ov_specdec
-from lab.docs.option_tables import kwargs, options_page
 from ov_specdec import GenerationOptions, errors
 from ov_specdec.api.body import read, with_options
 from ov_specdec.api.errors import ApiError
@@ -127,15 +126,6 @@ def test_it_is_a_field_of_requests_and_of_their_document(endpoint):
         each for each in body.model_json_schema()["properties"]["shine"]["anyOf"] if len(each) > 1
     )
     assert described == {"type": "integer", "minimum": 1, "maximum": 9}
-
-
-def test_it_is_in_the_keyword_arguments_and_in_the_documents():
-    assert f"    {NAME}: int\n" in kwargs(More)
-    (row,) = (line for line in options_page(More).splitlines() if NAME in line)
-    assert row == (
-        f"| `{NAME}` | a whole number from 1 to 9 | 3 | `--{NAME}` | `shine` | "
-        "How much it sparkles. |"
-    )
 
 
 @pytest.mark.parametrize("endpoint", BODY_OF)
