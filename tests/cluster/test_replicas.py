@@ -190,16 +190,6 @@ def test_a_prompt_goes_to_the_replica_of_its_session(cluster):
         assert [busy[name] for name in hits if now[name] > hits[name]] == [was_busy]
 
 
-def test_a_prompt_goes_elsewhere_when_that_replica_is_busy(cluster):
-    with ExitStack() as opened:
-        for _ in range(2 * BATCH):
-            opened.enter_context(cluster.stream(PROMPTS[0]))
-        assert list(cluster.metric("num_requests_running").values()) == [BATCH, BATCH]
-        refused = cluster.http.post("/v1/completions", json={"prompt": "x", "max_tokens": 1})
-        assert refused.json()["error"]["code"] == "queue_full"
-    cluster.wait_for("num_requests_running", lambda running: not any(running))
-
-
 @pytest.mark.deep
 def test_a_replica_that_is_killed_ends_its_own_requests_alone(cluster):
     prompt = "def f("  # is of no session, so that only load decides

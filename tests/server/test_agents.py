@@ -76,7 +76,7 @@ def test_the_agent_of_the_documentation_edits_a_file(pipeline, server, folder, c
 
 
 def test_the_official_client_loops_on_what_is_cached(server):
-    """Random weights reason and call in each of 20 turns, each of which sends back all of it.
+    """Random weights reason and call in each turn, which sends back all of those before it.
 
     What was a prompt is found again but for two tokens; answers are read again in time or not.
     """
@@ -84,7 +84,7 @@ def test_the_official_client_loops_on_what_is_cached(server):
     messages = [{"role": "user", "content": "Look around."}]
     fields = {"tools": agents_tools(most=20), "tool_choice": "required", "model": NAME}
     more = {"cache_salt": "loop", "thinking_token_budget": 16}
-    for turn in range(20):
+    for turn in range(10):
         answer = client.chat.completions.create(
             messages=messages, **fields, seed=turn, extra_body=more
         )

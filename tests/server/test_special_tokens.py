@@ -93,20 +93,6 @@ def pipeline(pair):
         yield made
 
 
-def test_a_rendered_text_is_answered_as_its_messages(pipeline, server):
-    text = pipeline.tokenizer.render_chat([USER], GenerationOptions())
-    assert text.startswith(EOS)
-    options = {"max_new_tokens": 12, "ignore_eos": True}
-    expected = pipeline.generate([USER], **options)
-    own = pipeline.generate(text, **PLAINLY, **options)
-    assert own.token_ids == expected.token_ids
-    tokens = server.post("/tokenize", messages=[USER]).json()["tokens"]
-    assert server.post("/tokenize", prompt=text).json()["tokens"] == tokens
-    answer = server.complete(text, max_tokens=12, ignore_eos=True)
-    assert answer["usage"]["prompt_tokens"] == expected.stats.prompt_tokens == len(tokens)
-    assert answer["choices"][0]["text"] == expected.text
-
-
 def test_requests_say_whether_they_are_added(server):
     for adds, more in ((None, 1), (True, 1), (False, 0)):
         fields = {"max_tokens": 1, "add_special_tokens": adds}
@@ -149,24 +135,6 @@ def test_offsets_of_a_prompt_are_those_of_its_text(name, is_text, adds, tmp_path
 
 OFTEN = {"frequency_penalty": 2.0, "ignore_eos": True}
 """A special token and parts of characters come among others."""
-
-
-@pytest.mark.parametrize("skips", [True, False])
-def test_a_stop_string_may_be_a_special_token(pipeline, skips):
-    options = {**OFTEN, **PLAINLY, "max_new_tokens": 40, "skip_special_tokens": skips}
-    full = pipeline.generate(TEXT, **options)
-    end = full.token_ids.index(pipeline.tokenizer.eos_token_id)
-    before = pipeline.tokenizer.decode(full.token_ids[:end])
-    assert 0 < end < 39
-    stop = before[-1] + EOS
-    result = pipeline.generate(TEXT, stop_strings=[stop], num_assistant_tokens=4, **options)
-    assert (result.text, result.stats.stop_string) == (before[:-1], stop)
-    assert result.token_ids == full.token_ids[: end + 1]
-    shown = pipeline.generate(TEXT, stop_strings=stop, include_stop_str_in_output=True, **options)
-    assert shown.text == before + EOS * (not skips)
-    # Also of the token that ends the text.
-    ended = pipeline.generate(TEXT, **{**options, "ignore_eos": False}, stop_strings=stop)
-    assert ended.text == before[:-1]
 
 
 def test_no_stop_ends_a_request_before_min_tokens(pipeline):

@@ -1,12 +1,10 @@
 """One client beside another: neither its answers nor its waiting depend on what the other asks."""
 
-import itertools
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.sampling import grammar
 from tests.support.chats import USER
 from tests.support.server import serving, wait_until
 
@@ -56,18 +54,6 @@ def test_what_a_client_makes_the_model_write_changes_no_answer_to_another(
             fresh = pipeline.generate(ids, max_new_tokens=8, cache_prompt=False)
             assert answer["choices"][0]["message"]["content"] == fresh.text
             assert answer["usage"]["prompt_tokens"] == len(ids)
-
-
-def test_a_grammar_with_slow_masks_is_refused(pipeline, monkeypatch):
-    clock = itertools.count(step=0.1)
-    monkeypatch.setattr(grammar, "thread_time", lambda: next(clock))
-    ambiguous = {"structured_outputs": {"grammar": 'start: e\ne: e e | /[a-z]/ | " "'}}
-    ask = {"prompt": "x = ", "max_tokens": 16, "seed": 1, **ambiguous}
-    with serving(pipeline) as server:
-        answer = server.post("/v1/completions", **ask)
-        assert answer.status_code == 400
-        assert answer.json()["error"]["param"] == "structured_outputs.grammar"
-        assert "is too ambiguous" in answer.json()["error"]["message"]
 
 
 MANY = {"max_tokens": 64, "ignore_eos": True, "temperature": 1, "seed": 1}

@@ -8,12 +8,11 @@ from threading import Event, Thread
 
 import pytest
 
-from ov_specdec import AudioError, ModelError, OptionError, SessionError, SpeculativePipeline
+from ov_specdec import ModelError, SessionError, SpeculativePipeline
 from ov_specdec.graph.attention import give_weights
 from ov_specdec.models.exported import open_exported
 from ov_specdec.speech.words import timed_words
 from ov_specdec.speech_pipeline import SpeechPipeline
-from tests.support.recordings import write_recording
 from tests.support.scripted import PATIENCE
 from tests.support.server import wait_until
 from tests.support.tiny_whisper import CASES, EOS, MAX_LENGTH, RATE, recording, reference_segments
@@ -135,28 +134,6 @@ def test_nothing_passes_the_last_position(pipeline):
     assert beyond == tokens
 
 
-def test_a_stream_is_the_same_text_in_pieces(pipeline, tmp_path):
-    path = tmp_path / "speech.flac"
-    write_recording(path, recording(5.3), RATE, "flac")
-    options = {"language": "en", **PLAIN}
-    with pipeline.stream(path, **options) as stream:
-        assert stream.audio_seconds == pytest.approx(5.3)
-        chunks = list(stream)
-    assert "".join(chunk.text for chunk in chunks) == pipeline.transcribe(path, **options).text
-    assert [chunk.end for chunk in chunks] == sorted(chunk.end for chunk in chunks)
-    assert chunks[-1].finish_reason == "stop"
-
-
-def test_a_stream_may_be_cancelled_and_closed(pipeline):
-    with pipeline.stream((recording(5.3), RATE), language="en", **PLAIN) as stream:
-        next(stream)
-        stream.cancel()
-        *_, last = stream
-        assert last.finish_reason == "cancelled"
-    assert list(stream) == []
-    assert pipeline.transcribe((recording(1.5), RATE), **PLAIN).text
-
-
 @pytest.mark.parametrize("drafter", ["suffix", "prompt-lookup", "none"])
 def test_drafters_without_a_model_decode_the_same(whisper, drafter):
     expected = [token for segment in whisper.expected["told"] for token in segment]
@@ -180,21 +157,6 @@ def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_
     settings.write_text(settings.read_text().replace("128", '"many"'))
     with pytest.raises(ModelError, match="gives feature_size as 'many'"):
         SpeechPipeline(whisper.main, deaf)
-
-
-@pytest.mark.parametrize(
-    ("options", "error", "message"),
-    [
-        ({"language": "xx"}, OptionError, "language='xx' is not known"),
-        ({"initial_prompt": "<|de|>"}, OptionError, "contains the special token <|de|>"),
-        ({"suppress_tokens": [10**6]}, OptionError, "suppress_tokens holds token id 1000000"),
-        ({"audio": "missing.wav"}, AudioError, "'missing.wav' is not a file"),
-    ],
-)
-def test_what_cannot_be_honoured_is_refused_at_once(pipeline, options, error, message):
-    audio = options.pop("audio", (recording(0.5), RATE))
-    with pytest.raises(error, match=message):
-        pipeline.stream(audio, **options)
 
 
 def test_a_stream_that_waits_for_another_thread_is_cancelled_within_a_pass(pipeline):

@@ -204,16 +204,3 @@ def test_an_error_ends_what_is_piped_in(chat_pair):
     done = run("chat", *given, stdin=b"\xff\n")
     assert done.returncode == 2
     assert done.stderr.startswith("error: stdin cannot be read as text: 'utf-8' codec")
-
-
-def test_a_model_without_a_chat_template_is_refused_before_it_is_compiled(monkeypatch, tiny_pair):
-    def load(*args, **kwargs):
-        raise AssertionError("loaded")
-
-    monkeypatch.setattr("ov_specdec.generation.pipeline.load_models", load)
-    for models, name in (((), "the embedded model"), (("--main", tiny_pair[0]), "--main ")):
-        done = run("chat", *models, "--drafter", "none")
-        assert (done.returncode, done.stdout) == (2, "")
-        assert re.fullmatch(
-            f"error: {name}.* has no chat template: .* ov-specdec generate\n", done.stderr
-        )
