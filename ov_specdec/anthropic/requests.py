@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from ov_specdec.api.body import (
     Body,
@@ -21,9 +21,6 @@ from ov_specdec.api.messages import REASONING, Function, called, read_messages, 
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.chat import ROLE_ELSE
 from ov_specdec.text.prompt import Prompt
-
-IGNORED = ("cache_control", "container", "context_management", "metadata", "service_tier")
-"""Fields that change nothing, whatever they hold."""
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:.*\n*")
 """Begins a block of Claude Code that is another one in each request: no prefix would be reused."""
@@ -177,6 +174,7 @@ class Conversation(Body):
         "reasoning_effort": "output_config.effort",
         "thinking_token_budget": "thinking.budget_tokens",
     }
+    ignored = ("cache_control", "container", "context_management", "metadata", "service_tier")
     neutral_values: ClassVar[NeutralValues] = {
         "mcp_servers": ([],),
         "n": (1,),
@@ -197,17 +195,10 @@ class Conversation(Body):
     thinking: Thinking | None = Field(None, description="Whether the model reasons, and how much.")
     output_config: OutputConfig | None = Field(None, description="Effort, and a JSON schema.")
 
-    @model_validator(mode="before")
-    @classmethod
-    def _ignore(cls, given: Any) -> Any:
-        return {k: v for k, v in given.items() if k not in IGNORED}
-
     def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`. Tools that only Anthropic runs are as unknown fields."""
         super().check(unknown, where)
-        for tool in self.tools or ():
-            if tool.type != "custom":
-                unknown.check(f"tools.{tool.type}", tool.type, ())
+        unknown.check_tools(tool.type for tool in self.tools or () if tool.type != "custom")
 
     def read_prompts(self) -> tuple[Prompt, ...]:
         """The turns as messages."""

@@ -87,12 +87,18 @@ class UnknownFields:
             self._logged.add(shown)
             log.warning("%r is ignored in requests: %s", shown, hint)
 
+    def check_tools(self, types: Iterable[str]) -> None:
+        """The same for tools of these types, which run elsewhere."""
+        for each in types:
+            self.check(f"tools.{each}", each, ())
+
 
 class Body(BaseModel):
     """A JSON object. A null field counts as missing.
 
     method: of HTTP. option_names: its fields that are options, by the names of the options. fields:
-    of all options, for errors. neutral_values: of fields that are refused otherwise.
+    of all options, for errors. neutral_values: of fields that are refused otherwise. ignored:
+    fields that change nothing, whatever they hold.
     """
 
     model_config = ConfigDict(strict=True, extra="allow", allow_inf_nan=False)
@@ -101,6 +107,7 @@ class Body(BaseModel):
     option_names: ClassVar[tuple[str, ...]] = ()
     fields: ClassVar[Mapping[str, str]] = FIELDS
     neutral_values: ClassVar[NeutralValues] = {}
+    ignored: ClassVar[Sequence[str]] = ()
 
     @property
     def num_choices(self) -> int:
@@ -127,8 +134,9 @@ class Body(BaseModel):
         """Refuse what cannot be honoured, by its path; have unknown fields logged or refused."""
         fields = type(self).model_fields
         known = {*self.neutral_values, *(each.alias or name for name, each in fields.items())}
-        given = {k: v for k, v in (self.model_extra or {}).items() if v is not None}
-        for name, value in given.items():
+        for name, value in (self.model_extra or {}).items():
+            if value is None or name in self.ignored:
+                continue
             own = self.neutral_values.get(name)
             remedy, neutral = own if isinstance(own, Refused) else ("", own)
             if neutral is None:

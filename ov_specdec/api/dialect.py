@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from time import time
 from typing import Any, NamedTuple
 
 from ov_specdec.api.answer import Answer
@@ -9,7 +10,7 @@ from ov_specdec.api.body import Body
 from ov_specdec.api.errors import ApiError, Json, invalid
 from ov_specdec.errors import ContextLengthError, shorten
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.results.stats import BatchInvariance
+from ov_specdec.results.stats import NOT_INVARIANT, BatchInvariance
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.prompt import Prompt, encode_prompt
 from ov_specdec.text.tokenizer import Tokenizer
@@ -21,19 +22,19 @@ LATEST = ":latest"
 class Served:
     """The model that is served, for answers about it.
 
-    names: answers have the first. started: in seconds since 1970. model_type: the family, as in
-    config.json. max_length: in tokens. parsers: of calls and reasoning, by the names of options.
-    most: maximum tokens of a request.
+    names: answers have the first. most: maximum tokens of a request. model_type: the family, as in
+    config.json. max_length: of prompt and output, in tokens. parsers: of calls and reasoning, by
+    the names of options. started: in seconds since 1970.
     """
 
     names: Sequence[str]
-    started: int
+    most: int
     tokenizer: Tokenizer
     model_type: str
     max_length: int
-    batch_invariant: BatchInvariance
-    parsers: tuple[str, str]
-    most: int
+    batch_invariant: BatchInvariance = NOT_INVARIANT
+    parsers: tuple[str, str] = ("none", "none")
+    started: int = field(default_factory=lambda: int(time()))
 
     def encode(self, prompt: Prompt, options: GenerationOptions) -> list[int]:
         """The ids of a prompt; `ApiError` if it is longer than any request may be."""

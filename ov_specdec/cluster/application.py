@@ -59,9 +59,8 @@ class Ingress:
 
     async def __serve_build_asgi_app__(self) -> FastAPI:
         """The application, once a replica has loaded the models."""
-        facts = await self._replicas.facts.remote()
-        engine = RemoteEngine(self._replicas, self._max_running, *facts)
-        self._service.take(engine)
+        model = await self._replicas.describe.remote()
+        self._service.take(RemoteEngine(self._replicas, self._max_running, model))
         return make_app(self._service)
 
 

@@ -16,15 +16,14 @@ from ray.serve.handle import DeploymentHandle
 from ray.serve.request_router import PendingRequest, ReplicaID, RequestRouter, RunningReplica
 
 from ov_specdec.api.body import GenerationBody
+from ov_specdec.api.dialect import Served
 from ov_specdec.api.errors import ApiError, from_exception
 from ov_specdec.cluster.cpus import claim, pin, read_nodes
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.server.engine import InputKind, LocalEngine
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream
-from ov_specdec.text.tokenizer import Tokenizer
 
 SESSION_PREFIX = 256
 """Characters or ids of a prompt that is no conversation which tell its session."""
@@ -56,10 +55,9 @@ class Replica(LocalEngine):
                 raise
             yield failure
 
-    async def facts(self) -> tuple[Tokenizer, str, int, BatchInvariance, tuple[str, str]]:
-        """What a `RemoteEngine` begins with."""
-        model = self.tokenizer, self.model_type, self.max_length
-        return *model, self.batch_invariant, self.parsers
+    async def describe(self) -> Served:
+        """What is served, for a `RemoteEngine`."""
+        return self.model
 
 
 @dataclass
@@ -68,11 +66,7 @@ class RemoteEngine:
 
     replicas: DeploymentHandle[Any]
     max_running: int
-    tokenizer: Tokenizer
-    model_type: str
-    max_length: int
-    batch_invariant: BatchInvariance
-    parsers: tuple[str, str]
+    model: Served
     input_kind: InputKind = "text"
 
     @asynccontextmanager

@@ -4,7 +4,7 @@ from datetime import datetime, timezone
 from time import monotonic
 from typing import Any
 
-from ov_specdec.api.answer import Answer, encode_line
+from ov_specdec.api.answer import Answer, encode_line, new_call_id
 from ov_specdec.api.errors import ApiError, Json
 from ov_specdec.ollama.requests import OllamaRequest
 from ov_specdec.results.chunks import Chunk
@@ -58,9 +58,13 @@ class OllamaAnswer(Answer[OllamaRequest]):
         chunks = (chunk for choice in self.choices for chunk in choice.chunks)
         return [part for chunk in chunks for part in chunk.parts]
 
-    def _new_calls(self) -> list[Any]:
-        new = [call for call in calls_of(self._parts) if call.is_whole][self._num_calls :]
-        self._num_calls += len(new)
+    def _new_calls(self) -> list[Json]:
+        """Whole calls that are not sent yet. Open WebUI joins those of one index."""
+        whole = [call for call in calls_of(self._parts) if call.is_whole]
+        new = [call.as_message(new_call_id()) for call in whole[self._num_calls :]]
+        for call in new:
+            call["function"]["index"] = self._num_calls
+            self._num_calls += 1
         return new
 
     def _body(self, *content: Any, **more: Any) -> Json:

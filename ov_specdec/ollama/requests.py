@@ -6,20 +6,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field
 
-from ov_specdec.api.answer import new_call_id
-from ov_specdec.api.body import (
-    MAX_SEED,
-    Body,
-    GenerationBody,
-    NeutralValues,
-    Refused,
-    UnknownFields,
-    with_options,
-)
+from ov_specdec.api.body import MAX_SEED, Body, GenerationBody, NeutralValues, Refused, with_options
 from ov_specdec.api.errors import Json, invalid, said
 from ov_specdec.api.messages import ChatTool, Message, read_messages
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.results.parts import ToolCall
 from ov_specdec.text.prompt import Prompt
 
 Length = Annotated[int, Field(ge=-2), AfterValidator(lambda length: length if length > 0 else None)]
@@ -27,19 +17,10 @@ Seed = Annotated[int, Field(ge=-1, lt=MAX_SEED), AfterValidator(lambda n: n if n
 Format = Annotated[Literal["", "json"] | dict[str, Any], said("json or a JSON schema")]
 Images = Annotated[list[Any], Field(max_length=0), said("left out: the model reads text only")]
 
-OF_MEMORY = (
-    *("num_ctx", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread", "numa", "low_vram"),
-    *("f16_kv", "use_mmap", "use_mlock", "logits_all", "vocab_only", "embedding_only"),
-    *("mirostat_eta", "mirostat_tau"),
-)
-"""What changes no text: how models are loaded there, and settings of what is off."""
-
 NAMES = (
     *("temperature", "top_k", "top_p", "min_p", "typical_p", "stop_strings"),
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
 )
-
-EFFORTS: Mapping[Any, Any] = {True: "auto", False: "none"}
 
 
 @with_options(GenerationOptions, NAMES, repetition_penalty="repeat_penalty")
@@ -47,6 +28,11 @@ class RunOptions(Body):
     """The field `options`. There lengths that are not positive are none, and -1 is no seed."""
 
     option_names: ClassVar[tuple[str, ...]] = ("max_new_tokens", "seed")
+    ignored = (  # how models are loaded there, and settings of what is off
+        *("num_ctx", "num_keep", "num_batch", "num_gpu", "main_gpu", "num_thread", "numa"),
+        *("low_vram", "f16_kv", "use_mmap", "use_mlock", "logits_all", "vocab_only"),
+        *("embedding_only", "mirostat_eta", "mirostat_tau"),
+    )
     neutral_values: ClassVar[NeutralValues] = {
         "mirostat": (0,),
         "penalize_newline": (True,),
@@ -56,12 +42,6 @@ class RunOptions(Body):
 
     max_new_tokens: Length | None = Field(None, alias="num_predict")
     seed: Seed | None = None
-
-    def check(self, unknown: UnknownFields, where: str = "") -> None:
-        """See `Body`."""
-        for name in OF_MEMORY:
-            (self.model_extra or {}).pop(name, None)
-        super().check(unknown, where)
 
 
 class OllamaRequest(GenerationBody):
@@ -90,13 +70,14 @@ class OllamaRequest(GenerationBody):
     def common_options(self) -> dict[str, Any]:
         """The options of both, by name."""
         options = self.given.given_options if self.given else {}
-        if self.think is not None:
-            options["reasoning_effort"] = EFFORTS.get(self.think, self.think)
+        think: Any = self.think
+        if think is not None:
+            options["reasoning_effort"] = {True: "auto", False: "none"}.get(think, think)
         if isinstance(self.format, dict):
             return {**options, "json_schema": self.format}
         return {**options, "json_object": True} if self.format else options
 
-    def piece(self, text: str, thinking: str, calls: Sequence[ToolCall]) -> Json:
+    def piece(self, text: str, thinking: str, calls: Sequence[Json]) -> Json:
         """How an answer holds its text, or a piece of it."""
         raise NotImplementedError
 
@@ -136,12 +117,9 @@ class ChatRequest(OllamaRequest):
         tools = [tool.model_dump(exclude_none=True) for tool in self.tools or ()]
         return GenerationOptions(**self.common_options(), tools=tools)
 
-    def piece(self, text: str, thinking: str, calls: Sequence[ToolCall]) -> Json:
+    def piece(self, text: str, thinking: str, calls: Sequence[Json]) -> Json:
         """See `OllamaRequest`."""
-        more = {
-            "thinking": thinking,
-            "tool_calls": [call.as_message(new_call_id()) for call in calls],
-        }
+        more = {"thinking": thinking, "tool_calls": calls}
         message = {"role": "assistant", "content": text}
         return {"message": {**message, **{k: v for k, v in more.items() if v}}}
 
@@ -174,6 +152,6 @@ class GenerateRequest(OllamaRequest):
             options["chat_template_kwargs"] = {"suffix": self.suffix}
         return GenerationOptions(**options)
 
-    def piece(self, text: str, thinking: str, calls: Sequence[ToolCall]) -> Json:  # noqa: ARG002
+    def piece(self, text: str, thinking: str, calls: Sequence[Json]) -> Json:  # noqa: ARG002
         """See `OllamaRequest`."""
         return {"response": text, **({"thinking": thinking} if thinking else {})}

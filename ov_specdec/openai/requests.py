@@ -291,9 +291,7 @@ class ResponsesBody(OpenAIBody):
     def check(self, unknown: UnknownFields, where: str = "") -> None:
         """See `Body`. Tools that only OpenAI runs are as unknown fields."""
         super().check(unknown, where)
-        for tool in self.tools or ():
-            if tool.is_hosted:
-                unknown.check(f"tools.{tool.type}", tool.type, ())
+        unknown.check_tools(tool.type for tool in self.tools or () if tool.is_hosted)
 
     def read_prompts(self) -> tuple[Prompt, ...]:
         """The items as messages."""

@@ -14,6 +14,7 @@ from weakref import WeakValueDictionary
 from prometheus_client import Metric
 
 from ov_specdec.api.body import GenerationBody
+from ov_specdec.api.dialect import Served
 from ov_specdec.api.errors import ApiError
 from ov_specdec.engine.output import Reader
 from ov_specdec.engine.sequence import Sequence
@@ -21,12 +22,10 @@ from ov_specdec.errors import BusyError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.pipeline import SpeculativePipeline, complete_request
 from ov_specdec.results.chunks import Chunk
-from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.server.limits import limit_work
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
 from ov_specdec.server.stream import Stream, run_in_thread
-from ov_specdec.text.tokenizer import Tokenizer
 
 log = logging.getLogger("ov_specdec.server")
 
@@ -46,18 +45,12 @@ TRIAL_WAIT = 10.0
 class EngineClient(Protocol):
     """Runs the generations of requests, for which the service has slots.
 
-    input_kind: of requests. tokenizer, model_type, batch_invariant: of the main model. max_length:
-    maximum tokens of prompt and output. parsers: of calls and reasoning, by the names of options.
-    max_running: maximum concurrent generations.
+    input_kind: of requests. model: what is served. max_running: maximum concurrent generations.
     """
 
     input_kind: InputKind
-    tokenizer: Tokenizer
-    model_type: str
-    max_length: int
+    model: Served
     max_running: int
-    batch_invariant: BatchInvariance
-    parsers: tuple[str, str]
 
     def running(
         self, request: Any, tenant: str | None, stream: Stream[Any]
@@ -91,22 +84,26 @@ class LocalEngine:
         self, pipeline: SpeculativePipeline, settings: Settings, replica: str | None = None
     ) -> None:
         self.pipeline = pipeline
-        self.tokenizer = pipeline.tokenizer
-        self.model_type = pipeline.main.folder.model_type
-        self.max_length = pipeline.main.runner.max_length
-        self.batch_invariant = pipeline.batch_invariant
         self.generator = pipeline.background(
             lambda error: log.error(
                 "a step failed, and with it all running requests", exc_info=error
             )
         )
         self.generator.texts.grammars.try_first()
-        self.parsers = self.generator.texts.parsers
+        main, self._settings = pipeline.main, settings
+        self.model = Served(
+            settings.served_model_name,
+            settings.max_request_tokens,
+            pipeline.tokenizer,
+            main.folder.model_type,
+            main.runner.max_length,
+            pipeline.batch_invariant,
+            self.generator.texts.parsers,
+        )
         self.max_running = self.generator.loop.engine.scheduler.limits.max_batch_size
         self.metrics = Metrics(settings.model_name, replica)
-        self.metrics.watch(self.generator.loop, pipeline.main.runner, self.max_length)
-        self.metrics["batch_invariant"].set(self.batch_invariant.is_verified)
-        self._settings = settings
+        self.metrics.watch(self.generator.loop, main.runner, self.model.max_length)
+        self.metrics["batch_invariant"].set(pipeline.batch_invariant.is_verified)
         self._trials = Semaphore(MAX_TRIALS)
         self._trials_of = WeakValueDictionary[str | None, Semaphore]()
 
@@ -169,11 +166,11 @@ class LocalEngine:
         until: see `Grammars.compile`.
         """
         options = self.complete(request.options, tenant)
-        prompts, most = [], self._settings.max_request_tokens
+        prompts, context, most = [], self.model.max_length, self.model.most
         for prompt in request.prompts:
             prompts.append(self.generator.prompts.encode(prompt, options))
             lengths = [*map(len, prompts)]  # are checked before the next is encoded
-            limit = limit_work(request, options.max_new_tokens, lengths, self.max_length, most)
+            limit = limit_work(request, options.max_new_tokens, lengths, context, most)
         if limit != options.max_new_tokens:
             options = self.complete(request.options.copy_with(max_new_tokens=limit), tenant)
         choices = [options.copy_with(choice=index) for index in range(request.choices_per_prompt)]

@@ -1,7 +1,7 @@
 """`Service`: admits requests of the routes, and passes them to the engine."""
 
 from contextlib import AbstractContextManager
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 from weakref import WeakSet
 
@@ -21,7 +21,6 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.started = int(time())
         self.served: EngineClient | None = None
         self.slots, self.arrivals = Slots(0), Arrivals(0)
         self.metrics = RequestMetrics(settings.model_name)
@@ -52,17 +51,7 @@ class Service:
     @property
     def model(self) -> Served:
         """The model that is served; `ApiError` while it loads."""
-        engine, settings = self.engine, self.settings
-        return Served(
-            settings.served_model_name,
-            self.started,
-            engine.tokenizer,
-            engine.model_type,
-            engine.max_length,
-            engine.batch_invariant,
-            engine.parsers,
-            settings.max_request_tokens,
-        )
+        return self.engine.model
 
     def check_input(self, needed: InputKind) -> None:
         """Refuse a request for which another kind of model is needed."""

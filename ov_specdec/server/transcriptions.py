@@ -10,9 +10,9 @@ from time import monotonic
 from prometheus_client import Metric
 
 from ov_specdec.api.body import Form
+from ov_specdec.api.dialect import Served
 from ov_specdec.engine.scheduler import FairQueue
 from ov_specdec.engine.sequence import Cancelled
-from ov_specdec.results.stats import NOT_INVARIANT
 from ov_specdec.server.engine import STEP_TIMEOUT, InputKind, join_salt, stalled
 from ov_specdec.server.metrics import Metrics
 from ov_specdec.server.settings import Settings
@@ -52,16 +52,14 @@ class Transcriptions:
     """
 
     input_kind: InputKind = "recordings"
-    model_type = "whisper"
     max_running = 1
-    batch_invariant = NOT_INVARIANT
-    parsers = ("none", "none")
 
     def __init__(self, pipeline: SpeechPipeline, settings: Settings) -> None:
         limit_ffmpeg(settings.max_audio_seconds)
         self.pipeline = pipeline
-        self.tokenizer = pipeline.tokenizer
-        self.max_length = pipeline.main.runner.max_length
+        names, most = settings.served_model_name, settings.max_request_tokens
+        length = pipeline.main.runner.max_length
+        self.model = Served(names, most, pipeline.tokenizer, "whisper", length)
         self.metrics = Metrics(settings.model_name)
         self._jobs = set[Job]()
         self._waiting = FairQueue[Job]()

@@ -1,13 +1,16 @@
 """Ollama's interface: by its own client, and what its clients ask besides."""
 
 import json
+import re
 
 import ollama
 import pytest
 
+from ov_specdec import SpeculativePipeline
 from ov_specdec.api.body import UnknownFields, read
 from ov_specdec.api.errors import ApiError
 from ov_specdec.ollama.requests import ChatRequest, GenerateRequest
+from tests.support.agents import called, scripted
 from tests.support.server import NAME, paused, serving
 
 MESSAGES = [{"role": "user", "content": "return width"}]
@@ -28,12 +31,12 @@ def test_the_official_client_finds_the_model(client, server):
     [model] = client.list().models
     [loaded] = client.ps().models
     assert model.model == loaded.model == NAME
-    assert loaded.context_length == server.service.engine.max_length
+    assert loaded.context_length == server.service.model.max_length
     shown = client.show(f"{NAME}:latest")
     family = shown.modelinfo["general.architecture"]
     assert shown.modelinfo[f"{family}.context_length"] == loaded.context_length
     assert shown.capabilities == ["completion"]
-    assert shown.template == server.service.engine.tokenizer.chat_template
+    assert shown.template == server.service.model.tokenizer.chat_template
 
 
 def test_its_chats_are_those_of_openais_interface(client, server):
@@ -186,6 +189,47 @@ def test_what_would_change_the_output_is_refused_by_name(server, fields, param):
     assert answer.status_code == 400
     assert answer.json().keys() == {"error"}
     assert answer.json()["error"].startswith(param)
+
+
+def test_open_webui_gets_each_of_several_calls_and_their_results_come_back(agent_model):
+    """What its backend sends: it makes one of calls that have the same index."""
+    function = {"name": "look", "parameters": {"type": "object", "properties": {"at": {}}}}
+    asked = {"role": "user", "content": "Look."}
+    both = "\n".join(called("look", at=n) for n in (1, 2))
+    body = {
+        "model": NAME,
+        "messages": [asked],
+        "stream": True,
+        "tools": [{"type": "function", "function": function}],
+        "options": {"stop": None, "num_predict": 200},
+    }
+
+    def script(prompt):
+        return str(seen) if (seen := re.findall("saw .", prompt)) else both
+
+    with (
+        SpeculativePipeline(agent_model, num_threads=1) as made,
+        scripted(made, script),
+        serving(made) as server,
+    ):
+        lines = [*map(json.loads, server.post("/api/chat", **body).text.splitlines())]
+        calls = [c for line in lines for c in line["message"].get("tool_calls", ())]
+        functions = [call["function"] for call in calls]
+        assert [(each["index"], each["arguments"]) for each in functions] == [
+            (0, {"at": 1}),
+            (1, {"at": 2}),
+        ]
+        kept = [
+            {"index": n, "id": call["id"], "function": {"name": "look", "arguments": {"at": n + 1}}}
+            for n, call in enumerate(calls)
+        ]
+        answer = {"role": "assistant", "content": "", "tool_calls": kept}
+        given = [
+            {"role": "tool", "content": f"saw {n}", "tool_call_id": kept[n]["id"]} for n in (1, 0)
+        ]
+        body |= {"messages": [asked, answer, *given], "stream": False}
+        told = server.post("/api/chat", **body).json()
+        assert told["message"]["content"] == "['saw 0', 'saw 1']"
 
 
 @pytest.mark.parametrize("order", [("f", "g"), ("g", "f")])
