@@ -19,7 +19,6 @@ from tests.support.tiny import (
     MadeModels,
     Shelf,
     make_pair,
-    make_wide_draft,
 )
 from tests.support.tiny_encoder_decoder import make_encoder_decoder
 from tests.support.tiny_whisper import make_whisper
@@ -102,12 +101,6 @@ def agent_model(shelf, tmp_path_factory):
     """Folder of a tiny random model with a long context and a template that takes tools."""
     sources, target = [Path(agents.__file__), agents.TEMPLATE], tmp_path_factory.mktemp("agents")
     return shelf.copy("agents", agents.make_agent_model, target / "model", *sources) / "main"
-
-
-@pytest.fixture(scope="session")
-def wide_draft(shelf, tmp_path_factory):
-    """Folder of the same draft with logits padded to another width."""
-    return shelf.copy("wide", make_wide_draft, tmp_path_factory.mktemp("wide") / "all") / "draft"
 
 
 @pytest.fixture(scope="session")

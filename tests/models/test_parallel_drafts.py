@@ -38,13 +38,12 @@ def make_qwen3(folder):
 
 
 @pytest.fixture(scope="module")
-def drafts(parallel_pair, shelf, tmp_path_factory):
+def drafts(tiny_pair, shelf, tmp_path_factory):
     """Checkpoints and exported parallel drafts, by architecture."""
-    qwen3 = shelf.copy(
-        "parallel-qwen3", make_qwen3, tmp_path_factory.mktemp("qwen3") / "all", Path(__file__)
-    )
-    llama = parallel_pair[1]
-    checkpoint = parallel_pair[0].parent / "draft-checkpoint"
+    target = tmp_path_factory.mktemp("drafts")
+    qwen3 = shelf.copy("parallel-qwen3", make_qwen3, target / "qwen3", Path(__file__))
+    llama = changed(tiny_pair[0], target / "llama", config={"pard_token": MASK})
+    checkpoint = tiny_pair[0].parent / "checkpoint"
     return {"llama": (checkpoint, llama), "qwen3": (qwen3 / "checkpoint", qwen3 / "draft")}
 
 

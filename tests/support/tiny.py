@@ -68,12 +68,11 @@ def save_tokenizer(
 
 
 def save_checkpoint(
-    architecture: str, folder: Path, *, noise: float = 0.0, width: int = VOCAB_SIZE, **more: Any
+    architecture: str, folder: Path, *, width: int = VOCAB_SIZE, **more: Any
 ) -> None:
-    """Save a random model, the same for the same architecture, plus noise on its weights.
+    """Save a random model, the same for the same architecture.
 
-    noise: standard deviation relative to each weight's own; a little makes a draft that agrees with
-    the model without noise sometimes. width: columns of the logits. more: of its configuration.
+    width: columns of the logits. more: of its configuration.
     """
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
@@ -112,7 +111,7 @@ def save_checkpoint(
         for weight in model.parameters():
             if weight.dim() > 1:
                 # As initialized, attention hardly looks around and every token repeats itself.
-                weight.mul_(4.0).add_(torch.randn_like(weight) * weight.std() * noise)
+                weight.mul_(4.0)
     model.save_pretrained(folder)
     save_tokenizer(folder)
 
@@ -212,16 +211,11 @@ def make_pair(architecture: str, folder: Path) -> None:
     made = MadeModels(folder)
     save_checkpoint(architecture, made.checkpoint)
     export(made.checkpoint, made.main)
-    save_checkpoint(architecture, folder / "draft-checkpoint", noise=0.02)
-    export(folder / "draft-checkpoint", made.draft)
+    shutil.copytree(made.main, made.draft)
+    ir = "openvino_model.xml"
+    save_noisy(made.main / ir, made.draft / ir, 0.02)
     outputs = [reference(made.checkpoint, prompt) for prompt in REFERENCE_PROMPTS]
     (folder / "expected.json").write_text(json.dumps(outputs))
-
-
-def make_wide_draft(folder: Path) -> None:
-    """The draft of a tiny llama, in `folder / "draft"`, with logits padded to another width."""
-    save_checkpoint("llama", folder / "checkpoint", noise=0.1, width=384)
-    export(folder / "checkpoint", folder / "draft")
 
 
 @dataclass(frozen=True)
