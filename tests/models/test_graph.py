@@ -16,21 +16,6 @@ def model(tiny_pair):
     return open_exported(tiny_pair[0]).model
 
 
-def test_the_last_layer_sees_only_the_rows_that_are_asked_for(model):
-    assert select_rows(model, axis=1)
-    request = ov.Core().compile_model(model, "CPU").create_infer_request()
-    num_tokens = 6
-    inputs = {
-        "input_ids": np.ones((1, num_tokens), np.int64),
-        "attention_mask": np.ones((1, num_tokens), np.int64),
-        "position_ids": np.arange(num_tokens)[None],
-        "beam_idx": np.zeros(1, np.int32),
-        LOGITS_INDICES: np.array([2, 5]),
-    }
-    request.infer(inputs)
-    assert request.get_tensor("logits").shape[:2] == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("last_layer", "is_found"),
     [

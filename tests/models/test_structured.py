@@ -1,13 +1,10 @@
 """Structured output of tiny models, from Python and the command line."""
 
-import json
-
 import pytest
 from jsonschema import validate
 
 from ov_specdec import SpeculativePipeline
 from ov_specdec.models.locate import embedded_folder
-from tests.support.command_line import run
 
 PROMPT = "def area("
 SCHEMA = {
@@ -57,29 +54,6 @@ def test_drafts_of_another_tokenizer_fit_too(tiny_pair, pairing):
         assert result.token_ids == plain.token_ids
         assert result.stats.drafted > 0
         validate(result.parsed, SCHEMA)
-
-
-def test_the_command_line_reads_files(tiny_pair, tmp_path):
-    schema, lark = tmp_path / "schema.json", tmp_path / "choice.lark"
-    schema.write_text(json.dumps(SCHEMA))
-    lark.write_text('start: "x" ("y" | "z")~2..4')
-    base = ("generate", PROMPT, "--main", tiny_pair[0], "--drafter", "none", "--json")
-    constraints = {
-        ("--json-schema", schema): lambda text: validate(json.loads(text), SCHEMA) is None,
-        ("--json-schema", schema, "--json-whitespace", "spaced"): lambda text: '": ' in text,
-        ("--regex", "a{3,5}"): lambda text: set(text) == {"a"},
-        ("--choice", "left", "--choice", "right"): lambda text: text in ("left", "right"),
-        ("--grammar", lark): lambda text: text.startswith("x") and len(text) > 2,
-    }
-    for arguments, fits in constraints.items():
-        done = run(*base, *arguments, "--max-new-tokens", 120)
-        assert done.returncode == 0, done.stderr
-        content = json.loads(done.stdout)
-        assert content["finish_reason"] == "stop"
-        assert fits(content["text"])
-    refused = run(*base, "--json-object", "--regex", "a")
-    assert refused.returncode == 2
-    assert "--json-object is a constraint, and so is --regex" in refused.stderr.replace("\n", " ")
 
 
 def test_a_text_to_text_model_begins_with_its_own_token(encoder_decoder):
