@@ -278,7 +278,7 @@ def agent(tokenizer, monkeypatch):
 @pytest.mark.parametrize("reasoning", [None, "width\n\nheight"])
 def test_a_loop_of_calls_reuses_all_before_its_new_result(agent, written, arguments, reasoning):
     thought = "" if reasoning is None else f"<think>\n{reasoning}\n\n\n</think>"
-    for turn in range(20):
+    for turn in range(8):
         prompt = agent.ids()
         answer = agent.call(
             f"{thought}<call>{written}</call>", calls(arguments, reasoning), f"= {turn}"
