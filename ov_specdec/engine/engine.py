@@ -15,7 +15,7 @@ from ov_specdec.planning.plan import FULL, Estimate, Plan
 from ov_specdec.planning.planner import Planner, StepPlan
 from ov_specdec.results.stats import PassStats, Round
 from ov_specdec.runner.base import Runner, Span
-from ov_specdec.runner.cached_sequence import forward
+from ov_specdec.runner.cached_sequence import CachedSequence, forward
 
 MAX_OWED = 0.5
 """Seconds that slow masks may take beyond passes, so that steps take at most twice as long."""
@@ -68,9 +68,9 @@ class Engine:
 
     def fail_all(self, error: Exception) -> None:
         """End all running sequences with this error, or if there are none, all waiting ones."""
+        self.scheduler.sweep()
         for sequence in self.scheduler.running or self.scheduler.waiting:
             sequence.end(error)
-        self.scheduler.sweep()
 
     def _resume(self, sequence: Sequence, plan: Plan | None = None) -> None:
         """Run a sequence's round until it waits for a plan or a pass, or to its end."""
@@ -151,9 +151,10 @@ class Engine:
         # Once, or again after each preemption.
         while batch := self.scheduler.batch(model, num_prefilled):
             num_tokens = num_read = num_prefill = 0
-            spans = list[Span]()
+            caches, spans = list[CachedSequence](), list[Span]()
             try:
                 for share in batch:
+                    caches.append(share.cache)
                     spans.append(share.cache.span(share.limit))
                     size, length = len(spans[-1].tokens), spans[-1].slot.length
                     num_tokens, num_read = num_tokens + size, num_read + size * length
@@ -161,7 +162,7 @@ class Engine:
                     if share.sequence.state is State.PREFILL or not length:
                         num_prefill += size
                 padding = self._padding(model, batch, num_tokens)
-                forward([share.cache for share in batch], spans, padding)
+                forward(caches, spans, padding)
                 self._owed -= perf_counter() - begin
             except CacheFullError as error:
                 self.scheduler.preempt(error)
@@ -192,10 +193,12 @@ class Engine:
 
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
         """Let costs and static shapes follow the passes of this step."""
-        seconds = sum([done.seconds for own in passes.values() for done in own])
-        goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]
+        seconds = 0.0
         for role, own in passes.items():
+            for done in own:
+                seconds += done.seconds
             if own:
                 self._costs.learn(role, own)
+        goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]
         for role, shapes in self.shapes.items():
             shapes.learn(passes[role], seconds, is_idle=not goes_on)

@@ -21,7 +21,7 @@ class Reader:
     the error if there was one; by the thread that cancels it, if no step is running.
     """
 
-    on_admit: Callable[[], None] = lambda: None
+    on_admit: Callable[[], None] | None = None
     receive: Callable[[list[Any]], None] | None = None
     on_end: Callable[[BaseException | None], None] = lambda _: None
 
@@ -58,7 +58,8 @@ class Output:
         """Tell the reader that the sequence runs, once."""
         if self.begun is None:
             self.begun = monotonic()
-            self._reader.on_admit()
+            if self._reader.on_admit is not None:
+                self._reader.on_admit()
 
     def publish(self, round_: Round, finish_reason: FinishReason | None) -> FinishReason | None:
         """Pass the chunks of a round on. Returns why the sequence ends with it, if it does.

@@ -277,7 +277,9 @@ class AnswerTexts:
         skips = options.skip_special_tokens
         special = self.tokenizer.special_tokens if skips else {}
         markers = {*form.tokens.values()} - ends
-        hidden = {token: name for token, name in special.items() if token not in markers}
+        hidden = {**special}
+        for marker in markers:
+            hidden.pop(marker, None)
         if not options.include_stop_str_in_output:
             ending = options.stop_token_ids if skips and not has_constraint else ends
             for token in ending:

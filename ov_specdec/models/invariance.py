@@ -141,6 +141,7 @@ class Invariance:
         """Set the form of passes by the result."""
         self._runner, self.status = None, status_of(verdict)
         runner.is_invariant = self.status.is_on
+        runner.separates_generated &= self.status.is_on
         runner.is_verified = self.status.is_verified
         runner.max_pass_tokens = verdict.max_pass_tokens
 

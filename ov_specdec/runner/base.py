@@ -95,11 +95,12 @@ class Runner(ABC):
     hidden state; None: passes give none. feature_size: of a hidden state that it reads with each
     token; None: it reads none. mask_token: stands for tokens not drafted yet, if one pass
     of the model drafts several; None: it drafts one. is_invariant: whether passes have the
-    batch-invariant form. is_verified: whether a check on this machine found them batch-invariant.
-    max_pass_tokens: maximum tokens of a pass; larger ones are split. None: any number.
-    capacity: maximum tokens of all sequences together; None: the device manages the memory.
-    bytes_per_token: of KV cache; 0 if the device manages it. bytes_per_state: of one state of the
-    recurrent layers; 0 without such layers.
+    batch-invariant form. separates_generated: whether KV entries of generated tokens have other
+    bits than those of a prompt, of which a pass then has two or more, or none. is_verified: whether
+    a check on this machine found passes batch-invariant. max_pass_tokens: maximum tokens of a pass;
+    larger ones are split. None: any number. capacity: maximum tokens of all sequences together;
+    None: the device manages the memory. bytes_per_token: of KV cache; 0 if the device manages it.
+    bytes_per_state: of one state of the recurrent layers; 0 without such layers.
     """
 
     max_length: int
@@ -110,19 +111,12 @@ class Runner(ABC):
     feature_size: int | None = None
     mask_token: int | None = None
     is_invariant: bool = False
+    separates_generated: bool = False
     is_verified: bool = False
     max_pass_tokens: int | None = None
     capacity: int | None = None
     bytes_per_token: int = 0
     bytes_per_state: int = 0
-
-    @property
-    def separates_generated(self) -> bool:
-        """Whether KV entries of generated tokens have other bits than those of a prompt.
-
-        Then a pass has two or more tokens of a prompt, or none.
-        """
-        return False
 
     @property
     def max_draft_tokens(self) -> int | None:

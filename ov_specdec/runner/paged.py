@@ -138,6 +138,7 @@ class PagedModel(Runner):
         self._state_ports = {n: port for n, port in ports.items() if n.startswith(RECURRENT)}
         self.bytes_per_state = sum(map(bytes_of_block, self._state_ports.values()))
         self._states = StatePool(NUM_STATES) if self._state_ports else None
+        self.separates_generated = is_invariant and self._states is None
         self._state_memory = HostMemory()
         # The values are never quantized over the block axis, so their shape has the block size.
         self.block_size: int = ports["value_cache.0"].partial_shape[2].get_length()
@@ -146,11 +147,6 @@ class PagedModel(Runner):
         self.pool = BlockPool(-(-max_length // self.block_size), self.memory.copy)
         self.capacity = self.pool.size * self.block_size
         self.spare = SpareTable(self.pool, self.block_size)
-
-    @property
-    def separates_generated(self) -> bool:
-        """Not with recurrent layers."""
-        return self.is_invariant and self._states is None
 
     @property
     def static_shapes(self) -> frozenset[int]:
@@ -214,10 +210,11 @@ class PagedModel(Runner):
         """
         tables = self._slots_of(spans, BlockTable, self.pool)
         self.spare.has_long_rope = tables[0].has_long_rope  # needs no pass of its own
-        wholes = [SpanPart(t.length, t, span) for t, span in zip(tables, spans, strict=True)]
+        wholes = list[SpanPart]()
         try:
-            for whole in wholes:
-                whole.table.append(len(whole.span.tokens))
+            for table, span in zip(tables, spans, strict=True):
+                wholes.append(SpanPart(table.length, table, span))
+                table.append(len(span.tokens))
             return self._forward_spans(wholes)
         except BaseException:
             for whole in wholes:
@@ -246,13 +243,14 @@ class PagedModel(Runner):
         """The logits of spans whose tables have room, from one or several passes."""
         # A pass has one kind of rotary factors, the short ones first.
         parts: dict[bool, list[SpanPart]] = {False: [], True: []}
-        begins, separates = {False: 0, True: 0}, self.separates_generated
+        begins = {False: 0, True: 0}
         for whole in wholes:
             has_long_rope = whole.table.has_long_rope
-            parts[has_long_rope] += split(whole) if separates else [whole]
+            parts[has_long_rope] += split(whole) if self.separates_generated else [whole]
             begins[True] += 0 if has_long_rope else whole.span.num_rows
-        most = self.max_pass_tokens
-        passes = [each for own in parts.values() if own for each in divide(own, most)]
+        passes = list[list[SpanPart]]()
+        for own in parts.values():
+            passes += divide(own, self.max_pass_tokens) if own else []
         if len(passes) == 1:
             rows = self._forward_pass(passes[0])
         else:  # the next pass overwrites the logits of this one

@@ -4,7 +4,7 @@ import json
 import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import compress
+from itertools import compress, filterfalse, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -119,7 +119,8 @@ class IncrementalDetokenizer:
         min_tokens: int = 0,
         parser: AnswerParser | None = None,
     ) -> None:
-        self._characters = CharacterStream(piece_after, [t for t in prompt if t not in hidden])
+        shown = islice(filterfalse(hidden.__contains__, reversed(prompt)), MAX_UNFINISHED + 1)
+        self._characters = CharacterStream(piece_after, [*shown][::-1])
         self._parser = parser
         self._parts: list[Part] = []
         self._stop_strings = stop_strings
