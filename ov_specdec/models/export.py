@@ -290,5 +290,4 @@ def _origins(model: str | Path, main: Path | None) -> list[str]:
 
 def _read_origins(folder: Path) -> list[str]:
     file = folder / ORIGIN_FILE
-    text = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
-    return text.splitlines()
+    return file.read_text(encoding="utf-8", errors="replace").splitlines() if file.is_file() else []

@@ -51,9 +51,6 @@ SPECULATORS = {
 }
 """Settings of speculators. Others might change what a head computes."""
 
-FAMILIES = ("llama", "qwen3")
-"""Kinds of layers of heads."""
-
 LEARNT = 2048
 """Maximum tokens that such a draft model reads. Most learnt with no more, and fewer of their draft
 tokens are accepted after longer texts: of one for Qwen3-8B 2.3 a pass at 2,048, 1.1 at 16,000."""
@@ -121,10 +118,9 @@ class Eagle3Config:
                 f"{name}/config.json has both norm_before_fc and fc_norm: remove the one that the "
                 "head was not trained with"
             )
-        if (family := settings.get("model_type")) not in FAMILIES:
+        if (family := settings.get("model_type")) not in ("llama", "qwen3"):
             raise ExportError(
-                f"'{name}' has layers of '{family}', not of {' or '.join(FAMILIES)}: use another "
-                "head"
+                f"'{name}' has layers of '{family}', not of llama or qwen3: use another head"
             )
         window = settings.get("sliding_window")
         is_windowed = "sliding_attention" in (settings.get("layer_types") or ())
@@ -265,9 +261,8 @@ def _projection(
             f"'{name}' reads {weight.shape[1]} values of hidden states, and the main model has "
             f"{sum(widths)} in layers {', '.join(map(str, layers))}: use one that was made for it"
         )
-    arrays = [norm.numpy() for norm in norms]
     shift = None if bias is None else bias.numpy()
-    return make_projection(layers, weight.numpy(), shift, arrays, epsilon)
+    return make_projection(layers, weight.numpy(), shift, [norm.numpy() for norm in norms], epsilon)
 
 
 def _embeddings(main: ov.Model, vocab_size: int) -> Any:

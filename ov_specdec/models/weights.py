@@ -44,18 +44,15 @@ def compress(weight_format: WeightFormat, int4: Int4Options, model: Any) -> Any:
     """Compress the weights of an IR, as Optimum does by default."""
     import nncf
 
-    if weight_format == "int8":
-        return nncf.compress_weights(model)
     if weight_format == "fp16":
         return model
-    modes = nncf.CompressWeightsMode
-    adjusts = nncf.AdvancedCompressionParameters(
-        group_size_fallback_mode=nncf.GroupSizeFallbackMode.ADJUST
-    )
+    if weight_format == "int8":
+        return nncf.compress_weights(model)
+    fallback = nncf.GroupSizeFallbackMode.ADJUST
     return nncf.compress_weights(
         model,
-        mode=modes.INT4_SYM if int4.sym else modes.INT4_ASYM,
+        mode=nncf.CompressWeightsMode[f"INT4_{'SYM' if int4.sym else 'ASYM'}"],
         group_size=int4.group_size,
         ratio=int4.ratio,
-        advanced_parameters=adjusts,
+        advanced_parameters=nncf.AdvancedCompressionParameters(group_size_fallback_mode=fallback),
     )
