@@ -408,7 +408,7 @@ def read_from(*scripts):
     async def run():
         handle = Handle(*scripts)
         stream = Stream(1)
-        engine = RemoteEngine(handle, 1, None, "", 100, None, ("auto", "auto"))
+        engine = RemoteEngine(handle, 1, None)
         await engine._read(of_choices(1), None, stream, 3)
         return await stream.next(), handle.num_cancelled
 
