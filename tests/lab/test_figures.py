@@ -153,6 +153,7 @@ def test_pairs_are_those_whose_models_are_given(tmp_path):
     assert given.pairs["real"] == Models(tmp_path, tmp_path / "draft")
 
 
+@pytest.mark.deep
 def test_escaped_copies_gain_in_replayed_edits(agent_model):
     rows = measured(tools.replayed(load_tokenizer(agent_model)), None)
     for machine in tools.CURVES:
