@@ -21,9 +21,9 @@ export PIP_NO_COMPILE=1
 unset PYTHONDONTWRITEBYTECODE
 
 # A browser, the page's server and its models want all cores, as Ray and a simulated GPU do, and
-# terminals are made by forking, which wants a young process: these parts run by themselves.
+# terminals are made by forking, which wants a young process: these parts have their own processes.
 terminal=(tests/terminal)
-pages=(tests/demo/test_page.py tests/demo/test_speech.py)
+pages=(tests/demo)
 cluster=(tests/cluster/test_replicas.py)
 gpu=(tests/gpu)
 # shellcheck disable=SC2034
