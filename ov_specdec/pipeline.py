@@ -248,8 +248,9 @@ class SpeculativePipeline(Pipeline):
         generation_config: a `transformers.GenerationConfig` that replaces the pipeline's defaults.
         Options of transformers without an effect are dropped: see `foreign_names`.
         """
-        own: dict[str, Any] = {**named}
         defaults, known = self._defaults, GenerationOptions.model_fields.keys()
+        # As in transformers, None counts as not given.
+        own = {k: v for k, v in named.items() if v is not None or k not in known}
         if not own.keys() <= known:
             own = drop_neutral(own)
         if (config := own.pop("generation_config", None)) is not None:
@@ -261,8 +262,7 @@ class SpeculativePipeline(Pipeline):
                     f"{shorten(options)} has no name: options are given by name, such as "
                     "max_new_tokens=64, and a GenerationConfig as generation_config"
                 )
-            given = {k: v for k, v in own.items() if v is not None or k not in known}
-            own = {name: getattr(options, name) for name in options.model_fields_set} | given
+            own = {name: getattr(options, name) for name in options.model_fields_set} | own
         return GenerationOptions(**fill(own, defaults))
 
     def save_cache(self, path: str | Path) -> None:
