@@ -91,9 +91,7 @@ class Engine:
         """End the sequence with the slowest masks, once those of all have taken too long."""
         running = self.scheduler.running
         masked = [(g.take_seconds(), s, g) for s in running if (g := s.request.grammar) is not None]
-        for seconds, *_ in masked:
-            self._owed += seconds
-        self._owed = max(self._owed, 0.0)
+        self._owed = max(self._owed + sum([seconds for seconds, *_ in masked]), 0.0)
         if self._owed > MAX_OWED:
             self._owed = 0.0
             _, slowest, grammar = max(masked, key=itemgetter(0))
@@ -193,10 +191,8 @@ class Engine:
 
     def _learn(self, passes: Mapping[Role, list[PassStats]]) -> None:
         """Let costs and static shapes follow the passes of this step."""
-        seconds = 0.0
+        seconds = sum([done.seconds for own in passes.values() for done in own])
         for role, own in passes.items():
-            for done in own:
-                seconds += done.seconds
             if own:
                 self._costs.learn(role, own)
         goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]

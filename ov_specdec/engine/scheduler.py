@@ -225,11 +225,12 @@ class Scheduler:
 
     def sweep(self) -> None:
         """Remove sequences that have ended or were cancelled."""
-        for sequence in chain(self.running.copy(), self.waiting):
-            if sequence.is_cancelled:
-                sequence.end(Cancelled())
-            if sequence.state is State.ENDED:
-                (self.running if sequence in self.running else self.waiting).remove(sequence)
+        for queue in (self.running, self.waiting):
+            for sequence in [*queue]:
+                if sequence.is_cancelled:
+                    sequence.end(Cancelled())
+                if sequence.state is State.ENDED:
+                    queue.remove(sequence)
 
     def preempt(self, error: CacheFullError) -> None:
         """Preempt the last admitted sequence of the tenant with the most running ones.
