@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ov_specdec.speech.segments import TranscriptionResult as TranscriptionResult
     from ov_specdec.speech.transcriber import TranscriptionStream as TranscriptionStream
     from ov_specdec.speech_pipeline import SpeechPipeline as SpeechPipeline
-    from ov_specdec.text.chat import Message as Message
+    from ov_specdec.text.chat_template import Message as Message
 
     __version__: str
 else:
@@ -66,7 +66,7 @@ else:
         "speech.transcriber": ("TranscriptionStream",),
         "speech_pipeline": ("SpeechPipeline",),
         "results.stats": ("GenerationStats", "RoundStats"),
-        "text.chat": ("Message",),
+        "text.chat_template": ("Message",),
     }
     _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
     __all__ = sorted([*_MODULE_OF, "__version__"])

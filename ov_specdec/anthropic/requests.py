@@ -19,7 +19,7 @@ from ov_specdec.api.dialect import Query, Served
 from ov_specdec.api.errors import Json, invalid
 from ov_specdec.api.messages import REASONING, Function, called, read_messages, require, text_parts
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text.chat import ROLE_ELSE
+from ov_specdec.text.chat_template import ROLE_ELSE
 from ov_specdec.text.prompt import Prompt
 
 BILLING = re.compile(r"\Ax-anthropic-billing-header:.*\n*")

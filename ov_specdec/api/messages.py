@@ -9,7 +9,7 @@ from pydantic_core import from_json
 from ov_specdec.api.body import Loose, check_size
 from ov_specdec.api.errors import invalid, said
 from ov_specdec.errors import OptionError
-from ov_specdec.text.chat import check_messages
+from ov_specdec.text.chat_template import check_messages
 
 REASONING = ("reasoning", "reasoning_content")
 """Where templates look for the reasoning of a message."""

@@ -37,7 +37,7 @@ from ov_specdec.models.locate import locate
 from ov_specdec.options.model import option, require_utf8
 from ov_specdec.results.chunks import GenerationResult
 from ov_specdec.results.origins import LINES
-from ov_specdec.text.chat import Message
+from ov_specdec.text.chat_template import Message
 from ov_specdec.text.tokenizer import load_tokenizer
 
 ACCEPTED = tuple(bytes.fromhex(LINES["draft"][0][1:]))

@@ -18,7 +18,7 @@ from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import require_utf8
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import GenerationResult
-from ov_specdec.text.chat import Message, check_messages
+from ov_specdec.text.chat_template import Message, check_messages
 
 CHAT_SALT = "chat"
 """The `cache_salt` of all generations of a chat, whose later turns thus keep the ids of answers."""

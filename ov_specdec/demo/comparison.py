@@ -17,7 +17,7 @@ from ov_specdec.options.generation import PLAIN
 from ov_specdec.pipeline import SpeculativePipeline
 from ov_specdec.results.chunks import Chunk, ResultBuilder
 from ov_specdec.results.stats import FinishReason, GenerationStats
-from ov_specdec.text.chat import Message
+from ov_specdec.text.chat_template import Message
 from ov_specdec.text.prompt import Prompt
 
 SWEPT_TEMPERATURES = (0.0, 0.3, 0.6, 0.9, 1.2, 1.5)

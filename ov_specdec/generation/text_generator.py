@@ -26,9 +26,9 @@ from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import TEXT_ONLY, AnswerFormat
 from ov_specdec.text.answer_parser import AnswerParser
 from ov_specdec.text.detokenizer import IncrementalDetokenizer, as_text
+from ov_specdec.text.format_probe import read_format
 from ov_specdec.text.grammar import Grammars
 from ov_specdec.text.prompt import Prompt, PromptEncoder, TextToText, escaped_copy, may_fit
-from ov_specdec.text.template_format import read_format
 from ov_specdec.text.tokenizer import Tokenizer
 
 PROMPT_END = 32

@@ -8,7 +8,7 @@ from ov_specdec.api.dialect import Dialect, Framing, Generating, Query, Served, 
 from ov_specdec.api.errors import Json, invalid
 from ov_specdec.ollama.answers import OllamaAnswer, as_time, error_body
 from ov_specdec.ollama.requests import ChatRequest, GenerateRequest
-from ov_specdec.text.template_format import read_format
+from ov_specdec.text.format_probe import read_format
 
 NEVER = 2**34
 """When models are unloaded, in seconds since 1970."""

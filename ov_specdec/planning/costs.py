@@ -32,7 +32,8 @@ class PassCurve:
     previous one, because OpenVINO prepares the model for new shapes. per_read: seconds to read a
     cached token for one token of a pass. static: sizes of current static shapes, which have no
     change cost; not kept, as each process compiles its own. static_factor: how many times as long
-    their passes take, since OpenVINO need not prepare them.
+    their passes take, since OpenVINO need not prepare them. `LearnedCosts` and `Ranking` build on a
+    pass being linear in what it reads.
     """
 
     seconds: Annotated[Mapping[int, Annotated[Seconds, Field(gt=0.0)]], Field(min_length=1)]
@@ -47,6 +48,11 @@ class PassCurve:
         num_read: the sum over them of the cached tokens that each reads.
         """
         return float(self._by_size[min(num_tokens, LONGEST)]) + self.per_read * num_read
+
+    def reading(self, num_tokens: int) -> float:
+        """Seconds to read so many tokens of a prompt, in as many passes as that takes."""
+        full, rest = divmod(num_tokens, LONGEST)
+        return full * self.at(LONGEST) + self.at(rest) * (rest > 0)
 
     def by_size(self, last: int, num_read: int = 0) -> NDArray[np.floating]:
         """Seconds of passes over 0 to `last` tokens; constant beyond the longest."""

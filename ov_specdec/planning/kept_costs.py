@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
 
@@ -20,10 +21,10 @@ from ov_specdec.runner.probe import probe_tokens
 MAIN_SIZES = (1, 8, 4, 2, 16, 3, 6, 12)
 """Sizes of the main model's passes, the most important first."""
 
-DRAFT_SIZES = (16, 2, 1)
-"""Of a draft model: prefill, one that also feeds the last accepted draft token, and a step."""
+DRAFT_SIZES = (1, 16, 2)
+"""Of a draft model: a step, prefill, and one that also feeds the last accepted draft token."""
 
-PARALLEL_SIZES = (16, 8, 1)
+PARALLEL_SIZES = (8, 16, 1)
 """Of a draft model that drafts all tokens in one pass."""
 
 REPEATED = 3
@@ -34,6 +35,9 @@ CACHED, LONG = 16, 1024
 
 LARGEST_ROOM = LONG + max(MAIN_SIZES)
 """Tokens of a sequence that has room for all of the passes."""
+
+KEPT = 0.3
+"""Uncertainty of costs that a file kept, of that of the first estimates."""
 
 KEPT_AFTER = 256
 """Steps after which the file is written again."""
@@ -56,9 +60,11 @@ class KeptCosts(LearnedCosts):
         new_namespace: Callable[[], Hashable] = object,
         learns_prompts: bool = True,
     ) -> None:
-        curve = read_curve(path) or NOMINAL
+        kept = read_curve(path)
+        curve = kept or NOMINAL
         curve = replace(curve, draft=None if draft is None else curve.draft or NOMINAL.draft)
-        super().__init__(curve, learns_prompts=learns_prompts)
+        uncertainty = 1.0 if kept is None else KEPT
+        super().__init__(curve, uncertainty=uncertainty, learns_prompts=learns_prompts)
         self._models: dict[Role, Runner] = {"main": main}
         if draft is not None:
             self._models["draft"] = draft
@@ -97,28 +103,40 @@ class KeptCosts(LearnedCosts):
         self.keep()
 
     def passes(self) -> Generator[None, None, None]:
-        """Run passes of all sizes, one at each `next`. The models must not be in use.
+        """Run passes of all sizes, one of each model at each `next`. They must not be in use.
 
         If memory has no room for some, use shows what they cost.
         """
-        for role, model in self._models.items():
-            with suppress(CacheFullError):
-                yield from self._passes(role, model)
+        for _ in zip_longest(*(self._passes(*model) for model in self._models.items())):
+            yield
         self.curve = replace(self.curve, is_measured=True)
         self.keep()
 
     def _passes(self, role: Role, model: Runner) -> Generator[None, None, None]:
+        """Passes of a model, as far as memory has room."""
         draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
         sizes = MAIN_SIZES if role == "main" else draft_sizes
         most = max_tokens(model)
-        # Fewer if otherwise drafts had no room in the context.
-        num_cached = max(min(CACHED, most - max(sizes)), 1)
+        with suppress(CacheFullError):
+            # Fewer if otherwise drafts had no room in the context.
+            yield from self._short_passes(
+                role, model, sizes, max(min(CACHED, most - max(sizes)), 1)
+            )
+            if LONG + max(sizes) <= most:
+                yield from self._long_passes(role, model, sizes[1])
+
+    def _short_passes(
+        self, role: Role, model: Runner, sizes: Sequence[int], num_cached: int
+    ) -> Generator[None, None, None]:
+        """Passes of all sizes that the context has room for behind a short text."""
         tokens = probe_tokens(0, num_cached)
         cache = CachedSequence(model, self._new_namespace())
         try:
+            start = perf_counter()
             alone(cache.advance(tokens, num_rows=1))
+            self.learn(role, [PassStats(num_cached, 0, num_cached, perf_counter() - start)])
             for size in sizes:
-                if num_cached + size > most:
+                if num_cached + size > max_tokens(model):
                     continue
                 # All are draft tokens, so that a runner with state copies has one there.
                 drafted = probe_tokens(num_cached, num_cached + size)
@@ -126,13 +144,11 @@ class KeptCosts(LearnedCosts):
                     start = perf_counter()
                     # A row for each forces them to be fed even if cached.
                     alone(cache.advance(tokens, drafted, size))
-                    seconds = perf_counter() - start
-                    self.learn(role, [PassStats(size, size * num_cached, 0, seconds)])
+                    took = perf_counter() - start
+                    self.learn(role, [PassStats(size, size * num_cached, 0, took)])
                     yield
         finally:
             cache.discard()
-        if LONG + max(sizes) <= most:
-            yield from self._long_passes(role, model, sizes[1])
 
     def _long_passes(self, role: Role, model: Runner, size: int) -> Generator[None, None, None]:
         """Passes behind a long text, whose content does not matter."""
@@ -145,9 +161,9 @@ class KeptCosts(LearnedCosts):
             for _ in range(REPEATED):
                 start = perf_counter()
                 model.forward([Span(slot, probe_tokens(0, size), size, size)])
-                seconds = perf_counter() - start
+                took = perf_counter() - start
                 slot.rollback(LONG)
-                self.learn(role, [PassStats(size, size * LONG, 0, seconds)])
+                self.learn(role, [PassStats(size, size * LONG, 0, took)])
                 yield
         finally:
             slot.free()

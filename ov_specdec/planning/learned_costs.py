@@ -1,7 +1,7 @@
 """`LearnedCosts`: what passes cost, learned from each of them by a Kalman filter."""
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from math import exp, log, sqrt
 
 import numpy as np
@@ -58,11 +58,14 @@ class LearnedCosts(Costs):
     common slowdown moves the pace only. So nothing waits to be measured, and what was learned
     beside other work, or in an earlier process, is corrected in use.
 
-    curve: the first estimates, whatever their unit. learns_prompts: whether reading the beginning
-    of a prompt is a pass like others, which is not so where an encoder runs before.
+    curve: the first estimates, whatever their unit. uncertainty: of them, as a share of what is
+    usual. learns_prompts: whether reading the beginning of a prompt is a pass like others, which is
+    not so where an encoder runs before.
     """
 
-    def __init__(self, curve: CostCurve, *, learns_prompts: bool = True) -> None:
+    def __init__(
+        self, curve: CostCurve, *, uncertainty: float = 1.0, learns_prompts: bool = True
+    ) -> None:
         super().__init__(curve)
         self._learns_prompts = learns_prompts
         models = {"main": curve.main}
@@ -82,19 +85,28 @@ class LearnedCosts(Costs):
             self._covariance[begin : begin + NUM, begin : begin + NUM] += _uncertainty()
         self._prior = self._covariance.copy()
         self._covariance += SCALE**2 * np.outer(of_all, of_all)
+        self._covariance *= uncertainty**2
         self._static: dict[str, frozenset[int]] = {role: frozenset() for role in models}
+        self._started: set[str] = set()
         self._last_size: dict[str, int] = {}
         self._seen: set[tuple[str, int]] = set()
         self._num_learned = 0
 
     def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
-        """Learn from passes of a step, unless one reads a prompt behind cached tokens."""
+        """Learn from passes of a step, unless one reads a prompt behind cached tokens.
+
+        Nor from a model's first step, which reads its weights from disk: one that took seven times
+        as long made a draft model seem too dear for good.
+        """
+        if role not in self._started:
+            self._started.add(role)
+            return
         seconds, first, is_usual = dict[int, float](), False, bool(passes)
         for done in passes:
             is_prompt = done.num_prefill == done.num_tokens and not done.num_read
             is_usual &= not done.num_prefill or (is_prompt and self._learns_prompts)
             size = min(done.num_tokens, GRID[-1])
-            for index, part in self._parts(role, size, done.num_read):
+            for index, part in self._parts(role, size, done.num_read).items():
                 seconds[index] = seconds.get(index, 0.0) + part
             if size not in self._static[role]:  # which leaves the others prepared
                 self._last_size[role] = size
@@ -103,10 +115,10 @@ class LearnedCosts(Costs):
         if not is_usual:
             return
         expected = sum(seconds.values()) - seconds.get(self._begin[role] + STATIC, 0.0)
-        observed = sum(done.seconds for done in passes)
+        observed = sum([done.seconds for done in passes])
         surprise = (log(observed) if observed > 0.0 else LOG_LIMITS[0]) - log(expected)
         surprise -= self._state[0]
-        gradient = np.array([1.0, *(part / expected for part in seconds.values())])
+        gradient = np.array([expected, *seconds.values()]) / expected
         self._update(surprise, [0, *seconds], gradient, NOISE**2 + FIRST_NOISE**2 * first)
         self._num_learned += 1
         if self._num_learned <= SHOWN_EACH or self._num_learned % SHOWN_AFTER == 0:
@@ -117,7 +129,7 @@ class LearnedCosts(Costs):
         self._static[role] = sizes
         self._show()
 
-    def _parts(self, role: Role, size: int, num_read: int) -> Iterator[tuple[int, float]]:
+    def _parts(self, role: Role, size: int, num_read: int) -> dict[int, float]:
         """The estimates that a pass depends on, by index, and the seconds of it that vary so.
 
         Those of a static shape vary with its size and with its factor.
@@ -128,12 +140,12 @@ class LearnedCosts(Costs):
         factor = exp(self._state[begin + STATIC]) if is_static else 1.0
         changes = not is_static and size != self._last_size.get(role)
         weights = {after - 1: factor * (1 - share), after: factor * share}
-        weights.update({READ: num_read, CHANGE: changes})
-        parts = {i: weight * exp(self._state[begin + i]) for i, weight in weights.items() if weight}
-        if is_static:
-            parts[STATIC] = sum(parts.get(index, 0.0) for index in (after - 1, after))
-        for index, seconds in parts.items():
-            yield begin + index, seconds
+        weights |= {READ: num_read, CHANGE: changes}
+        places = {begin + i: weight for i, weight in weights.items() if weight}
+        parts = {i: weight * exp(self._state[i]) for i, weight in places.items()}
+        if is_static:  # so that nothing changes
+            parts[begin + STATIC] = sum(parts.values()) - parts.get(begin + READ, 0.0)
+        return parts
 
     def _update(self, surprise: float, indices: list[int], gradient: Numbers, noise: float) -> None:
         """One step of the filter.

@@ -8,6 +8,10 @@ HORIZON = 24
 """Steps over which throughputs, the rate and the worth of sizes are taken: 12 and 64 differ by
 less than 0.3 % in the replay."""
 
+EXPECTED = 128
+"""Tokens that a text is expected to have yet, or as many as it has, if those are more: what the
+draft model has to read first pays within them, or waits."""
+
 MAX_PLANNED_LENGTH = 15
 """Maximum draft tokens of a planned round: with the token before them they fill a pass over 16."""
 
@@ -71,7 +75,7 @@ class Estimate:
     acceptance: the probability that the first n draft tokens are all accepted, from n = 1 to
     `MAX_PLANNED_LENGTH`. num_cached: tokens that each draft token reads. num_skipped: tokens that
     the draft model's cache lacks. is_hopeful: the last probe was accepted. throughput: tokens that
-    recent steps gave the sequence, on average.
+    recent steps gave the sequence, on average. num_expected: tokens that it will have yet.
     """
 
     offer: Offer
@@ -80,3 +84,4 @@ class Estimate:
     num_skipped: int = 1
     is_hopeful: bool = False
     throughput: float = 1.0
+    num_expected: float = EXPECTED

@@ -4,12 +4,21 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass, field
 from itertools import accumulate, repeat
+from math import inf
 from operator import mul
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
 from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs
-from ov_specdec.planning.plan import HORIZON, MAX_PLANNED_LENGTH, Estimate, Offer, Offers, Plan
+from ov_specdec.planning.plan import (
+    EXPECTED,
+    HORIZON,
+    MAX_PLANNED_LENGTH,
+    Estimate,
+    Offer,
+    Offers,
+    Plan,
+)
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.ranking import Ranking
 from ov_specdec.results.stats import RoundStats
@@ -81,15 +90,15 @@ class PlannedLength(Policy):
     """Leaves the length to the planner, and estimates what a draft of its sequence is worth.
 
     common: the counts of sequences of this kind; this one adds to them. costs: of passes, by which
-    offers are compared.
+    offers are compared. most: tokens that it may generate.
     """
 
     is_planned = True
 
-    def __init__(self, common: Counts, costs: Costs) -> None:
+    def __init__(self, common: Counts, costs: Costs, most: float = inf) -> None:
         self._acceptance, self._costs = Acceptance(common), costs
         self._num_skipped, self._is_hopeful, self._throughput = 1, False, 1.0
-        self._num_cached = 0
+        self._num_cached, self._num_generated, self._most = 0, 0, most
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
@@ -102,8 +111,9 @@ class PlannedLength(Policy):
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
         acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
-        skipped, hopeful, throughput = self._num_skipped, self._is_hopeful, self._throughput
-        return Estimate(offer, acceptance, self._num_cached, skipped, hopeful, throughput)
+        expected = min(max(self._num_generated, EXPECTED), self._most - self._num_generated)
+        state = self._num_skipped, self._is_hopeful, self._throughput, max(expected, 1)
+        return Estimate(offer, acceptance, self._num_cached, *state)
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
@@ -111,6 +121,7 @@ class PlannedLength(Policy):
         if stats.reason == "prefill":
             self._num_skipped = stats.cached_tokens + stats.pass_tokens
             return
+        self._num_generated += stats.num_generated
         self._throughput += (stats.num_generated - self._throughput) / HORIZON
         drafted = stats.source == MODEL and stats.num_drafted > 0
         self._num_skipped = 1 if drafted else self._num_skipped + stats.num_generated
@@ -168,4 +179,5 @@ def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner)
     if follows_itself(options, main):
         return IsolatedLength()
     drawn = "seeded" if options.is_repeatable_draw else "sampled"
-    return PlannedLength(learned.counts[drawn if options.samples else "greedy"], learned.costs)
+    common = learned.counts[drawn if options.samples else "greedy"]
+    return PlannedLength(common, learned.costs, options.max_new_tokens or inf)

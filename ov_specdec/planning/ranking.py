@@ -79,6 +79,7 @@ class Ranking:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
             own += _pass_by_pass(curve, curve.draft, drafts, acceptance, values)
             own += curve.draft.per_read * num_cached * drafts
+        own[:, 0] += [_joining(each, curve.draft) for each in estimates]
         return cls(sequence, index, limits, number, sums(values), seconds + sums(own))
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
@@ -87,6 +88,13 @@ class Ranking:
         taken = self.sequence[:first][self.index[:first] < self.limits[limit]]
         lengths: list[int] = np.bincount(taken, minlength=num_sequences).tolist()
         return lengths
+
+
+def _joining(estimate: Estimate, draft: PassCurve | None) -> float:
+    """Seconds of reading what the draft model's cache lacks, by steps that the text will take."""
+    if draft is None or estimate.offer.is_match or estimate.num_skipped == 1:
+        return 0.0
+    return draft.reading(estimate.num_skipped) * estimate.throughput / estimate.num_expected
 
 
 def _pass_by_pass(

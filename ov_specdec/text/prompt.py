@@ -11,7 +11,7 @@ from ov_specdec.errors import CacheFullError, ContextLengthError, Option, Option
 from ov_specdec.options.conflicts import given_chat_options
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.options.model import require_utf8
-from ov_specdec.text.chat import Message, check_messages
+from ov_specdec.text.chat_template import Message, check_messages
 from ov_specdec.text.generated_tokens import GeneratedTokens
 from ov_specdec.text.tokenizer import Tokenizer
 

@@ -12,7 +12,7 @@ from tokenizers import processors
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten, suggest
 from ov_specdec.files import read_json, read_text
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text.chat import ChatTemplate, Message, parse
+from ov_specdec.text.chat_template import ChatTemplate, Message, parse
 from ov_specdec.text.detokenizer import REPLACEMENT, bytes_reader
 from ov_specdec.text.generated_tokens import EncodedText
 

@@ -12,7 +12,7 @@ from ov_specdec.api.body import UnknownFields, read
 from ov_specdec.api.errors import ApiError
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.server import reply
-from ov_specdec.text.chat import ROLE_ELSE
+from ov_specdec.text.chat_template import ROLE_ELSE
 from tests.support.agents import called, scripted
 from tests.support.server import NAME, paused, serving
 

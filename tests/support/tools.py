@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 from ov_specdec.results.parts import joined
-from ov_specdec.text.chat import ChatTemplate
+from ov_specdec.text.chat_template import ChatTemplate
 
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>")
 

@@ -39,6 +39,12 @@ class Machine:
         self._disturbed, self._random = disturbed, Random(0)
         self._last = {}
 
+    def run_cold(self, costs, *sizes, **more):
+        """The first pass of a model, which reads its weights from disk."""
+        self.pace *= 7.0
+        self.run(costs, *sizes, **more)
+        self.pace /= 7.0
+
     def run(self, costs, *sizes, role="main", num_cached=0, num_prefill=0):
         """Passes over so many tokens, of which the costs learn."""
         passes = getattr(self.curve, role)
@@ -66,7 +72,9 @@ def test_use_teaches_what_passes_take_in_any_order_of_sizes(more, share, disturb
     main = PassCurve({1: 0.02, 1001: 0.02 + 20 * more}, change=0.004)
     machine = Machine(CostCurve(main, PassCurve({1: 0.02 * share})), disturbed)
     costs, generator = LearnedCosts(NOMINAL), Random(1)
+    machine.run_cold(costs, 90, num_prefill=90)
     machine.run(costs, 90, num_prefill=90)
+    machine.run_cold(costs, 90, role="draft")
     for _ in range(40):
         machine.run(costs, 1, 1, 1, role="draft")
         machine.run(costs, *[generator.choice((1, 2, 3, 4, 6, 8))] * 3)
@@ -89,6 +97,8 @@ def taught(curve=CURVE, disturbed=0.0):
 
 def test_a_prompt_tells_the_scale_of_all_passes():
     machine, costs = Machine(CostCurve(PassCurve({1: 0.01, 101: 1.0}))), LearnedCosts(NOMINAL)
+    machine.run_cold(costs, 101, num_prefill=101)
+    assert costs.curve == NOMINAL
     machine.run(costs, 101, num_prefill=101)
     assert 0.001 < costs.curve.main.at(1) < 1.0
     assert costs.curve.draft.at(1) < 0.2 * NOMINAL.draft.at(1)  # of the other model too
@@ -242,7 +252,7 @@ def test_idle_time_runs_passes_of_all_sizes_once_for_all_processes(process, tmp_
     assert costs.is_pending
     list(costs.passes())
     assert {*models[0].passes} >= {*MAIN_SIZES}
-    assert relative(costs.curve) == pytest.approx(relative(TRUE), rel=0.1)
+    assert relative(costs.curve) == pytest.approx(relative(TRUE), rel=0.15)
     # It leaves caches as they were.
     assert held_by(running) == [5, 6, 7]
     assert [each.pool.num_used for each in models] == [used, 0]

@@ -7,8 +7,8 @@ from transformers import AutoTokenizer
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.text import chat
-from ov_specdec.text.chat import ROLE_ELSE
+from ov_specdec.text import chat_template
+from ov_specdec.text.chat_template import ROLE_ELSE
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.chats import (
     ANSWER,
@@ -223,7 +223,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize("template", ENDLESS.values(), ids=ENDLESS)
 def test_a_template_that_runs_for_ever_is_ended(template, tmp_path, monkeypatch):
-    monkeypatch.setattr(chat, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(chat_template, "MAX_SECONDS", 0.05)
     tokenizer = make_tokenizer(tmp_path / "model", template=template)
     with pytest.raises(OptionError, match=r"cannot render .* \(it takes over 0.05 s\)"):
         text(tokenizer, [USER])
@@ -236,12 +236,12 @@ def test_a_template_that_runs_for_ever_is_ended(template, tmp_path, monkeypatch)
 
 
 def test_no_argument_of_a_template_stops_its_clock(tmp_path, monkeypatch):
-    monkeypatch.setattr(chat, "MAX_SECONDS", 0.05)
+    monkeypatch.setattr(chat_template, "MAX_SECONDS", 0.05)
     tokenizer = make_tokenizer(
-        tmp_path / "model", template=f"{{# {chat.STEP} #}}{ENDLESS['loops']}"
+        tmp_path / "model", template=f"{{# {chat_template.STEP} #}}{ENDLESS['loops']}"
     )
     with pytest.raises(OptionError, match="it takes over"):
-        text(tokenizer, [USER], chat_template_kwargs={chat.STEP: "mine"})
+        text(tokenizer, [USER], chat_template_kwargs={chat_template.STEP: "mine"})
 
 
 def test_messages_that_a_good_template_cannot_render_are_named(tmp_path):

@@ -14,7 +14,7 @@ from ov_specdec.text.answer_format import (
     ParameterFormat,
     ReasoningFormat,
 )
-from ov_specdec.text.template_format import read_format
+from ov_specdec.text.format_probe import read_format
 from tests.support.tools import TEMPLATES, Template
 
 THINK = ReasoningFormat("<think>", "</think>", "\n\n")
