@@ -33,6 +33,17 @@ class DraftCache(CachedSequence):
             self.free()  # the tokens that follow are another sequence
         return self.room(len(tokens) - self._start)
 
+    def num_unread(self, tokens: Sequence[int]) -> int:
+        """About how many of these tokens it has to read before it drafts; at least one."""
+        self._find(tokens)
+        needed = min(len(tokens) - self._start, self.runner.max_length)
+        return max(needed - self.length, 1)
+
+    def _find(self, tokens: Sequence[int]) -> None:
+        """Take what is kept of these tokens, if the cache is empty."""
+        if not self.length:
+            self.hold(tokens[self._start :])
+
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:
@@ -61,11 +72,13 @@ class ModelDrafter:
         self._sampler = sampler
         self._min_confidence = min_confidence
         self._mask_token = cache.runner.mask_token
-        self._offer = Offer(MODEL, takes_one_pass=self._mask_token is not None)
 
-    def offers(self, tokens: Sequence[int]) -> list[Offer]:  # noqa: ARG002
+    def offers(self, tokens: Sequence[int]) -> list[Offer]:
         """An offer, until the model fails."""
-        return [self._offer] if self.caches else []
+        if not self.caches:
+            return []
+        num_unread = self._cache.num_unread(tokens)
+        return [Offer(MODEL, takes_one_pass=self._mask_token is not None, num_unread=num_unread)]
 
     def propose(self, tokens: Sequence[int], plan: Plan) -> Passes[Proposal]:
         """As many draft tokens as planned and as fit the draft model's context."""

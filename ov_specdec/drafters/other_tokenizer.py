@@ -47,6 +47,11 @@ class TranslatedCache(DraftCache):
         self.translation.read(tokens)
         return super().draft_room(self.translation.ids) if self.translation.ids else 0
 
+    def num_unread(self, tokens: Sequence[int]) -> int:
+        """See `DraftCache`."""
+        self.translation.read(tokens)
+        return super().num_unread(self.translation.ids)
+
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:

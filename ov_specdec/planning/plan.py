@@ -23,13 +23,15 @@ class Offer:
     confidence: in each draft token of a source without a model, such as a match in a text; one of a
     few values, since acceptance is learnt for each. token: the first one of a match: whether it
     would have been accepted is learnt at no cost, without a probe. takes_one_pass: a parallel
-    draft, all of whose tokens take one pass of the draft model, instead of one each.
+    draft, all of whose tokens take one pass of the draft model, instead of one each. num_unread:
+    tokens of the text that the draft model has to read first, the last one included.
     """
 
     source: str = ""
     confidence: float | None = None
     token: int | None = None
     takes_one_pass: bool = False
+    num_unread: int = 1
 
     @property
     def is_match(self) -> bool:
@@ -73,15 +75,14 @@ class Estimate:
     """What the next draft of a sequence is worth, and what it costs.
 
     acceptance: the probability that the first n draft tokens are all accepted, from n = 1 to
-    `MAX_PLANNED_LENGTH`. num_cached: tokens that each draft token reads. num_skipped: tokens that
-    the draft model's cache lacks. is_hopeful: the last probe was accepted. throughput: tokens that
-    recent steps gave the sequence, on average. num_expected: tokens that it will have yet.
+    `MAX_PLANNED_LENGTH`. num_cached: tokens that each draft token reads. is_hopeful: the last probe
+    was accepted. throughput: tokens that recent steps gave the sequence, on average. num_expected:
+    tokens that it will have yet.
     """
 
     offer: Offer
     acceptance: tuple[float, ...]
     num_cached: int = 0
-    num_skipped: int = 1
     is_hopeful: bool = False
     throughput: float = 1.0
     num_expected: float = EXPECTED

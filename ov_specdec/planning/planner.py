@@ -187,9 +187,10 @@ class Planner:
             trying = main.at(size + 1, probed.num_cached) - main.at(size)
             trying += 2 * main.change  # its pass has a rare size
             if draft is not None:
-                # Skipped tokens count half: drafts that go on need them too. Else a draft of a
+                # Unread tokens count half: drafts that go on need them too. Else a draft of a
                 # fifth of the main model, once it has stopped, would not come back in a text.
-                trying += (draft.at(1, probed.num_cached) + draft.at(probed.num_skipped)) / 2
+                reading = draft.reading(probed.offer.num_unread)
+                trying += (draft.at(1, probed.num_cached) + reading) / 2
             cost = trying / main.at(1)
             if self._credit < cost:
                 return plans

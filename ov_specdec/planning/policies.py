@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
 from math import inf
 from operator import mul
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
-from ov_specdec.planning.acceptance import MODEL, Acceptance, Counts
+from ov_specdec.planning.acceptance import Acceptance, Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs
 from ov_specdec.planning.plan import (
     EXPECTED,
@@ -97,7 +97,7 @@ class PlannedLength(Policy):
 
     def __init__(self, common: Counts, costs: Costs, most: float = inf) -> None:
         self._acceptance, self._costs = Acceptance(common), costs
-        self._num_skipped, self._is_hopeful, self._throughput = 1, False, 1.0
+        self._is_hopeful, self._throughput = False, 1.0
         self._num_cached, self._num_generated, self._most = 0, 0, most
 
     def answer(self, offers: Offers) -> Estimate:
@@ -112,19 +112,16 @@ class PlannedLength(Policy):
         rate = self._acceptance.rate(offer.source, offer.confidence)
         acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
         expected = min(max(self._num_generated, EXPECTED), self._most - self._num_generated)
-        state = self._num_skipped, self._is_hopeful, self._throughput, max(expected, 1)
+        state = self._is_hopeful, self._throughput, max(expected, 1)
         return Estimate(offer, acceptance, self._num_cached, *state)
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens."""
         self._num_cached = stats.cached_tokens + max(stats.pass_tokens, stats.num_generated)
         if stats.reason == "prefill":
-            self._num_skipped = stats.cached_tokens + stats.pass_tokens
             return
         self._num_generated += stats.num_generated
         self._throughput += (stats.num_generated - self._throughput) / HORIZON
-        drafted = stats.source == MODEL and stats.num_drafted > 0
-        self._num_skipped = 1 if drafted else self._num_skipped + stats.num_generated
         self._is_hopeful = stats.reason == "probe" and stats.num_accepted > 0
         self._acceptance.learn(stats)
 
@@ -138,8 +135,9 @@ class IsolatedLength(Policy):
         self._planner = Planner(costs)
 
     def answer(self, offers: Offers) -> Plan:
-        """The plan of the sequence as if it ran alone."""
-        return self._planner.plan([self._learned.answer(offers)], Load()).plans[0]
+        """The plan of the sequence as if it ran alone, and no cache had parts of it."""
+        alone = tuple([replace(offer, num_unread=1) for offer in offers])
+        return self._planner.plan([self._learned.answer(alone)], Load()).plans[0]
 
     def update(self, stats: RoundStats) -> None:
         """Count accepted draft tokens, and rounds with a match."""

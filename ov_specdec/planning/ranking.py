@@ -79,7 +79,9 @@ class Ranking:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
             own += _pass_by_pass(curve, curve.draft, drafts, acceptance, values)
             own += curve.draft.per_read * num_cached * drafts
-        own[:, 0] += [_joining(each, curve.draft) for each in estimates]
+        joining = np.array([_joining(each, curve.draft) for each in estimates])[:, None]
+        own += joining * acceptance
+        own[:, :1] += joining  # the main model's own token
         return cls(sequence, index, limits, number, sums(values), seconds + sums(own))
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
@@ -91,10 +93,11 @@ class Ranking:
 
 
 def _joining(estimate: Estimate, draft: PassCurve | None) -> float:
-    """Seconds of reading what the draft model's cache lacks, by steps that the text will take."""
-    if draft is None or estimate.offer.is_match or estimate.num_skipped == 1:
+    """Seconds of reading what the draft model's cache lacks, for each token that is to come."""
+    num_unread = estimate.offer.num_unread
+    if draft is None or num_unread <= 2:  # the last tokens of a fully accepted draft
         return 0.0
-    return draft.reading(estimate.num_skipped) * estimate.throughput / estimate.num_expected
+    return draft.reading(num_unread) / estimate.num_expected
 
 
 def _pass_by_pass(

@@ -9,7 +9,7 @@ import pytest
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH
 from ov_specdec.planning.acceptance import Counts
 from ov_specdec.planning.costs import NOMINAL, CostCurve, Costs, PassCurve
-from ov_specdec.planning.plan import MAX_PLANNED_LENGTH, Estimate, Offer, Plan
+from ov_specdec.planning.plan import EXPECTED, MAX_PLANNED_LENGTH, Estimate, Offer, Plan
 from ov_specdec.planning.planner import Load, Planner
 from ov_specdec.planning.policies import HeuristicLength, IsolatedLength, PlannedLength
 from ov_specdec.planning.ranking import Ranking
@@ -26,10 +26,10 @@ def asking(source, confidence=None):
 
 
 def test_a_run_that_must_repeat_follows_itself_alone():
-    def taken(**passes):
+    def taken(num_unread=1, **passes):
         policy, generator, plans = IsolatedLength(), Random(0), []
         for number in range(200):
-            plan = policy.answer(asking("model"))
+            plan = policy.answer((Offer("model", num_unread=num_unread),))
             chances = (generator.random() for _ in range(plan.length))
             rate = 0.6 if number < 40 else 0.0
             accepted = next((i for i, p in enumerate(chances) if p > rate), plan.length)
@@ -38,7 +38,7 @@ def test_a_run_that_must_repeat_follows_itself_alone():
         return plans
 
     plans = taken()
-    assert plans == taken(seconds=7.0, drafting=3.0) == taken(num_sequences=4)
+    assert plans == taken(seconds=7.0, drafting=3.0) == taken(num_sequences=4) == taken(5000)
     assert len({length for length, _ in plans}) > 2
     assert {"pays", "loses", "probe"} == {reason for _, reason in plans}
 
@@ -214,18 +214,35 @@ def test_a_static_size_is_taken_though_another_is_a_bit_better():
 
 
 def test_a_sequence_tells_what_it_has_learnt():
-    policy = PlannedLength(Counts(), COSTS)
+    policy = PlannedLength(Counts(), COSTS, most=400)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
-    found = policy.answer(asking("model"))
-    assert found.num_skipped == 30
+    assert policy.answer(asking("model")).num_expected == EXPECTED
     for _ in range(40):
         policy.update(a_round(4, 4))
     found = policy.answer(asking("model"))
     assert found.acceptance[1] == found.acceptance[0] ** 2 > 0.8
     assert 3.0 < found.throughput < 5.0
-    assert (found.num_skipped, found.is_hopeful) == (1, False)
+    assert (found.num_expected, found.is_hopeful) == (200, False)
+    for _ in range(20):
+        policy.update(a_round(4, 4))
+    assert policy.answer(asking("model")).num_expected == 100  # no more may come
     policy.update(a_round(1, 1, reason="probe"))
     assert policy.answer(asking("model")).is_hopeful
+
+
+def test_a_draft_model_waits_where_it_has_to_read_more_than_it_will_save():
+    planner = Planner(Costs(CostCurve(PassCurve({1: 1.0}), PassCurve({1: 0.1, 1001: 100.1}))))
+
+    def drafts(num_unread, num_expected):
+        estimate = replace(drafted(0.9), num_expected=num_expected)
+        estimate = replace(estimate, offer=replace(estimate.offer, num_unread=num_unread))
+        return planner.plan([estimate], Load()).plans[0].length > 0
+
+    # A token saves 0.6 seconds, and to read one takes 0.1.
+    assert [drafts(1000, expected) for expected in (40, 128, 256)] == [False, False, True]
+    assert drafts(3000, 256) is False
+    assert drafts(100, 40) is True
+    assert drafts(1, 1) is True
 
 
 @pytest.mark.parametrize("draft", [PassCurve({1: 0.1}), None])

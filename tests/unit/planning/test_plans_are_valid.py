@@ -40,12 +40,14 @@ def chances(rate):
 
 
 OF_DRAFT = st.builds(
-    lambda rate, one, **more: Estimate(Offer("model", takes_one_pass=one), chances(rate), **more),
+    lambda rate, offer, **more: Estimate(offer, chances(rate), **more),
     RATES,
-    st.booleans(),
+    st.builds(
+        Offer, st.just("model"), takes_one_pass=st.booleans(), num_unread=st.integers(1, 3000)
+    ),
     num_cached=st.integers(0, 100_000),
-    num_skipped=st.integers(1, 3000),
     is_hopeful=st.booleans(),
+    num_expected=st.integers(1, 3000),
 )
 OF_MATCH = st.builds(lambda rate: Estimate(Offer("suffix", 0.5, 1), chances(rate)), RATES)
 
