@@ -57,6 +57,11 @@ class BlockTable(Slot):
             raise
         self.length = length
 
+    def num_kept(self, tokens: Sequence[int]) -> int:
+        """See `Slot`."""
+        prefix = self.pool.match(tokens, self._block_size, self._root)
+        return len(prefix.blocks) * self._block_size + prefix.num_partial
+
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Start an empty table with the cached blocks of the first of these tokens.
 

@@ -29,6 +29,10 @@ class Slot(ABC):
     def length(self) -> int:
         """Number of tokens in the KV cache. `CachedSequence` has their ids."""
 
+    def num_kept(self, tokens: Sequence[int]) -> int:  # noqa: ARG002
+        """How many of these tokens `match_prefix` would find, about; 0 where only it can tell."""
+        return 0
+
     @abstractmethod
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Reuse the cached prefix of these tokens in the namespace. Returns its length.

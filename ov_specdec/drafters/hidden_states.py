@@ -102,9 +102,6 @@ class HeadCache(DraftCache):
         self._place(start, tokens)
         return self.room(len(tokens) - start)
 
-    def _find(self, tokens: Sequence[int]) -> None:
-        """See `DraftCache`; `reuse` has done so."""
-
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None
     ) -> Passes[ForwardOutput]:

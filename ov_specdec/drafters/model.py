@@ -35,14 +35,9 @@ class DraftCache(CachedSequence):
 
     def num_unread(self, tokens: Sequence[int]) -> int:
         """About how many of these tokens it has to read before it drafts; at least one."""
-        self._find(tokens)
-        needed = min(len(tokens) - self._start, self.runner.max_length)
-        return max(needed - self.length, 1)
-
-    def _find(self, tokens: Sequence[int]) -> None:
-        """Take what is kept of these tokens, if the cache is empty."""
-        if not self.length:
-            self.hold(tokens[self._start :])
+        if self.room(len(tokens) - self._start) < 1:  # so that `draft_room` restarts
+            return max(self.runner.max_length // 2, 1)
+        return max(self.num_missing(tokens[self._start :] if self._start else tokens), 1)
 
     def advance(
         self, tokens: Sequence[int], draft_tokens: Sequence[int] = (), num_rows: int | None = None

@@ -24,7 +24,7 @@ class IdleWork(Protocol):
         """Whether something is to be done."""
 
     def passes(self) -> Generator[Any, None, None]:
-        """Run a pass at each `next`.
+        """Run a pass at each `next`, or one of each model.
 
         It is closed as soon as there is something else to do, and called again afterwards.
         """

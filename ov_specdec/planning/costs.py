@@ -52,7 +52,8 @@ class PassCurve:
     def reading(self, num_tokens: int) -> float:
         """Seconds to read so many tokens of a prompt, in as many passes as that takes."""
         full, rest = divmod(num_tokens, LONGEST)
-        return full * self.at(LONGEST) + self.at(rest) * (rest > 0)
+        passes = full * self.at(LONGEST) + self.at(rest) * (rest > 0)
+        return passes + self.per_read * num_tokens**2 / 2
 
     def by_size(self, last: int, num_read: int = 0) -> NDArray[np.floating]:
         """Seconds of passes over 0 to `last` tokens; constant beyond the longest."""

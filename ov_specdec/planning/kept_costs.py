@@ -37,7 +37,7 @@ LARGEST_ROOM = LONG + max(MAIN_SIZES)
 """Tokens of a sequence that has room for all of the passes."""
 
 KEPT = 0.3
-"""Uncertainty of costs that a file kept, of that of the first estimates."""
+"""Uncertainty of costs that were measured and kept, of that of the first estimates."""
 
 KEPT_AFTER = 256
 """Steps after which the file is written again."""
@@ -60,10 +60,9 @@ class KeptCosts(LearnedCosts):
         new_namespace: Callable[[], Hashable] = object,
         learns_prompts: bool = True,
     ) -> None:
-        kept = read_curve(path)
-        curve = kept or NOMINAL
+        curve = read_curve(path) or NOMINAL
         curve = replace(curve, draft=None if draft is None else curve.draft or NOMINAL.draft)
-        uncertainty = 1.0 if kept is None else KEPT
+        uncertainty = KEPT if curve.is_measured else 1.0
         super().__init__(curve, uncertainty=uncertainty, learns_prompts=learns_prompts)
         self._models: dict[Role, Runner] = {"main": main}
         if draft is not None:

@@ -85,4 +85,4 @@ class Estimate:
     num_cached: int = 0
     is_hopeful: bool = False
     throughput: float = 1.0
-    num_expected: float = EXPECTED
+    num_expected: int = EXPECTED

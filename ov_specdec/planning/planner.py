@@ -177,23 +177,26 @@ class Planner:
         num_idle = sum(plan.length == 0 for plan in plans)
         self._credit += SPENT_ON_PROBES * num_idle / load.num_sequences
         idle = [i for i, plan in enumerate(plans) if plan.length == 0 and not plan.offer.is_match]
-        if not idle:
+        costs = {i: self._cost_of_probe(estimates[i], load) for i in idle}
+        due = [i for i in idle if costs[i] <= self._credit]
+        if not due:
             return plans
-        index = max(idle, key=lambda i: (estimates[i].is_hopeful, estimates[i].acceptance[0]))
-        probed = estimates[index]
-        if not probed.is_hopeful:
-            main, draft = self.costs.curve.main, self.costs.curve.draft
-            size = load.num_tokens + load.num_prefill
-            trying = main.at(size + 1, probed.num_cached) - main.at(size)
-            trying += 2 * main.change  # its pass has a rare size
-            if draft is not None:
-                # Unread tokens count half: drafts that go on need them too. Else a draft of a
-                # fifth of the main model, once it has stopped, would not come back in a text.
-                reading = draft.reading(probed.offer.num_unread)
-                trying += (draft.at(1, probed.num_cached) + reading) / 2
-            cost = trying / main.at(1)
-            if self._credit < cost:
-                return plans
-            self._credit -= cost
+        index = max(due, key=lambda i: (estimates[i].is_hopeful, estimates[i].acceptance[0]))
+        self._credit -= costs[index]
         plans[index] = replace(plans[index], length=1, reason="probe")
         return plans
+
+    def _cost_of_probe(self, estimate: Estimate, load: Load) -> float:
+        """In plain passes; another one after a successful probe costs nothing."""
+        if estimate.is_hopeful:
+            return 0.0
+        main, draft = self.costs.curve.main, self.costs.curve.draft
+        size = load.num_tokens + load.num_prefill
+        trying = main.at(size + 1, estimate.num_cached) - main.at(size)
+        trying += 2 * main.change  # its pass has a rare size
+        if draft is not None:
+            # Unread tokens count half: drafts that go on need them too. Else a draft of a fifth of
+            # the main model, once it has stopped, would not come back in a text.
+            reading = draft.reading(estimate.offer.num_unread)
+            trying += (draft.at(1, estimate.num_cached) + reading) / 2
+        return trying / main.at(1)

@@ -4,7 +4,6 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, repeat
-from math import inf
 from operator import mul
 
 from ov_specdec.options.generation import MAX_REQUESTED_LENGTH, GenerationOptions
@@ -90,15 +89,15 @@ class PlannedLength(Policy):
     """Leaves the length to the planner, and estimates what a draft of its sequence is worth.
 
     common: the counts of sequences of this kind; this one adds to them. costs: of passes, by which
-    offers are compared. most: tokens that it may generate.
+    offers are compared.
     """
 
     is_planned = True
 
-    def __init__(self, common: Counts, costs: Costs, most: float = inf) -> None:
+    def __init__(self, common: Counts, costs: Costs) -> None:
         self._acceptance, self._costs = Acceptance(common), costs
         self._is_hopeful, self._throughput = False, 1.0
-        self._num_cached, self._num_generated, self._most = 0, 0, most
+        self._num_cached, self._num_generated = 0, 0
 
     def answer(self, offers: Offers) -> Estimate:
         """The estimate of the offer that would be fastest if all rounds were like the next."""
@@ -111,8 +110,7 @@ class PlannedLength(Policy):
     def _estimate(self, offer: Offer) -> Estimate:
         rate = self._acceptance.rate(offer.source, offer.confidence)
         acceptance = tuple(accumulate(repeat(rate, MAX_PLANNED_LENGTH), mul))
-        expected = min(max(self._num_generated, EXPECTED), self._most - self._num_generated)
-        state = self._is_hopeful, self._throughput, max(expected, 1)
+        state = self._is_hopeful, self._throughput, max(self._num_generated, EXPECTED)
         return Estimate(offer, acceptance, self._num_cached, *state)
 
     def update(self, stats: RoundStats) -> None:
@@ -135,7 +133,7 @@ class IsolatedLength(Policy):
         self._planner = Planner(costs)
 
     def answer(self, offers: Offers) -> Plan:
-        """The plan of the sequence as if it ran alone, and no cache had parts of it."""
+        """The plan of the sequence as if it ran alone, and the draft model had read it."""
         alone = tuple([replace(offer, num_unread=1) for offer in offers])
         return self._planner.plan([self._learned.answer(alone)], Load()).plans[0]
 
@@ -177,5 +175,4 @@ def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner)
     if follows_itself(options, main):
         return IsolatedLength()
     drawn = "seeded" if options.is_repeatable_draw else "sampled"
-    common = learned.counts[drawn if options.samples else "greedy"]
-    return PlannedLength(common, learned.costs, options.max_new_tokens or inf)
+    return PlannedLength(learned.counts[drawn if options.samples else "greedy"], learned.costs)

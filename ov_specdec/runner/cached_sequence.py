@@ -194,6 +194,12 @@ class CachedSequence:
         self._cached = list(tokens[:matched])
         self._num_compared = matched
 
+    def num_missing(self, tokens: Sequence[int]) -> int:
+        """How many of these tokens are not cached, about, nor kept of an earlier sequence."""
+        if self.runner.original_context is not None:
+            self._choose_factors(len(tokens), self.runner.original_context)
+        return max(len(tokens) - (self.length or self._slot.num_kept(tokens)), 0)
+
     def hold(self, tokens: Sequence[int]) -> int:
         """The length of the cached prefix of these tokens; reuses a shared one if empty.
 

@@ -179,10 +179,14 @@ class StatefulSlot(Slot):
         self.mask = np.zeros(batch.num_entries, np.int64)
         batch.rows.append(self)
 
+    def num_kept(self, tokens: Sequence[int]) -> int:
+        """See `Slot`."""
+        return max([self._num_shared(row, tokens) for row in self._rows], default=0)
+
     def match_prefix(self, tokens: Sequence[int]) -> int:
         """Continue from the row with the longest common prefix."""
         self.free()
-        rows = [row for batch in self.owner.batches for row in batch.rows]
+        rows = self._rows
         shared = [self._num_shared(row, tokens) for row in rows]
         if length := max(shared, default=0):
             row = rows[shared.index(length)]
@@ -214,6 +218,10 @@ class StatefulSlot(Slot):
             index = self.batch.rows.index(self)
             self.batch.rows[index : index + 1] = [left] if tokens else []
         self.batch, self.length, self.num_committed = None, 0, 0
+
+    @property
+    def _rows(self) -> list["StatefulSlot"]:
+        return [row for batch in self.owner.batches for row in batch.rows]
 
     def _num_shared(self, row: "StatefulSlot", tokens: Sequence[int]) -> int:
         """Length of the prefix of these tokens with which it can continue from a row."""

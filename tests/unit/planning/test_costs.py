@@ -107,6 +107,7 @@ def test_a_prompt_tells_the_scale_of_all_passes():
     machine.run(costs, 50, num_prefill=49)  # nor is a pass that also decodes
     assert costs.curve == before
     encoded = LearnedCosts(NOMINAL, learns_prompts=False)
+    machine.run_cold(encoded, 1)
     machine.run(encoded, 101, num_prefill=101)
     assert encoded.curve == NOMINAL
 

@@ -59,7 +59,7 @@ def answering(number, num_tokens=None, num_prefill=0):
 
 
 def drafted(chance, **more):
-    return replace(match(chance), offer=Offer("model"), **more)
+    return replace(match(chance), **{"offer": Offer("model"), **more})
 
 
 def match(chance):
@@ -214,7 +214,7 @@ def test_a_static_size_is_taken_though_another_is_a_bit_better():
 
 
 def test_a_sequence_tells_what_it_has_learnt():
-    policy = PlannedLength(Counts(), COSTS, most=400)
+    policy = PlannedLength(Counts(), COSTS)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
     assert policy.answer(asking("model")).num_expected == EXPECTED
     for _ in range(40):
@@ -223,9 +223,6 @@ def test_a_sequence_tells_what_it_has_learnt():
     assert found.acceptance[1] == found.acceptance[0] ** 2 > 0.8
     assert 3.0 < found.throughput < 5.0
     assert (found.num_expected, found.is_hopeful) == (200, False)
-    for _ in range(20):
-        policy.update(a_round(4, 4))
-    assert policy.answer(asking("model")).num_expected == 100  # no more may come
     policy.update(a_round(1, 1, reason="probe"))
     assert policy.answer(asking("model")).is_hopeful
 
@@ -243,6 +240,17 @@ def test_a_draft_model_waits_where_it_has_to_read_more_than_it_will_save():
     assert drafts(3000, 256) is False
     assert drafts(100, 40) is True
     assert drafts(1, 1) is True
+
+
+def test_a_text_that_has_much_to_read_keeps_no_other_from_being_probed():
+    def unread(chance, number):
+        return drafted(chance, offer=Offer("model", num_unread=number))
+
+    planner, estimates = Planner(COSTS), [unread(0.02, 30_000), unread(0.01, 2)]
+    steps = [planner.plan(estimates, answering(2)).plans for _ in range(200)]
+    probed = Counter(i for plans in steps for i, plan in enumerate(plans) if plan.length)
+    assert 0 < probed[1] < 20
+    assert not probed[0]
 
 
 @pytest.mark.parametrize("draft", [PassCurve({1: 0.1}), None])
