@@ -81,7 +81,9 @@ class Crowd:
             text = self.texts[slot]
             if not text:
                 prompt = [*tokens(self.random.randint(0, 30)), *self.new(25)]
+                num_kept = slot.num_kept(prompt)
                 text += prompt[: slot.match_prefix(prompt)]
+                assert len(text) == num_kept
                 self.num_matched += len(text) > 0
                 new = prompt[len(text) :] or self.new(1)
             else:
