@@ -129,7 +129,7 @@ def speed(axes: Any, results: Results, names: Sequence[str]) -> None:
     axes.barh(0, 0, color=ORANGE, label="ov-specdec, default")
     axes.barh(0, 0, color=BLUE, label="openvino.genai, best setting")
     counts = ", ".join(str(count(rows)) for rows in shown.values())
-    said = "times openvino.genai's plain decoding\nright: default / its best"
+    said = "times openvino.genai's\nplain decoding\nright: default / its best"
     axes.set_xlabel(f"{said}\n(n = {counts})", fontsize=7)
 
 
