@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Hashable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from time import perf_counter
@@ -116,35 +117,30 @@ class KeptCosts(LearnedCosts):
         draft_sizes = DRAFT_SIZES if model.mask_token is None else PARALLEL_SIZES
         sizes = MAIN_SIZES if role == "main" else draft_sizes
         most = max_tokens(model)
+        # Fewer if otherwise drafts had no room in the context.
+        num_cached = max(min(CACHED, most - max(sizes)), 1)
         with suppress(CacheFullError):
-            # Fewer if otherwise drafts had no room in the context.
-            yield from self._short_passes(
-                role, model, sizes, max(min(CACHED, most - max(sizes)), 1)
-            )
+            fitting = [size for size in sizes if num_cached + size <= most]
+            yield from self._short_passes(role, model, fitting, num_cached)
             if LONG + max(sizes) <= most:
                 yield from self._long_passes(role, model, sizes[1])
 
     def _short_passes(
         self, role: Role, model: Runner, sizes: Sequence[int], num_cached: int
     ) -> Generator[None, None, None]:
-        """Passes of all sizes that the context has room for behind a short text."""
+        """Passes of these sizes behind a short text."""
         tokens = probe_tokens(0, num_cached)
         cache = CachedSequence(model, self._new_namespace())
         try:
-            start = perf_counter()
-            alone(cache.advance(tokens, num_rows=1))
-            self.learn(role, [PassStats(num_cached, 0, num_cached, perf_counter() - start)])
+            read = partial(alone, cache.advance(tokens, num_rows=1))
+            self._time(read, role, num_cached, 0, num_prefill=num_cached)
             for size in sizes:
-                if num_cached + size > max_tokens(model):
-                    continue
                 # All are draft tokens, so that a runner with state copies has one there.
                 drafted = probe_tokens(num_cached, num_cached + size)
                 for _ in range(REPEATED):
-                    start = perf_counter()
                     # A row for each forces them to be fed even if cached.
-                    alone(cache.advance(tokens, drafted, size))
-                    took = perf_counter() - start
-                    self.learn(role, [PassStats(size, size * num_cached, 0, took)])
+                    run = partial(alone, cache.advance(tokens, drafted, size))
+                    self._time(run, role, size, size * num_cached)
                     yield
         finally:
             cache.discard()
@@ -158,14 +154,20 @@ class KeptCosts(LearnedCosts):
             slot.append(LONG)
             model.write_kv(slot, model.read_kv(slot), LONG)  # or its memory would not be there
             for _ in range(REPEATED):
-                start = perf_counter()
-                model.forward([Span(slot, probe_tokens(0, size), size, size)])
-                took = perf_counter() - start
+                run = partial(model.forward, [Span(slot, probe_tokens(0, size), size, size)])
+                self._time(run, role, size, size * LONG)
                 slot.rollback(LONG)
-                self.learn(role, [PassStats(size, size * LONG, 0, took)])
                 yield
         finally:
             slot.free()
+
+    def _time(
+        self, run: Callable[[], object], role: Role, size: int, num_read: int, num_prefill: int = 0
+    ) -> None:
+        """Run a pass, and learn what it took."""
+        start = perf_counter()
+        run()
+        self.learn(role, [PassStats(size, num_read, num_prefill, perf_counter() - start)])
 
     def keep(self) -> None:
         """Write the file, if there is anything new; warns if the folder cannot be written."""

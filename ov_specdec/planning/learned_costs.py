@@ -96,7 +96,7 @@ class LearnedCosts(Costs):
         """Learn from passes of a step, unless one reads a prompt behind cached tokens.
 
         Nor from a model's first step, which reads its weights from disk: one that took seven times
-        as long made a draft model seem too dear for good.
+        as long kept a draft model out of use for good.
         """
         if role not in self._started:
             self._started.add(role)
