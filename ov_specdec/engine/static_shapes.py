@@ -13,7 +13,6 @@ import psutil
 from ov_specdec.errors import CacheFullError, SpecdecError
 from ov_specdec.planning.costs import GRID, Costs, Progress, Role
 from ov_specdec.planning.plan import MAX_PLANNED_LENGTH
-from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static
 
@@ -61,7 +60,7 @@ class StaticShapes:
         can_swap: Callable[[], bool],
     ) -> None:
         self._demand = Counter[int](usual)
-        """Recent passes by their size, or the next one of `GRID`."""
+        """Recent passes by their wanted size, or the next one of `GRID`."""
         self._role: Role = role
         self._runner = runner
         self._compile: Compile | None = compile_
@@ -79,16 +78,15 @@ class StaticShapes:
         room for a trial."""
         self._refused: set[int] = set()
 
-    def learn(self, passes: Iterable[PassStats], seconds: float, *, is_idle: bool) -> None:
+    def learn(self, sizes: Iterable[int], seconds: float, *, is_idle: bool) -> None:
         """Between two steps: use a compiled shape, and start to compile the next one.
 
-        passes: of the model in the last step. seconds: of that step. is_idle: no sequence is
-        running.
+        sizes: of the model's passes in the last step, or those that would have been best. seconds:
+        of that step. is_idle: no sequence is running.
         """
-        for done in passes:
-            if not done.num_prefill:
-                needed = max(done.num_tokens, self._least)
-                self._demand[next((size for size in GRID if size >= needed), needed)] += 1
+        for size in sizes:
+            needed = max(size, self._least)
+            self._demand[next((size for size in GRID if size >= needed), needed)] += 1
         if self._size and self._compiled is None:
             return
         self._due -= seconds

@@ -42,6 +42,8 @@ class StepPlan(NamedTuple):
     """One for each estimate."""
     size: int = 0
     """To which to pad the pass; 0: not at all."""
+    wanted: int = 0
+    """The best size if all had static shapes; 0 for a pass with a prefill."""
 
 
 class PassSize:
@@ -119,13 +121,13 @@ class Planner:
     def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         self._forget_others(load)
-        lengths, size, seconds = self._choose(estimates, load)
+        lengths, size, wanted, seconds = self._choose(estimates, load)
         seconds = seconds if self.costs.is_learned else 0.0
         plans = [
             Plan(n, "pays" if n else "loses", each.offer, each.acceptance, seconds)
             for each, n in zip(estimates, lengths, strict=True)
         ]
-        return StepPlan(self._probe(plans, estimates, load), size)
+        return StepPlan(self._probe(plans, estimates, load), size, wanted)
 
     def _forget_others(self, load: Load) -> None:
         """Forget what was planned under another load."""
@@ -136,8 +138,10 @@ class Planner:
             self._alike, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
-    def _choose(self, estimates: Sequence[Estimate], load: Load) -> tuple[list[int], int, float]:
-        """The best draft lengths, the size in `StepPlan`, and the cost of the main pass."""
+    def _choose(
+        self, estimates: Sequence[Estimate], load: Load
+    ) -> tuple[list[int], int, int, float]:
+        """The best draft lengths, the sizes in `StepPlan`, and the cost of the main pass."""
         curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, curve)
         num_drafting = num if load.num_prefill else load.num_answered
@@ -154,7 +158,7 @@ class Planner:
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             costs = passes[fed + load.num_prefill]
             best = int((gains - rate * costs).argmax())
-            return ranking.lengths(best, num), 0, float(costs[best])
+            return ranking.lengths(best, num), 0, 0, float(costs[best])
         # By size of the pass, [largest + 1]: the best choice that fits, or no draft tokens.
         most = np.full(len(passes), gains[0])
         np.maximum.at(most, fed, gains)
@@ -167,7 +171,9 @@ class Planner:
         best = int(np.where(fed <= size, gains, -np.inf).argmax())
         done = float(tokens[best]), float(drafting[best] + passes[size]) / plain
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
-        return ranking.lengths(best, num), size, float(passes[size])
+        # A size without a static shape is seldom chosen, so use does not show what one would save.
+        wanted = int(fed[(tokens / (drafting + main.if_static(passes)[fed])).argmax()])
+        return ranking.lengths(best, num), size, wanted, float(passes[size])
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.

@@ -213,6 +213,16 @@ def test_a_static_size_is_taken_though_another_is_a_bit_better():
     assert set(sizes(1.0, (0.9, 0.6) * 15, static=(8,))) == {8}
 
 
+def test_a_size_is_wanted_that_is_best_once_it_is_static_though_a_static_one_is_taken():
+    rows = {1: 1.0, 2: 1.0, 4: 1.3, 8: 3.0}
+    main = PassCurve(rows, change=1.0, static=frozenset({2}), static_factor=0.6)
+    planner = Planner(Costs(CostCurve(main)))
+    for _ in range(30):
+        plan = planner.plan([match(0.9)], answering(1))
+        assert (plan.size, plan.wanted) == (2, 4)
+    assert planner.plan([match(0.9)], answering(1, num_prefill=8)).wanted == 0
+
+
 def test_a_sequence_tells_what_it_has_learnt():
     policy = PlannedLength(Counts(), COSTS)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))

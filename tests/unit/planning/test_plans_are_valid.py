@@ -92,9 +92,10 @@ def test_every_plan_is_valid_whatever_static_shapes_and_costs_change(curve, take
                 costs.curve = change
             elif change is not None:
                 costs.curve = replace(costs.curve, main=replace(costs.curve.main, static=change))
-            plans, size = planner.plan(estimates, load)
+            plans, size, wanted = planner.plan(estimates, load)
             assert len(plans) == len(estimates)
             assert all(map(is_valid, plans))
+            assert (wanted > 0) == (not load.num_prefill)
             fed = load.num_tokens + sum(plan.length for plan in plans)
             size = max(fed, size)
             # A probe comes last, and need not fit.
