@@ -64,7 +64,8 @@ class PassCurve:
         """Seconds of these passes over 0 tokens or more, if all sizes had static shapes."""
         factors = np.full(len(passes), self.static_factor)
         factors[[size for size in self.static if size < len(factors)]] = 1.0
-        return passes * factors
+        result: NDArray[np.floating] = passes * factors
+        return result
 
     def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
         """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass."""

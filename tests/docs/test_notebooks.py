@@ -1,5 +1,8 @@
 """The walkthrough, run as a reader runs it; the other notebook, as far as that goes offline."""
 
+import ast
+from importlib import import_module
+
 import pytest
 
 from lab.docs.notebooks import DIGEST, FOLDER, WALKTHROUGH, code_digest, execute, read
@@ -39,6 +42,15 @@ def test_the_committed_outputs_are_of_this_code():
     assert notebook.metadata.get(DIGEST) == code_digest(notebook), "run lab.docs.notebooks"
     counts = [cell.execution_count for cell in code_cells(notebook)]
     assert counts == list(range(1, len(counts) + 1))
+
+
+def test_what_the_walkthrough_imports_of_the_package_is_there():
+    sources = [cell.source for cell in code_cells(read(WALKTHROUGH))]
+    trees = [ast.parse(source) for source in sources if not source.startswith(("!", "%"))]
+    froms = [n for tree in trees for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    own = [(n.module, each.name) for n in froms for each in n.names if "ov_specdec" in n.module]
+    assert ("ov_specdec", "SpeculativePipeline") in own
+    assert [each for each in own if not hasattr(import_module(each[0]), each[1])] == []
 
 
 @pytest.mark.deep
