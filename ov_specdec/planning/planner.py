@@ -121,13 +121,8 @@ class Planner:
     def plan(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
         """The plans for sequences that draft; without estimates, of a step without drafts."""
         self._forget_others(load)
-        lengths, size, wanted, seconds = self._choose(estimates, load)
-        seconds = seconds if self.costs.is_learned else 0.0
-        plans = [
-            Plan(n, "pays" if n else "loses", each.offer, each.acceptance, seconds)
-            for each, n in zip(estimates, lengths, strict=True)
-        ]
-        return StepPlan(self._probe(plans, estimates, load), size, wanted)
+        step = self._choose(estimates, load)
+        return step._replace(plans=self._probe(step.plans, estimates, load))
 
     def _forget_others(self, load: Load) -> None:
         """Forget what was planned under another load."""
@@ -138,10 +133,8 @@ class Planner:
             self._alike, self._past = alike, (0.0, 0.0)
             self._pass_size.forget()
 
-    def _choose(
-        self, estimates: Sequence[Estimate], load: Load
-    ) -> tuple[list[int], int, int, float]:
-        """The best draft lengths, the sizes in `StepPlan`, and the cost of the main pass."""
+    def _choose(self, estimates: Sequence[Estimate], load: Load) -> StepPlan:
+        """The best draft lengths, without probes, and the sizes."""
         curve, main, num = self.costs.curve, self.costs.curve.main, len(estimates)
         ranking = Ranking.of(estimates, curve)
         num_drafting = num if load.num_prefill else load.num_answered
@@ -158,7 +151,7 @@ class Planner:
         if load.num_prefill:  # its pass has a size of its own, and no part in the rate
             costs = passes[fed + load.num_prefill]
             best = int((gains - rate * costs).argmax())
-            return ranking.lengths(best, num), 0, 0, float(costs[best])
+            return StepPlan(self._plans(estimates, ranking, best, costs[best]))
         # By size of the pass, [largest + 1]: the best choice that fits, or no draft tokens.
         most = np.full(len(passes), gains[0])
         np.maximum.at(most, fed, gains)
@@ -173,7 +166,17 @@ class Planner:
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
         # A size without a static shape is seldom chosen, so use does not show what one would save.
         wanted = int(fed[(tokens / (drafting + main.if_static(passes)[fed])).argmax()])
-        return ranking.lengths(best, num), size, wanted, float(passes[size])
+        return StepPlan(self._plans(estimates, ranking, best, passes[size]), size, wanted)
+
+    def _plans(
+        self, estimates: Sequence[Estimate], ranking: Ranking, choice: int, seconds: float
+    ) -> list[Plan]:
+        """Those of a choice, with a main pass of so many seconds."""
+        expected = float(seconds) if self.costs.is_learned else 0.0
+        return [
+            Plan(n, "pays" if n else "loses", each.offer, each.acceptance, expected)
+            for each, n in zip(estimates, ranking.lengths(choice, len(estimates)), strict=True)
+        ]
 
     def _probe(self, plans: list[Plan], estimates: Sequence[Estimate], load: Load) -> list[Plan]:
         """The plans, with a probe of one draft token if it is due.
