@@ -196,8 +196,7 @@ class Engine:
             if own:
                 self._costs.learn(role, own)
         goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]
-        wanted = self._step_plan.wanted
         for role, shapes in self.shapes.items():
-            sizes = [done.num_tokens for done in passes[role] if not done.num_prefill]
-            sizes = [wanted] if wanted and role == "main" else sizes
-            shapes.learn(sizes, seconds, is_idle=not goes_on)
+            used = [done.num_tokens for done in passes[role] if not done.num_prefill]
+            wanted = self._step_plan.wanted if role == "main" else 0
+            shapes.learn([wanted] if wanted else used, seconds, is_idle=not goes_on)

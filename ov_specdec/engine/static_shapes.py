@@ -42,8 +42,8 @@ Compile = Callable[[int], Callable[[], Any]]
 class StaticShapes:
     """The static shapes of one model: chosen by the sizes of its passes, and compiled meanwhile.
 
-    role: the model's name in the cost curve. num_bytes: of its weights. sizes: None takes the most
-    frequent ones. usual: initial counts of passes by size. can_swap: whether a shape may replace
+    role: the model's name in the cost curve. num_bytes: of its weights. sizes: None takes those
+    wanted most. usual: initial counts of passes by size. can_swap: whether a shape may replace
     another one during a generation without changing its text; else it waits until none is running.
     """
 

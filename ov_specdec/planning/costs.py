@@ -60,17 +60,16 @@ class PassCurve:
         seconds: NDArray[np.floating] = self._by_size[np.arange(last + 1).clip(max=LONGEST)]
         return seconds + self.per_read * num_read
 
-    def if_static(self, passes: NDArray[np.floating]) -> NDArray[np.floating]:
-        """Seconds of these passes over 0 tokens or more, if all sizes had static shapes."""
-        factors = np.full(len(passes), self.static_factor)
-        factors[[size for size in self.static if size < len(factors)]] = 1.0
-        result: NDArray[np.floating] = passes * factors
-        return result
-
     def varying(self, num_tokens: NDArray[np.floating]) -> NDArray[np.floating]:
         """Seconds of passes whose size varies, by their mean number of tokens; 0 is no pass."""
         result: NDArray[np.floating] = np.interp(num_tokens, np.arange(LONGEST + 1), self._varying)
         return result
+
+    @cached_property
+    def if_static(self) -> "PassCurve":
+        """The same model as if all sizes had static shapes."""
+        seconds = {size: each * self.static_factor for size, each in self.seconds.items()}
+        return PassCurve(seconds, per_read=self.per_read)
 
     @cached_property
     def _varying(self) -> NDArray[np.floating]:

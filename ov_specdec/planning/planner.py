@@ -165,7 +165,8 @@ class Planner:
         done = float(tokens[best]), float(drafting[best] + passes[size]) / plain
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
         # A size without a static shape is seldom chosen, so use does not show what one would save.
-        wanted = int(fed[(tokens / (drafting + main.if_static(passes)[fed])).argmax()])
+        static = main.if_static.by_size(largest, load.num_read)
+        wanted = int(fed[(tokens / (drafting + static[fed])).argmax()])
         return StepPlan(self._plans(estimates, ranking, best, passes[size]), size, wanted)
 
     def _plans(

@@ -223,6 +223,12 @@ def test_a_size_is_wanted_that_is_best_once_it_is_static_though_a_static_one_is_
     assert planner.plan([match(0.9)], answering(1, num_prefill=8)).wanted == 0
 
 
+def test_a_static_shape_reads_the_cache_no_faster():
+    main = PassCurve({1: 1.0, 2: 1.0, 8: 3.0}, 0.0, 1.0, frozenset({2}), static_factor=0.6)
+    load = replace(answering(1), num_read=10)
+    assert Planner(Costs(CostCurve(main))).plan([match(0.1)], load).wanted == 2
+
+
 def test_a_sequence_tells_what_it_has_learnt():
     policy = PlannedLength(Counts(), COSTS)
     policy.update(replace(a_round(0, 0), reason="prefill", pass_tokens=30))
