@@ -40,9 +40,6 @@ LARGEST_ROOM = LONG + max(MAIN_SIZES)
 KEPT = 0.3
 """Uncertainty of costs that were measured and kept, of that of the first estimates."""
 
-KEPT_AFTER = 256
-"""Steps after which the file is written again."""
-
 
 class KeptCosts(LearnedCosts):
     """The costs of a pair of models on this machine. Implements `IdleWork`.
@@ -74,13 +71,6 @@ class KeptCosts(LearnedCosts):
     def is_pending(self) -> bool:
         """Whether passes are to be run that show what use has not shown."""
         return not self.curve.is_measured
-
-    def learn(self, role: Role, passes: Sequence[PassStats]) -> None:
-        """Learn from the passes of a step, and keep that from time to time."""
-        before = self._num_learned
-        super().learn(role, passes)
-        if self._num_learned > before and self._num_learned % KEPT_AFTER == 0:
-            self.keep()
 
     def prepare(self, progress: Progress | None = None, seconds: float | None = None) -> None:
         """Run passes of all sizes, unless a file has their costs. seconds: in any case."""

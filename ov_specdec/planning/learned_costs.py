@@ -44,6 +44,9 @@ SHOWN_EACH, SHOWN_AFTER = 64, 8
 """First passes that each renew the curve, and how many later ones do together: that takes as long
 as to learn from ten."""
 
+KEPT_AFTER = 256
+"""Steps after which what was learned is kept again."""
+
 MOST = 2.5
 """Deviations that a single pass counts at most: another program may have disturbed it."""
 
@@ -123,6 +126,8 @@ class LearnedCosts(Costs):
         self._num_learned += 1
         if self._num_learned <= SHOWN_EACH or self._num_learned % SHOWN_AFTER == 0:
             self._show()
+        if self._num_learned % KEPT_AFTER == 0:
+            self.keep()
 
     def set_static(self, role: Role, sizes: frozenset[int]) -> None:
         """Set a model's static shapes."""
