@@ -146,8 +146,8 @@ class LearnedCosts(Costs):
         changes = not is_static and size != self._last_size.get(role)
         weights = {after - 1: factor * (1 - share), after: factor * share}
         weights |= {READ: num_read, CHANGE: changes}
-        places = {begin + i: weight for i, weight in weights.items() if weight}
-        parts = {i: weight * exp(self._state[i]) for i, weight in places.items()}
+        state = self._state[begin:]
+        parts = {begin + i: each * exp(state[i]) for i, each in weights.items() if each}
         if is_static:  # so that nothing changes
             parts[begin + STATIC] = sum(parts.values()) - parts.get(begin + READ, 0.0)
         return parts
