@@ -142,7 +142,7 @@ class Planner:
         passes = main.by_size(largest + load.num_prefill, load.num_read)
         # Of each choice, [limits * (tokens + 1)] as in `Ranking`. With forced tokens, the longest
         # drafts count as the largest pass.
-        fed = (load.num_tokens + ranking.number.ravel()).clip(max=largest)
+        fed = np.minimum(load.num_tokens + ranking.number.ravel(), largest)
         tokens = load.num_answered + load.num_forced + ranking.value.ravel()
         drafting = ranking.seconds.ravel()
         plain = main.at(1)
@@ -165,8 +165,8 @@ class Planner:
         done = float(tokens[best]), float(drafting[best] + passes[size]) / plain
         self._past = DECAY * (self._past[0] + done[0]), DECAY * (self._past[1] + done[1])
         # A size without a static shape is seldom chosen, so use does not show what one would save.
-        static = main.if_static.by_size(largest, load.num_read)
-        wanted = int(fed[(tokens / (drafting + static[fed])).argmax()])
+        static = main.if_static(fed, load.num_read)
+        wanted = int(fed[(tokens / (drafting + static)).argmax()])
         return StepPlan(self._plans(estimates, ranking, best, passes[size]), size, wanted)
 
     def _plans(

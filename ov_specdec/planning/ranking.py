@@ -57,23 +57,24 @@ class Ranking:
             fits = order % MAX_PLANNED_LENGTH < np.array(limits)[:, None]
         sequence, index = np.divmod(order, MAX_PLANNED_LENGTH)
 
-        def sums(each: Numbers) -> Numbers:
+        def sums(*each: Numbers) -> Numbers:
             """Of the first k draft tokens, from k = 0, as far as they fit a limit."""
-            result = np.zeros((len(limits), len(order) + 1))
-            np.cumsum(fits * each.ravel()[order], axis=1, out=result[:, 1:])
+            ranked = fits * np.array(each).reshape(len(each), 1, -1)[..., order]
+            result = np.zeros((*ranked.shape[:2], len(order) + 1))
+            ranked.cumsum(axis=2, out=result[..., 1:])
             return result
 
-        number = sums(np.ones(acceptance.shape)).astype(int)
+        ones = np.ones(acceptance.shape)
         num_cached = np.array([each.num_cached for each in estimates]).reshape(-1, 1)
-        own = curve.main.per_read * num_cached * np.ones(acceptance.shape)  # seconds of each token
-        seconds: Numbers = np.zeros(number.shape)
+        own = curve.main.per_read * num_cached * ones  # seconds of each token
+        shared: Numbers | float = 0.0
         has_draft = not all(each.offer.is_match for each in estimates)
         if curve.draft is not None and any(each.offer.takes_one_pass for each in estimates):
             # One pass over all: a draft token adds the one before it or a mask token, and itself to
             # the next pass if it is accepted.
             drafts = np.array([[each.offer.takes_one_pass] for each in estimates])
             fed = drafts * (1.0 + acceptance)
-            seconds = curve.draft.varying(sums(fed))
+            shared = curve.draft.varying(sums(fed)[0])
             own += curve.draft.per_read * num_cached * fed
         elif curve.draft is not None and has_draft:
             drafts = np.array([[not each.offer.is_match] for each in estimates])
@@ -82,7 +83,8 @@ class Ranking:
         joining = np.array([_joining(each, curve.draft) for each in estimates])[:, None]
         own += joining * acceptance
         own[:, :1] += joining  # the main model's own token
-        return cls(sequence, index, limits, number, sums(values), seconds + sums(own))
+        number, value, seconds = sums(ones, values, own)
+        return cls(sequence, index, limits, number.astype(int), value, shared + seconds)
 
     def lengths(self, choice: int, num_sequences: int) -> list[int]:
         """Draft length of each sequence for a choice, an index into the flat arrays."""

@@ -297,7 +297,7 @@ def test_what_context_and_memory_have_no_room_for_is_left_to_use(max_length, num
     left = CachedSequence(main)
     alone(left.advance([1] * 6))
     used = main.pool.num_used
-    costs = KeptCosts(main, model(max_length), None, 0.05)
+    costs = KeptCosts(main, model(max_length), None, 60.0)
     costs.prepare()
     costs.prepare(seconds=0.01)
     assert not costs.is_pending
