@@ -197,6 +197,5 @@ class Engine:
                 self._costs.learn(role, own)
         goes_on = [s for s in self.scheduler.running if s.state is not State.ENDED]
         for role, shapes in self.shapes.items():
-            used = [done.num_tokens for done in passes[role] if not done.num_prefill]
             wanted = self._step_plan.wanted if role == "main" else 0
-            shapes.learn([wanted] if wanted else used, seconds, is_idle=not goes_on)
+            shapes.learn(passes[role], wanted, seconds, is_idle=not goes_on)

@@ -13,6 +13,7 @@ import psutil
 from ov_specdec.errors import CacheFullError, SpecdecError
 from ov_specdec.planning.costs import GRID, Costs, Progress, Role
 from ov_specdec.planning.plan import MAX_PLANNED_LENGTH
+from ov_specdec.results.stats import PassStats
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.runner.probe import NUM_CACHED, try_static
 
@@ -78,13 +79,16 @@ class StaticShapes:
         room for a trial."""
         self._refused: set[int] = set()
 
-    def learn(self, sizes: Iterable[int], seconds: float, *, is_idle: bool) -> None:
+    def learn(
+        self, passes: Iterable[PassStats], wanted: int, seconds: float, *, is_idle: bool
+    ) -> None:
         """Between two steps: use a compiled shape, and start to compile the next one.
 
-        sizes: of the model's passes in the last step, or those that would have been best. seconds:
-        of that step. is_idle: no sequence is running.
+        passes: of the model in the last step. wanted: the size that would have been best; 0: those
+        of passes without prefill. seconds: of that step. is_idle: no sequence is running.
         """
-        for size in sizes:
+        used = [done.num_tokens for done in passes if not done.num_prefill]
+        for size in [wanted] if wanted else used:
             needed = max(size, self._least)
             self._demand[next((size for size in GRID if size >= needed), needed)] += 1
         if self._size and self._compiled is None:

@@ -6,6 +6,7 @@ import pytest
 
 from ov_specdec.engine.static_shapes import StaticShapes
 from ov_specdec.planning.costs import NOMINAL, Costs
+from ov_specdec.results.stats import PassStats
 
 
 @pytest.mark.parametrize(
@@ -35,7 +36,7 @@ def test_the_most_frequent_size_is_compiled_for(is_invariant, used, known, compi
         sizes=None,
         can_swap=lambda: False,
     )
-    shapes.learn(used, 3.0, is_idle=False)
+    shapes.learn([PassStats(size, 0, 0, 0.0) for size in used], 0, 3.0, is_idle=False)
     if shapes._thread is not None:
         shapes._thread.join()
     assert asked == ([] if compiled is None else [compiled])
