@@ -174,15 +174,13 @@ class Scheduler:
                 lacking[sequence.tenant] += sequence.num_pending
             waiting.sort(key=lambda each: lacking[each[0].tenant])
         for sequence, cache in waiting:
-            num_tokens = cache.num_pending
             if sequence.state is State.PREFILL:
                 if budget is None:
-                    budget = self._prefill_budget
-                    if model is not self._models[0]:
-                        budget = min(DRAFT_PREFILL * budget, PREFILL_CHUNK)
-                    budget -= num_prefilled
-                num_tokens = min(num_tokens, budget)
+                    budget = self._prefill_budget(model) - num_prefilled
+                num_tokens = min(cache.num_pending, budget)
                 budget -= max(num_tokens, 0)
+            else:
+                num_tokens = cache.num_pending
             if num_tokens > 0:
                 batch.append(Share(sequence, cache, num_tokens))
         return batch
@@ -197,7 +195,7 @@ class Scheduler:
             len(decoding),
             sum([sequence.num_pending for sequence in decoding]),
             sum([sequence.num_pending * sequence.cache.length for sequence in decoding]),
-            min(num_prefill, self._prefill_budget) if prefilling else 0,
+            min(num_prefill, self._prefill_budget(self._models[0])) if prefilling else 0,
             sum([sequence.num_forced for sequence in decoding]),
         )
 
@@ -207,12 +205,14 @@ class Scheduler:
             (prefilling if sequence.state is State.PREFILL else decoding).append(sequence)
         return prefilling, decoding
 
-    @property
-    def _prefill_budget(self) -> int:
+    def _prefill_budget(self, model: Runner) -> int:
         """Prefill tokens of a pass, of all prompts together: fewer while other sequences decode.
 
-        Together with the tokens to verify they fill one of the usual sizes, if possible.
+        Together with the tokens to verify they fill one of the usual sizes of the main model's
+        passes, if possible.
         """
+        if model is not self._models[0]:
+            return min(DRAFT_PREFILL * self._prefill_budget(self._models[0]), PREFILL_CHUNK)
         chunk, (prefilling, decoding) = PREFILL_CHUNK, self._split()
         if monotonic() < self._shared_until:
             chunk = SHARED_CHUNK * len({sequence.tenant for sequence in prefilling})
