@@ -9,7 +9,8 @@ import numpy as np
 import openvino as ov
 from numpy.typing import NDArray
 
-from ov_specdec.cache.slot import EncoderInput, Slot, common_prefix
+from ov_specdec.cache.block_pool import common_prefix
+from ov_specdec.cache.slot import EncoderInput, Slot
 from ov_specdec.errors import SessionError
 from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.base import LOGITS_INDICES, Runner, Span
