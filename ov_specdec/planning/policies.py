@@ -174,5 +174,5 @@ def make_policy(options: GenerationOptions, learned: LearnedStats, main: Runner)
         return ConstantLength(number)
     if follows_itself(options, main):
         return IsolatedLength()
-    drawn = "seeded" if options.is_repeatable_draw else "sampled"
+    drawn = "sampled" if options.seed is None else "seeded"
     return PlannedLength(learned.counts[drawn if options.samples else "greedy"], learned.costs)
