@@ -1,14 +1,9 @@
-"""Token ids to text: the bytes of tokens, whole characters, up to the first stop string."""
+"""Token ids to text as they come: whole characters, up to the first stop string."""
 
-import json
-import re
 from codecs import getincrementaldecoder
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import compress, filterfalse, islice
 from types import MappingProxyType
-from typing import Any
-
-from tokenizers.pre_tokenizers import ByteLevel
 
 from ov_specdec.results.parts import CallEnd, Part, Text
 from ov_specdec.text.answer_parser import AnswerParser
@@ -25,42 +20,10 @@ MAX_UNFINISHED = 3
 CONTINUATION = bytes(range(0x80, 0xC0))
 """Bytes that continue a character."""
 
-BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
-
-ALPHABET = frozenset(ByteLevel.alphabet())
-CODES = bytes(sorted(range(256), key=lambda code: chr(code) not in ALPHABET)).decode("latin-1")
-BYTE_OF = str.maketrans("".join(sorted(ALPHABET)), CODES)
-"""The byte of each character in a byte-level vocabulary: printable characters of Latin-1 are their
-own bytes, those from 256 on the other bytes in order."""
-
-
-def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
-    """A function from a token's name to its bytes; the name of an added token is its text.
-
-    spec: the content of tokenizer.json. None for a tokenizer that is neither byte-level BPE nor
-    sentencepiece.
-    """
-    added = {token["content"] for token in spec["added_tokens"]}
-    parts = [spec.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
-    kinds = {*re.findall(r'"type": "(\w+)"', json.dumps(parts))}  # of their own parts too
-    if "ByteLevel" in kinds:
-        # One byte for each character; a token with any other character is plain text.
-        return lambda token: (
-            token.translate(BYTE_OF).encode("latin-1")
-            if token not in added and ALPHABET.issuperset(token)
-            else token.encode()
-        )
-    return _sentencepiece if kinds & {"Metaspace", "ByteFallback"} else None
-
 
 def as_text(piece: bytes) -> str:
     """The bytes of a token as text; those of a part of a character in Python's notation."""
     return piece.decode(errors="backslashreplace")
-
-
-def _sentencepiece(token: str) -> bytes:
-    found = BYTE_TOKEN.fullmatch(token)
-    return bytes([int(found[1], 16)]) if found else token.replace("\u2581", " ").encode()
 
 
 class CharacterStream:

@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer as BackendTokenizer
 
 from ov_specdec.errors import Option, TokenizerMismatchError
-from ov_specdec.text.detokenizer import BYTE_TOKEN, bytes_reader
 from ov_specdec.text.guard import PROBES
-from ov_specdec.text.tokenizer import Tokenizer
+from ov_specdec.text.tokenizer import BYTE_TOKEN, Tokenizer, bytes_reader
 
 INVALID = re.compile("([\udc80-\udcff]+)")
 """Bytes that are not UTF-8, as Python's "surrogateescape" decodes them."""

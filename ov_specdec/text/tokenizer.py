@@ -1,19 +1,21 @@
 """Text to token ids and back, with the tokenizer that was exported beside the model."""
 
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokenizers import Tokenizer as BackendTokenizer
 from tokenizers import processors
+from tokenizers.pre_tokenizers import ByteLevel
 
 from ov_specdec.errors import ModelError, Option, OptionError, SpecdecError, shorten, suggest
 from ov_specdec.files import read_json, read_text
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.text.chat_template import ChatTemplate, Message, parse
-from ov_specdec.text.detokenizer import REPLACEMENT, bytes_reader
+from ov_specdec.text.detokenizer import REPLACEMENT
 from ov_specdec.text.generated_tokens import EncodedText
 
 if TYPE_CHECKING:
@@ -21,6 +23,14 @@ if TYPE_CHECKING:
 
 LONG_TEXT = 10_000
 """Characters that take some ms to encode. Shorter texts need no thread pool, as batches do."""
+
+BYTE_TOKEN = re.compile(r"<0x([0-9A-F]{2})>")
+
+ALPHABET = frozenset(ByteLevel.alphabet())
+CODES = bytes(sorted(range(256), key=lambda code: chr(code) not in ALPHABET)).decode("latin-1")
+BYTE_OF = str.maketrans("".join(sorted(ALPHABET)), CODES)
+"""The byte of each character in a byte-level vocabulary: printable characters of Latin-1 are their
+own bytes, those from 256 on the other bytes in order."""
 
 
 class Tokenizer:
@@ -247,6 +257,30 @@ class Tokenizer:
 def read_merges(given: Iterable[Any]) -> list[tuple[Any, ...]]:
     """The pairs of BPE's merges, which files write as "a b" or ["a", "b"]."""
     return [tuple(each.split(" ", 1) if isinstance(each, str) else each) for each in given]
+
+
+def bytes_reader(spec: Mapping[str, Any]) -> Callable[[str], bytes] | None:
+    """A function from a token's name to its bytes; the name of an added token is its text.
+
+    spec: the content of tokenizer.json. None for a tokenizer that is neither byte-level BPE nor
+    sentencepiece.
+    """
+    added = {token["content"] for token in spec["added_tokens"]}
+    parts = [spec.get(name) for name in ("normalizer", "pre_tokenizer", "decoder")]
+    kinds = {*re.findall(r'"type": "(\w+)"', json.dumps(parts))}  # of their own parts too
+    if "ByteLevel" in kinds:
+        # One byte for each character; a token with any other character is plain text.
+        return lambda token: (
+            token.translate(BYTE_OF).encode("latin-1")
+            if token not in added and ALPHABET.issuperset(token)
+            else token.encode()
+        )
+    return _sentencepiece if kinds & {"Metaspace", "ByteFallback"} else None
+
+
+def _sentencepiece(token: str) -> bytes:
+    found = BYTE_TOKEN.fullmatch(token)
+    return bytes([int(found[1], 16)]) if found else token.replace("\u2581", " ").encode()
 
 
 def load_tokenizer(path: Path, chat_template: str | Path | None = None) -> Tokenizer:

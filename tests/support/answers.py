@@ -13,8 +13,9 @@ from ov_specdec.sampling.grammar import Grammar
 from ov_specdec.text.answer_format import CALL_FORMATS, REASONING_FORMATS, AnswerFormat
 from ov_specdec.text.answer_grammar import write_answer
 from ov_specdec.text.answer_parser import AnswerParser
-from ov_specdec.text.detokenizer import CharacterStream, bytes_reader
+from ov_specdec.text.detokenizer import CharacterStream
 from ov_specdec.text.grammar_process import first_error, new_matcher
+from ov_specdec.text.tokenizer import bytes_reader
 
 FILE = Path(__file__).parents[2] / "models" / "main" / "tokenizer.json"
 MARKERS = ("<tool_call>", "</tool_call>", "<think>", "</think>", "[TOOL_CALLS]")

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 
 from ov_specdec.models.locate import embedded_folder
-from ov_specdec.text.detokenizer import BYTE_OF, MAX_UNFINISHED, IncrementalDetokenizer
-from ov_specdec.text.tokenizer import load_tokenizer
+from ov_specdec.text.detokenizer import MAX_UNFINISHED, IncrementalDetokenizer
+from ov_specdec.text.tokenizer import BYTE_OF, load_tokenizer
 from tests.support.chats import save_byte_fallback
 from tests.support.tiny import save_tokenizer
 
