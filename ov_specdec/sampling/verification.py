@@ -45,26 +45,20 @@ def verify(
     logits: [len(draft.tokens) + 1, vocab], from the main model; row i scores the position of draft
     token i, the last row the position after all of them. Rows after a draft token that the main
     model cannot choose, or that ends the text, are ignored. With an empty draft, this is plain
-    decoding. Raises `LogitsError` for a row that gives no distribution.
+    decoding. A deterministic sampler accepts draft tokens that it chooses too. Raises `LogitsError`
+    for a row that gives no distribution.
     """
     if isinstance(sampler.rng, RandomDecisions):
         return _verify_random(sampler, sampler.rng, tokens, logits, draft)
-    return _verify_deterministic(sampler, tokens, logits, draft.tokens)
-
-
-def _verify_deterministic(
-    sampler: Sampler, tokens: Sequence[int], logits: Logits, draft_tokens: Sequence[int]
-) -> VerificationResult:
-    """Verify for a deterministic sampler: accept draft tokens that it chooses too."""
     history = list(tokens)
-    for index, draft_token in enumerate(draft_tokens):
+    for index, draft_token in enumerate(draft.tokens):
         chosen = sampler.sample(history, logits[index]).token
         if chosen != draft_token:
             return VerificationResult(index, chosen)
         if chosen in sampler.ends:  # the text ends here
             return VerificationResult(index + 1, chosen)
         history.append(chosen)
-    num_accepted = len(draft_tokens)
+    num_accepted = len(draft.tokens)
     return VerificationResult(num_accepted, sampler.sample(history, logits[num_accepted]).token)
 
 
