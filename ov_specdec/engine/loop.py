@@ -220,7 +220,7 @@ class EngineLoop:
         """Start stepping with the queued sequences. The caller holds the lock."""
         self._worker, self._began = get_ident(), monotonic()
         for sequence in self._added:
-            self.engine.scheduler.add(sequence)
+            self.engine.scheduler.waiting.add(sequence)
         self._added.clear()
         if self._is_closed:  # a sequence may have been admitted while it was closed
             self.engine.cancel_all()

@@ -143,11 +143,6 @@ class Scheduler:
         self.on_preemption: Callable[[], object] = lambda: None
         """Called at each preemption."""
 
-    def add(self, sequence: Sequence) -> None:
-        """Queue a sequence."""
-        sequence.state = State.WAITING
-        self.waiting.add(sequence)
-
     def schedule(self) -> list[Sequence]:
         """Admit waiting sequences that fit. Returns those that run."""
         self.sweep()

@@ -141,7 +141,7 @@ def test_every_draft_is_made_of_the_right_states(
     texts = [request(main, head, *job, wrong) for job in jobs]
     engine = Engine(main, head, StepLimits(4, chunk))
     for text in texts:
-        engine.scheduler.add(text)
+        engine.scheduler.waiting.add(text)
     for step in range(3000):
         if all(text.has_ended for text in texts):
             break

@@ -115,7 +115,7 @@ class Service:
 
     def submit(self, *requests):
         for request in requests:
-            self.engine.scheduler.add(request)
+            self.engine.scheduler.waiting.add(request)
 
     def run(self, requests):
         """What each request publishes, read one after the other."""
