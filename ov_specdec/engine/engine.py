@@ -91,7 +91,7 @@ class Engine:
         """End the sequence with the slowest masks, once those of all have taken too long."""
         running = self.scheduler.running
         masked = [(g.take_seconds(), s, g) for s in running if (g := s.request.grammar) is not None]
-        self._owed = max(self._owed + sum([seconds for seconds, *_ in masked]), 0.0)
+        self._owed = max(self._owed + sum(map(itemgetter(0), masked)), 0.0)
         if self._owed > MAX_OWED:
             self._owed = 0.0
             _, slowest, grammar = max(masked, key=itemgetter(0))
