@@ -12,14 +12,7 @@ from tests.support import agents, tiny_encoder_decoder, tiny_whisper
 from tests.support.chats import PLAIN
 from tests.support.cores import keep_to_one_core
 from tests.support.folders import changed
-from tests.support.tiny import (
-    ARCHITECTURES,
-    MASK,
-    TYPICAL,
-    MadeModels,
-    Shelf,
-    make_pair,
-)
+from tests.support.tiny import ARCHITECTURES, MASK, TYPICAL, MadeModels, Shelf, make_pair
 from tests.support.tiny_encoder_decoder import make_encoder_decoder
 from tests.support.tiny_whisper import make_whisper
 

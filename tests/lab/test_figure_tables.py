@@ -2,14 +2,7 @@
 
 from lab.benchmarks.__main__ import main
 from lab.benchmarks.charts import CHARTS
-from lab.benchmarks.figures.results import (
-    FOLDER,
-    Results,
-    differing,
-    merged,
-    over_best,
-    rising,
-)
+from lab.benchmarks.figures.results import FOLDER, Results, differing, merged, over_best, rising
 from lab.benchmarks.record import Record, select
 from lab.docs.figure_tables import TABLES, show, to_best
 from tests.support.command_line import run

@@ -11,13 +11,7 @@ import pytest
 
 from lab.benchmarks import priority
 from lab.benchmarks.__main__ import main
-from lab.benchmarks.figures import (
-    busy,
-    command,
-    processes,
-    requests,
-    tools,
-)
+from lab.benchmarks.figures import busy, command, processes, requests, tools
 from lab.benchmarks.figures.given import SETS, Given, embedded
 from lab.benchmarks.figures.parts import Part
 from lab.benchmarks.figures.results import speedups

@@ -12,11 +12,7 @@ from ov_specdec import DeviceError, ModelError, OptionError, SpeculativePipeline
 from ov_specdec.generation.pipeline import check_devices
 from ov_specdec.graph.paging import sequence_axes
 from ov_specdec.models import prepare
-from ov_specdec.models.devices import (
-    Device,
-    RuntimeConfig,
-    find_device,
-)
+from ov_specdec.models.devices import Device, RuntimeConfig, find_device
 from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import HUB_FILES, locate
@@ -36,8 +32,7 @@ def model_with_state(name: str, shape: list[int]) -> ov.Model:
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["../typo", "models/-x", "a/b.git", "~nosuch/x", "nowhere", "a/b/c"],
+    "name", ["../typo", "models/-x", "a/b.git", "~nosuch/x", "nowhere", "a/b/c"]
 )
 def test_what_is_no_folder_and_no_name_on_the_hub_is_refused(name):
     what = "is not a folder here.* owner/model" if "/" not in name else "does not exist"

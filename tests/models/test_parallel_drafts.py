@@ -18,13 +18,7 @@ from ov_specdec.sampling.samplers import Sampler
 from tests.support.command_line import run
 from tests.support.folders import change, changed
 from tests.support.passes import NUM_IDS, note_passes, tokens
-from tests.support.tiny import (
-    MASK,
-    VOCAB_SIZE,
-    export,
-    save_checkpoint,
-    save_tokenizer,
-)
+from tests.support.tiny import MASK, VOCAB_SIZE, export, save_checkpoint, save_tokenizer
 
 PROMPT = "def area(width):\n    "
 RUN = {"max_new_tokens": 40, "ignore_eos": True}

@@ -10,13 +10,7 @@ from ov_specdec import SpeculativePipeline
 from ov_specdec.errors import OptionError
 from ov_specdec.files import record_file
 from ov_specdec.models.folder import ModelFolder
-from ov_specdec.models.profile import (
-    VERSION,
-    Profile,
-    find_profile,
-    pair_fingerprint,
-    read_profile,
-)
+from ov_specdec.models.profile import VERSION, Profile, find_profile, pair_fingerprint, read_profile
 from ov_specdec.results.stats import BatchInvariance
 
 MAIN_PROPERTIES = {"KV_CACHE_PRECISION": "f32"}

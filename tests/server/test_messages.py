@@ -36,11 +36,7 @@ def messages(*turns, strict=True, **fields):
 
 
 def called_as(**arguments):
-    return {
-        "type": "function",
-        "function": {"name": "f", "arguments": arguments},
-        "id": "i",
-    }
+    return {"type": "function", "function": {"name": "f", "arguments": arguments}, "id": "i"}
 
 
 @pytest.mark.parametrize(

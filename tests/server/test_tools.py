@@ -104,7 +104,7 @@ def test_a_second_turn_takes_what_the_first_gave(client):
     output = {"type": "function_call_output", "call_id": call.call_id, "output": "4"}
     prompts = [
         client.responses.create(
-            **fields | {"input": [{"role": "user", "content": "area"}, earlier, call, output]},
+            **fields | {"input": [{"role": "user", "content": "area"}, earlier, call, output]}
         ).usage.input_tokens
         for earlier in (thought, {"id": "rs_1", **kept})
     ]

@@ -38,14 +38,7 @@ class Gate:
 
 
 def generator(
-    main,
-    draft=None,
-    limits=None,
-    drafter=None,
-    costs=None,
-    pairing=None,
-    tokenizer=None,
-    eos=(),
+    main, draft=None, limits=None, drafter=None, costs=None, pairing=None, tokenizer=None, eos=()
 ):
     """Generates with a main model, and a draft model where there is one, unless a drafter is given.
 

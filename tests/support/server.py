@@ -128,10 +128,7 @@ def serving_process(
 def official_client(server: Running, kind: type[Client]) -> Client:
     """OpenAI's own client, which refuses what is not as it declares it."""
     return kind(
-        base_url=f"{server.url}/v1",
-        api_key="none",
-        max_retries=0,
-        _strict_response_validation=True,
+        base_url=f"{server.url}/v1", api_key="none", max_retries=0, _strict_response_validation=True
     )
 
 

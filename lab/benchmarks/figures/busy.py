@@ -21,12 +21,7 @@ LOOP = "import os; parent = os.getppid()\nwhile os.getppid() == parent: pass"
 """It ends with whoever has started it."""
 
 
-def busy(
-    given: Given,
-    pairs: Sequence[str],
-    methods: Sequence[str],
-    tokens: int,
-) -> Measurements:
+def busy(given: Given, pairs: Sequence[str], methods: Sequence[str], tokens: int) -> Measurements:
     """Open prompts of each pair, greedy, beside a loop on each core, all at the usual priority."""
     priority.change_all(priority.USUAL)
     try:

@@ -118,13 +118,7 @@ def several(pair: str, minutes: float, rounds: int) -> Part:
 def of_real_pair(pair: str, minutes: float, methods: Sequence[str]) -> Part:
     """Single requests of a real pair, whose tasks are told apart."""
     measure = partial(
-        requests,
-        pair=pair,
-        methods=methods,
-        temperatures=(0.0,),
-        tokens=48,
-        rounds=1,
-        field="form",
+        requests, pair=pair, methods=methods, temperatures=(0.0,), tokens=48, rounds=1, field="form"
     )
     return Part(minutes, pair, f"{CODE_CHAT}; outputs of 48 tokens", measure)
 

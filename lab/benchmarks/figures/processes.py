@@ -62,10 +62,7 @@ def fresh_process(
     starve. Both generations continue the first prompt.
     """
     asks = [Ask(ids, tokens) for ids in prompts]
-    with (
-        TemporaryDirectory() as cache,
-        WorkerProcess(setup, {"XDG_CACHE_HOME": cache}) as worker,
-    ):
+    with TemporaryDirectory() as cache, WorkerProcess(setup, {"XDG_CACHE_HOME": cache}) as worker:
         worker.ask(Worker.load, method)
         first = generate(worker, method, asks[0])
         worker.ask(Worker.change_priority, priority.USUAL)
@@ -87,10 +84,7 @@ def fresh_process(
 
 
 def memory(
-    given: Given,
-    pairs: Mapping[str, str],
-    cases: Sequence[tuple[str, Any]],
-    tokens: int,
+    given: Given, pairs: Mapping[str, str], cases: Sequence[tuple[str, Any]], tokens: int
 ) -> Measurements:
     """What a process holds once it has settled, and after prompts of two lengths.
 

@@ -10,12 +10,7 @@ import pytest
 
 from ov_specdec import ExportError, SpeculativePipeline
 from ov_specdec.models import export as export_module
-from ov_specdec.models.export import (
-    NEEDED_FILES,
-    ORIGIN_FILE,
-    export_model,
-    python_with,
-)
+from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model, python_with
 from ov_specdec.models.heads import Eagle3Config
 from ov_specdec.models.weights import Int4Options
 from tests.support.command_line import run
@@ -161,10 +156,7 @@ def test_another_model_of_the_same_name_is_not_taken_for_it(tmp_path, fake_optim
 
 
 @pytest.mark.parametrize(
-    "name",
-    [
-        *("nowhere", "a/b/c", "~nosuch/x", "../typo", "models/-x", "a/" + 97 * "b"),
-    ],
+    "name", [*("nowhere", "a/b/c", "~nosuch/x", "../typo", "models/-x", "a/" + 97 * "b")]
 )
 def test_what_is_no_model_is_refused_at_once(tmp_path, name):
     with pytest.raises(ExportError, match="neither a folder here nor a Hub name"):

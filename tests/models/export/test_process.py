@@ -42,11 +42,7 @@ class Exports:
             (self.source / name).write_text("{}")
         stub_optimum(folder / "stub", OPTIMUM)
         port = str(server.getsockname()[1])
-        self.environment = {
-            **os.environ,
-            "PYTHONPATH": str(folder / "stub"),
-            "TEST_PORT": port,
-        }
+        self.environment = {**os.environ, "PYTHONPATH": str(folder / "stub"), "TEST_PORT": port}
 
     @contextmanager
     def start(self):
@@ -54,11 +50,7 @@ class Exports:
         command = [sys.executable, "-m", "ov_specdec", "export"]
         command += ["--main", str(self.source), "--output", str(self.output)]
         with subprocess.Popen(
-            command,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            command, env=self.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         ) as process:
             try:
                 yield process

@@ -135,10 +135,7 @@ class Memory:
 
 @given(
     st.integers(3, 12),
-    st.lists(
-        st.tuples(st.integers(0, 2), TEXTS, st.booleans(), st.integers(0, 3)),
-        max_size=40,
-    ),
+    st.lists(st.tuples(st.integers(0, 2), TEXTS, st.booleans(), st.integers(0, 3)), max_size=40),
 )
 def test_whatever_is_shared_each_sequence_reads_its_own_tokens(num_blocks, steps):
     memory = Memory()

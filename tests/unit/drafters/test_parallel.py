@@ -7,12 +7,7 @@ from ov_specdec.drafters.model import DraftCache, ModelDrafter
 from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.samplers import Sampler
 from tests.support import running
-from tests.support.fakes import (
-    MASK,
-    ScriptedModel,
-    counting,
-    in_parallel,
-)
+from tests.support.fakes import MASK, ScriptedModel, counting, in_parallel
 
 TEXT = [3, 1, 4, 1, 5]
 

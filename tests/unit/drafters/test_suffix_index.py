@@ -6,13 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ov_specdec.drafters import suffix_index
-from ov_specdec.drafters.suffix_index import (
-    ANCHORS,
-    END,
-    MAX_MATCH,
-    MAX_OCCURRENCES,
-    SuffixIndex,
-)
+from ov_specdec.drafters.suffix_index import ANCHORS, END, MAX_MATCH, MAX_OCCURRENCES, SuffixIndex
 
 
 def indexed(tokens, *texts):

@@ -79,10 +79,7 @@ def test_speculative_equals_plain_decoding(seed, wrong, prompt, budget, eos, sta
     main_next = mixing(seed)
     max_length = len(prompt) + budget
     expected = plain(main_next, prompt, max_length, eos)
-    for make_drafter in (
-        lambda: drafting(wrong_at(main_next, wrong))[0],
-        lambda: PromptLookup(),
-    ):
+    for make_drafter in (lambda: drafting(wrong_at(main_next, wrong))[0], lambda: PromptLookup()):
         for policy in (
             ConstantLength(start),
             HeuristicLength(start),

@@ -131,10 +131,7 @@ def test_the_model_that_holds_fewer_sequences_says_how_many(main_holds, draft_ho
     assert collect(stream(main, draft, max_new_tokens=4)).stats.max_sequences == held
 
 
-@pytest.mark.parametrize(
-    "prompt",
-    [None, b"bytes", 3, 2.5, [1.0, 2.0], [True, False], {"a": 1}],
-)
+@pytest.mark.parametrize("prompt", [None, b"bytes", 3, 2.5, [1.0, 2.0], [True, False], {"a": 1}])
 def test_a_prompt_of_another_type_is_refused(prompt):
     with pytest.raises(OptionError, match="neither a text nor a list of token ids or messages"):
         stream(ScriptedModel(counting), prompt=prompt)

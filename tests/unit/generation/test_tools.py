@@ -9,13 +9,7 @@ import pytest
 
 from ov_specdec.errors import OptionError
 from ov_specdec.options.generation import GenerationOptions
-from ov_specdec.results.parts import (
-    Arguments,
-    CallBegin,
-    CallEnd,
-    Reasoning,
-    Text,
-)
+from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.structured import FOLDER, generate, generator
@@ -51,10 +45,7 @@ ANSWERS = {
         "<function=stop>\n</function>",
     ],
 }
-CALLS = [
-    ("note", {"text": f'é\n"{SPELLED}"', "lines": [1, 2]}),
-    ("stop", {}),
-]
+CALLS = [("note", {"text": f'é\n"{SPELLED}"', "lines": [1, 2]}), ("stop", {})]
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,7 @@ import pytest
 
 from ov_specdec.api.body import UnknownFields, read
 from ov_specdec.api.errors import ApiError
-from ov_specdec.openai.audio import (
-    TranscriptionAnswer,
-    TranscriptionForm,
-    TranslationForm,
-)
+from ov_specdec.openai.audio import TranscriptionAnswer, TranscriptionForm, TranslationForm
 from ov_specdec.results.stats import GenerationStats, RoundStats
 from ov_specdec.speech.segments import TranscriptionChunk
 from tests.support.recordings import result

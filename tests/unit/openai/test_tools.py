@@ -13,14 +13,7 @@ from ov_specdec.openai.responses import InputReader
 from ov_specdec.results.chunks import Chunk
 from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, Text
 from ov_specdec.results.stats import GenerationStats
-from tests.support.bodies import (
-    MESSAGES,
-    answer,
-    chat,
-    data_of,
-    refused,
-    responses,
-)
+from tests.support.bodies import MESSAGES, answer, chat, data_of, refused, responses
 
 AREA = {
     "name": "area",

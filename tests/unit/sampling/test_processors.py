@@ -52,10 +52,7 @@ CASES: list[tuple[LogitsProcessor, reference.LogitsProcessor]] = [
         reference.SequenceBiasLogitsProcessor([[[token], BIAS[token]] for token in BIAS]),
     ),
     *(
-        (
-            BadWords(words, frozenset(eos)),
-            reference.NoBadWordsLogitsProcessor(words, eos or None),
-        )
+        (BadWords(words, frozenset(eos)), reference.NoBadWordsLogitsProcessor(words, eos or None))
         for words in (BAD_WORDS, WORDS)
         for eos in ([], [3], [3, 11])
     ),

@@ -13,12 +13,7 @@ from ov_specdec.planning.policies import ConstantLength
 from ov_specdec.sampling.noise import Noise
 from ov_specdec.sampling.samplers import Sampler, make_samplers
 from ov_specdec.sampling.verification import Draft
-from tests.support.drafting import (
-    PROMPT,
-    beside_another,
-    make_drafter,
-    table_pair,
-)
+from tests.support.drafting import PROMPT, beside_another, make_drafter, table_pair
 from tests.support.enumeration import best_by_definition
 from tests.support.fakes import ScriptedModel, table_model
 from tests.support.running import plain, propose, rounds, sequence

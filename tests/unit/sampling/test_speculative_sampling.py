@@ -10,11 +10,7 @@ from numpy.typing import ArrayLike
 
 from ov_specdec.sampling import verification
 from ov_specdec.sampling.distribution import Distribution, RandomDecisions, one_hot
-from ov_specdec.sampling.verification import (
-    VerificationResult,
-    verify_block,
-    verify_tokens,
-)
+from ov_specdec.sampling.verification import VerificationResult, verify_block, verify_tokens
 from tests.support.enumeration import enumerate_outcomes
 
 Tokens = tuple[int, ...]

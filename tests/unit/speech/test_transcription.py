@@ -204,8 +204,7 @@ def test_a_rejected_output_is_tried_again_with_each_temperature(
 
 
 @pytest.mark.parametrize(
-    ("logprob", "no_speech", "text"),
-    [(-2.0, 0.7, ""), (-2.0, 0.5, "1"), (-0.5, 0.7, "1")],
+    ("logprob", "no_speech", "text"), [(-2.0, 0.7, ""), (-2.0, 0.5, "1"), (-0.5, 0.7, "1")]
 )
 def test_an_unlikely_output_is_left_out_where_there_is_no_speech(logprob, no_speech, text):
     decoder = ScriptedDecoder([([1, END], logprob)], no_speech=no_speech)

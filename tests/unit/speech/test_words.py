@@ -12,12 +12,7 @@ from transformers.models.whisper.generation_whisper import (
 )
 
 from ov_specdec.speech.segments import Segment, SpeechStats, TranscriptionResult, write
-from ov_specdec.speech.words import (
-    Word,
-    first_positions,
-    timed_words,
-    token_times,
-)
+from ov_specdec.speech.words import Word, first_positions, timed_words, token_times
 
 SIZES = [(1, 1), (1, 40), (5, 1), (30, 7), (9, 60), (60, 200)]
 

@@ -458,10 +458,7 @@ def custom(syntax, definition):
 
 @pytest.mark.parametrize(
     ("syntax", "definition", "good", "bad"),
-    [
-        ("lark", PATCH, "*** Begin\n+a\n*** End", "a"),
-        ("regex", "[a-z]+/[0-9]", "ab/1", "ab"),
-    ],
+    [("lark", PATCH, "*** Begin\n+a\n*** End", "a"), ("regex", "[a-z]+/[0-9]", "ab/1", "ab")],
 )
 def test_the_grammar_of_a_custom_tool_holds_where_values_are_raw(
     words, syntax, definition, good, bad

@@ -145,11 +145,7 @@ THOUGHT = "{% if m.reasoning_content %}<think>\n{{ m.reasoning_content }}\n</thi
             "<|assistant|>{% if not m %}Thinking:\n{% endif %}",
             ReasoningFormat("Thinking:", "[DONE]"),
         ),
-        (
-            "{{ m.content.split('</think>')[-1] }}",
-            "<|assistant|>",
-            THINK,
-        ),
+        ("{{ m.content.split('</think>')[-1] }}", "<|assistant|>", THINK),
         ("{{ m.content }}", "<|assistant|>", None),
         ("{{ m.reasoning }} so {{ m.content }}", "<|assistant|>", None),
         (
