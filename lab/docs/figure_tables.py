@@ -33,7 +33,7 @@ from lab.benchmarks.figures.results import (
     speeds,
     speedups,
 )
-from lab.benchmarks.figures.structured import CLIENTS, FREE, GRAMMARS, MOST, SPACED, TOGETHER
+from lab.benchmarks.figures.structured import CLIENTS, FREE, HOSTILE, MOST, SPACED, TOGETHER
 from lab.benchmarks.peers.genai import MAX_NGRAM_SIZE
 from lab.benchmarks.peers.methods import label
 from lab.benchmarks.record import Row, select
@@ -249,8 +249,8 @@ def of_structured(results: Results) -> Iterator[Line]:
     """Schemas down: what drafts gain under a grammar, and what the grammar costs without them."""
     for pair, part in SCHEMAS.items():
         rows = results.rows(part)
-        kinds = dict.fromkeys(row["form"] for row in rows if row["form"] not in GRAMMARS)
-        for kind in (kind for kind in kinds if not kind.startswith(FREE)):
+        single = [row["form"] for row in rows if "method" in row and row["form"] != TOGETHER]
+        for kind in dict.fromkeys(form for form in single if not form.startswith(FREE)):
             own = select(rows, form=kind)
             own = [{**row, "answers": row["speed"] / row["tokens"]} for row in own]
             plain = by_prompt(select(own, method="plain"))
@@ -281,7 +281,7 @@ def ratios(results: Results) -> Iterator[tuple[str, Iterable[float]]]:
         yield f"other calls, {PAIRS[pair]}: default / plain", speedups(others, "default")
     edits = results.rows("tools", form=CURVE)
     yield f"recorded edits, simulated, {CURVE}: default / plain", speedups(edits, "default")
-    _, together, hostile = (results.rows("structured", form=form) for form in GRAMMARS)
+    together, hostile = (results.rows("structured", form=form) for form in (TOGETHER, HOSTILE))
     yield f"{TOGETHER}: default / plain", speedups(together, "default")
     times = (row["beside"] / row["alone"] for row in hostile)
     yield f"{CLIENTS} clients, p95 of a token's time: beside hostile grammars / without", times

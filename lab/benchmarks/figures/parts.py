@@ -8,7 +8,7 @@ from lab.benchmarks.figures.busy import busy
 from lab.benchmarks.figures.given import Given
 from lab.benchmarks.figures.passes import passes
 from lab.benchmarks.figures.processes import fresh, memory
-from lab.benchmarks.figures.requests import again, long_prompts, of_pairs, requests, second_turns
+from lab.benchmarks.figures.requests import again, long_prompts, requests, second_turns
 from lab.benchmarks.figures.speech import speech
 from lab.benchmarks.figures.structured import MOST, SPACED, structured
 from lab.benchmarks.figures.structured import single as schema_by_schema
@@ -56,7 +56,6 @@ REAL = (
 INT4 = ("plain", "default", "genai-plain", *(f"genai-draft-{n}" for n in (2, 4, 7)))
 FEW = ("plain", "default", "genai-plain", "genai-draft-2")
 LOOKUP = (*FEW[:3], "genai-prompt-lookup-3")
-LONG = ("default", *(f"constant-{n}" for n in (3, 5, 7, 10, 15)))
 LOADS = {
     "1b": (*sweep("genai-draft", (1, 2, 4), own=False), "default-not-invariant"),
     "chat": (*sweep("genai-prompt-lookup", (1, 2, 4), own=False), "default-not-invariant"),
@@ -204,20 +203,6 @@ PARTS: Mapping[str, Part] = {
     ),
     "embedded": single("embedded", 2, tokens=96, rounds=2),
     "1b-small-draft": single("1b-small-draft", 4, tokens=96, rounds=1),
-    "long": Part(
-        6,
-        "embedded",
-        f"{HELD_OUT}; outputs of 512 tokens",
-        partial(
-            of_pairs,
-            pairs=("embedded", "1b"),
-            methods=LONG,
-            temperatures=(0.0, 0.8),
-            tokens=512,
-            rounds=1,
-            number=3,
-        ),
-    ),
     "long-chat": long_texts("chat", 4, LOOKUP, (2000, 8000), rounds=2),
     "several-1b": several("1b", 10, rounds=3),
     "several-chat": several("chat", 5, rounds=6),
@@ -240,7 +225,7 @@ PARTS: Mapping[str, Part] = {
         "chat",
         "24 turns of agents, each answered by a call that is required, of at most 160 tokens; "
         "its 6 edits also as recorded, simulated on cost curves",
-        partial(tools, tokens=160, rounds=6),
+        partial(tools, tokens=160),
     ),
     "again": Part(
         3,

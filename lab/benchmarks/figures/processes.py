@@ -17,15 +17,11 @@ from lab.benchmarks.measuring import Measurements, in_turns
 from lab.benchmarks.peers.asks import Ask, BenchmarkError, Setup
 from lab.benchmarks.peers.worker import Worker, WorkerProcess
 from lab.benchmarks.record import Key, Row, select
-from lab.benchmarks.texts import long_text
-from ov_specdec.text.tokenizer import load_tokenizer
 
 SETTLED = 10.0
 """Seconds of decoding after which a process holds what it will hold."""
 
 MIB = 2**20
-SHORT, LONG = 600, 1800
-"""Tokens of prompts between which the memory of a cached token is told; both in several passes."""
 
 
 def fresh(given: Given, pairs: Mapping[str, str], tokens: int, rounds: int) -> Measurements:
@@ -86,7 +82,7 @@ def fresh_process(
 def memory(
     given: Given, pairs: Mapping[str, str], cases: Sequence[tuple[str, Any]], tokens: int
 ) -> Measurements:
-    """What a process holds once it has settled, and after prompts of two lengths.
+    """What a process holds once it has settled.
 
     pairs: see `fresh`. cases: methods and their static shapes; openvino.genai's best has none.
     """
@@ -100,11 +96,7 @@ def memory(
 
 
 def held(setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int) -> Row:
-    """MiB of a process after some seconds of decoding, by whose they are, and its speed then.
-
-    "token": KiB of its own that a token of a longer prompt has added.
-    """
-    long = load_tokenizer(setup.models.main).encode(long_text())
+    """MiB of a process after some seconds of decoding, by whose they are, and its speed then."""
     with WorkerProcess(setup) as worker:
         worker.ask(Worker.load, method)
         start, speeds = monotonic(), list[float]()
@@ -113,15 +105,10 @@ def held(setup: Setup, method: str, prompts: Sequence[list[int]], tokens: int) -
                 break
             speeds.append(generate(worker, method, Ask(ids, tokens))["speed"])
         settled = worker.ask(Worker.memory)
-        more = []
-        for length in (SHORT, LONG):
-            generate(worker, method, Ask(long[:length], 2))
-            more.append(worker.ask(Worker.memory)["own"])
     return compact(
         {
             "speed": median(speeds[len(speeds) // 2 :]),
             "own": settled["own"] / MIB,
             "mapped": settled["mapped"] / MIB,
-            "token": (more[1] - more[0]) / 1024 / (LONG - SHORT),
         }
     )

@@ -60,12 +60,6 @@ def requests(
                 yield key, partial(measure, method, ask)
 
 
-def of_pairs(given: Given, pairs: Sequence[str], **options: Any) -> Measurements:
-    """`requests` of those pairs that there are, one after the other."""
-    for pair in given.known(pairs):
-        yield from requests(given, pair, **options)
-
-
 def warmed(
     worker: WorkerProcess, methods: Sequence[str], ids: Sequence[int]
 ) -> Callable[[str, Ask], Row]:

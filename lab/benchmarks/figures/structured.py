@@ -1,4 +1,4 @@
-"""Outputs that fit a JSON schema: alone by all methods, forced tokens, eight at once, a server."""
+"""Outputs that fit a JSON schema: alone by all methods, eight at once, a server."""
 
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -22,12 +22,7 @@ from lab.benchmarks.models import Models
 from lab.benchmarks.peers.asks import Ask, BenchmarkError
 from lab.benchmarks.peers.worker import WorkerProcess
 from lab.benchmarks.record import Key, Row, select
-from lab.benchmarks.simulation import passing
-from ov_specdec import GenerationOptions, SpeculativePipeline
-from ov_specdec.models.exported import open_exported
-from ov_specdec.results.chunks import GenerationResult
-from ov_specdec.sampling.grammar import Grammar
-from ov_specdec.text.grammar import Grammars
+from ov_specdec import SpeculativePipeline
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.server import serving_process
 
@@ -53,12 +48,8 @@ SPACED = "default-any-whitespace"
 MOST = 1000
 """Tokens after which an answer is cut off, which its schema need not end."""
 
-FORCED, TOGETHER, HOSTILE = "forced tokens alone", "8 requests, 8 schemas", "hostile grammars"
-GRAMMARS = (FORCED, TOGETHER, HOSTILE)
+TOGETHER, HOSTILE = "8 requests, 8 schemas", "hostile grammars"
 """Forms besides those of single requests."""
-
-CURVE_SECONDS = 6.0
-"""Of measuring the curve that forced tokens are replayed on."""
 
 FIELDS = 15
 """Of the schemas of requests that share passes or a server."""
@@ -94,7 +85,6 @@ def schemas(generator: Random) -> Mapping[str, dict[str, Any]]:
 
 def structured(given: Given, pair: str, methods: Sequence[str], rounds: int) -> Measurements:
     """What a grammar does besides, which is short, and single requests."""
-    yield from forced_alone(given.pairs[pair], rounds // 2)
     yield from together(given.pairs[pair], rounds)
     yield from beside_hostile(given, pair, rounds // 2)
     yield from single(given, pair, methods, rounds)
@@ -133,50 +123,6 @@ def ask_of(ids: Sequence[int], schema: Mapping[str, Any], method: str, depth: in
         schema = {"anyOf": [schema]}
     ask = Ask(ids, MOST, ends=True, json_schema=json.dumps(schema))
     return replace(ask, json_whitespace="any") if method == SPACED else ask
-
-
-def forced_alone(models: Models, rounds: int) -> Measurements:
-    """A pipeline without a drafter: forced tokens, and a replay of them on its cost curve."""
-    source = open_exported(models.main)
-    ends = frozenset(source.eos_token_ids)
-    grammars = Grammars(models.main / "tokenizer.json", source.vocab_size, sorted(ends))
-    with models.pipeline("none") as pipeline:
-        pipeline.prepare()
-        pipeline.measure_costs(seconds=CURVE_SECONDS)  # at this priority, and beside this work
-        own = (schema for turn in range(rounds) for schema in schemas(Random(turn)).values())
-        for number, schema in enumerate(own):
-            grammar = grammars.compile(GenerationOptions(json_schema=schema), ends)(0)
-            key: Key = {"turn": number, "prompt": number, "form": FORCED}
-            yield key, partial(forced, pipeline, schema, grammar)
-
-
-def forced(pipeline: SpeculativePipeline, schema: Mapping[str, Any], grammar: Grammar) -> Row:
-    """Tokens per second after the first pass, as measured and as replayed.
-
-    pace: how many times as long as on the curve as many plain passes over free text take, right
-    after. The curve has the machine's fastest ones, and a minute later all may take a third more.
-    """
-    options: dict[str, Any] = {"max_new_tokens": MOST, "cache_prompt": False}
-    result = pipeline.generate(PROMPT, json_schema=schema, **options)
-    left, curve, last, seconds, replayed = result.token_ids, pipeline.costs, 0, 0.0, 0
-    while left:
-        size = len(grammar.forced()) + 1
-        new, left = left[:size], left[size:]
-        grammar.follow(new)
-        if last:  # the first pass reads the prompt
-            seconds += passing(curve, size, last)
-            replayed += len(new)
-        last = size
-    options["max_new_tokens"] = len(result.stats.rounds)
-    plain = pipeline.generate(PROMPT, ignore_eos=True, **options)
-    pace = after_first(plain) / (passing(curve, 1, 1) * (len(plain.token_ids) - 1))
-    speed = replayed / after_first(result)
-    return compact({"speed": speed, "replayed": replayed / seconds, "pace": pace})
-
-
-def after_first(result: GenerationResult) -> float:
-    """Seconds after the first token."""
-    return result.stats.seconds - result.stats.time_to_first_token
 
 
 def together(models: Models, rounds: int) -> Measurements:

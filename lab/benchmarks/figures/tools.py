@@ -1,9 +1,8 @@
-"""Calls of tools: with drafts and without, edits with escaped copies, first tokens, and loops."""
+"""Calls of tools: with drafts and without, and edits with escaped copies."""
 
 import json
 from collections.abc import Collection, Sequence
 from functools import partial
-from time import perf_counter
 from typing import Any
 
 from lab.benchmarks.figures.given import Given
@@ -23,9 +22,6 @@ TEMPLATE = FILES["agent_turns"].with_name("tools.jinja")
 CURVES = ("avx512 1B 100M", "vnni 1B 100M", "avx512 SmolLM2")
 EDITS = {"plain": ("suffix", 0), "default": ("escaped", None), "without-copies": ("suffix", None)}
 """Drafters and lengths that edits are replayed with."""
-
-MANY, LOOP = 200, 20
-"""Tools of a prompt with many, and turns of a loop."""
 
 
 def tool(name: str, *parameters: str, most: int | None = None) -> dict[str, Any]:
@@ -52,22 +48,13 @@ def turns() -> list[Row]:
     return [json.loads(line) for line in FILES["agent_turns"].read_text("utf-8").splitlines()]
 
 
-def tools(given: Given, tokens: int, rounds: int) -> Measurements:
-    """Replayed edits; then all turns, prompts with many tools, and a loop, with a chat model.
-
-    tokens: most of an output. rounds: of the prompts with many tools.
-    """
+def tools(given: Given, tokens: int) -> Measurements:
+    """Replayed edits; then all turns with a chat model. tokens: most of an output."""
     models = given.pairs["chat"]
     yield from replayed(load_tokenizer(models.main, TEMPLATE))
     with models.pipeline(chat_template=TEMPLATE) as pipeline:
         pipeline.prepare()
         yield from calls(pipeline, turns(), tokens, cache_prompt=False)
-        for number in range(rounds):
-            key: Key = {"turn": number, "prompt": number, "form": "many tools"}
-            yield key, partial(first_token, pipeline, number)
-        loop = Loop(pipeline)
-        for number in range(2, LOOP + 1):
-            yield {"turn": number, "prompt": number, "form": "loop"}, loop.turn
 
 
 def own_calls(given: Given, pair: str, tasks: Collection[str], tokens: int) -> Measurements:
@@ -125,45 +112,3 @@ def called(
     options |= {"max_new_tokens": tokens, "num_assistant_tokens": length}
     options["cache_prompt"] = cache_prompt
     return timed(partial(pipeline.generate, turn["messages"], **options))
-
-
-def first_token(pipeline: SpeculativePipeline, number: int) -> Row:
-    """Seconds to the first token of a cached prompt with many tools, and without their grammar."""
-    names = [tool(f"tool_{number}_{n}", "text") for n in range(MANY)]
-    messages = [{"role": "user", "content": "Call one."}]
-
-    def bare() -> None:
-        text = pipeline.tokenizer.render_chat(messages, GenerationOptions(tools=names))
-        ids = pipeline.tokenizer.encode_rendered(text).ids
-        pipeline.generate(ids, max_new_tokens=1)
-
-    def bound() -> None:
-        pipeline.generate(messages, max_new_tokens=1, tools=names, tool_choice="required")
-
-    bare()  # reads the prompt
-    times = []
-    for generate in (bare, bound):
-        start = perf_counter()
-        generate()
-        times.append(perf_counter() - start)
-    return compact(dict(zip(("bare", "bound"), times, strict=True)))
-
-
-class Loop:
-    """An agent whose model is made to call a tool in each turn."""
-
-    def __init__(self, pipeline: SpeculativePipeline) -> None:
-        self._pipeline, self._known = pipeline, 0
-        self._messages: list[Any] = [{"role": "user", "content": "Look around."}]
-        self.turn()
-
-    def turn(self) -> Row:
-        """One turn: prompt tokens that were cached, and those that an earlier turn has seen."""
-        options: dict[str, Any] = {"tools": agents_tools(most=40), "tool_choice": "required"}
-        result = self._pipeline.generate(
-            self._messages, **options, max_new_tokens=256, cache_salt="loop"
-        )
-        row = {"cached": result.stats.cached_tokens, "known": self._known}
-        self._known = result.stats.prompt_tokens + len(result.token_ids)
-        self._messages += [result.message, {"role": "tool", "content": "Nothing there."}]
-        return row
