@@ -27,7 +27,6 @@ from ov_specdec.sampling.samplers import Sampler
 from tests.support import tiny_heads
 from tests.support.command_line import run
 from tests.support.passes import NUM_IDS, tokens
-from tests.support.server import serving
 from tests.support.tiny import VOCAB_SIZE, export
 from tests.support.tiny_heads import DRAFTED, Format, pard2_rows, save_main, save_pard2
 
@@ -379,18 +378,6 @@ def test_a_head_is_exported_and_used_from_the_command_line(mains, tmp_path):
     assert (own.returncode, own.stdout) == (0, plain.stdout), own.stderr
     checked = run("check", main, draft)
     assert checked.stdout.splitlines()[-3] == "compatible"
-
-
-def test_a_server_drafts_with_a_head(mains, heads):
-    with SpeculativePipeline(mains["llama"][1], heads["safeailab"], precision="exact") as pipeline:
-        own = {"max_new_tokens": 12, "ignore_eos": True, "num_assistant_tokens": 0}
-        plain = pipeline.generate(PROMPTS[0], **own)
-        with serving(pipeline) as server:
-            drafted = {"num_assistant_tokens": 3, "ignore_eos": True}
-            answer = server.complete(PROMPTS[0], max_tokens=12, **drafted)
-            server.wait()
-            assert server.metric("spec_decode_num_draft_tokens_total") > 0
-    assert answer["choices"][0]["text"] == plain.text
 
 
 @pytest.mark.parametrize(

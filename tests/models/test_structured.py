@@ -21,30 +21,6 @@ LENGTH = {"max_new_tokens": 120}
 PLAIN = {"num_assistant_tokens": 0}
 
 
-@pytest.mark.parametrize("sampling", [{}, {"temperature": 1.0, "seed": 5}])
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"drafter": "none"},
-        {"drafter": "model", "kv": "stateful"},
-        {"drafter": "both", "static_shapes": (1, 4, 8)},
-    ],
-    ids=str,
-)
-def test_a_text_is_that_of_plain_decoding(tiny_pair, options, sampling):
-    draft = tiny_pair[1:] if options.get("drafter") in (None, "model", "both") else ()
-    with SpeculativePipeline(tiny_pair[0], *draft, precision="exact", **options) as made:
-        for constraint in ({"json_schema": SCHEMA}, {"regex": "[a-f]{3}(red|green) 0x[0-9]{4}"}):
-            given = {**constraint, **sampling, **LENGTH}
-            plain = made.generate(PROMPT, **given, **PLAIN)
-            result = made.generate(PROMPT, **given)
-            assert result.token_ids == plain.token_ids
-            assert result.finish_reason == "stop"
-            assert result.parsed == plain.parsed
-            assert result.stats.forced + result.stats.accepted > 1 > plain.stats.forced
-            assert len(result.stats.rounds) < len(plain.stats.rounds)
-
-
 @pytest.mark.parametrize("pairing", ["intersection", "retokenize"])
 def test_drafts_of_another_tokenizer_fit_too(tiny_pair, pairing):
     main, draft = tiny_pair[0], embedded_folder("draft")
