@@ -3,7 +3,7 @@
 import asyncio
 import io
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
 from threading import Event
 from types import SimpleNamespace
 
@@ -69,14 +69,14 @@ def test_a_stream_has_the_text_in_pieces(client, pipeline):
     assert "".join(event.delta for event in events[:-1]) == events[-1].text == whole
 
 
+def timed_by(client, unit):
+    """A transcription with the times of segments or words."""
+    given = {"response_format": "verbose_json", "timestamp_granularities": [unit]}
+    return client.transcriptions.create(model=NAME, file=wav(), **given, **FIXED)
+
+
 def test_segments_and_subtitles_and_translations(client, server, pipeline):
-    timed = client.transcriptions.create(
-        model=NAME,
-        file=wav(),
-        response_format="verbose_json",
-        timestamp_granularities=["segment"],
-        **FIXED,
-    )
+    timed = timed_by(client, "segment")
     assert timed.duration == pytest.approx(4.1)
     assert [segment.id for segment in timed.segments] == list(range(len(timed.segments)))
     answer = post(server, file=wav(), response_format="srt")
@@ -88,13 +88,7 @@ def test_segments_and_subtitles_and_translations(client, server, pipeline):
 
 
 def test_words_have_times(client, pipeline):
-    answer = client.transcriptions.create(
-        model=NAME,
-        file=wav(),
-        response_format="verbose_json",
-        timestamp_granularities=["word"],
-        **FIXED,
-    )
+    answer = timed_by(client, "word")
     expected = pipeline.transcribe(io.BytesIO(wav()[1]), word_timestamps=True, **SAME).segments
     words = [(word.word, word.start, word.end) for word in answer.words]
     assert words == [(w.text.strip(), w.start, w.end) for each in expected for w in each.words]
@@ -147,6 +141,21 @@ class Recordings:
         self.streams.append(Waiting(self.begun))
         return self.streams[-1]
 
+    async def let_go(self, number):
+        """So many of them, each once it has begun."""
+        for place in range(number):
+            await asyncio.to_thread(self.begun.wait, PATIENCE)
+            self.begun.clear()
+            self.streams[place].cancel()
+
+
+@contextmanager
+def transcribing(recordings, **settings):
+    """A server whose transcriptions are those."""
+    with serving(**settings) as server:
+        server.service.take(Transcriptions(recordings, server.service.settings))
+        yield server
+
 
 def test_a_recording_may_be_too_large_or_too_long(pipeline):
     with serving(pipeline, max_body_size=0.001) as server:
@@ -160,8 +169,7 @@ def test_a_recording_may_be_too_large_or_too_long(pipeline):
 
 def test_a_queue_of_none_lets_no_recording_wait():
     recordings = Recordings()
-    with serving(max_queue=0) as server, ThreadPoolExecutor() as threads:
-        server.service.take(Transcriptions(recordings, server.service.settings))
+    with transcribing(recordings, max_queue=0) as server, ThreadPoolExecutor() as threads:
         first = threads.submit(post, server)
         assert recordings.begun.wait(PATIENCE)
         assert post(server).json()["error"]["code"] == "queue_full"
@@ -180,8 +188,7 @@ def test_a_client_that_leaves_ends_the_decoding_of_its_recording():
             ended.set()
 
     recordings.read = read
-    with serving() as server:
-        server.service.take(Transcriptions(recordings, server.service.settings))
+    with transcribing(recordings) as server:
         with pytest.raises(httpx.ReadTimeout):
             server.http.post(PATH, files={"file": wav(1.0)}, timeout=0.3)
         has_ended = ended.wait(PATIENCE)
@@ -216,8 +223,7 @@ def test_what_hangs_is_seen(what, monkeypatch):
         return recording
 
     recordings.read = read
-    with serving() as server, ThreadPoolExecutor() as threads:
-        server.service.take(Transcriptions(recordings, server.service.settings))
+    with transcribing(recordings) as server, ThreadPoolExecutor() as threads:
         assert server.http.get("/health").status_code == 200
         answer = threads.submit(post, server)
         wait_until(lambda: server.http.get("/health").status_code == 503)
@@ -251,8 +257,7 @@ class Waiting:
 
 def test_a_client_that_leaves_ends_its_transcription():
     recordings = Recordings()
-    with serving() as server:
-        server.service.take(Transcriptions(recordings, server.service.settings))
+    with transcribing(recordings) as server:
         with pytest.raises(httpx.ReadTimeout):
             server.http.post(PATH, files={"file": wav(1.0)}, timeout=0.3)
         assert recordings.begun.wait(PATIENCE)
@@ -261,8 +266,7 @@ def test_a_client_that_leaves_ends_its_transcription():
 
 def test_a_transcription_ends_when_the_time_to_shut_down_is_up():
     recordings = Recordings()
-    with serving(shutdown_timeout=0.0) as server, ThreadPoolExecutor() as threads:
-        server.service.take(Transcriptions(recordings, server.service.settings))
+    with transcribing(recordings, shutdown_timeout=0.0) as server, ThreadPoolExecutor() as threads:
         answer = threads.submit(post, server)
         assert recordings.begun.wait(PATIENCE)
         server.stop()
@@ -300,10 +304,7 @@ def test_tenants_have_their_recordings_transcribed_in_turns():
             for name in names:
                 job = speech.running(ask_for(name), name[0], Stream(1))
                 await running.enter_async_context(job)
-            for number in range(len(names)):
-                await asyncio.to_thread(recordings.begun.wait, PATIENCE)
-                recordings.begun.clear()
-                recordings.streams[number].cancel()
+            await recordings.let_go(len(names))
 
     asyncio.run(serve())
     assert recordings.opened == [b"a1", b"a2", b"b1", b"a3"]
@@ -322,10 +323,7 @@ def test_a_recording_whose_client_leaves_while_it_waits_passes_no_turn_on():
             for name in ("a2", "b2"):
                 await running.enter_async_context(speech.running(ask_for(name), name[0], Stream(1)))
             await leaving.__aexit__(None, None, None)
-            for number in range(3):
-                await asyncio.to_thread(recordings.begun.wait, PATIENCE)
-                recordings.begun.clear()
-                recordings.streams[number].cancel()
+            await recordings.let_go(3)
 
     asyncio.run(serve())
     assert recordings.opened == [b"b1", b"a2", b"b2"]

@@ -8,7 +8,9 @@ from pydantic import BaseModel, Field
 
 from tests.support.server import NAME, official_client
 
-MESSAGES = [{"role": "user", "content": "return width"}]
+GREEDY = {"model": NAME, "temperature": 0}
+CHAT = {**GREEDY, "messages": [{"role": "user", "content": "return width"}]}
+RESPONSE = {**GREEDY, "input": "return width", "max_output_tokens": 6}
 
 
 @pytest.fixture(scope="module")
@@ -17,22 +19,14 @@ def client(server):
 
 
 def test_the_official_client_chats(client):
-    answer = client.chat.completions.create(
-        model=NAME, messages=MESSAGES, temperature=0, max_tokens=8, logprobs=True, top_logprobs=2
-    )
+    asked = {**CHAT, "max_tokens": 8}
+    answer = client.chat.completions.create(**asked, logprobs=True, top_logprobs=2)
     choice = answer.choices[0]
     assert (choice.finish_reason, answer.usage.completion_tokens) == ("length", 8)
     assert len(choice.logprobs.content) == 8
     assert len(choice.logprobs.content[0].top_logprobs) == 2
-    stream = client.chat.completions.create(
-        model=NAME,
-        messages=MESSAGES,
-        temperature=0,
-        max_tokens=8,
-        stream=True,
-        stream_options={"include_usage": True},
-    )
-    chunks = list(stream)
+    told = {"stream_options": {"include_usage": True}}
+    chunks = list(client.chat.completions.create(**asked, stream=True, **told))
     assert chunks[0].choices[0].delta.role == "assistant"
     text = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
     assert text == choice.message.content
@@ -42,7 +36,7 @@ def test_the_official_client_chats(client):
 def test_the_official_client_completes_where_its_types_are_narrower(server):
     # There the first token of a prompt has no log-probability, and pieces no finish_reason yet.
     client = openai.OpenAI(base_url=f"{server.url}/v1", api_key="none")
-    fields = {"model": NAME, "prompt": "a = ", "max_tokens": 3, "temperature": 0, "echo": True}
+    fields = {**GREEDY, "prompt": "a = ", "max_tokens": 3, "echo": True}
     answer = client.completions.create(**fields, logprobs=1).choices[0]
     assert (answer.logprobs.token_logprobs[0], answer.logprobs.top_logprobs[0]) == (None, None)
     assert all(answer.logprobs.token_logprobs[1:])
@@ -53,20 +47,12 @@ def test_the_official_client_completes_where_its_types_are_narrower(server):
 
 
 def test_the_official_client_gets_responses(client):
-    answer = client.responses.create(
-        model=NAME, input="return width", temperature=0, max_output_tokens=6, metadata={"a": "b"}
-    )
+    answer = client.responses.create(**RESPONSE, metadata={"a": "b"})
     assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
     assert answer.metadata == {"a": "b"}
-    chat = client.chat.completions.create(
-        model=NAME, messages=MESSAGES, temperature=0, max_tokens=6
-    )
+    chat = client.chat.completions.create(**CHAT, max_tokens=6)
     assert answer.output_text == chat.choices[0].message.content
-    events = list(
-        client.responses.create(
-            model=NAME, input="return width", temperature=0, max_output_tokens=6, stream=True
-        )
-    )
+    events = list(client.responses.create(**RESPONSE, stream=True))
     assert events[-1].type == "response.incomplete"
     assert events[-1].response.output_text == answer.output_text
     text = "".join(each.delta for each in events if each.type == "response.output_text.delta")
@@ -79,20 +65,14 @@ class Size(BaseModel, extra="forbid"):
 
 
 def test_the_official_client_parses_answers(client):
-    asked = {"model": NAME, "temperature": 0}
-    chat = client.chat.completions.parse(
-        **asked, messages=MESSAGES, response_format=Size, max_tokens=100
-    )
+    chat = client.chat.completions.parse(**CHAT, response_format=Size, max_tokens=100)
     assert isinstance(chat.choices[0].message.parsed, Size)
-    response = client.responses.parse(
-        **asked, input="How large is it?", text_format=Size, max_output_tokens=100
-    )
+    response = client.responses.parse(**{**RESPONSE, "max_output_tokens": 100}, text_format=Size)
     assert isinstance(response.output_parsed, Size)
     assert response.text.format.name == "Size"
     outputs = {"choice": ["left", "right"]}
-    completion = client.completions.create(
-        **asked, prompt="x", extra_body={"structured_outputs": outputs}
-    )
+    asked = {"prompt": "x", "extra_body": {"structured_outputs": outputs}}
+    completion = client.completions.create(**GREEDY, **asked)
     assert completion.choices[0].text in outputs["choice"]
 
 
@@ -138,6 +118,6 @@ def test_llm_chats(server, monkeypatch, tmp_path):
 
     model = Chat("tiny", model_name=NAME, api_base=f"{server.url}/v1")
     answer = model.prompt("return width", temperature=0, max_tokens=6, stream=True, key="none")
-    body = {"messages": MESSAGES, "temperature": 0, "max_tokens": 6}
-    expected = server.post("/v1/chat/completions", **body).json()["choices"][0]["message"]
+    body = server.post("/v1/chat/completions", **CHAT, max_tokens=6).json()
+    expected = body["choices"][0]["message"]
     assert answer.text() == expected["content"]

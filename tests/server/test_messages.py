@@ -25,7 +25,7 @@ ASKED = {"model": "claude-opus-4-8", "max_tokens": 60, "messages": HELLO, "tools
 THOUGHT = "<think>\nHm.\n</think>\n\nI edit."
 ANSWER = f"{THOUGHT}\n" + called("edit", b="1", a="2")
 TEXT, CALL = ({"type": "text", "text": "a"}, {"type": "tool_use", "id": "i", "name": "f"})
-BLOCK = "messages[0].content[0].type"
+BLOCK = "messages[0].content[0]"
 RESULT = {"type": "tool_result", "tool_use_id": "i"}
 
 
@@ -35,8 +35,9 @@ def messages(*turns, strict=True, **fields):
     return read(MessagesBody, body, UnknownFields(strict=strict))
 
 
-def called_as(**arguments):
-    return {"type": "function", "function": {"name": "f", "arguments": arguments}, "id": "i"}
+def holding(block, role="user"):
+    """Fields whose only message holds one block."""
+    return {"messages": [{"role": role, "content": [block]}]}
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,8 @@ def test_calls_and_results_are_read_in_their_order(content, text):
     order = {"z": 1, "a": {"y": 2, "b": 3}}
     turns = [("assistant", [{**CALL, "input": order}]), ("user", [{**RESULT, **content}, TEXT])]
     [[_, call, result, user]] = messages(("user", "Hello"), *turns).prompts
-    assert json.dumps(call["tool_calls"]) == json.dumps([called_as(**order)])
+    called = {"type": "function", "function": {"name": "f", "arguments": order}, "id": "i"}
+    assert json.dumps(call["tool_calls"]) == json.dumps([called])
     assert result == {"role": "tool", "tool_call_id": "i", "content": text}
     assert user == {"role": "user", "content": "a"}
 
@@ -136,24 +138,16 @@ def test_fields_are_read_as_options(fields, options):
 @pytest.mark.parametrize(
     ("fields", "param", "named"),
     [
-        ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, BLOCK, "image"),
-        ({"messages": [{"role": "user", "content": [{"type": "document"}]}]}, BLOCK, "document"),
+        (holding({"type": "image"}), f"{BLOCK}.type", "image"),
+        (holding({"type": "document"}), f"{BLOCK}.type", "document"),
         (
-            {
-                "messages": [
-                    {"role": "user", "content": [{**RESULT, "content": [{"type": "image"}]}]}
-                ]
-            },
-            "messages[0].content[0].content[0].type",
+            holding({**RESULT, "content": [{"type": "image"}]}),
+            f"{BLOCK}.content[0].type",
             "image",
         ),
-        ({"messages": [{"role": "user", "content": [{**CALL, "input": {}}]}]}, BLOCK, "assistant"),
-        ({"messages": [{"role": "user", "content": [RESULT]}]}, "messages[0]", "'i'"),
-        (
-            {"messages": [{"role": "assistant", "content": [CALL]}]},
-            "messages[0].content[0].input",
-            "missing",
-        ),
+        (holding({**CALL, "input": {}}), f"{BLOCK}.type", "assistant"),
+        (holding(RESULT), "messages[0]", "'i'"),
+        (holding(CALL, "assistant"), f"{BLOCK}.input", "missing"),
         ({"tool_choice": {"type": "any"}}, "tool_choice", "tools"),
         (
             {"tools": [EDIT], "tool_choice": {"type": "tool", "name": "other"}},
@@ -306,17 +300,12 @@ def test_the_text_is_that_of_the_other_interfaces(server, pipeline, script):
     function = {"name": "edit", "parameters": EDIT["input_schema"]}
     fields = {"model": NAME, "temperature": 0, "tools": [{"type": "function", **function}]}
     with scripted(pipeline, script) if script else nullcontext():
-        chat = server.post(
-            "/v1/chat/completions",
-            **{**fields, "tools": [{"type": "function", "function": function}]},
-            messages=HELLO,
-            max_tokens=60,
-        ).json()["choices"][0]["message"]
-        items = server.post("/v1/responses", **fields, input=HELLO, max_output_tokens=60).json()[
-            "output"
-        ]
+        asked = {**fields, "tools": [{"type": "function", "function": function}]}
+        chat = server.post("/v1/chat/completions", **asked, messages=HELLO, max_tokens=60)
+        items = server.post("/v1/responses", **fields, input=HELLO, max_output_tokens=60)
         whole = server.post("/v1/messages", **{**ASKED, "temperature": 0}).json()["content"]
         streamed = blocks_of(events_of(server, temperature=0))
+    chat = chat.json()["choices"][0]["message"]
     called = [call["function"] for call in chat.get("tool_calls", ())]
     calls = [(call["name"], json.loads(call["arguments"])) for call in called]
     own = (chat.get("reasoning_content", ""), chat["content"] or "", calls)
@@ -329,7 +318,7 @@ def test_the_text_is_that_of_the_other_interfaces(server, pipeline, script):
             "type": kinds[item["type"]],
             "pieces": item.get("arguments") or item["content"][0]["text"],
         }
-        for item in items
+        for item in items.json()["output"]
     ]
     assert parts_of(as_blocks) == own
 
@@ -340,13 +329,9 @@ def test_errors_are_in_its_form_also_in_streams(server, pipeline, client, monkey
         told = {"type": "not_found_error", "message": refused.json()["error"]["message"]}
         assert (refused.status_code, refused.json()) == (404, {"type": "error", "error": told})
     with pytest.raises(anthropic.BadRequestError, match=r"prompt is too long: \d+ tokens > 65536 "):
-        client.messages.create(
-            **{**ASKED, "messages": [{"role": "user", "content": "a b" * 40_000}]}
-        )
+        client.messages.create(**{**ASKED, **holding({**TEXT, "text": "a b" * 40_000})})
     with pytest.raises(anthropic.BadRequestError, match="long: over 65536 tokens > 65536 maximum"):
-        client.messages.create(
-            **{**ASKED, "messages": [{"role": "user", "content": "x" * 3_000_000}]}
-        )
+        client.messages.create(**{**ASKED, **holding({**TEXT, "text": "x" * 3_000_000})})
 
     def fail(*_):
         raise RuntimeError
