@@ -1,7 +1,6 @@
 """Hybrids, with real IRs: whatever is drafted, shared, kept or given back, the text is
 transformers'."""
 
-import json
 from functools import partial
 
 import pytest
@@ -15,6 +14,7 @@ from ov_specdec.models.exported import NEVER_DRAFT
 from ov_specdec.planning.kept_costs import MAIN_SIZES, REPEATED, KeptCosts
 from ov_specdec.runner.base import Span
 from tests.support.flaky import make_flaky
+from tests.support.folders import change
 from tests.support.kept import HYBRIDS, NUM_TOKENS, Rehearsed, open_kept
 from tests.support.passes import note_passes
 
@@ -228,14 +228,9 @@ def test_a_failed_pass_leaves_the_states_as_they_were(hybrid):
 @pytest.mark.parametrize("kv", ["auto", "paged", "stateful"])
 def test_families_that_never_draft_are_refused(family, kv, tmp_path):
     hybrid = open_kept("lfm2", tmp_path / "pair")
-    rename_family(hybrid.main, family)
+    change(hybrid.main / "config.json", model_type=family)
     with pytest.raises(ModelError, match=rf"layers of '{family}'.* use openvino\.genai"):
         load(hybrid, drafter="suffix", kv=kv)
-
-
-def rename_family(main, family):
-    config = json.loads((main / "config.json").read_text())
-    (main / "config.json").write_text(json.dumps({**config, "model_type": family}))
 
 
 def test_a_gpu_is_refused_with_the_reason(hybrid, monkeypatch):

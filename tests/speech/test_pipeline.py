@@ -1,8 +1,6 @@
 """Recordings through real models: plain, speculative decoding and transformers agree."""
 
 import gc
-import json
-import shutil
 import weakref
 from threading import Event, Thread
 
@@ -13,6 +11,7 @@ from ov_specdec.graph.attention import give_weights
 from ov_specdec.models.exported import open_exported
 from ov_specdec.speech.words import timed_words
 from ov_specdec.speech_pipeline import SpeechPipeline
+from tests.support.folders import change, changed
 from tests.support.scripted import PATIENCE
 from tests.support.server import wait_until
 from tests.support.tiny_whisper import CASES, EOS, MAX_LENGTH, RATE, recording, reference_segments
@@ -93,19 +92,16 @@ def test_words_are_timed_as_transformers_times_them(whisper, pipeline, case):
     ],
 )
 def test_heads_that_are_not_there_are_refused(whisper, tmp_path, heads, message):
-    model = shutil.copytree(whisper.main, tmp_path / "model")
-    path = model / "generation_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "alignment_heads": heads}))
+    named = {"alignment_heads": heads}
+    model = changed(whisper.main, tmp_path / "model", generation_config=named)
     with pytest.raises(ModelError, match=message), SpeechPipeline(model) as made:
         assert made.transcribe((recording(0.5), RATE), return_timestamps=True)
         made.stream((recording(0.5), RATE), word_timestamps=True)
 
 
 def test_the_heads_that_a_model_names_are_listened_to(whisper, pipeline, tmp_path):
-    model = shutil.copytree(whisper.main, tmp_path / "model")
-    path = model / "generation_config.json"
-    heads = {"alignment_heads": [[0, 1], [1, 2]]}
-    path.write_text(json.dumps({**json.loads(path.read_text()), **heads}))
+    named = {"alignment_heads": [[0, 1], [1, 2]]}
+    model = changed(whisper.main, tmp_path / "model", generation_config=named)
     with SpeechPipeline(model, precision="exact") as made:
         found = segments_of(made, "told", word_timestamps=True)
     expected = segments_of(pipeline, "told", word_timestamps=True)
@@ -149,12 +145,11 @@ def test_models_that_do_not_fit_are_refused_in_one_line(whisper, tiny_pair, tmp_
         SpeculativePipeline(whisper.main, drafter="none")
     with pytest.raises(ModelError, match="give two of one kind"):
         SpeechPipeline(whisper.main, tiny_pair[1])
-    deaf = shutil.copytree(whisper.draft, tmp_path / "draft")
-    settings = deaf / "preprocessor_config.json"
-    settings.write_text(settings.read_text().replace('"feature_size": 80', '"feature_size": 128'))
+    feature_size = {"feature_size": 128}
+    deaf = changed(whisper.draft, tmp_path / "draft", preprocessor_config=feature_size)
     with pytest.raises(ModelError, match="feature_size: main 80, draft 128"):
         SpeechPipeline(whisper.main, deaf)
-    settings.write_text(settings.read_text().replace("128", '"many"'))
+    change(deaf / "preprocessor_config.json", feature_size="many")
     with pytest.raises(ModelError, match="gives feature_size as 'many'"):
         SpeechPipeline(whisper.main, deaf)
 
