@@ -101,15 +101,3 @@ def read(words, form, tools, ids, *, is_reasoning=False):
     stream = CharacterStream(words.piece, [])
     parts = [part for token in ids for part in parser.push(stream.push(token), token)]
     return [*joined([*parts, *parser.end()])]
-
-
-def function(name, properties=None, *, strict=None, **schema):
-    """A tool; all of its arguments are required unless the schema says otherwise."""
-    properties = properties or {}
-    schema = {"required": [*properties], "additionalProperties": False, **schema}
-    parameters = {"type": "object", "properties": properties, **schema}
-    definition = {"name": name, "parameters": parameters}
-    return {
-        "type": "function",
-        "function": definition | ({} if strict is None else {"strict": strict}),
-    }

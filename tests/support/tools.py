@@ -19,30 +19,21 @@ TEMPLATES = {
 }
 """All arguments as one JSON object, as in Qwen3; each between tags, as in Qwen3-Coder."""
 
-AREA = {
-    "type": "function",
-    "function": {
-        "name": "area",
-        "description": "The area of a field.",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "unit": {"enum": ["m", "km"]},
-                "name": {"type": "string", "maxLength": 6},
-                "is_round": {"type": "boolean"},
-            },
-            "required": ["unit", "name", "is_round"],
-            "additionalProperties": False,
-        },
-    },
-}
-STOP = {
-    "type": "function",
-    "function": {
-        "name": "stop",
-        "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
-    },
-}
+
+def function(name, properties=None, *, strict=None, **schema):
+    """A tool; all of its arguments are required unless the schema says otherwise."""
+    properties = properties or {}
+    schema = {"required": [*properties], "additionalProperties": False, **schema}
+    parameters = {"type": "object", "properties": properties, **schema}
+    definition = {"name": name, "parameters": parameters}
+    definition |= {} if strict is None else {"strict": strict}
+    return {"type": "function", "function": definition}
+
+
+UNIT = {"enum": ["m", "km"]}
+NAME = {"type": "string", "maxLength": 6}
+AREA = function("area", {"unit": UNIT, "name": NAME, "is_round": {"type": "boolean"}})
+STOP = function("stop")
 
 
 def with_tools(

@@ -13,22 +13,10 @@ from ov_specdec.results.parts import Arguments, CallBegin, CallEnd, Reasoning, T
 from ov_specdec.text.detokenizer import IncrementalDetokenizer
 from ov_specdec.text.tokenizer import load_tokenizer
 from tests.support.structured import FOLDER, generate, generator
-from tests.support.tools import MARKERS, STOP, TEMPLATES, merged, with_tools
+from tests.support.tools import MARKERS, STOP, TEMPLATES, function, merged, with_tools
 
-NOTE = {
-    "type": "function",
-    "function": {
-        "name": "note",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "text": {"type": "string"},
-                "lines": {"type": "array", "items": {"type": "integer"}},
-            },
-            "required": ["text", "lines"],
-        },
-    },
-}
+LINES = {"type": "array", "items": {"type": "integer"}}
+NOTE = function("note", {"text": {"type": "string"}, "lines": LINES})
 TOOLS = [NOTE, STOP]
 SPELLED = "</tool_call>"
 """Written letter by letter, it is no marker."""

@@ -17,9 +17,9 @@ from ov_specdec.results.parts import CallBegin, CallEnd, Text, calls_of
 from ov_specdec.text.answer_format import CALL_FORMATS
 from ov_specdec.text.grammar_process import first_error
 from tests.support import answers
-from tests.support.answers import LETTERS, TOKENS, draw, fits, function, grammar_of, read
+from tests.support.answers import LETTERS, TOKENS, draw, fits, grammar_of, read
+from tests.support.tools import STOP, function
 
-STOP = function("stop")
 SAVE = function(
     "save",
     {

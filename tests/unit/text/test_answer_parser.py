@@ -26,7 +26,8 @@ from ov_specdec.text.answer_format import (
     ReasoningFormat,
 )
 from ov_specdec.text.answer_parser import AnswerParser
-from tests.support.answers import TOKENS, function, read
+from tests.support.answers import TOKENS, read
+from tests.support.tools import function
 
 THINK = ReasoningFormat("<think>", "</think>")
 TOOLS = [

@@ -16,8 +16,8 @@ from jsonschema import validate
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.parts import Text, calls_of
 from ov_specdec.text.format_probe import read_format
-from tests.support.answers import Words, draw, function, grammar_of, read
-from tests.support.tools import Template
+from tests.support.answers import Words, draw, grammar_of, read
+from tests.support.tools import Template, function
 
 pytestmark = pytest.mark.deep
 
