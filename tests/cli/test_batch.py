@@ -5,7 +5,6 @@ from codecs import BOM_UTF8
 from dataclasses import replace
 
 import pytest
-from hypothesis import strategies as st
 
 from ov_specdec import OptionError, SpeculativePipeline
 from ov_specdec.api.body import UnknownFields
@@ -273,10 +272,3 @@ def test_files_that_cannot_be_used_are_refused_before_models_are_loaded(tmp_path
     assert "cannot be used (No such file or directory)" in no_folder.stderr
     assert all(done.returncode == 2 for done in (missing, same, no_folder))
     assert requests.read_bytes() == line("a", prompt="x")
-
-
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
-    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.just("5"), inner, max_size=1),
-    max_leaves=3,
-)

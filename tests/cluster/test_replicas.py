@@ -88,8 +88,8 @@ def processes_of(name, pid=None):
     return [child for child in children if name in "".join(child.cmdline())]
 
 
-def replica_processes(pid=None):
-    return processes_of(f"{NAME}:Replica", pid)
+def replica_processes():
+    return processes_of(f"{NAME}:Replica")
 
 
 # Before the tests of `cluster`, whose replicas hold the CPUs that these want.

@@ -23,10 +23,9 @@ from ov_specdec.planning.plan import Plan
 from ov_specdec.runner.base import Span
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, CachedSequence, alone, forward
 from ov_specdec.runner.probe import try_static
-from ov_specdec.sampling.samplers import Sampler
 from tests.support import tiny_heads
 from tests.support.command_line import run
-from tests.support.passes import NUM_IDS, tokens
+from tests.support.passes import NUM_IDS, Noting, tokens
 from tests.support.tiny import VOCAB_SIZE, export
 from tests.support.tiny_heads import DRAFTED, Format, pard2_rows, save_main, save_pard2
 
@@ -101,18 +100,6 @@ def loaded(folder, draft=None, **settings):
     return load_model(open_exported(folder), RuntimeConfig(**settings))
 
 
-class Noting(Sampler):
-    """Keeps each row."""
-
-    def __init__(self):
-        super().__init__()
-        object.__setattr__(self, "rows", [])
-
-    def sample(self, history, row):
-        self.rows.append(row.copy())
-        return super().sample(history, row)
-
-
 class Pair:
     """A text that main model and head hold."""
 
@@ -142,7 +129,7 @@ class Pair:
 def check_rows(pair, reference, proposal, drafted=DRAFTED):
     start = pair.head._start
     expected = reference.rows(pair.text, proposal.draft.tokens[:-1], start).numpy()
-    rows = np.array(pair.sampler.rows)
+    rows = np.array([row for _, row in pair.sampler.rows])
     known = [token for token in drafted if token < NUM_IDS]
     np.testing.assert_allclose(rows[:, known], expected[:, : len(known)], rtol=0, atol=1e-4)
     assert (np.delete(rows, known, axis=1) == OUTSIDE).all()
@@ -191,7 +178,7 @@ def test_rows_of_a_head_with_compressed_weights_are_near(mains, heads, tmp_path,
     expected = format_.reference(checkpoint).rows(pair.text, drafted[:-1]).numpy()
     known = [token for token in DRAFTED if token < NUM_IDS]
     expected = expected[:, : len(known)]
-    found = np.array(pair.sampler.rows)[:, known]
+    found = np.array([row for _, row in pair.sampler.rows])[:, known]
     assert np.abs(found - expected).mean() < distance * expected.std()
 
 
@@ -207,7 +194,8 @@ def test_rows_of_pard2_are_those_of_torch(mains, pard2, architecture, kv):
     for number in range(4):
         proposal = alone(pair.propose(3))
         expected = pard2_rows(checkpoint, main_checkpoint, pair.text, 3)[:, :NUM_IDS].numpy()
-        np.testing.assert_allclose(np.array(pair.sampler.rows), expected, rtol=0, atol=1e-4)
+        rows = np.array([row for _, row in pair.sampler.rows])
+        np.testing.assert_allclose(rows, expected, rtol=0, atol=1e-4)
         pair.sampler.rows.clear()
         pair.verify(proposal.draft.tokens, number)
 

@@ -227,11 +227,11 @@ TEXT = tokens(180)
 PLACE = 62
 
 
-def following(model, slot, num_tokens, beside=()):
+def following(model, slot, num_tokens):
     """Logits of the next tokens of the text, [num_tokens, vocab]; they are rolled back."""
     begin = slot.length
     span = Span(slot, TEXT[begin : begin + num_tokens], num_tokens, num_tokens)
-    logits = model.forward([span, *beside])[0].copy()
+    logits = model.forward([span])[0].copy()
     slot.rollback(begin)
     return logits
 

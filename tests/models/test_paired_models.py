@@ -30,7 +30,6 @@ OTHER = ["retokenize", pytest.param("intersection", marks=BY_NIGHT)]
 
 PROSE = "the quick brown fox jumps over the lazy dog and naps\n"
 TEXT = "def area(width, height):\n    return width * height  # größe 日本語 😀\n" * 2
-GREEDY = Sampler()
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +48,9 @@ def tokenizers(tmp_path_factory):
     }
 
 
-def paired_drafter(draft, pair, name, sampler=GREEDY, **more):
+def paired_drafter(draft, pair, name, **more):
     named = pair if pair.pairing == name else replace(pair, pairing=name)
-    return paired(draft, sampler, named, **more)
+    return paired(draft, Sampler(), named, **more)
 
 
 def reciting(ids, end):

@@ -14,10 +14,9 @@ from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.exported import open_exported
 from ov_specdec.planning.plan import Plan
 from ov_specdec.runner.cached_sequence import PREFILL_CHUNK, alone, forward
-from ov_specdec.sampling.samplers import Sampler
 from tests.support.command_line import run
 from tests.support.folders import change, changed
-from tests.support.passes import NUM_IDS, note_passes, tokens
+from tests.support.passes import NUM_IDS, Noting, note_passes, tokens
 from tests.support.tiny import MASK, VOCAB_SIZE, export, save_checkpoint, save_tokenizer
 
 PROMPT = "def area(width):\n    "
@@ -39,18 +38,6 @@ def drafts(tiny_pair, shelf, tmp_path_factory):
     llama = changed(tiny_pair[0], target / "llama", config={"pard_token": MASK})
     checkpoint = tiny_pair[0].parent / "checkpoint"
     return {"llama": (checkpoint, llama), "qwen3": (qwen3 / "checkpoint", qwen3 / "draft")}
-
-
-class Noting(Sampler):
-    """Keeps each row, with the number of tokens of its history."""
-
-    def __init__(self):
-        super().__init__()
-        object.__setattr__(self, "rows", [])
-
-    def sample(self, tokens, row):
-        self.rows.append((len(tokens), row.copy()))
-        return super().sample(tokens, row)
 
 
 def together(steps):

@@ -11,6 +11,7 @@ from ov_specdec.graph.paging import to_paged
 from ov_specdec.models.exported import read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.runner.base import Logits, Runner, Span
+from ov_specdec.sampling.samplers import Sampler
 
 NUM_IDS = 290
 """Of the tokenizer of tiny models."""
@@ -38,6 +39,18 @@ def note_passes(runner: Runner, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     monkeypatch.setattr(runner, "forward", noted)
     return sizes
+
+
+class Noting(Sampler):
+    """Keeps each row, with the number of tokens of its history."""
+
+    def __init__(self):
+        super().__init__()
+        object.__setattr__(self, "rows", [])
+
+    def sample(self, tokens, row):
+        self.rows.append((len(tokens), row.copy()))
+        return super().sample(tokens, row)
 
 
 def end_with(model: ov.Model, last_layer: Callable[[ov.Output], ov.Node]) -> None:

@@ -468,9 +468,9 @@ def events_of(ask, *pieces):
     return [part.decode().removesuffix("\n\n") for part in parts]
 
 
-def last(text="", index=0):
+def last(text=""):
     stats = GenerationStats(5, [round_of(0, 0, 1), round_of(3, 1, 2)])
-    return index, Chunk(text, [3], "plain", finish_reason="stop", stats=stats)
+    return 0, Chunk(text, [3], "plain", finish_reason="stop", stats=stats)
 
 
 def test_the_usage_of_a_stream_comes_last_with_the_metrics():

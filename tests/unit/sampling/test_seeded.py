@@ -31,12 +31,12 @@ OPTION_SETS = {
 }
 
 
-def by_history(seed, vocab=VOCAB, spread=1.5):
+def by_history(seed):
     """Logits that differ with each history, by its last tokens and its length."""
 
     def model(tokens):
         rng = np.random.default_rng([seed, len(tokens), *tokens[-3:]])
-        return rng.normal(0, spread, vocab).astype(np.float32)
+        return rng.normal(0, 1.5, VOCAB).astype(np.float32)
 
     return model
 

@@ -19,8 +19,8 @@ from tests.support.recordings import CODECS, write_recording
 RATE = 16000
 
 
-def tone(seconds=1.0, rate=RATE, hertz=440.0, level=0.3):
-    return (level * np.sin(2 * np.pi * hertz * np.arange(int(seconds * rate)) / rate)).astype("f4")
+def tone(seconds=1.0, rate=RATE):
+    return (0.3 * np.sin(2 * np.pi * 440.0 * np.arange(int(seconds * rate)) / rate)).astype("f4")
 
 
 def written(samples, form, rate=RATE):
