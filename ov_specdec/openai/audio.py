@@ -9,7 +9,7 @@ from pydantic import Field
 from ov_specdec.api.answer import Answer, encode_event, make_metrics
 from ov_specdec.api.body import Form, NeutralValues, UnknownFields, with_options
 from ov_specdec.api.errors import ApiError, Json, invalid
-from ov_specdec.openai.errors import error_body
+from ov_specdec.openai.completions import error_body
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.speech.options import TranscriptionOptions
 from ov_specdec.speech.segments import TranscriptionChunk, collect, write

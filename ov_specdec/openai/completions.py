@@ -7,7 +7,6 @@ from typing import ClassVar, TypeVar
 
 from ov_specdec.api.answer import Answer, encode_event, make_metrics, new_call_id
 from ov_specdec.api.errors import ApiError, Json
-from ov_specdec.openai.errors import error_body
 from ov_specdec.openai.requests import ChatBody, ChoicesBody, CompletionBody, StreamOptions
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
@@ -20,6 +19,15 @@ from ov_specdec.text.tokenizer import Tokenizer
 DONE = b"data: [DONE]\n\n"
 
 C = TypeVar("C", bound=ChoicesBody)
+
+
+def error_body(error: ApiError) -> Json:
+    """The body of an answer that is an error."""
+    kind = "invalid_request_error" if error.status < 500 else "server_error"
+    if error.status == 429:
+        kind = "rate_limit_error"
+    told = {"message": error.message, "type": kind, "param": error.param, "code": error.code}
+    return {"error": told}
 
 
 class ChoicesAnswer(Answer[C]):

@@ -19,7 +19,6 @@ from ov_specdec.api.body import (
 )
 from ov_specdec.api.errors import invalid, said
 from ov_specdec.api.messages import ChatTool, Content, Messages, read_messages
-from ov_specdec.openai.errors import FIELDS_OF_CHOICES, FIELDS_OF_RESPONSES
 from ov_specdec.openai.items import Items, read_items
 from ov_specdec.openai.structured import (
     ResponseFormat,
@@ -120,7 +119,13 @@ class StreamOptions(Body):
 class ChoicesBody(OpenAIBody):
     """Common fields of chat completions and completions."""
 
-    fields: ClassVar[Mapping[str, str]] = FIELDS_OF_CHOICES
+    fields: ClassVar[Mapping[str, str]] = {
+        **GenerationBody.fields,
+        **dict.fromkeys(("json_object", "json_schema"), "response_format"),
+        "max_new_tokens": "max_tokens",
+        "prompt_logprobs": "echo",
+        "reference_texts": "prediction",
+    }
 
     n: Annotated[int, Field(ge=1, le=128)] | None = Field(  # as in OpenAI's reference
         None, description="Number of choices; with a seed, each draws a text of its own."
@@ -260,7 +265,12 @@ class ResponsesBody(OpenAIBody):
     """A text or a conversation to answer; nothing is stored."""
 
     conversation_field: ClassVar[str] = "input"
-    fields: ClassVar[Mapping[str, str]] = FIELDS_OF_RESPONSES
+    fields: ClassVar[Mapping[str, str]] = {
+        **GenerationBody.fields,
+        **dict.fromkeys(("json_object", "json_schema"), "text.format"),
+        "max_new_tokens": "max_output_tokens",
+        "reasoning_effort": "reasoning.effort",
+    }
     neutral_values: ClassVar[NeutralValues] = {
         **NEUTRAL,
         **dict.fromkeys(("conversation", "max_tokens", "max_tool_calls", "prompt"), ()),

@@ -9,8 +9,8 @@ from pydantic import ValidationError
 from ov_specdec.api.body import MAX_LOGGED, UnknownFields, read
 from ov_specdec.api.errors import ApiError, from_exception
 from ov_specdec.errors import CacheFullError, ContextLengthError, LogitsError, Option, OptionError
+from ov_specdec.openai.dialect import DetokenizeBody
 from ov_specdec.openai.requests import ChatBody, CompletionBody, ResponsesBody
-from ov_specdec.openai.tokens import DetokenizeBody
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, GenerationResult
 from ov_specdec.results.stats import GenerationStats
