@@ -21,6 +21,7 @@ from ov_specdec.files import expand_home, read_json
 from ov_specdec.models.compile import load_model
 from ov_specdec.models.devices import RuntimeConfig
 from ov_specdec.models.export import (
+    WeightFormat,
     export_model,
     partial_folder,
     require_complete,
@@ -31,7 +32,6 @@ from ov_specdec.models.export import (
 from ov_specdec.models.exported import open_exported, read_ir
 from ov_specdec.models.folder import ModelFolder
 from ov_specdec.models.locate import IR_FILE, embedded_folder, locate
-from ov_specdec.models.weights import WeightFormat
 from ov_specdec.runner.cached_sequence import CachedSequence, alone
 from ov_specdec.sampling.logits import Logits
 

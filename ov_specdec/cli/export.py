@@ -10,11 +10,10 @@ from ov_specdec.cli.declare import command, options_of, take
 from ov_specdec.cli.options import PIPELINE
 from ov_specdec.cli.terminal import console
 from ov_specdec.errors import OptionError, TokenizerMismatchError
-from ov_specdec.models.export import export_model
+from ov_specdec.models.export import Int4Options, WeightFormat, export_model
 from ov_specdec.models.exported import compare_checkpoints, open_exported, pair_models
 from ov_specdec.models.heads import needs_main
 from ov_specdec.models.locate import is_exported, locate
-from ov_specdec.models.weights import Int4Options, WeightFormat
 from ov_specdec.options.model import Options, option
 from ov_specdec.text.pairing import PairingName
 

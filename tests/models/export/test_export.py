@@ -10,9 +10,14 @@ import pytest
 
 from ov_specdec import ExportError, SpeculativePipeline
 from ov_specdec.models import export as export_module
-from ov_specdec.models.export import NEEDED_FILES, ORIGIN_FILE, export_model, python_with
+from ov_specdec.models.export import (
+    NEEDED_FILES,
+    ORIGIN_FILE,
+    Int4Options,
+    export_model,
+    python_with,
+)
 from ov_specdec.models.heads import Eagle3Config
-from ov_specdec.models.weights import Int4Options
 from tests.support.command_line import run
 from tests.support.kept import save_checkpoint as save_family
 from tests.support.optimum import names, stub_optimum
