@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from typing_extensions import Self, Unpack
@@ -22,7 +23,7 @@ from ov_specdec.options.kwargs import GenerationKwargs, PipelineKwargs
 from ov_specdec.options.model import require
 from ov_specdec.planning.costs import CostCurve, Progress
 from ov_specdec.results.chunks import GenerationResult, collect
-from ov_specdec.results.stats import BatchInvariance, Stopwatch
+from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.text.prompt import Prompt
 
 
@@ -118,7 +119,7 @@ class SpeculativePipeline(Pipeline):
         draft: str | Path | None = None,
         **options: Unpack[PipelineKwargs],
     ) -> None:
-        watch = Stopwatch()
+        began = perf_counter()
         known = drop_neutral(options, PipelineOptions.model_fields)
         given = PipelineOptions(main=main, draft=draft, **known)
         exported = open_models(given, given.chat_template)
@@ -131,9 +132,9 @@ class SpeculativePipeline(Pipeline):
         self.tokenizer = exported[0].tokenizer
         self.guard_report, pairing = pair_models(exported, given.pairing)
         self.pairing = pairing.used if pairing else None
-        made = make_generator(exported, pairing, given, watch)
+        made = make_generator(exported, pairing, given, began)
         self._generator, self._invariance, self.profile = made
-        self.load_seconds = watch.total()
+        self.load_seconds = perf_counter() - began
 
     @classmethod
     def from_pretrained(

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from typing_extensions import Self, Unpack
@@ -24,7 +25,6 @@ from ov_specdec.options.foreign_names import drop_neutral
 from ov_specdec.options.kwargs import SpeechPipelineKwargs, TranscriptionKwargs
 from ov_specdec.pipeline import Pipeline
 from ov_specdec.planning.policies import LearnedStats
-from ov_specdec.results.stats import Stopwatch
 from ov_specdec.runner.encoder_decoder import EncoderDecoderModel
 from ov_specdec.speech.audio import Audio, read_audio
 from ov_specdec.speech.features import FeatureExtractor
@@ -53,7 +53,7 @@ class SpeechPipeline(Pipeline):
         draft: str | Path | None = None,
         **options: Unpack[SpeechPipelineKwargs],
     ) -> None:
-        watch = Stopwatch()
+        began = perf_counter()
         known = drop_neutral(options, SpeechPipelineOptions.model_fields)
         given = SpeechPipelineOptions(main=main, draft=draft, **known)
         exported, configs = open_models(given), given.configs
@@ -71,7 +71,7 @@ class SpeechPipeline(Pipeline):
         models = load_models(list(zip(whole, configs, strict=True)))
         self.tokenizer = exported[0].tokenizer
         self.drafter = given.kind.name
-        self.load_seconds = watch.total()
+        self.load_seconds = perf_counter() - began
         costs = kept_costs(models, self.load_seconds)
         loaded = (model.runner for model in models)
         runners = [runner for runner in loaded if isinstance(runner, EncoderDecoderModel)]

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from time import perf_counter
 
 from ov_specdec.engine.answers import Answers
 from ov_specdec.engine.engine import Engine
@@ -23,7 +24,7 @@ from ov_specdec.models.locate import locate
 from ov_specdec.models.profile import find_profile
 from ov_specdec.planning.costs import Costs, Role
 from ov_specdec.planning.policies import LearnedStats
-from ov_specdec.results.stats import BatchInvariance, Stopwatch
+from ov_specdec.results.stats import BatchInvariance
 from ov_specdec.runner.paged import PagedModel
 from ov_specdec.text.pairing import TokenizerPair
 
@@ -87,13 +88,13 @@ def make_generator(
     exported: Sequence[ExportedModel],
     pairing: TokenizerPair | None,
     options: PipelineOptions,
-    watch: Stopwatch,
+    began: float,
 ) -> tuple[TextGenerator, Invariance, Path | None]:
     """Load a main model, and its draft if there is one, and make the generator on them.
 
-    pairing: of a draft with another tokenizer. watch: of the loading time. Returns also the
-    invariance of the main model's passes, and the file of a profile that is used. Raises as
-    `SpeculativePipeline` does for models and devices.
+    pairing: of a draft with another tokenizer. began: when loading did, by `perf_counter`. Returns
+    also the invariance of the main model's passes, and the file of a profile that is used. Raises
+    as `SpeculativePipeline` does for models and devices.
     """
     first, text_to_text = exported[0], exported[0].text_to_text()
     configs, off, profile = _configure(exported, options)
@@ -103,7 +104,7 @@ def make_generator(
     invariance = open_invariance(models[0], off)
     if options.batch_invariant is True and not invariance.verify().is_verified:
         raise DeviceError(f"{{batch_invariant}}: {invariance.status.reason}", batch_invariant=True)
-    costs = kept_costs(models, watch.total())
+    costs = kept_costs(models, perf_counter() - began)
     main, draft, *_ = *(model.runner for model in models), None
     shapes = _make_static_shapes(models, costs)
     answers = Answers(main)

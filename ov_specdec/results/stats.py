@@ -2,7 +2,6 @@
 
 import itertools
 from dataclasses import dataclass, field
-from time import perf_counter
 from typing import Any, Literal, NamedTuple
 
 from ov_specdec.sampling.logits import TokenLogprobs
@@ -273,20 +272,3 @@ class GenerationStats:
         }
         figures.update((name, number) for name, number in rare.items() if number)
         return {**figures, "batch_invariant": self.batch_invariant.as_dict()}
-
-
-class Stopwatch:
-    """Measures the parts of a round."""
-
-    def __init__(self) -> None:
-        self._start = self._lap = perf_counter()
-
-    def lap(self) -> float:
-        """Seconds since the last lap."""
-        now = perf_counter()
-        seconds, self._lap = now - self._lap, now
-        return seconds
-
-    def total(self) -> float:
-        """Seconds since the beginning."""
-        return perf_counter() - self._start

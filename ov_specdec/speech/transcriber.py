@@ -6,6 +6,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from statistics import fmean
+from time import perf_counter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ from ov_specdec.errors import CLOSED, OptionError, SessionError
 from ov_specdec.generation.text_generator import GenerationStream, TextGenerator
 from ov_specdec.options.generation import GenerationOptions
 from ov_specdec.results.chunks import Chunk, ChunkStream
-from ov_specdec.results.stats import FinishReason, Stopwatch
+from ov_specdec.results.stats import FinishReason
 from ov_specdec.runner.encoder_decoder import Aligner, Encoder
 from ov_specdec.sampling.logits import TokenLogprobs
 from ov_specdec.speech.audio import Samples
@@ -100,13 +101,13 @@ class Transcription:
         """A chunk for each window, then one that ends the transcription."""
         start, stats = 0, self.stats
         while start < self.num_frames and not self._is_cancelled:
-            watch, encoded = Stopwatch(), self.model.encoder_seconds
+            began, encoded = perf_counter(), self.model.encoder_seconds
             try:
                 start, chunk = self._transcribe(start)
             except Cancelled:
                 break
             finally:
-                stats.seconds += watch.total()
+                stats.seconds += perf_counter() - began
                 stats.encoder_seconds += self.model.encoder_seconds - encoded
             yield chunk
         code = self._settings.language_code(self._language) if self._knows_language else None
